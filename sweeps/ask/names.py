@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.jobs import colocated, disaggregated, economics, fit, request, serve, steady, step, terms, train
+from jaxroof.jobs import colocated, disaggregated, economics, fit, function, request, serve, steady, step, terms, train
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.traffic import STATUSES
 
@@ -73,6 +73,7 @@ VARIABLES: dict[str, Metric] = {
     **train.METRICS,
     **disaggregated.METRICS,
     **colocated.METRICS,
+    **function.METRICS,
     **SPLITS,
     **PLACES,
 }

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.hardware import Hardware
 from sweeps.ask.cases import Case
-from sweeps.run.answer import Answer, OpAnswer, answer
+from sweeps.run.answer import OpAnswer, answer
 from sweeps.show import style
 from sweeps.show.names import Spot, named
 
@@ -32,23 +33,43 @@ def roofline(case: Case, what: str = "") -> Any:
     title = f"{case.model.name} on {tp:g} x {case.hardware.name}{f': {what}' if what else ''}"
     details = (
         f"Marker area is an op's share of the step's time; roofs are the datasheet's, "
-        f"times are {case.efficiency.name}. {_undrawn(found)}"
+        f"times are {case.efficiency.name}. {_undrawn(found.steps)}"
     )
     made = style.figure(1.0 + 7.4 * len(found.steps), 5.6, title, details, "; ".join(case.notes))
     panels = made.subplots(1, len(found.steps), squeeze=False)[0]
     for axes, (step, ops) in zip(panels, found.steps.items(), strict=True):
-        _panel(made, axes, case, ops)
+        _panel(made, axes, case.scenario.hardware, ops)
         if len(found.steps) > 1:
             axes.set_title(f"{step.capitalize()} step")
     return made
 
 
-def _panel(made: Any, axes: Any, case: Case, ops: tuple[OpAnswer, ...]) -> None:
+@style.styled
+def ops_roofline(ops: tuple[OpAnswer, ...], hardware: Hardware, title: str, times: str, notes: str = "") -> Any:
+    """The same picture of any ops on a device.
+
+    Args:
+      ops: with their times on `hardware`.
+      title: what they are.
+      times: name of the efficiency that the times are by.
+      notes: below the picture.
+    """
+    details = (
+        f"Marker area is an op's share of the time; roofs are the datasheet's, times are {times}. "
+        f"{_undrawn({'run': ops})}"
+    )
+    made = style.figure(8.4, 5.6, title, details, notes)
+    _panel(made, made.subplots(1, 1), hardware, ops)
+    return made
+
+
+def _panel(made: Any, axes: Any, hardware: Hardware, ops: tuple[OpAnswer, ...]) -> None:
     """One step: the roofs of the hardware, and a marker for every op that computes and moves bytes."""
-    hardware, total = case.scenario.hardware, sum(op.time for op in ops)
+    total = sum(op.time for op in ops)
     drawn = [op for op in ops if op.flops > 0 and op.bytes > 0]
     bandwidth = hardware.memory.hbm.bandwidth
-    peaks = {f"{name} matrix": hardware.matrix[name] for name in dict.fromkeys(op.precision for op in ops) if name}
+    used = [name for name in dict.fromkeys(op.precision for op in ops) if name] or [max(hardware.matrix)]
+    peaks = {f"{name} matrix": hardware.matrix[name] for name in used}
     ridge = max(peaks.values()) / bandwidth
     low = min([op.intensity for op in drawn] + [ridge]) / 3
     high = max([op.intensity for op in drawn] + [ridge]) * 6
@@ -140,10 +161,10 @@ def _area(op: OpAnswer, total: float) -> float:
     return max(14.0, LARGEST_MARKER * op.time / total)
 
 
-def _undrawn(found: Answer) -> str:
+def _undrawn(steps: dict[str, tuple[OpAnswer, ...]]) -> str:
     """Ops without a place on a roofline, and their share of the time."""
     parts = []
-    for step, ops in found.steps.items():
+    for step, ops in steps.items():
         total = sum(op.time for op in ops)
         rest: dict[str, float] = {}
         for op in ops:
@@ -151,6 +172,6 @@ def _undrawn(found: Answer) -> str:
                 rest[op.plain_name] = rest.get(op.plain_name, 0.0) + op.time / total
         if rest:
             named = ", ".join(f"{name} {100 * share:.1f} %" for name, share in rest.items())
-            of = f" in {step}" if len(found.steps) > 1 else ""
+            of = f" in {step}" if len(steps) > 1 else ""
             parts.append(f"Not drawn{of}, for they compute nothing: {named}.")
     return " ".join(parts)

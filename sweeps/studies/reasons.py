@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.jobs.function import METRICS as OF_FUNCTIONS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data.labels import amount, number
 from sweeps.run.simulated.objective import limits_of
@@ -33,7 +34,9 @@ def limits(text: str | Mapping[str, Any] | None) -> dict[str, float]:
 RANKED = tuple(
     name
     for name, meaning in VARIABLES.items()
-    if meaning.higher_is_better is not None and name not in ("step_time", "mfu", "mbu") and not name.startswith("op_")
+    if meaning.higher_is_better is not None
+    and name not in ("step_time", "mfu", "mbu", *OF_FUNCTIONS)
+    and not name.startswith("op_")
 )
 """Metrics of a request that are better higher or lower."""
 

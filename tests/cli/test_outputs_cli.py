@@ -100,6 +100,8 @@ def test_every_verb_that_writes_is_known():
         ("optimize", "--plot"),
         ("optimize", "-o"),
         ("plot", "-o"),
+        ("price", "--plot"),
+        ("price", "-o"),
         ("query", "-o"),
         ("scenario", "-o"),
         ("sensitivity", "--plot"),

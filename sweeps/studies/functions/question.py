@@ -1,0 +1,278 @@
+"""A traced function as a question: its ops, its answer on one accelerator, sweeps over many, and elasticities."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import hwspaces
+from jaxroof.arrays import eager
+from jaxroof.collectives import ALGORITHMS
+from jaxroof.energy import power_known
+from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
+from jaxroof.jobs.scenario import Scenario
+from jaxroof.op import RESOURCES, AnyOp, Collective, Kernel, Ops
+from sweeps.ask.axes import Axis, Choice, Coordinate
+from sweeps.ask.names import variable
+from sweeps.ask.question import Question
+from sweeps.run.answer import OpAnswer
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from workloads.traced.function import Traced
+
+USUAL_POLICY = "framework"
+"""Fusion where nobody says otherwise: the kernels that engines run, as `jaxroof step` prices them."""
+
+
+Device = str | hwspaces.HardwareEntry
+"""An accelerator by its name or file, or an entry of the catalogue, whose figures may have been changed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionAnswer:
+    """Metrics of one run of a function by name, bounds as text; and its ops, in the order they first run."""
+
+    metrics: dict[str, float | bool | str]
+    ops: tuple[OpAnswer, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Function:
+    """A function of JAX arrays that can be priced: traced once, for all sizes of its symbols.
+
+    Attributes:
+      traced: its kernels under a fusion policy.
+      usual: sizes of symbols where a question does not say them.
+    """
+
+    traced: "Traced"
+    usual: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def policy(self) -> str:
+        """Its fusion policy and the rule of it, in words."""
+        from workloads.traced.fusion import POLICIES
+
+        return f"{self.traced.policy}: {POLICIES[self.traced.policy]}"
+
+    def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
+        """Its ops by name on an accelerator, where symbols have these sizes."""
+        with eager():
+            return function_ops(self.scenario(hardware, None, sizes))
+
+    def scenario(self, hardware: Device, efficiency: str | None, sizes: Mapping[str, float]) -> Scenario:
+        """One run of the function on an accelerator; ValueError in one line for a name or a size that cannot be."""
+        device, constants = _entry(hardware), hwspaces.efficiency(efficiency)
+        return self._at(device.hardware, constants.efficiency, self._sizes(sizes))
+
+    def answer(self, hardware: Device, efficiency: str | None = None, **sizes: float) -> FunctionAnswer:
+        """Metrics and ops of one run on an accelerator: in float64, on NumPy.
+
+        Args:
+          hardware: a name of the catalogue, a TOML file, or an entry of `hwspaces.hardware` or `hwspaces.overridden`.
+          efficiency: "learned" (default), "datasheet", or a TOML file.
+          sizes: of every symbol that had none when the function was traced.
+
+        Raises:
+          ValueError: one line that names what is wrong.
+        """
+        return answered(self.scenario(hardware, efficiency, sizes))
+
+    def sweep(
+        self,
+        hardware: Device | Sequence[Device],
+        over: Mapping[str, Iterable[float]] | None = None,
+        efficiency: str | None = None,
+        settings: Mapping[str, Iterable[Any]] | None = None,
+        breakdown: bool = False,
+    ) -> "xr.Dataset":
+        """Metrics over a grid of accelerators, sizes, and leaves of the hardware, as a labelled dataset.
+
+        Args:
+          hardware: accelerators, each as `answer` takes it.
+          over: values of symbols, by name: an axis each.
+          efficiency: as `answer` takes it.
+          settings: values of leaves by dotted path, in SI units or text with a unit: an axis each.
+          breakdown: also the costs of every op.
+
+        Raises:
+          ValueError: one line that names what is wrong.
+        """
+        from sweeps.data.dataset import dataset, fill
+        from sweeps.run.engine import Plan
+        from sweeps.run.precision import precision
+
+        alone = isinstance(hardware, str | hwspaces.HardwareEntry)
+        devices = [_entry(device) for device in ((hardware,) if alone else hardware)]  # type: ignore[arg-type, union-attr]
+        if len({device.name for device in devices}) < len(devices) or not devices:
+            raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
+        sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
+        base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
+        axes = [_devices_axis(devices)] if len(devices) > 1 else []
+        axes += [
+            Axis(
+                name,
+                len(values),
+                {f"workload.sizes.{name}": np.array(values)},
+                (Coordinate(name, np.array(values), "1", f"size {name}"),),
+            )
+            for name, values in sizes.items()
+        ]
+        axes += [_leaf_axis(base, path, values) for path, values in (settings or {}).items()]
+        question = Question(FUNCTION, base, None, breakdown)
+        names = ", ".join(device.name for device in devices)
+        attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": names}
+        with precision("float64"):
+            plan = Plan(question, tuple(axes), "float64")
+            return fill(dataset(plan.axes, plan.outputs, attributes), plan.pieces())
+
+    def elasticities(
+        self,
+        hardware: Device,
+        efficiency: str | None = None,
+        metric: str = "time",
+        paths: Sequence[str] | None = None,
+        **sizes: float,
+    ) -> dict[str, float]:
+        """d ln metric / d ln x of every number of the hardware and every size, by dotted path.
+
+        Args:
+          metric: one of the answer's that is a real number.
+          paths: of the numbers; None: the hardware's that are not 0, and the sizes.
+
+        Raises:
+          ValueError: one line that names what is wrong.
+        """
+        from sweeps.run.evaluate import at_base
+        from sweeps.studies.elasticity.gradient import changes, metric_names
+        from sweeps.studies.elasticity.knobs import knobs
+
+        scenario = self.scenario(hardware, efficiency, sizes)
+        known = metric_names(FUNCTION, scenario)
+        if metric not in known:
+            raise ValueError(f"metric = {metric!r} is no real number of a function; those are {', '.join(known)}")
+        own = tuple(f"workload.sizes.{name}" for name in self.traced.symbols)
+        wanted = tuple(knob.path for knob in knobs(scenario, ("hardware",))) + own if paths is None else tuple(paths)
+        value, slopes = at_base(changes(FUNCTION, (metric,), wanted), scenario)[metric]
+        return {path: float(slope) / float(value) for path, slope in slopes.items()}
+
+    def _at(self, hardware: Any, efficiency: Any, sizes: Mapping[str, float]) -> Scenario:
+        work = FunctionWork(sizes=dict(sizes), function=self.traced)
+        return Scenario(hardware=hardware, model=None, deployment=None, workload=work, efficiency=efficiency)  # type: ignore[arg-type]
+
+    def _sizes(self, given: Mapping[str, float]) -> dict[str, float]:
+        for name in given:
+            self._known(name)
+        sizes = {**self.usual, **given}
+        missing = [name for name in self.traced.symbols if name not in sizes]
+        if missing:
+            raise ValueError(f"the size {missing[0]} of {self.traced.name} has no value: give {missing[0]}=N")
+        found = {name: self._size(name, sizes[name]) for name in self.traced.symbols}
+        with eager():
+            self.traced.require_sizes(found)
+        return found
+
+    def _known(self, name: str) -> None:
+        if name not in self.traced.symbols:
+            known = ", ".join(self.traced.symbols) or "none"
+            raise ValueError(f"{self.traced.name} has no symbolic size {name}; it has {known}")
+
+    def _size(self, name: str, value: Any) -> float:
+        self._known(name)
+        number = hwspaces.quantity(value, "1", name)
+        if number < 1.0 or number != int(number):
+            raise ValueError(f"{name} = {value!r} must be a whole number of at least 1")
+        return number
+
+
+def from_function(
+    function: Callable[..., Any],
+    *args: Any,
+    fusion: str = USUAL_POLICY,
+    sizes: Mapping[str, float] | None = None,
+    trips: float | None = None,
+    fused_loops: bool = False,
+) -> Function:
+    """A function of JAX arrays as a question: traced, never run.
+
+    Args:
+      function: any composition of JAX: Flax, Equinox, gradients, updates of optimisers, loops, `shard_map`.
+      args: arrays, or trees of `jax.ShapeDtypeStruct`s. Shapes may have symbols of `jax.export.symbolic_shape`, so
+        that one trace serves all sizes.
+      fusion: eager, framework or compiler: `Function.policy` says what that is.
+      sizes: of symbols, where none are given later; fusion is decided there.
+      trips: how often loops run that do not say so.
+      fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
+
+    Raises:
+      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
+    """
+    from workloads.traced.function import traced
+
+    found = traced(function, *args, policy=fusion, sizes=sizes, trips=trips, fused_loops=fused_loops)
+    return Function(found, dict(sizes or {}))
+
+
+def answered(scenario: Scenario) -> FunctionAnswer:
+    """The answer to a scenario of a function."""
+    with eager():
+        ops = function_ops(scenario)
+        sums = {name: sum(terms().values()) for name, terms in FUNCTION.sums(scenario).items()}
+        tables = {name: terms() for name, terms in FUNCTION.tables(scenario).items()}
+        metrics = FUNCTION.metrics(scenario, sums, tables)
+    power = scenario.hardware.power.static if power_known(scenario.hardware) else None
+    rows = tuple(_row(name, op, tables, power) for name, op in ops.items())
+    return FunctionAnswer({name: _plain(name, value) for name, value in metrics.items()}, rows)
+
+
+def _row(name: str, op: AnyOp, tables: Mapping[str, Mapping[str, Any]], static: Any) -> OpAnswer:
+    found = {field: tables[f"op_{field}"][name] for field in ("time", "flops", "bytes", "bound", "algorithm")}
+    energy = float(tables["op_energy"][name]) if static is not None else None
+    time, count = float(found["time"]), float(op.count)
+    return OpAnswer(
+        name=name,
+        count=count,
+        precision=op.precision if isinstance(op, Kernel) else None,
+        time=time,
+        flops=float(found["flops"]),
+        bytes=float(found["bytes"]),
+        message_bytes=0.0 if isinstance(op, Kernel) else count * float(op.message_bytes),
+        bound=RESOURCES[int(found["bound"])],
+        algorithm=ALGORITHMS[int(found["algorithm"])] if isinstance(op, Collective) else None,
+        energy=energy,
+        power=None if energy is None or time == 0.0 else energy / time + float(static),
+    )
+
+
+def _plain(name: str, value: Any) -> float | bool | str:
+    flags = variable(name).flags
+    if flags:
+        return flags[int(value)]
+    value = np.asarray(value)
+    return bool(value) if value.dtype == bool else float(value)
+
+
+def _entry(device: Device) -> hwspaces.HardwareEntry:
+    return hwspaces.hardware(device) if isinstance(device, str) else device
+
+
+def _devices_axis(devices: Sequence[Any]) -> Axis:
+    names = np.array([device.name for device in devices], object)
+    choice = Choice(tuple(device.hardware for device in devices), np.arange(len(devices)))
+    return Axis("hardware", len(devices), {"hardware": choice}, (Coordinate("hardware", names, "", "accelerator"),))
+
+
+def _leaf_axis(base: Scenario, path: str, values: Iterable[Any]) -> Axis:
+    """An axis over one number of the hardware or of the constants."""
+    from sweeps.ask.cases import leaf_number
+    from sweeps.ask.leaf_axes import short_name
+    from sweeps.ask.leaves import leaf_long_name, leaf_unit
+    from sweeps.ask.paths import number
+
+    number(base, path)
+    numbers = np.array([float(leaf_number(path, value)) for value in values])
+    label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
+    return Axis(label.name, len(numbers), {path: numbers}, (label,))

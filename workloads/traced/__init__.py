@@ -1,0 +1,1 @@
+"""Functions of JAX arrays as ops: a trace of the function, its kernels under a fusion policy, and their quantities."""

@@ -1,0 +1,212 @@
+"""Softmax attention in a trace, forward and backward: products around a softmax over rows of scores."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from workloads.traced.graph import Node, Region, Value, base, viewed
+from workloads.traced.known import Mask
+from workloads.traced.masks import mask_between
+from workloads.traced.scores import Scores, Users, above, around, maker_of, users_of
+from workloads.traced.sizes import Shape, Sizes
+
+FORWARD, BACKWARD, GRADIENTS = 2, 5, 3
+"""Products of attention; of its gradient, the scores computed again included; and of those, results."""
+
+
+class Attention(NamedTuple):
+    """One attention kernel: the factors of its sizes, and the nodes that it does."""
+
+    nodes: list[Node]
+    sequences: Shape
+    queries: Shape  # new tokens of one sequence
+    keys: Shape
+    heads: Shape
+    key_width: Shape  # of all products that are added to scores
+    value_width: Shape
+    stored_width: Shape  # of the keys in memory
+    key_shape: Shape  # of the keys in memory, before heads are repeated
+    key_bytes: float  # B of one of their elements
+    mask: Mask | None
+    products: int  # matrix products of the size of the scores
+    hidden: frozenset[int]  # identities of arrays of the size of the scores, which stay inside
+    dtype: Any  # of the operands
+    latent: bool = False  # values are a part of the keys, one head for all queries
+
+
+def attentions(region: Region, at: Sizes, notes: set[str]) -> list[Attention]:
+    """The attention kernels of a region.
+
+    Args:
+      at: sizes to tell arrays apart by.
+      notes: what a reader should know of them is added.
+    """
+    users, seen = users_of(region), set()
+    found: list[Attention] = []
+    kept = set(map(id, map(base, region.outputs)))
+    needs = _needs(region)
+    for node in region.nodes:
+        if node.name != "exp" or node.known or id(node) in seen:
+            continue
+        scores = around(node, users, at)
+        seen |= set(map(id, scores.inner))
+        kernels = _kernels(node, scores, users, kept, at, notes)
+        if all(_closed(kernel.nodes, region, needs) for kernel in kernels):
+            found += kernels
+    return found
+
+
+def _needs(region: Region) -> dict[int, int]:
+    """Bits of the nodes that each node depends on, by its identity."""
+    found: dict[int, int] = {}
+    for node in region.nodes:
+        if not node.is_view:
+            makers = [value.node for value in map(base, node.inputs) if value.node is not None]
+            found[id(node)] = 0
+            for maker in makers:
+                found[id(node)] |= found.get(id(maker), 0) | 1 << maker.number
+    return found
+
+
+def _closed(nodes: list[Node], region: Region, needs: dict[int, int]) -> bool:
+    """Whether nothing outside depends on some of the nodes and is needed by others, so that they can run at once."""
+    own = before = 0
+    for node in nodes:
+        own |= 1 << node.number
+        before |= needs[id(node)]
+    before &= ~own
+    return not any(before >> node.number & 1 and needs.get(id(node), 0) & own for node in region.nodes)
+
+
+def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes, notes: set[str]) -> list[Attention]:
+    """The forward kernel, the backward one, or both, of one softmax; none where it is no attention."""
+    total = next((user for user in _summed(seed, users) if user.name == "reduce_sum"), None)
+    if total is None or not scores.makers or not scores.readers:
+        return []
+    counts = len(scores.makers), len(scores.readers)
+    forward_alone = counts[1] == 1  # scores may be a sum of products: of latent keys and of rotated ones
+    if not (forward_alone or counts in ((2, GRADIENTS + 1), (2, GRADIENTS))):
+        return []
+    traced = maker_of(total, scores)
+    if traced is None:
+        return []
+    inside = set(map(id, (*scores.inner, *scores.readers)))
+    for node in scores.inner:
+        for value in node.outputs:
+            if id(value) in kept or any(id(user) not in inside for user in users.get(id(value), ())):
+                notes.add(
+                    "attention weights are kept beyond the kernel that makes them, so attention is not fused; in a "
+                    "gradient over a scan, jax.checkpoint of its body restores the fused kernel"
+                )
+                return []
+    maker, axis = traced
+    sizes = _sizes(maker, axis, scores, total, at, notes)
+    if forward_alone:
+        one = sizes([*scores.makers, *scores.inner, *scores.readers], scores.readers[0], FORWARD)
+        return [one] if _shares_values(one, scores, at) else []
+    if counts == (2, GRADIENTS):
+        return [sizes([*scores.makers, *scores.inner, *scores.readers], None, BACKWARD)]
+    output = scores.readers[0]
+    ahead = above(output, set(map(id, scores.inner)))
+    forward = [node for node in scores.inner if id(node) in ahead]
+    others = [node for node in scores.inner if id(node) not in ahead]
+    products = [node for node in (*scores.makers, *scores.readers) if node is not maker and node is not output]
+    return [sizes([maker, *forward, output], output, FORWARD), sizes([*others, *products], output, BACKWARD)]
+
+
+def _shares_values(attention: Attention, scores: Scores, at: Sizes) -> bool:
+    """Whether all queries of a head read the same values, rather than each its own, as sums over experts do."""
+    found = _values(scores.readers[0], scores)
+    if found is None:
+        return False
+    shared = (*attention.sequences, *attention.heads, *attention.keys, *attention.value_width)
+    return at.elements(found[0].shape) <= at.elements(shared)
+
+
+def _summed(seed: Node, users: Users) -> list[Node]:
+    """Nodes that read the exponentials, conversions passed over."""
+    found = []
+    for user in users.get(id(seed.outputs[0]), ()):
+        found += _summed(user, users) if user.name == "convert_element_type" else [user]
+    return found
+
+
+def _sizes(
+    maker: Node, axis: int, scores: Scores, total: Node, at: Sizes, notes: set[str]
+) -> Callable[[list[Node], Node | None, int], Attention]:
+    """A function of nodes, of the product that multiplies values, and of the number of products, to the kernel."""
+    (over, _), batches = maker.params["dimension_numbers"]
+    free = [
+        [i for i in range(len(value.shape)) if i not in {*map(int, done), *map(int, batch)}]
+        for value, done, batch in zip(maker.inputs, maker.params["dimension_numbers"][0], batches, strict=True)
+    ]
+    after_left = len(batches[0]) + len(free[0])
+    right_keys = axis >= after_left
+    query, key = (maker.inputs[0], maker.inputs[1]) if right_keys else (maker.inputs[1], maker.inputs[0])
+    own, batch = (free[0], batches[0]) if right_keys else (free[1], batches[1])
+    batch = tuple(map(int, batch))
+    keys = (maker.outputs[0].shape[axis],)
+    grouped = _group_axis(own, batch, query, keys[0])
+    queries = tuple(query.shape[i] for i in own if i != grouped)
+    group = () if grouped is None else (query.shape[grouped],)
+    outer = tuple(query.shape[i] for i in batch)
+    width = tuple(maker.inputs[0].shape[int(i)] for i in over)
+    mask = mask_between(scores, total, at, notes)
+    key_shape = min((value.shape for value in viewed(key)), key=at.elements)
+    made = (value for node in (*scores.makers, *scores.inner) for value in node.outputs)
+    full = at.elements(maker.outputs[0].shape)
+    hidden = frozenset(id(value) for value in made if at.elements(value.shape) == full)
+
+    def kernel(nodes: list[Node], output: Node | None, products: int) -> Attention:
+        value = None if output is None else _values(output, scores)
+        values = width if value is None else value[1]
+        latent = value is not None and base(value[0]) is base(key) and len(batch) < 2 and bool(group)
+        batched = len(outer) > 1 or bool(group and outer)  # the first axis is that of sequences
+        sequences, heads = (outer[:1], (*outer[1:], *group)) if batched else ((), (*outer, *group))
+        every = _all_widths(scores, width) if products == FORWARD and len(scores.readers) == 1 else width
+        return Attention(
+            nodes, sequences, queries, keys, heads, every, values, width, key_shape, key.bytes, mask, products, hidden,
+            query.dtype, latent,
+        )  # fmt: skip
+
+    return kernel
+
+
+def _all_widths(scores: Scores, width: Shape) -> Shape:
+    """Elements that all products which make scores sum over; `width` where there is one product."""
+    if len(scores.makers) == 1:
+        return width
+    total: Any = 0
+    for maker in scores.makers:
+        own: Any = 1
+        for axis in maker.params["dimension_numbers"][0][0]:
+            own = own * maker.inputs[0].shape[int(axis)]
+        total = total + own
+    return (total,)
+
+
+def _group_axis(own: list[int], batch: tuple[int, ...], query: Value, keys: Any) -> int | None:
+    """Of several free axes of the queries the one over the heads that share keys.
+
+    With heads of keys it follows these. Where all heads share one key it is the axis that has not as many elements as
+    there are keys, or more than one, or the last.
+    """
+    if len(own) < 2:
+        return None
+    if len(batch) > 1 and max(batch) + 1 in own:
+        return max(batch) + 1
+    alike = [axis for axis in own if query.shape[axis] == keys]
+    alone = [axis for axis in own if isinstance(query.shape[axis], int) and query.shape[axis] == 1]
+    tokens = alike[0] if len(alike) == 1 else alone[0] if len(alone) == 1 else own[0]
+    return next(axis for axis in reversed(own) if axis != tokens)
+
+
+def _values(output: Node, scores: Scores) -> tuple[Value, Shape] | None:
+    """The operand of a product that is not made of scores, and its free axes: the elements of a value."""
+    inner = set(map(id, scores.inner))
+    numbers = output.params["dimension_numbers"]
+    for value, over, batch in zip(output.inputs, *numbers, strict=True):
+        made = base(value).node
+        if made is None or id(made) not in inner:
+            used = {*map(int, over), *map(int, batch)}
+            return value, tuple(dim for i, dim in enumerate(value.shape) if i not in used)
+    return None

@@ -1,0 +1,165 @@
+"""A function of JAX arrays, traced once: its ops and its memory as functions of symbolic sizes."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from jaxroof.op import Ops
+from jaxroof.struct import Scalar
+from jaxroof.tree import leaves, structure
+from workloads.traced.emission import Emission
+from workloads.traced.fusion import POLICIES
+from workloads.traced.graph import Region
+from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
+from workloads.traced.liveness import kept_moments, peak_bytes
+from workloads.traced.rules import require_known
+from workloads.traced.sharing import with_shared_nodes
+from workloads.traced.sizes import Sizes, symbols_of
+from workloads.traced.walk import graph_of
+
+USUAL_SIZE = 256.0
+"""Size of a symbol that fusion is decided at where none is given."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traced:
+    """The kernels of a function under a fusion policy, in the order they first run.
+
+    Attributes:
+      name: of the function.
+      policy: one of `workloads.traced.fusion.POLICIES`.
+      symbols: names of its symbolic sizes.
+      sizes: of the symbols, at which fusion was decided.
+      kernels: equal ones merged, with how often they run.
+      moments: memory at the moments that may be the peak.
+      notes: what a reader should know.
+      dims: symbolic dimensions of its arguments.
+    """
+
+    name: str
+    policy: str
+    symbols: tuple[str, ...]
+    sizes: dict[str, float]
+    kernels: tuple[TracedKernel, ...]
+    moments: tuple[Amount, ...]
+    notes: tuple[str, ...]
+    dims: tuple[Any, ...] = ()
+
+    def require_sizes(self, sizes: Mapping[str, float]) -> None:
+        """ValueError in one line where a dimension of an argument would have no elements."""
+        at = Sizes(sizes)
+        for dim in self.dims:
+            if float(at.number(dim)) < 1.0:
+                given = ", ".join(f"{name} = {size:g}" for name, size in sizes.items())
+                raise ValueError(
+                    f"the size {dim} of an argument of {self.name} is {float(at.number(dim)):g} at {given}"
+                )
+
+    def ops(self, sizes: Mapping[str, Scalar] | None = None, matrix: Collection[str] = ("tf32",)) -> Ops:
+        """Its ops by name where symbols have these values; `sizes` where none are given.
+
+        Args:
+          sizes: of every symbol: a number, a column of them, or a tracer. Every quantity is differentiable in them.
+          matrix: precisions of the hardware's matrix units: float32 runs as tf32 where there is that.
+        """
+        at = Sizes(self.sizes if sizes is None else sizes)
+        return {kernel.name: kernel.op(at, matrix) for kernel in self.kernels}
+
+    def peak_bytes(self, sizes: Mapping[str, Scalar] | None = None) -> Scalar:
+        """B that exist at once at most: inputs, results, and what kernels pass on. Shape ()."""
+        return peak_bytes(list(self.moments), Sizes(self.sizes if sizes is None else sizes))
+
+
+def traced(
+    function: Callable[..., Any],
+    *args: Any,
+    policy: str = "framework",
+    sizes: Mapping[str, float] | None = None,
+    trips: float | None = None,
+    fused_loops: bool = False,
+    name: str | None = None,
+) -> Traced:
+    """The kernels of `function(*args)`.
+
+    Args:
+      function: of trees of arrays; traced by JAX, never run.
+      args: arrays, or `jax.ShapeDtypeStruct`s, whose shapes may have symbols of `jax.export.symbolic_shape`.
+      policy: how primitives are fused, one of `POLICIES`.
+      sizes: of symbols, at which fusion is decided.
+      trips: how often loops run that do not say so.
+      fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
+      name: of the function in notes.
+
+    Raises:
+      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"fusion = {policy!r} is not known; known: {', '.join(POLICIES)}")
+    import jax
+
+    closed = jax.make_jaxpr(function)(*args)
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
+    region = graph_of(closed, paths, trips)
+    require_known(list(region.everything()))
+    return kernels_of(region, policy, sizes or {}, name or getattr(function, "__name__", "function"), fused_loops)
+
+
+def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: str, fused_loops: bool = False) -> Traced:
+    """The kernels of a graph under a policy, at first at these sizes of its symbols."""
+    symbols = sorted(set().union(*(symbols_of(value.shape) for value in region.inputs)))
+    own = {symbol: float(sizes.get(symbol, USUAL_SIZE)) for symbol in symbols}
+    if policy != "eager":
+        region = with_shared_nodes(region)
+    emission = Emission(policy, Sizes(own), fused_loops)
+    emission.notes |= _sharding_notes(region)
+    peaks = emission.region(region)
+    if not emission.kernels:
+        raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
+    trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
+    trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
+    if any(kernel.core is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):
+        emission.notes.add("products of float32 run as tf32 where the hardware has it, else as fp32, else as bf16")
+    kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
+    moments = kept_moments(peaks, trials)
+    dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}
+    notes = tuple(sorted(emission.notes))
+    return Traced(name, policy, tuple(symbols), own, kernels, tuple(moments), notes, tuple(dims.values()))
+
+
+def _sharding_notes(region: Region) -> set[str]:
+    """What is not known of a function on several devices."""
+    found, nodes = set(), list(region.everything())
+    if any(node.name == "sharding_constraint" for node in nodes):
+        found.add("shardings that jit follows are not known: only shard_map shows what a device does and sends")
+    inside = [("mesh" in node.params) for node in nodes if not (node.is_view or node.known or node.bodies)]
+    if any(inside) and not all(inside):
+        found.add("what is outside of shard_map counts whole arrays, as on one device")
+    return found
+
+
+def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> list[TracedKernel]:
+    """Kernels of which each is another op: of those that are the same at two sizes, one with all their runs."""
+    found: dict[Any, TracedKernel] = {}
+    matrix = {choice for choices in PRECISIONS.values() for choice in choices}
+    for kernel in kernels:
+        alone = dataclasses.replace(kernel, runs=[()])
+        ops = [alone.op(at, matrix) for at in (first, second)]
+        key = structure(ops[0]), tuple(float(leaf) for op in ops for leaf in leaves(op))
+        if key in found:
+            found[key].runs.extend(kernel.runs)
+        else:
+            found[key] = kernel
+    return list(found.values())
+
+
+def _named(kernels: list[TracedKernel]) -> tuple[TracedKernel, ...]:
+    """The kernels with names of their own: a number after those that come again."""
+    counts: dict[str, int] = {}
+    for kernel in kernels:
+        counts[kernel.name] = counts.get(kernel.name, 0) + 1
+    seen: dict[str, int] = {}
+    for kernel in kernels:
+        if counts[kernel.name] > 1:
+            seen[kernel.name] = seen.get(kernel.name, 0) + 1
+            kernel.name = f"{kernel.name}.{seen[kernel.name]}"
+    return tuple(kernels)

@@ -1,0 +1,261 @@
+"""Fusion policies: which primitives run as one kernel, from one each to what a compiler of today makes of them."""
+
+import itertools
+
+from workloads.traced.attention import attentions
+from workloads.traced.elementwise import REDUCTIONS
+from workloads.traced.graph import Node, Region, Value, base
+from workloads.traced.groups import Group, Groups
+from workloads.traced.rules import kind_of
+from workloads.traced.sizes import Sizes
+from workloads.traced.traffic import read_bytes
+
+POLICIES = {
+    "eager": "every primitive is a kernel; views are free",
+    "loops": "element-wise work is fused into the one kernel that reads it; reductions end a kernel, attention is not "
+    "fused: as XLA does on CPUs",
+    "framework": "kernels that libraries have: fused attention, norms and softmax of rows, chains of element-wise work",
+    "compiler": "as framework, with light work after matrix products in their kernels, and kernels that read the same "
+    "array together",
+}
+"""Policy -> its rule in words."""
+
+ALIKE = 4.0
+"""Factor up to which element-wise work over more and over fewer elements runs in one kernel: halves of a rotation."""
+
+LONGEST_ROW = 65536.0
+"""Elements of a row that one block of threads reduces and then works on: 128 KiB of 16-bit numbers; ours, of the
+order of a core's scratchpad."""
+
+SMALL = 1.0 / 64.0
+"""Of the largest operand: an operand with fewer bytes than that share costs a kernel next to nothing to read."""
+
+FURTHER_OPERANDS, RESULTS = 1, 2
+"""Large operands beside its product, and results, up to which element-wise work runs at the end of its kernel."""
+
+RESULTS_TOGETHER = 4
+"""Results up to which kernels that read the same array are one."""
+
+INSTANT = 1024.0
+"""Elements of a result that every kernel which reads it computes for itself."""
+
+
+def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
+    """The kernels of a region under a policy, loops inside as groups of their own.
+
+    Args:
+      region: nodes in order.
+      policy: one of `POLICIES`.
+      at: sizes to decide by: which arrays are large, and which are alike.
+      notes: what a reader should know is added.
+    """
+    if policy == "eager":
+        return Groups(region, [], at)
+    if policy == "loops":
+        groups = Groups(region, [], at)
+        _join_chains(groups)
+        _drop_instant(groups)
+        return groups
+    groups = Groups(region, attentions(region, at, notes), at)
+    groups = groups if groups.can_run else Groups(region, [], at)  # two of them may need each other's results
+    _join_maps(groups)
+    _drop_instant(groups)
+    _join_products(groups, policy)
+    if policy == "compiler":
+        _join_siblings(groups)
+    _repeat_cheap(groups)
+    return groups
+
+
+def _join_chains(groups: Groups) -> None:
+    """Every map or reduction with the maps whose results nothing else reads."""
+    for group in groups.where("map"):
+        for producer in groups.producers(group):
+            here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
+            if here is there or there.kind != "map" or any(node.name in REDUCTIONS for node in there.nodes):
+                continue
+            written = groups.writes(there)
+            alone = all(id(value) not in groups.kept and groups.consumers(value) == [here] for value in written)
+            if alone and groups.can_merge(there, here):
+                groups.merge(there, here)
+
+
+def _join_maps(groups: Groups) -> None:
+    """Chains of element-wise work and reductions of rows, each node with what made its operands."""
+    for group in groups.where("map"):
+        for producer in sorted(groups.producers(group), key=lambda one: -one.nodes[-1].number):
+            here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
+            if (
+                here is not there
+                and there.kind == "map"
+                and _fit(groups, there, here)
+                and groups.can_merge(there, here)
+            ):
+                groups.merge(there, here)
+
+
+def _fit(groups: Groups, maker: Group, user: Group) -> bool:
+    """Whether the user's elements are computed where the maker's are."""
+    made = {id(value): value for node in maker.nodes for value in node.outputs}
+    shared = [value for value in user.reads() if id(value) in made]
+    reduced = [value for value in shared if _below_reduction(value, maker)]
+    large, small = sorted((groups.space(maker), groups.space(user)), reverse=True)
+    if any(_is_barrier(groups, value, maker) for value in reduced):
+        return groups.space(user) <= max(groups.elements(value) for value in reduced)
+    if small * ALIKE >= large:
+        return True
+    return bool(reduced) and groups.space(user) < groups.space(maker)
+
+
+def _below_reduction(value: Value, group: Group) -> list[Node]:
+    """The reductions of a group that a value in it depends on."""
+    inside, found, waiting, seen = set(map(id, group.nodes)), [], [value.node], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) not in inside or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.name in REDUCTIONS:
+            found.append(node)
+        waiting += [base(operand).node for operand in node.inputs]
+    return found
+
+
+def _is_barrier(groups: Groups, value: Value, group: Group) -> bool:
+    """Whether a value needs sums over more than a row, so that all blocks of threads have to wait for each other."""
+    for node in _below_reduction(value, group):
+        shape, axes = node.inputs[0].shape, sorted(map(int, node.params["axes"]))
+        trailing = axes == list(range(len(shape) - len(axes), len(shape)))
+        length = float(groups.at.elements(tuple(shape[axis] for axis in axes)))
+        if not trailing or length > LONGEST_ROW or len(axes) == len(shape):
+            return True
+    return False
+
+
+def _drop_instant(groups: Groups) -> None:
+    """Tiny values that others read are part of these: scalars of an optimiser, constants of a norm."""
+    for group in groups.where("map"):
+        written = groups.writes(group)
+        if all(groups.elements(value) == 1.0 and "int" in str(value.dtype) for value in written):
+            group.kind = "free"  # counters of loops
+        if groups.space(group) > INSTANT or any(id(value) in groups.kept for value in written) or not written:
+            continue
+        users = [user for value in written for user in groups.consumers(value)]
+        if all(_is_large(groups, user, group) for user in users):
+            group.kind = "free"
+
+
+def _is_large(groups: Groups, user: Group, group: Group) -> bool:
+    """Whether a kernel goes over so many more elements that those of a tiny one cost it nothing."""
+    if user.kind not in ("map", "product", "attention"):
+        return False
+    return max(groups.elements(value) for value in user.reads()) * SMALL > groups.space(group)
+
+
+def _join_products(groups: Groups, policy: str) -> None:
+    """Light work at the end of a product's kernel, and conversions of its operands at the beginning."""
+    for group in groups.where("product"):
+        _join_end(groups, group, policy)
+    for group in groups.where("map"):
+        if _is_prologue(groups, group):
+            (user,) = {id(one): one for value in groups.writes(group) for one in groups.consumers(value)}.values()
+            groups.merge(group, user)
+
+
+def _join_end(groups: Groups, group: Group, policy: str) -> None:
+    product = group.product
+    assert product is not None
+    (result,) = product.outputs[:1]
+    users = groups.consumers(result)
+    if len(users) != 1 or users[0].kind != "map":
+        return
+    (user,) = users
+    plain = all(node.name == "convert_element_type" for node in user.nodes)
+    if not plain and policy != "compiler":
+        return
+    if any(node.name in REDUCTIONS for node in user.nodes) or groups.space(user) > ALIKE * groups.elements(result):
+        return
+    large = SMALL * groups.elements(result)
+    further = [value for value in user.reads() if value is not result and groups.elements(value) > large]
+    if len(further) <= FURTHER_OPERANDS and len(groups.writes(user)) <= RESULTS and groups.can_merge(group, user):
+        groups.merge(group, user)
+
+
+def _is_prologue(groups: Groups, group: Group) -> bool:
+    """Whether a map reads fewer bytes than it writes, and all that it writes is one product's operand: weights of 8
+    bits and less.
+    """
+    written = groups.writes(group)
+    users = {id(user): user for value in written for user in groups.consumers(value)}
+    if len(users) != 1 or any(id(value) in groups.kept for value in written):
+        return False
+    (user,) = users.values()
+    if user.kind != "product" or any(kind_of(node) != "map" for node in group.nodes):
+        return False
+    return _bytes(groups, group.reads()) < _bytes(groups, written) and groups.can_merge(group, user)
+
+
+def _bytes(groups: Groups, values: list[Value]) -> float:
+    return sum(groups.elements(value) * value.bytes for value in values)
+
+
+def _join_siblings(groups: Groups) -> None:
+    """Kernels of maps that read the same large array, where neither needs the other's result."""
+    for users in list(groups.users.values()):
+        readers = dict.fromkeys(groups.of(user.nodes[0]) for user in users)
+        for one, other in itertools.pairwise(group for group in readers if group.kind == "map"):
+            here, there = groups.of(one.nodes[0]), groups.of(other.nodes[0])
+            if here is there or here.above & there.own or there.above & here.own:
+                continue
+            large, small = sorted((groups.space(here), groups.space(there)), reverse=True)
+            results = len(groups.writes(here)) + len(groups.writes(there))
+            shared = _bytes(groups, [value for value in here.reads() if value in there.reads()])
+            worth = shared >= SMALL * _bytes(groups, here.reads())
+            if small * ALIKE >= large and results <= RESULTS_TOGETHER and worth and groups.can_merge(here, there):
+                groups.merge(here, there)
+
+
+def _repeat_cheap(groups: Groups) -> None:
+    """Values that others read are computed by these again where that reads no more bytes than the values have.
+
+    Gradients by JAX keep every intermediate value in its own type; kernels keep what these are made of.
+    """
+    for group in groups.in_order():
+        if group.kind != "map":
+            continue
+        for value in sorted(groups.writes(group), key=groups.elements, reverse=True):
+            cone = _cone(value, group)
+            if not cone or any(node.name in REDUCTIONS for node in cone):
+                continue
+            needed, users = Group(cone, "map").reads(), groups.consumers(value)
+            written = id(value) in groups.kept or any(user.kind != "map" for user in users)
+            for user in users:
+                read, size = set(map(id, user.reads())), read_bytes(groups, user, value)
+                more = _bytes(groups, [one for one in needed if id(one) not in read])
+                if user.kind == "map" and (more < size if written else more <= size):
+                    _repeat(groups, user, cone)
+
+
+def _cone(value: Value, group: Group) -> list[Node]:
+    """The nodes of a group that a value in it needs."""
+    inside, found, waiting = set(map(id, (*group.nodes, *group.repeated))), {}, [value.node]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and id(node) in inside and id(node) not in found:
+            found[id(node)] = node
+            waiting += [base(operand).node for operand in node.inputs]
+    return sorted(found.values(), key=lambda node: node.number)
+
+
+def _repeat(groups: Groups, user: Group, cone: list[Node]) -> None:
+    before = {id(value) for value in user.reads()}
+    own = set(map(id, (*user.nodes, *user.repeated)))
+    user.repeated = [*user.repeated, *(node for node in cone if id(node) not in own)]
+    after = {id(value): value for value in user.reads()}
+    for gone in before - after.keys():
+        groups.users[gone] = [one for one in groups.users.get(gone, ()) if groups.of(one.nodes[0]) is not user]
+    for new in after.keys() - before:
+        groups.users.setdefault(new, []).append(user)
+        maker = groups.of_value(after[new])
+        if maker is not None:
+            user.above |= maker.own | maker.above

@@ -1,0 +1,231 @@
+"""Kernels of a trace as functions of its sizes: what each computes and moves, and the op that it is there."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+from jaxroof.layers.attention import SOFTMAX_FLOPS
+from jaxroof.layers.experts import distinct_experts
+from jaxroof.layers.linear import OPERAND_BYTES
+from jaxroof.op import AnyOp, Collective, Kernel
+from jaxroof.shape import AttentionShape, ProductShape
+from jaxroof.smooth import positive_part
+from jaxroof.struct import Scalar
+from workloads.traced.attention import FORWARD, Attention
+from workloads.traced.graph import Node, dtype_name
+from workloads.traced.known import Mask
+from workloads.traced.messages import Message
+from workloads.traced.products import Product
+from workloads.traced.rules import RULES
+from workloads.traced.sizes import Shape, Sizes, shape_key
+
+PRECISIONS = {
+    "float64": ("fp64",),
+    "float32": ("tf32", "fp32", "bf16"),
+    "bfloat16": ("bf16",),
+    "float16": ("fp16", "bf16"),
+    "int8": ("int8",),
+    "uint8": ("int8",),
+}
+"""Type of a product's operands -> precisions that it may run in, the first that the hardware has.
+
+float32 runs as JAX does by default: on tensor cores as tf32, on TPUs in one pass of bf16.
+"""
+
+VECTOR_TYPES = ("int16", "int32", "int64", "uint16", "uint32", "uint64", "bool")
+"""Types whose products run on vector units: no matrix unit has them."""
+
+DECODED_QUERIES = 8.0
+"""Queries of one sequence up to which attention to more keys than queries is that of decoding."""
+
+BACKWARD_VECTOR = 2.0
+"""Vector FLOP of attention's gradient over those of attention: the softmax again, and the gradient through it."""
+
+
+class Amount:
+    """A sum of coefficients times products of dimensions."""
+
+    def __init__(self) -> None:
+        self._terms: dict[Any, tuple[Shape, float]] = {}
+
+    def add(self, shape: Shape, coefficient: float) -> None:
+        """Add `coefficient` per element of `shape`."""
+        key = shape_key(tuple(sorted((dim for dim in shape if not _is_one(dim)), key=str)))
+        if coefficient:
+            self._terms[key] = (tuple(shape), self._terms.get(key, (shape, 0.0))[1] + coefficient)
+
+    def at(self, sizes: Sizes) -> Scalar:
+        """The sum where symbols have these values."""
+        return sum((coefficient * sizes.elements(shape) for shape, coefficient in self._terms.values()), 0.0)
+
+    def merged(self, other: "Amount", sign: float = 1.0) -> "Amount":
+        """The sum of both, or their difference."""
+        found = Amount()
+        for amount, factor in ((self, 1.0), (other, sign)):
+            for shape, coefficient in amount._terms.values():
+                found.add(shape, factor * coefficient)
+        return found
+
+    def __bool__(self) -> bool:
+        return any(coefficient for _, coefficient in self._terms.values())
+
+
+def _is_one(dim: Any) -> bool:
+    return isinstance(dim, int) and dim == 1
+
+
+@dataclasses.dataclass(eq=False)
+class TracedKernel:
+    """One kernel of a function: what decides the op that it is, as functions of sizes."""
+
+    name: str
+    vector: Amount
+    exps: Amount
+    bytes: Amount
+    rules: list[Node]  # nodes whose work a rule says
+    core: Product | Attention | Message | None
+    dtype: Any = None  # of the operands of products
+    weight_bytes: float = 0.0  # B per weight in memory
+    output_bytes: float = 0.0  # B per element of its result
+    highest: bool = False  # float32 stays float32
+    launches: float = 1.0  # kernels per run
+    runs: list[Shape] = dataclasses.field(default_factory=list)  # how often, as products of trips: the sum of them
+
+    def op(self, at: Sizes, matrix: Collection[str]) -> AnyOp:
+        """The op where symbols have given values; every number is a function of them.
+
+        Args:
+          at: values of the symbols.
+          matrix: precisions that the hardware has a matrix figure for.
+        """
+        count = sum((at.elements(shape) for shape in self.runs), 0.0)
+        if isinstance(self.core, Message):
+            return Collective(
+                operation=self.core.operation,
+                count=count,
+                kernels=1.0 if self.core.participants > 1.0 else 0.0,
+                message_bytes=self.bytes.at(at),
+                participants=self.core.participants,
+                stride=self.core.stride,
+            )
+        works = [RULES[node.name](node, at) for node in self.rules]
+        vector = self.vector.at(at) + sum((work.vector_flops for work in works), 0.0)
+        exps = self.exps.at(at) + sum((work.exps for work in works), 0.0)
+        common: dict[str, Any] = {"count": count, "kernels": self.launches, "bytes": self.bytes.at(at)}
+        if isinstance(self.core, Product):
+            return self._product(self.core, common, vector, exps, at, matrix)
+        if isinstance(self.core, Attention):
+            return self._attention(self.core, common, at, matrix)
+        common |= {"vector_flops": vector, "exps": exps if self.exps or self.rules else None}
+        products = [work.matrix_flops for work in works if work.matrix_flops is not None]
+        if not products:
+            return Kernel(kind="elementwise", **common)
+        precision = self.precision(matrix)
+        operand_bytes = OPERAND_BYTES.get(precision, 8.0)
+        # of this kind are kernels with products and no known tiles, such as recurrences
+        return Kernel(
+            kind="prefill_attention",
+            precision=precision,
+            matrix_flops=sum(products, 0.0),
+            operand_bytes=operand_bytes,
+            **common,
+        )
+
+    def precision(self, matrix: Collection[str]) -> str:
+        """The precision that its products run in on hardware with these; the first choice where it has none of them."""
+        name = dtype_name(self.dtype)
+        choices = PRECISIONS.get(name)
+        if choices is None:
+            eight, four = name.startswith("float8"), name.startswith(("float4", "int4", "uint4"))
+            choices = ("fp8",) if eight else ("fp4", "int8") if four else (name,)
+        if name == "float32" and self.highest:
+            choices = ("fp32", "tf32", "bf16")
+        return next((choice for choice in choices if choice in matrix), choices[0])
+
+    def _product(
+        self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
+    ) -> Kernel:
+        rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
+        flops = 2.0 * rows * inputs * outputs * product.share
+        if is_narrow(product) or dtype_name(self.dtype).startswith(VECTOR_TYPES):
+            return Kernel(kind="elementwise", **common, vector_flops=vector + flops, exps=exps if self.exps else None)
+        precision, matrices = self.precision(matrix), at.elements(product.matrices)
+        if product.grouped and product.share == 1.0:
+            untouched = matrices - distinct_experts(matrices, 1.0, rows)
+            matrices = matrices - untouched
+            common["bytes"] = common["bytes"] - untouched * inputs * outputs * self.weight_bytes
+        return Kernel(
+            kind="experts" if product.grouped else "linear",
+            precision=precision,
+            matrix_flops=flops,
+            operand_bytes=OPERAND_BYTES.get(precision, 8.0),
+            vector_flops=vector if self.vector else None,
+            exps=exps if self.exps else None,
+            shape=ProductShape(
+                rows=rows,
+                outputs=outputs,
+                inputs=inputs * product.share,
+                matrices=matrices,
+                weight_bytes=self.weight_bytes,
+                output_bytes=self.output_bytes,
+            ),
+            **common,
+        )
+
+    def _attention(self, attention: Attention, common: dict, at: Sizes, matrix: Collection[str]) -> Kernel:
+        sequences, queries, keys, heads, key_width, value_width = (at.elements(shape) for shape in attention[1:7])
+        forward = attention.products == FORWARD
+        pairs, widths = attended(attention.mask, queries, keys), key_width + value_width
+        # models of kernels see as many heads more as there are products: `jaxroof.training.backward`
+        more = 1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths
+        shape = AttentionShape(
+            sequences=sequences,
+            queries=queries,
+            keys=keys,
+            pairs=pairs,
+            heads=more * heads,
+            kv_heads=more * at.elements(attention.key_shape) / (sequences * keys * at.elements(attention.stored_width)),
+            key_width=key_width,
+            value_width=value_width,
+            kv_bytes=attention.key_bytes,
+            causal=attention.mask is not None,
+            latent=attention.latent,
+        )
+        every, precision = sequences * heads * pairs, self.precision(matrix)
+        decodes = self.name.rpartition("/")[2].startswith("decode")
+        return Kernel(
+            kind="decode_attention" if decodes else "prefill_attention",
+            precision=precision,
+            matrix_flops=2.0 * every * widths * more,
+            operand_bytes=OPERAND_BYTES.get(precision, 8.0),
+            vector_flops=(1.0 if forward else BACKWARD_VECTOR) * SOFTMAX_FLOPS * every,
+            exps=every,
+            shape=shape,
+            gradient=None if forward else "inputs",
+            **common | {"kernels": 2.0 if decodes else 1.0},
+        )
+
+
+def is_narrow(product: Product) -> bool:
+    """Whether a convolution has too few channels per group for matrix units: depthwise ones."""
+    sizes = (*product.inputs[:1], *product.outputs)
+    return bool(product.window and product.matrices) and all(isinstance(dim, int) and dim <= 4 for dim in sizes)
+
+
+def attended(mask: Mask | None, queries: Scalar, keys: Scalar) -> Scalar:
+    """Query-key pairs of one sequence and head under a mask, shape ().
+
+    Query i of q sees the keys from i + c - window to i + c - 1 of those from 0 to k - 1; with
+    F(c) = sum over i of max(i + c, 0) the pairs are F(c) - F(c - k) - F(c - window). A mask that lets the last query
+    see the last key does so for all sizes: c = k - q + 1.
+    """
+    if mask is None:
+        return queries * keys
+    first = keys - queries + 1.0 if mask.aligned else mask.offset + 1.0
+
+    def summed(start: Scalar) -> Scalar:
+        last, before = positive_part(queries - 1.0 + start), positive_part(start - 1.0)
+        return 0.5 * (last * (last + 1.0) - before * (before + 1.0))
+
+    pairs = summed(first) - summed(first - keys)
+    return pairs if mask.window is None else pairs - summed(first - mask.window)

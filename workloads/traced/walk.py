@@ -1,0 +1,198 @@
+"""The graph of a function from its trace: calls inlined, loops and branches as regions."""
+
+from typing import Any
+
+from workloads.traced.graph import Node, Region, Value, without_dead_nodes
+from workloads.traced.rules import is_known, refusal
+
+CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
+"""Parameters that hold what a call runs."""
+
+INLINED = {
+    *("jit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2", "shard_map", "custom_lin", "run_state"),
+    *("composite", "custom_vmap_call", "call"),
+}
+"""Primitives that run a function once."""
+
+
+def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
+    """The graph of a closed jaxpr.
+
+    Args:
+      closed: `jax.core.ClosedJaxpr`.
+      names: of its inputs.
+      trips: how often loops run that do not say so; None: they are refused.
+
+    Raises:
+      ValueError: one line, for a loop without a known number of trips, or a call that is not known.
+    """
+    walker = _Walker(trips)
+    inputs = [
+        Value(var.aval.shape, var.aval.dtype, name=name) for var, name in zip(closed.jaxpr.invars, names, strict=True)
+    ]
+    nodes: list[Node] = []
+    outputs = walker.inlined(closed.jaxpr, closed.consts, inputs, nodes, "", {})
+    return without_dead_nodes(Region(inputs, outputs, nodes))
+
+
+class _Walker:
+    def __init__(self, trips: float | None):
+        self._trips = trips
+        self._constants: dict[int, Value] = {}
+
+    def inlined(
+        self, jaxpr: Any, consts: Any, inputs: list[Value], nodes: list[Node], scope: str, axes: dict[str, Any]
+    ) -> list[Value]:
+        """Append what `jaxpr` does of `inputs` to `nodes`, and return its results.
+
+        Args:
+          axes: sizes and strides of the mesh axes that collectives may name.
+        """
+        found = dict(zip(jaxpr.invars, inputs, strict=True))
+        found |= {var: self._constant(const) for var, const in zip(jaxpr.constvars, consts, strict=True)}
+
+        def read(atom: Any) -> Value:
+            if not hasattr(atom, "val"):
+                return found[atom]
+            return Value(atom.aval.shape, atom.aval.dtype, constant=atom.val)
+
+        for eqn in jaxpr.eqns:
+            stack = str(eqn.source_info.name_stack)
+            place = f"{scope}/{stack}".strip("/")
+            operands = [read(atom) for atom in eqn.invars]
+            results = self._results(eqn, operands, nodes, place, axes)
+            found |= dict(zip(eqn.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _constant(self, const: Any) -> Value:
+        if id(const) not in self._constants:
+            self._constants[id(const)] = Value(const.shape, const.dtype, constant=const, name="constant")
+        return self._constants[id(const)]
+
+    def _results(self, eqn: Any, operands: list[Value], nodes: list[Node], scope: str, axes: dict) -> list[Value]:
+        name, params = eqn.primitive.name, eqn.params
+        if name in ("scan", "while", "cond"):
+            node = getattr(self, f"_{name}")(eqn, operands, scope, axes)
+            nodes.append(node)
+            return node.outputs
+        if name == "custom_linear_solve":
+            inner, given = _solver(params, operands)
+            return self.inlined(inner.jaxpr, inner.consts, given, nodes, scope, axes)
+        inner = next((params[key] for key in CALLS if key in params), None)
+        if name in INLINED and inner is not None:
+            called = params.get("name")
+            deeper = f"{scope}/{called}".strip("/") if isinstance(called, str) and called not in _PLAIN else scope
+            if name == "shard_map":
+                return self._sharded(eqn, inner, operands, nodes, deeper, axes)
+            consts = getattr(inner, "consts", ())
+            for value, given in zip(operands, params.get("donated_invars", ()), strict=False):
+                value.donated = value.donated or (given and value.node is None)
+            return self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
+        if (inner is not None or "branches" in params) and not is_known(name):
+            raise refusal(name)
+        if name == "reduce":
+            params = params | {"axes": params["dimensions"]}
+        if name in _OVER_AXES and all(isinstance(axis, int) for axis in params["axes"]):
+            name = _OVER_AXES[name]  # of an axis that vmap has made one of the array
+        node = Node(name, params | ({"mesh": axes} if axes else {}), operands, [], scope)
+        node.outputs = [Value(var.aval.shape, var.aval.dtype, node) for var in eqn.outvars]
+        node.known = all(value.known for value in operands) and not name.startswith("rng") and "axis_name" not in params
+        nodes.append(node)
+        return node.outputs
+
+    def _sharded(
+        self, eqn: Any, inner: Any, operands: list[Value], nodes: list[Node], scope: str, axes: dict
+    ) -> list[Value]:
+        """The function that every device runs on its part of the operands."""
+        mesh, stride, own = eqn.params["mesh"], 1, dict(axes)
+        for axis, size in reversed(list(mesh.shape.items())):
+            own[axis] = (size, stride)
+            stride *= size
+        jaxpr = getattr(inner, "jaxpr", inner)
+        parts = [_view("local_part", value, var.aval, nodes) for value, var in zip(operands, jaxpr.invars, strict=True)]
+        results = self.inlined(jaxpr, getattr(inner, "consts", ()), parts, nodes, scope, own)
+        return [_view("local_part", value, var.aval, nodes) for value, var in zip(results, eqn.outvars, strict=True)]
+
+    def _region(self, closed: Any, inputs: list[Value], scope: str, axes: dict, slices: dict[int, Value]) -> Region:
+        """A loop's body: `slices` says which inputs are one entry of an array outside."""
+        nodes: list[Node] = []
+        taken = [
+            _view("loop_slice", slices[i], value, nodes) if i in slices else value for i, value in enumerate(inputs)
+        ]
+        outputs = self.inlined(closed.jaxpr, closed.consts, taken, nodes, scope, axes)
+        return without_dead_nodes(Region(taken, outputs, nodes))
+
+    def _scan(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
+        params, body = eqn.params, eqn.params["jaxpr"]
+        constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+        inputs = operands[:constants] + [
+            Value(var.aval.shape, var.aval.dtype, name="carry") for var in body.jaxpr.invars[constants:]
+        ]
+        slices = dict(list(enumerate(operands))[carried:])
+        region = self._region(body, inputs, scope, axes, slices)
+        return _loop("scan", eqn, operands, scope, [(region, params["length"])])
+
+    def _while(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
+        params, constants = eqn.params, eqn.params["cond_nconsts"]
+        inner = operands[constants : constants + params["body_nconsts"]]
+        first = operands[constants + params["body_nconsts"] :]
+        trips = _counted(params, operands[:constants], inner, first)
+        trips = self._trips if trips is None else trips
+        if trips is None:
+            raise ValueError(
+                f"a while loop{f' in {scope}' if scope else ''} does not say how often it runs: give trips=N"
+            )
+        carried = [Value(value.shape, value.dtype, name="carry") for value in first]
+        body = self._region(params["body_jaxpr"], inner + carried, scope, axes, {})
+        return _loop("while", eqn, operands, scope, [(body, trips)])
+
+    def _cond(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
+        branches = [self._region(branch, operands[1:], scope, axes, {}) for branch in eqn.params["branches"]]
+        return _loop("cond", eqn, operands, scope, [(branch, 1) for branch in branches])
+
+
+_PLAIN = ("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take")
+"""Library functions whose names say nothing about where in a model they are called."""
+
+
+def _solver(params: dict, operands: list[Value]) -> tuple[Any, list[Value]]:
+    """What a linear solve runs, and its operands: constants of the solver, then right-hand sides."""
+    lengths = params["const_lengths"]
+    begin = lengths.matvec + lengths.vecmat
+    return params["jaxprs"].solve, operands[begin : begin + lengths.solve] + operands[sum(lengths) :]
+
+
+_OVER_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
+"""Collective -> the reduction that it is over axes of an array."""
+
+
+def _loop(name: str, eqn: Any, operands: list[Value], scope: str, bodies: list[tuple[Region, Any]]) -> Node:
+    node = Node(name, {}, operands, [], scope, bodies)
+    node.outputs = [Value(var.aval.shape, var.aval.dtype, node) for var in eqn.outvars]
+    return node
+
+
+def _view(name: str, value: Value, like: Any, nodes: list[Node]) -> Value:
+    node = Node(name, {}, [value], [], known=value.known)
+    node.outputs = [Value(like.shape, like.dtype, node)]
+    nodes.append(node)
+    return node.outputs[0]
+
+
+def _counted(params: dict, limits: list[Value], inner: list[Value], first: list[Value]) -> float | None:
+    """Trips of a loop that counts up by 1 from a known number while it is below a known one; None for another."""
+    test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+    if len(test.eqns) != 1 or test.eqns[0].primitive.name != "lt":
+        return None
+    counter, limit = test.eqns[0].invars
+    places = dict(zip(test.invars, [*limits, *first], strict=True))
+    end = limit.val if hasattr(limit, "val") else getattr(places.get(limit), "constant", None)
+    begin = getattr(places.get(counter), "constant", None) if not hasattr(counter, "val") else None
+    if end is None or begin is None:
+        return None
+    place = test.invars.index(counter) - len(limits)
+    step = next((eqn for eqn in body.eqns if body.outvars[place] in eqn.outvars), None)
+    if step is None or step.primitive.name != "add" or body.invars[len(inner) + place] not in step.invars:
+        return None
+    steps = [float(atom.val) for atom in step.invars if hasattr(atom, "val")]
+    return float(end) - float(begin) if steps == [1.0] else None
