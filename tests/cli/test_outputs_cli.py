@@ -94,6 +94,7 @@ def test_every_verb_that_writes_is_known():
         ("compare", "-o"),
         ("disaggregate", "-o"),
         ("emit", "-o"),
+        ("export perfetto", "-o"),
         ("fleet", "-o"),
         ("map", "-o"),
         ("merge", "-o"),
