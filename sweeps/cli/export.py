@@ -26,6 +26,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.json",
         help="the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it",
     )
+    about = "Write the matrix products of one engine step as problems of Timeloop 0.4, a file for each."
+    timeloop = kinds.add_parser("timeloop", help="matrix products as problems of Timeloop", description=about)
+    _step_arguments(timeloop)
+    output_argument(
+        timeloop,
+        "-o",
+        "--output",
+        kinds=("problem",),
+        folder="pictures",
+        required=True,
+        metavar="DIR",
+        help="folder to write, new or empty or of the same products",
+    )
 
 
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +66,27 @@ def _case(options: argparse.Namespace) -> Any:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the file that is wanted, and say what is in it."""
+    """Write what is wanted, and say what is in it."""
+    (_timeline if options.kind == "perfetto" else _products)(options)
+
+
+def _timeline(options: argparse.Namespace) -> None:
     from sweeps.cli import tables
     from sweeps.run.answer import answer
     from sweeps.show import timeline
 
     case = _case(options)
-    found = answer(case)
-    timeline.written(options.output, case, found, step.step_text(case), options.force)
+    found, what = answer(case), step.step_text(case)
+    timeline.written(options.output, case, found, what, options.force)
     hidden = timeline.hidden_time(found)
     also = f"; overlap hides {tables.metric_text('step_time', hidden)} more of communication" if hidden else ""
-    text = tables.metric_text("step_time", found.metrics["step_time"])
-    print(f"{options.output}: {text} of {step.step_text(case)}{also}")
+    print(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
+
+
+def _products(options: argparse.Namespace) -> None:
+    from sweeps.studies.nests.products import written
+
+    case = _case(options)
+    what = step.step_text(case)
+    for path in written(options.output, case, what, options.force):
+        print(path)

@@ -44,7 +44,7 @@ def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", 
 
 def hidden_time(found: Answer) -> float:
     """Time in s of a step that overlap hides, at the clock of the step; 0 without overlap."""
-    return -_slowdown(found) * sum(op.time for op in found.steps["step"] if op.name == HIDDEN)
+    return _slowdown(found) * sum(-op.time for op in found.steps["step"] if op.name == HIDDEN)
 
 
 def events(name: str, found: Answer) -> Iterator[dict[str, Any]]:

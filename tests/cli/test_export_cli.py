@@ -1,10 +1,13 @@
 """`jaxroof export`: what its files hold, what they add up to, and refusals."""
 
 import json
+import math
+import re
 
 import pytest
 
 from sweeps.cli import main
+from workloads.nests import timeloop_problem
 
 LLAMA = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B")
 PROMPTS = (*LLAMA, "--batch", "4", "--isl", "1024", "--tp", "2")
@@ -36,7 +39,7 @@ STEPS = {
     "decode": ("--decode", "64", "--context", "2048"),
     "mixed, products hide messages": ("--prefill", "512", "--decode", "8", "--context", "900", "--tp", "4")
     + ("--overlap", "gemm"),
-    "halves": ("--prefill", "4096", "--tp", "2", "--overlap", "two_batch"),
+    "halves": ("--prefills", "2", "--prefill", "2048", "--tp", "2", "--overlap", "two_batch"),
     "stages": ("--prefill", "4096", "--pp", "2"),
     "slowed by power": ("--prefill", "16384", "--set", "hardware.power.tdp=450W"),
 }
@@ -101,3 +104,68 @@ def test_refusals_of_a_timeline_are_one_line_and_leave_nothing(capsys, tmp_path)
     assert "--output" in refused(capsys, "export", "perfetto", *PROMPTS)
     assert "invalid choice: 'chart'" in refused(capsys, "export", "chart")
     assert not list(tmp_path.iterdir())
+
+
+def exported(capsys, folder, *flags):
+    """Files of a step's products with the problems that the reader finds in them, and their counts."""
+    printed(capsys, "export", "timeloop", *flags, "-o", folder)
+    counts = {path: re.search(r"^# count: (\S+) per", path.read_text(), re.M) for path in sorted(folder.iterdir())}
+    return {path.stem: (timeloop_problem(str(path)), float(found[1])) for path, found in counts.items()}
+
+
+def test_products_come_back_as_they_were(capsys, tmp_path):
+    """Llama-3.1-8B: width 4096, 32 heads and 8 of keys and values of 128, feed-forward 14336, 32 layers."""
+    found = exported(capsys, tmp_path / "p", *PROMPTS)
+    rows = 4 * 1024
+    assert {name: tuple(problem.sizes.values()) for name, (problem, _) in found.items()} == {
+        "qkv_proj": (rows, (32 + 2 * 8) * 128 / 2, 4096),  # M, N, K; half of the outputs on each of 2 devices
+        "o_proj": (rows, 4096, 32 * 128 / 2),
+        "up_proj": (rows, 2 * 14336 / 2, 4096),
+        "down_proj": (rows, 4096, 14336 / 2),
+        "head": (4, 128256 / 2, 4096),
+    }
+    assert {name: count for name, (_, count) in found.items()} == {name: 32 if name != "head" else 1 for name in found}
+    for problem, _ in found.values():
+        axes = {name: tuple(term for axis in tensor.axes for term in axis) for name, tensor in problem.tensors.items()}
+        assert axes == {
+            "Inputs": ((1, "M"), (1, "K")),
+            "Weights": ((1, "K"), (1, "N")),
+            "Outputs": ((1, "M"), (1, "N")),
+        }
+        assert [name for name, tensor in problem.tensors.items() if tensor.output] == ["Outputs"]
+
+
+@pytest.mark.parametrize("flags", [PROMPTS, (*LLAMA, *STEPS["halves"]), (*LLAMA, *STEPS["decode"])])
+def test_products_have_the_work_of_the_step(capsys, tmp_path, flags):
+    """2 FLOP per MAC; the ops of the step that are products have no others."""
+    found = exported(capsys, tmp_path / "p", *flags)
+    printed(capsys, "export", "perfetto", *flags, "-o", tmp_path / "t.json")
+    spans_, _ = spans(tmp_path / "t.json")
+    work = sum(event["args"]["FLOP"] for event in spans_ if event["name"] in found)
+    assert sum(2.0 * count * problem.macs for problem, count in found.values()) == pytest.approx(work, rel=1e-12)
+
+
+def test_experts_are_products_of_each_matrix_with_rows_rounded_up(capsys, tmp_path):
+    """Qwen3-30B-A3B: 100 tokens go to 8 of 128 experts each: at most 6.25 rows per matrix where all have some."""
+    model = ("--hardware", "H100-SXM", "--model", "Qwen3-30B-A3B", "--isl", "100")
+    problem, count = exported(capsys, tmp_path / "p", *model)["expert_up_proj"]
+    text = (tmp_path / "p" / "expert_up_proj.yaml").read_text()
+    exact = float(re.search(r"^# rounded up from \(M, N, K\) = \(([\d.]+), 1536, 2048\)$", text, re.M)[1])
+    assert tuple(problem.sizes.values()) == (math.ceil(exact), 1536.0, 2048.0)
+    assert exact * count == pytest.approx(48 * 800, rel=1e-8) and count <= 48 * 128
+
+
+def test_products_are_written_again_and_beside_nothing_else(capsys, tmp_path):
+    out = ("-o", tmp_path / "p")
+    first = exported(capsys, tmp_path / "p", *PROMPTS)
+    assert exported(capsys, tmp_path / "p", *PROMPTS).keys() == first.keys()
+    (tmp_path / "p" / "head.yaml").write_text("precious")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "p").iterdir()}
+    other = (*LLAMA, "--isl", "64")
+    assert "jaxroof did not write it" in refused(capsys, "export", "timeloop", *other, *out)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "p").iterdir()} == before
+    printed(capsys, "export", "timeloop", *other, *out, "--force")
+    (tmp_path / "p" / "mine.txt").write_text("precious")
+    assert "has mine.txt in it" in refused(capsys, "export", "timeloop", *PROMPTS, *out)
+    assert "cannot be written" in refused(capsys, "export", "timeloop", *PROMPTS, "-o", tmp_path / "no" / "such")
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
