@@ -25,10 +25,10 @@ TENSORS = {"Inputs": "MK", "Weights": "KN", "Outputs": "MN"}
 class Product(NamedTuple):
     """One matrix product and how often a step has it."""
 
-    sizes: tuple[int, int, int]  # M, N, K
-    exact: tuple[float, float, float]  # the same before they are rounded up
+    sizes: tuple[int, ...]  # M, N, K
+    exact: tuple[float, ...]  # the same before they are rounded up
     precision: str | None  # of its arithmetic
-    count: float  # per step on one device: runs of its ops times matrices of each
+    times: float  # per step on one device: runs of its ops times matrices of each
     ops: tuple[str, ...]  # by name
 
 
@@ -50,8 +50,8 @@ def products(case: Case) -> list[Product]:
         exact = (float(shape.rows / shape.matrices), float(shape.outputs), float(shape.inputs))
         sizes = tuple(max(1, math.ceil(size - NOISE)) for size in exact)
         before = found.get((sizes, op.precision), Product(sizes, exact, op.precision, 0.0, ()))
-        count = before.count + float(op.count) * float(shape.matrices)
-        found[sizes, op.precision] = before._replace(count=count, ops=(*before.ops, name))
+        times = before.times + float(op.count) * float(shape.matrices)
+        found[sizes, op.precision] = before._replace(times=times, ops=(*before.ops, name))
     return list(found.values())
 
 
@@ -69,7 +69,7 @@ def product_text(product: Product, what: str) -> str:
     """The file of a product: its problem, under comments that say how often it runs and in which ops."""
     sizes = ", ".join(f"{name}: {size}" for name, size in zip("MNK", product.sizes, strict=True))
     lines = [f"# Timeloop problem, jaxroof {VERSION}: {what}", f"# {', '.join(product.ops)}; {product.precision}"]
-    lines += [f"# count: {product.count:.10g} per step and device"]
+    lines += [f"# count: {product.times:.10g} per step and device"]
     if any(size - exact > NOISE for size, exact in zip(product.sizes, product.exact, strict=True)):
         lines += [f"# rounded up from (M, N, K) = ({', '.join(f'{size:.10g}' for size in product.exact)})"]
     lines += ["problem:", "  version: 0.4", "  shape:", "    name: product", "    dimensions: [M, N, K]"]
@@ -80,7 +80,7 @@ def product_text(product: Product, what: str) -> str:
 
 
 def written(folder: str | os.PathLike, case: Case, what: str, force: bool = False) -> list[pathlib.Path]:
-    """Write the products of a step into a folder, each as NAME.yaml of its first op; all of them or none.
+    """Write the products of a step into a folder, each as NAME.yaml of its first op; none appears before all are written.
 
     Args:
       folder: that holds nothing else; it is made where there is none.
