@@ -1,7 +1,6 @@
 """`jaxroof export`: what its files hold, what they add up to, and refusals."""
 
 import json
-import math
 import re
 
 import pytest
@@ -145,13 +144,13 @@ def test_products_have_the_work_of_the_step(capsys, tmp_path, flags):
     assert sum(2.0 * count * problem.macs for problem, count in found.values()) == pytest.approx(work, rel=1e-12)
 
 
-def test_experts_are_products_of_each_matrix_with_rows_rounded_up(capsys, tmp_path):
-    """Qwen3-30B-A3B: 100 tokens go to 8 of 128 experts each: at most 6.25 rows per matrix where all have some."""
+def test_experts_are_products_of_each_matrix_with_rows_rounded(capsys, tmp_path):
+    """Qwen3-30B-A3B: 100 tokens go to 8 of 128 experts each: 6.25 rows per matrix, more where some have none."""
     model = ("--hardware", "H100-SXM", "--model", "Qwen3-30B-A3B", "--isl", "100")
     problem, count = exported(capsys, tmp_path / "p", *model)["expert_up_proj"]
     text = (tmp_path / "p" / "expert_up_proj.yaml").read_text()
-    exact = float(re.search(r"^# rounded up from \(M, N, K\) = \(([\d.]+), 1536, 2048\)$", text, re.M)[1])
-    assert tuple(problem.sizes.values()) == (math.ceil(exact), 1536.0, 2048.0)
+    exact = float(re.search(r"^# rounded from \(M, N, K\) = \(([\d.]+), 1536, 2048\)$", text, re.M)[1])
+    assert tuple(problem.sizes.values()) == (6.0, 1536.0, 2048.0) and 5.5 < exact < 6.5
     assert exact * count == pytest.approx(48 * 800, rel=1e-8) and count <= 48 * 128
 
 

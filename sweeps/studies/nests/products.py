@@ -1,7 +1,6 @@
 """Matrix products of an engine step as problems of Timeloop, version 0.4, one file for each that is different."""
 
 import contextlib
-import math
 import os
 import pathlib
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from sweeps.ask.cases import Case
 from workloads.nests.checks import checked_problem
 
 NOISE = 1e-6
-"""Above a whole number by which a dimension still counts as it: rows of experts are sums of shares."""
+"""Share of a dimension up to which a comment does not say that it is rounded."""
 
 TENSORS = {"Inputs": "MK", "Weights": "KN", "Outputs": "MN"}
 """Dimensions of the tensors of a product (M, K) (K, N); the last one is the output."""
@@ -26,7 +25,7 @@ class Product(NamedTuple):
     """One matrix product and how often a step has it."""
 
     sizes: tuple[int, ...]  # M, N, K
-    exact: tuple[float, ...]  # the same before they are rounded up
+    exact: tuple[float, ...]  # the same before they are rounded
     precision: str | None  # of its arithmetic
     times: float  # per step on one device: runs of its ops times matrices of each
     ops: tuple[str, ...]  # by name
@@ -48,7 +47,7 @@ def products(case: Case) -> list[Product]:
             continue
         shape = op.shape
         exact = (float(shape.rows / shape.matrices), float(shape.outputs), float(shape.inputs))
-        sizes = tuple(max(1, math.ceil(size - NOISE)) for size in exact)
+        sizes = tuple(max(1, round(size)) for size in exact)
         before = found.get((sizes, op.precision), Product(sizes, exact, op.precision, 0.0, ()))
         times = before.times + float(op.count) * float(shape.matrices)
         found[sizes, op.precision] = before._replace(times=times, ops=(*before.ops, name))
@@ -70,8 +69,8 @@ def product_text(product: Product, what: str) -> str:
     sizes = ", ".join(f"{name}: {size}" for name, size in zip("MNK", product.sizes, strict=True))
     lines = [f"# Timeloop problem, jaxroof {VERSION}: {what}", f"# {', '.join(product.ops)}; {product.precision}"]
     lines += [f"# count: {product.times:.10g} per step and device"]
-    if any(size - exact > NOISE for size, exact in zip(product.sizes, product.exact, strict=True)):
-        lines += [f"# rounded up from (M, N, K) = ({', '.join(f'{size:.10g}' for size in product.exact)})"]
+    if any(abs(size - exact) > NOISE * exact for size, exact in zip(product.sizes, product.exact, strict=True)):
+        lines += [f"# rounded from (M, N, K) = ({', '.join(f'{size:.10g}' for size in product.exact)})"]
     lines += ["problem:", "  version: 0.4", "  shape:", "    name: product", "    dimensions: [M, N, K]"]
     lines += ["    data_spaces:"]
     for name, dimensions in TENSORS.items():
@@ -80,7 +79,7 @@ def product_text(product: Product, what: str) -> str:
 
 
 def written(folder: str | os.PathLike, case: Case, what: str, force: bool = False) -> list[pathlib.Path]:
-    """Write the products of a step into a folder, each as NAME.yaml of its first op; none appears before all are written.
+    """Write the products of a step into a folder, each as NAME.yaml of its first op; none appears before all are done.
 
     Args:
       folder: that holds nothing else; it is made where there is none.
