@@ -40,6 +40,8 @@ STEPS = {
     + ("--overlap", "gemm"),
     "halves": ("--prefills", "2", "--prefill", "2048", "--tp", "2", "--overlap", "two_batch"),
     "stages": ("--prefill", "4096", "--pp", "2"),
+    "copies of a cache": ("--decode", "64", "--context", "2048", "--offloaded", "0.5")
+    + ("--set", "hardware.memory.host.bandwidth=50GB/s", "--set", "hardware.memory.host.capacity=1TB"),
     "slowed by power": ("--prefill", "16384", "--set", "hardware.power.tdp=450W"),
 }
 
@@ -61,7 +63,10 @@ def test_spans_follow_each_other_and_add_up_to_the_step(capsys, tmp_path, flags)
     assert about["hidden by overlap (us)"] == pytest.approx(1e6 * hidden, abs=1e-3)
     gone = sum(event["args"].get("hidden (us)", 0.0) for event in found)
     assert gone == pytest.approx(1e6 * hidden, abs=1e-3 * len(found))  # each is rounded to the ns
-    assert (hidden > 0.0) == ("--overlap" in flags) and (slowdown > 1.01 or "--set" not in flags)
+    assert (hidden > 0.0) == bool({"--overlap", "--offloaded"} & {*flags})
+    assert slowdown > 1.01 or "hardware.power.tdp=450W" not in flags
+    copies = {tracks[event["tid"]] for event in found if event["name"] == "cache_copy"}
+    assert copies == ({"collectives and copies"} if "--offloaded" in flags else set())
 
 
 def test_ops_are_those_of_the_step_with_their_work_on_their_tracks(capsys, tmp_path):
@@ -142,6 +147,14 @@ def test_products_have_the_work_of_the_step(capsys, tmp_path, flags):
     spans_, _ = spans(tmp_path / "t.json")
     work = sum(event["args"]["FLOP"] for event in spans_ if event["name"] in found)
     assert sum(2.0 * count * problem.macs for problem, count in found.values()) == pytest.approx(work, rel=1e-12)
+
+
+def test_equal_products_of_several_layers_are_one(capsys, tmp_path):
+    """DeepSeek-V3: 3 dense layers and 58 with experts have the same attention."""
+    found = exported(capsys, tmp_path / "p", "--hardware", "H200-SXM", "--model", "DeepSeek-V3", "--isl", "512")
+    assert found["0_o_proj"][1] == 61 and "1_o_proj" not in found
+    assert found["0_down_proj"][1] == 3 and found["1_shared_down_proj"][1] == 58
+    assert "# 0.o_proj, 1.o_proj; fp8\n" in (tmp_path / "p" / "0_o_proj.yaml").read_text()
 
 
 def test_experts_are_products_of_each_matrix_with_rows_rounded(capsys, tmp_path):
