@@ -86,6 +86,7 @@ KINDS = {
         _says(rb'# [^\n]*\n\n.*\nrefit = "(jaxroof calibrate|python -m )'),
     ),
     "launch": Kind("launch flags", (".sh", ".yaml", ".yml"), _says(rb"# jaxroof \d")),
+    "problem": Kind("a problem of Timeloop", (".yaml",), _says(rb"# Timeloop problem, jaxroof \d")),
     "hardware": Kind("a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")),
 }
 """What jaxroof writes, by name."""
@@ -104,7 +105,7 @@ class Wanted:
     path: str
     kinds: tuple[str, ...]  # keys of `KINDS`
     flag: str = ""  # that names it
-    folder: str = ""  # "shards" or "pictures"; "" for a file
+    folder: str = ""  # "shards", or "pictures" for other files; "" for a file
     hint: str = ""  # what else could be given there, after the endings
 
     @property

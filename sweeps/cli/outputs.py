@@ -19,7 +19,7 @@ class Output:
     dest: str  # its name among the parsed flags
     flag: str  # as it is given
     kinds: tuple[str, ...]  # keys of `hwspaces.output.KINDS`
-    folder: str  # "shards": a folder where the name is one's; "pictures": always a folder; "": a file
+    folder: str  # "shards": a folder where the name is one's; "pictures": always one, of any files; "": a file
     default: Callable[[argparse.Namespace], str | None]  # the file where the flag is not given
 
 
@@ -101,7 +101,7 @@ def require_outputs(options: argparse.Namespace) -> None:
     if options.force and all(each.folder == "shards" for each in wanted):
         raise ValueError("--force is for files; no folder with files of others is written to")
     output.require(wanted, read_files(options), options.force)
-    if any(each.folder == "pictures" or each.path.lower().endswith((".png", ".svg")) for each in wanted):
+    if any((each.folder and "png" in each.kinds) or each.path.lower().endswith((".png", ".svg")) for each in wanted):
         from sweeps.show import style
 
         style.matplotlib()

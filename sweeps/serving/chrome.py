@@ -3,7 +3,7 @@
 import heapq
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,22 @@ MICROSECONDS = 1e6
 
 
 def written(path: str | os.PathLike, found: Simulation, force: bool = False) -> None:
-    """Write the trace as JSON, one event a line; the file appears when it is whole.
+    """Write the trace of a simulation as `written_events` does."""
+    written_events(path, events(found), {}, force)
+
+
+def written_events(
+    path: str | os.PathLike, listed: Iterable[dict[str, Any]], about: dict[str, Any], force: bool = False
+) -> None:
+    """Write events as JSON, one a line, with what is said about them; the file appears when it is whole.
 
     Raises:
       ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
     """
+    head = json.dumps({"source": f"jaxroof {VERSION}", **about}, allow_nan=False)
     with replacing(path, ("timeline",), force=force) as name, open(name, "w", encoding="utf-8") as file:
-        file.write(f'{{"otherData": {{"source": "jaxroof {VERSION}"}}, ')
-        file.write('"displayTimeUnit": "ms", "traceEvents": [\n')
-        for place, event in enumerate(events(found)):
+        file.write(f'{{"otherData": {head}, "displayTimeUnit": "ms", "traceEvents": [\n')
+        for place, event in enumerate(listed):
             file.write((",\n" if place else "") + json.dumps(event, allow_nan=False))
         file.write("\n]}\n")
 
@@ -37,9 +44,9 @@ def written(path: str | os.PathLike, found: Simulation, force: bool = False) -> 
 def events(found: Simulation) -> Iterator[dict[str, Any]]:
     """Events of the trace, times in us from the start of the simulation."""
     place = f"{found.case.model.name} on {found.case.hardware.name}"
-    yield _named("process_name", ENGINE, 0, f"engine: {place}")
-    yield _named("thread_name", ENGINE, 1, "steps")
-    yield _named("process_name", REQUESTS, 0, f"requests: {found.replica.text}")
+    yield named("process_name", ENGINE, 0, f"engine: {place}")
+    yield named("thread_name", ENGINE, 1, "steps")
+    yield named("process_name", REQUESTS, 0, f"requests: {found.replica.text}")
     yield from _engine(found)
     yield from _requests(found)
 
@@ -51,7 +58,7 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
     starts = found.start
     for i, steps in enumerate(timeline.steps.tolist()):
         prompt, decoding = int(timeline.prompt_tokens[i]), int(timeline.decoding[i])
-        start = _us(starts[i])
+        start = us(starts[i])
         counters = {
             "requests": {"running": int(timeline.running[i]), "waiting": int(queue[i])},
             "tokens per step": {"prompt": prompt, "output": decoding},
@@ -64,7 +71,7 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
         if steps:
             kind = "prefill + decode" if prompt and decoding else "prefill" if prompt else "decode"
             yield {
-                **_span(ENGINE, 1, kind if steps == 1 else f"decode x {steps}", start, _us(timeline.duration[i])),
+                **span(ENGINE, 1, kind if steps == 1 else f"decode x {steps}", start, us(timeline.duration[i])),
                 "args": {"steps": steps, "prompt tokens": prompt, "decoding sequences": decoding},
             }
 
@@ -83,7 +90,7 @@ def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if not free:
             lanes += 1
-            yield _named("thread_name", REQUESTS, lanes, f"lane {lanes}")
+            yield named("thread_name", REQUESTS, lanes, f"lane {lanes}")
             heapq.heappush(free, lanes)
         lane = heapq.heappop(free)
         heapq.heappush(busy, (times[-1], lane))
@@ -96,17 +103,19 @@ def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
         }
         for name, begin, end in zip(("queue", "prefill", "decode"), times[:-1], times[1:], strict=True):
             if end > begin:
-                yield {**_span(REQUESTS, lane, name, _us(begin), _us(end - begin)), "args": about}
+                yield {**span(REQUESTS, lane, name, us(begin), us(end - begin)), "args": about}
 
 
-def _span(process: int, thread: int, name: str, start: float, length: float) -> dict[str, Any]:
+def span(process: int, thread: int, name: str, start: float, length: float) -> dict[str, Any]:
+    """Event of something that lasts `length` us from `start` us on."""
     return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": start, "dur": length}
 
 
-def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    """Event that names a process (`process_name`) or one of its tracks (`thread_name`)."""
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _us(seconds: Scalar) -> float:
+def us(seconds: Scalar) -> float:
     """us, to the ns."""
     return round(float(seconds) * MICROSECONDS, 3)

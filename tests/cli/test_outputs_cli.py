@@ -33,6 +33,7 @@ WRITERS = {
     "sweeps/cli/compare_report.py",
     "sweeps/cli/map_report.py",
     "sweeps/cli/static_rows.py",
+    "sweeps/studies/nests/products.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
     "sweeps/data/shards/folder.py",
     "sweeps/data/shards/manifest.py",
@@ -94,6 +95,8 @@ def test_every_verb_that_writes_is_known():
         ("compare", "-o"),
         ("disaggregate", "-o"),
         ("emit", "-o"),
+        ("export perfetto", "-o"),
+        ("export timeloop", "-o"),
         ("fleet", "-o"),
         ("map", "-o"),
         ("merge", "-o"),
@@ -246,6 +249,7 @@ def test_texts_that_are_written_are_known_again(tmp_path):
     heads = {
         "rows": "rank,hardware,devices,layout,batch,ttft\n1,H100-SXM,1,tp=1,8,0.1\n",
         "timeline": '{"otherData": {"source": "jaxroof 1.0"}, "displayTimeUnit": "ms", "traceEvents": [\n',
+        "problem": "# Timeloop problem, jaxroof 0.1.0: Llama-3.1-8B, prefill of 1 x 8 tokens\n",
         "launch": "# jaxroof 0.1.0: vLLM 0.33.0, flags of vllm/config/\n",
         "hardware": "# NVIDIA H100, measured by jaxroof bench on 2026-11-01.\n\n[accelerator.nvidia_h100]\n",
     }
