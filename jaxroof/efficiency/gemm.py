@@ -37,7 +37,7 @@ class GemmKernel(TileCosts):
     fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
     software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
     packing_cycles: Scalar | None = None  # of a kernel that lays scales out for a tensor memory; None: none
-    tensor_memory: Constants | None = None  # in place of those above on cores with such a memory: `on_cores`
+    tensor_memory: Constants | None = None  # in place of those above in steps on cores with one: `on_cores`
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
 
@@ -50,7 +50,8 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     h = t + t r / (t + r),  t = bytes from HBM and L2 at their shares,  r = ramp_cycles / clock
     q = contention r / (r + c + h)
     """
-    kernel = on_cores(kernel, hardware.cores, tensor_memory=kernel.tensor_memory)
+    if op.reuse_bytes is None:
+        kernel = on_cores(kernel, hardware.cores, tensor_memory=kernel.tensor_memory)
 
     # h: bytes from HBM and L2, and a ramp r until all loads are in flight
     hbm, l2 = _memory_times(kernel, op, hardware)

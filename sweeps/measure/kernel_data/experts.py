@@ -126,6 +126,5 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
 
 
 def _measured(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
-    if op.shape is None:
-        return op
-    return dataclasses.replace(op, reuse_bytes=reuse, shape=dataclasses.replace(op.shape, largest=largest))
+    shape = None if op.shape is None else dataclasses.replace(op.shape, largest=largest)
+    return dataclasses.replace(op, reuse_bytes=reuse, shape=shape)

@@ -54,7 +54,7 @@ def gemm_call(dtype: str) -> Call | None:
     def call(row: Columns) -> tuple[AnyOp, ...]:
         ops = projection("gemm", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
         rotated = row["copies"] * row["k"] * row["n"] * weights.bytes
-        return tuple(dataclasses.replace(op, reuse_bytes=rotated if op.shape else None) for op in ops.values())
+        return tuple(dataclasses.replace(op, reuse_bytes=rotated) for op in ops.values())
 
     return call
 
