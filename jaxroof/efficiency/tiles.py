@@ -155,7 +155,7 @@ def matrix_time(
       splits: kernels' parts of the inputs, each a tile of its own.
     """
     step, threads = STEP_BYTES / operand_bytes, threaded(hardware)
-    # one element of a tile along one step; times of tiles are in these until they meet the splits
+    # time of one element of a tile in one step, the same for all tiles and splits
     cores = hardware.cores.count * (threads + (1.0 - threads) / ARRAY_SHARE)
     element_time, small = 2.0 * step * cores / rate, costs.small * UNIT * threads
     if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
