@@ -1,4 +1,4 @@
-"""What docs/evidence/nests.md says of Eyeriss's silicon."""
+"""Figures of Eyeriss's silicon in docs/evidence/nests.md."""
 
 import pytest
 

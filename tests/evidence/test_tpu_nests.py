@@ -1,4 +1,4 @@
-"""What docs/evidence/nests.md says of TPU v1."""
+"""Figures of TPU v1 in docs/evidence/nests.md."""
 
 import pytest
 
