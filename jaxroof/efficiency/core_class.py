@@ -27,7 +27,7 @@ def on_cores(
     Cores that a compiler schedules run none of these kernels: a is 0 there.
 
     Args:
-      kernel: a struct of general constants; None, no such term, counts as 0 where a class has one.
+      kernel: a struct of general constants; one that is None, no such term, counts as 0 where a class has it.
       cores: a is their `asynchronous` where they are not `compiled`, t their `tensor_memory`, w their `wide_waves`.
       asynchronous: constants in their place where matrix units fetch operands by themselves and threads hold the
         accumulators; None: none.

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 import hwspaces
 from jaxroof import batch
@@ -31,8 +30,8 @@ from jaxroof.op import Ops
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import times_of
 from sweeps.measure.validate.measured_csv import rows
-from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.predict import engine_efficiencies
+from tests.evidence.score_table import score_table
 
 WEIGHTS = WeightFormat(bytes=2.0, compute="bf16")
 
@@ -219,22 +218,10 @@ def main(words: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"diffusion: {error}", file=sys.stderr)
         return 2
-    table = Table(title="errors of median, MAPE, signed in %")
-    for head in ("by", "devices", "rows", *FIGURES):
-        table.add_column(head)
-    keys: tuple[Callable[[Found], str], ...] = (lambda one: "", lambda one: one.row.model)
-    for key in keys:
-        groups = grouped(found, lambda one, key=key: (one.row.gpu, key(one), one.row.devices > 1.0))
-        for (gpu, name, many), group in sorted(groups.items()):
-            texts = [_text(group, *pair) for pair in FIGURES.values()]
-            table.add_row(f"{gpu} {name}", "2 to 8" if many else "1", str(len(group)), *texts)
+    split = "devices", lambda one: one.row.devices > 1.0, "2 to 8", "1"
+    table = score_table(found, FIGURES, lambda one: one.row.gpu, lambda one: one.row.model, split)
     Console(width=150).print(table)
     return 0
-
-
-def _text(group: list[Found], predicted: Callable[[Found], float], measured: Callable[[Found], float]) -> str:
-    each = errors(np.array([predicted(one) for one in group]), np.array([measured(one) for one in group]))
-    return f"{100 * each.median:.1f}, {100 * each.mape:.1f}, {100 * each.signed:+.1f}"
 
 
 if __name__ == "__main__":

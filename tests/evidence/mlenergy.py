@@ -13,9 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from jaxroof import batch
 from jaxroof.arrays import eager
@@ -24,10 +22,10 @@ from jaxroof.energy import Joules, joules_of
 from jaxroof.governor import mean_power
 from jaxroof.op import Ops
 from jaxroof.overlap import overlapped_ops
-from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.predict import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
 from tests.evidence.saturated_rows import STREAMED_SAMPLER, metered, streams
+from tests.evidence.score_table import score_table
 
 HELD_OUT = 2
 """One deployment in so many is held out of the fit of energies, by a hash of its name."""
@@ -143,22 +141,10 @@ def main(words: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"mlenergy: {error}", file=sys.stderr)
         return 2
-    table = Table(title="errors of median, MAPE, signed in %")
-    for head in ("by", "held out", "rows", *FIGURES):
-        table.add_column(head)
-    keys: tuple[Callable[[Found], str], ...] = (lambda one: "", lambda one: one.steady.model)
-    for key in keys:
-        groups = grouped(found, lambda one, key=key: (one.steady.row.gpu, key(one), one.steady.held_out))
-        for (gpu, name, held_out), group in sorted(groups.items()):
-            texts = [_text(group, *pair) for pair in FIGURES.values()]
-            table.add_row(f"{gpu} {name}", "yes" if held_out else "no", str(len(group)), *texts)
+    split = "held out", lambda one: one.steady.held_out, "yes", "no"
+    table = score_table(found, FIGURES, lambda one: one.steady.row.gpu, lambda one: one.steady.model, split)
     Console(width=160).print(table)
     return 0
-
-
-def _text(group: list[Found], predicted: Callable[[Found], float], measured: Callable[[Found], float]) -> str:
-    each = errors(np.array([predicted(one) for one in group]), np.array([measured(one) for one in group]))
-    return f"{100 * each.median:.1f}, {100 * each.mape:.1f}, {100 * each.signed:+.1f}"
 
 
 if __name__ == "__main__":

@@ -202,20 +202,19 @@ class _Function:
             return self.names[node]
         value, kind = self.graph.value(node), self.graph.kinds[node]
         text = self._float(value) if kind == "f" else str(int(value)) if kind == "i" else str(bool(value)).lower()
+        return self._splat(text, kind)
+
+    def _splat(self, text: str, kind: str) -> str:
+        """A constant in all lanes."""
         return text if self.lanes == 1 else f"splat ({self._type(kind, 1)} {text})"
 
     def _reciprocal(self, node: int) -> str:
         """1 over a node, worked out once."""
         if node not in self.reciprocals:
             form = self._type("f")
-            one = self._constant(1.0)
+            one = self._splat(self._float(1.0), "f")
             self.reciprocals[node] = self._assigned(f"fdiv {form} {one}, {self._operand(node)}")
         return self.reciprocals[node]
-
-    def _constant(self, value: float) -> str:
-        """A float in all lanes."""
-        text = self._float(value)
-        return text if self.lanes == 1 else f"splat ({self._type('f', 1)} {text})"
 
     @staticmethod
     def _float(value: float) -> str:
