@@ -7,7 +7,7 @@ from jaxroof.training.backward import OUTPUT_SUM_BYTES, QUERY_SUM_BYTES, ROW_SUM
 from workloads.traced.attention import BACKWARD, Attention
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.fusion import grouped
-from workloads.traced.graph import Node, Region, base, dtype_name
+from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import DECODED_QUERIES, Amount, TracedKernel, is_narrow
 from workloads.traced.liveness import Peaks

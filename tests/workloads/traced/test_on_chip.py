@@ -36,12 +36,12 @@ def test_without_on_chip_memory_every_kernel_moves_all_of_its_arrays():
 
 def test_what_kernels_pass_on_stays_on_the_chip_and_weights_are_read():
     """Nothing but the input, the weights and the result is in device memory."""
-    assert moved(OnChip(capacity=1e6)) == [INPUT + FIRST, 0, SECOND + RESULT]
+    assert moved(OnChip(capacity=1e6, keeps_weights=0.0)) == [INPUT + FIRST, 0, SECOND + RESULT]
 
 
 def test_what_does_not_fit_is_spilled():
     """30 kB hold that much of the sums, of sums and rows, and all 10 kB of the rows that the last kernel reads."""
-    small = OnChip(capacity=30e3)
+    small = OnChip(capacity=30e3, keeps_weights=0.0)
     assert moved(small) == [INPUT + FIRST + SUMS - 30e3, SUMS + PASSED - 30e3, SECOND + RESULT]
 
 
