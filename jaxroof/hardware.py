@@ -27,7 +27,6 @@ class OnChip:
     keeps_weights: Scalar = switch(
         "1 where weights stay in on-chip memory from run to run",
         "as far as they fit beside what kernels pass on; 0: every run reads them",
-        default=0.0,
     )
 
 
