@@ -188,8 +188,10 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
 
 
 def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
-    """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
-    cache = kv or entry.kv_precision or "bf16"
+    """Precision of the KV cache: `kv`, else what the checkpoint says, else that of its 16 bits; ValueError for an
+    unknown one.
+    """
+    cache = kv or entry.kv_precision or ("fp16" if entry.model.head.compute == "fp16" else "bf16")
     if cache not in KV_BYTES:
         raise ValueError(f"kv = {cache!r} is not a precision of the KV cache{nearest(cache, KV_BYTES)}")
     return cache
