@@ -209,30 +209,57 @@ _MEMORY = {
 }
 """Keys of a memory: fields and their units."""
 
+_TRANSFERS = {
+    "transfer_energy_pJ": ("transfer_energy", 1e-12),
+    "transfer_words_per_cycle": ("transfer_bandwidth", 1.0),
+}
+"""Keys of a fan-out, numbers by tensor: fields and their units."""
+
 
 def _node(content: Any, where: str) -> Memory | Fanout:
     checks.table(content, where)
     kind = "fanout" if "fanout" in content else "memory"
     known = (
-        ("fanout", "size", "multicast", "reduces") if kind == "fanout" else ("memory", "keeps", "gated_by", *_MEMORY)
+        ("fanout", "size", "multicast", "reduces", "least_used", *_TRANSFERS)
+        if kind == "fanout"
+        else ("memory", "keeps", "passes", "gated_by", "order", "compression", *_MEMORY)
     )
-    checks.table(content, where, (*known, "loops"))
+    checks.table(content, where, (*known, "loops", "factors"))
     name = checks.word(content.get(kind), f"{where}: {kind}")
     loops = checks.words(content["loops"], f"{where}: loops") if "loops" in content else None
+    limits = checks.parsed_limits(content.get("factors", ""), f"{where}: factors")
     if kind == "fanout":
-        flags = {
+        own: dict[str, Any] = {
             each: checks.flag(content[each], f"{where}: {each}") for each in ("multicast", "reduces") if each in content
         }
+        for key, (field, scale) in _TRANSFERS.items():
+            if key in content:
+                own[field] = _by_tensor(content[key], f"{where}: {key}", scale)
+        if "least_used" in content:
+            own["least"] = checks.number(content["least_used"], f"{where}: least_used", zero=True)
+            checks.require(own["least"] <= 1.0, f"{where}: least_used", f"{own['least']:g} must be at most 1")
         size = checks.whole(content.get("size"), f"{where}: size")
-        return Fanout(name=name, dimensions=loops, size=float(size), **flags)
-    figures = {
+        return Fanout(name=name, dimensions=loops, limits=limits, size=float(size), **own)
+    figures: dict[str, Any] = {
         field: scale * checks.number(content[key], f"{where}: {key}", zero=scale < 1.0)
         for key, (field, scale) in _MEMORY.items()
         if key in content
     }
     figures.setdefault("update_energy", figures.get("write_energy", 0.0))
-    keeps, gates = (checks.words(content.get(each, []), f"{where}: {each}") for each in ("keeps", "gated_by"))
-    return Memory(name=name, keeps=keeps, gated_by=gates, dimensions=loops, **figures)
+    named: dict[str, Any] = {
+        key: checks.words(content.get(key, []), f"{where}: {key}") for key in ("keeps", "passes", "gated_by", "order")
+    }
+    if "compression" in content:
+        figures["compression"] = _by_tensor(content["compression"], f"{where}: compression", 1.0)
+    return Memory(name=name, dimensions=loops, limits=limits, **named, **figures)
+
+
+def _by_tensor(content: Any, where: str, scale: float) -> dict[str, float]:
+    """Numbers by names of tensors."""
+    return {
+        checks.word(name, where): scale * checks.number(value, f"{where}.{name}", zero=scale < 1.0)
+        for name, value in checks.table(content, where).items()
+    }
 
 
 def _sections(content: Mapping[str, Any]) -> dict[str, Any]:
