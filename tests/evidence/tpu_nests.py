@@ -1,12 +1,12 @@
 """TPU v1's applications as loop nests: `python -m tests.evidence.tpu_nests`; docs/evidence/nests.md.
 
-Measured: Jouppi et al., ISCA 2017, tables 1 and 3. Published of shapes: weights, layers, batch, and 600 x 600 matrices of
-LSTM1. Taken: square matrices, as many as layers; of CNN0, whose 2,888 operations per weight byte are a batch of 8 boards
-of 19 x 19, matrices of 256 x 256 for each offset of a window.
+Measured: Jouppi et al., ISCA 2017, tables 1 and 3. Published of shapes: weights, layers, batch, and 600 x 600 matrices
+of LSTM1. Taken: square matrices, as many as layers; of CNN0, whose 2,888 operations per weight byte are a batch of 8
+boards of 19 x 19, matrices of 256 x 256 for each offset of a window.
 
 A product takes whole tiles of 256 x 256 weights in the order that they arrive. Before the next layer begins, its inputs
-pass the array, the accumulators and the activation unit: `LATENCY`, one for all, which CNN0 gives. CNN1 is left out: its
-shallow layers are not published.
+pass the array, the accumulators and the activation unit: one latency for all layers, which CNN0 gives. CNN1 is left
+out: its shallow layers are not published.
 """
 
 import argparse
@@ -45,7 +45,7 @@ NETWORKS = {
 }
 
 FITTED = "CNN0"
-"""The application that gives `LATENCY`; the others judge it."""
+"""The application that gives the latency; the others judge it."""
 
 
 def product_cycles(network: Network) -> float:
