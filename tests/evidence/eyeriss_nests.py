@@ -24,7 +24,7 @@ WEIGHT_BUS = 4.0
 """Words per cycle of the bus of weights, 64 bits; a pass begins when its weights are there (assumed)."""
 
 POOLED = 0.5
-"""Power of the share of zeros after pooling that gives the share before it; of CONV1 of AlexNet and its DRAM traffic."""
+"""Power of the share of zeros after pooling that gives the share before it: of the DRAM traffic of CONV1 of AlexNet."""
 
 
 class Parts(NamedTuple):
@@ -67,7 +67,7 @@ def _sizes(groups: int, filters: int, channels: int, outputs: int, rows: int, wi
 
 CONV4 = Parts(64, 4, 13, 16, 3, 2, 2)
 PUBLISHED_CONV3 = Parts(64, 4, 13, 16, 4, 1, 4)
-"""Of table III; its buffer traffic is 42 % more than measured. CONV3 is mapped as CONV4, which has the right traffic."""
+"""Of table III: its buffer traffic is 42 % more than measured. CONV3 is mapped as CONV4, whose traffic is right."""
 
 # Rows of CONV1 are 56 in place of 55: 8 strips of 7. Zeros in the outputs of CONV5 are not stated: those of its inputs.
 ALEXNET = {
