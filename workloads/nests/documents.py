@@ -25,6 +25,7 @@ class NestEntry:
     name: str
     source: str
     value: Any  # a `Problem` or a `Machine`
+    count: int = 1  # of a layer in its network
 
 
 def layer_names() -> tuple[str, ...]:
@@ -60,7 +61,23 @@ def layer(name_or_path: str) -> NestEntry:
     elif part:
         raise ValueError(f"{where}: the file has one layer, without a name: leave {part} out")
     problem = checks.checked_problem(_problem(content, where), where)
-    return NestEntry(name_or_path, checks.text(content.get("source", ""), f"{where}: source"), problem)
+    source = checks.text(content.get("source", ""), f"{where}: source")
+    return NestEntry(name_or_path, source, problem, checks.whole(content.get("count", 1), f"{where}: count"))
+
+
+def network_layers(name_or_path: str) -> tuple[str, ...]:
+    """Names of all layers of a network, which is a shipped one or a TOML file with several layers; none: it is a layer.
+
+    Raises:
+      ValueError: one line: what is wrong with the file.
+    """
+    if name_or_path.endswith(".toml"):
+        content, sign = document.toml(name_or_path), "#"
+    elif name_or_path in _shipped("layers"):
+        content, sign = _read("layers", name_or_path), "."
+    else:
+        return ()
+    return () if "kind" in content else tuple(f"{name_or_path}{sign}{part}" for part in _sections(content))
 
 
 def architecture(name_or_path: str) -> NestEntry:
@@ -142,7 +159,7 @@ def _problem(content: Mapping[str, Any], where: str) -> Problem:
     kind = content["kind"]
     more = {"convolution": ("stride", "dilation"), "matmul": (), "einsum": ("tensors", "output")}
     checks.require(isinstance(kind, str) and kind in more, f"{where}: kind", f"{kind!r} is none of {', '.join(more)}")
-    checks.table(content, where, ("kind", "source", "sizes", "densities", *more[kind]))
+    checks.table(content, where, ("kind", "source", "count", "sizes", "densities", *more[kind]))
     sizes = {
         checks.word(name, f"{where}: sizes"): checks.whole(size, f"{where}: sizes.{name}")
         for name, size in checks.table(content.get("sizes"), f"{where}: sizes").items()
