@@ -56,6 +56,40 @@ def test_an_answer_is_a_mapping(files, capsys):
     assert {name: again[name] for name in ("energy", "cycles")} == {name: answer[name] for name in ("energy", "cycles")}
 
 
+NETWORK = (
+    LAYER.replace("kind", "[first]\ncount = 3\nkind")
+    + """
+[second]
+kind = "matmul"
+sizes = { M = 8, N = 16, K = 32 }
+"""
+)
+
+
+def test_a_network(files, capsys):
+    """Totals are the layers, each as often as the network has it; the layers are those that are mapped alone."""
+    (files / "network.toml").write_text(NETWORK, encoding="utf-8")
+    words = ["map", "network.toml", "--arch", "eyeriss_like", "--mappings", "20000"]
+    assert main([*words, "--json", "-o", "answer.json", "--plot", "energy.png"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    first, second = answer["layers"]
+    assert first["layer"] == "network.toml#first" and first["count"] == 3 and second["count"] == 1
+    assert answer["energy"] == pytest.approx(3 * first["energy"] + second["energy"])
+    assert answer["macs"] == 3 * 10838016 + 8 * 16 * 32
+    assert sum(answer["energies"].values()) == pytest.approx(answer["energy"])
+    assert json.loads((files / "answer.json").read_text(encoding="utf-8")) == answer
+    assert (files / "energy.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*words[:1], "network.toml#first", *words[2:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["energy"] == first["energy"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "32,518,144 MACs, the best mapping of each layer" in out and "of 168 units busy" in out
+    assert main([*words, "--mapping", "mapping.toml"]) == 2
+    assert "--mapping is for one layer; network.toml has 2" in capsys.readouterr().err
+    assert main([*words[:1], "network.toml#first", *words[2:], "--plot", "one.png"]) == 2
+    assert "--plot is for a network; network.toml#first is one layer" in capsys.readouterr().err
+
+
 def test_names(capsys):
     assert main(["map", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -98,6 +98,7 @@ def test_every_verb_that_writes_is_known():
         ("export perfetto", "-o"),
         ("export timeloop", "-o"),
         ("fleet", "-o"),
+        ("map", "--plot"),
         ("map", "-o"),
         ("merge", "-o"),
         ("optimize", "--plot"),

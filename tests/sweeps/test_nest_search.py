@@ -79,6 +79,29 @@ def test_compiled_scores_are_the_same(native, monkeypatch):
         assert compiled_scores(space, orders, "edp")(rows) == pytest.approx(plain, rel=1e-5)
 
 
+@pytest.mark.parametrize("method", ["random", "enumerate", "gradient"])
+def test_limits_of_the_machine_are_kept(method):
+    outer, units, inner = machine().nodes
+    outer = dataclasses.replace(outer, limits=(("M", 1.0, 2.0), ("P", 2.0, np.inf)), order=("C", "M"))
+    units = dataclasses.replace(units, limits=(("C", 2.0, 2.0), ("M", 1.0, 1.0)), least=0.5)
+    inner = dataclasses.replace(inner, limits=(("R", np.inf, np.inf),))
+    limited = Machine(nodes=(outer, units, inner), mac_energy=1.0)
+    found = found_mapping(PROBLEM, limited, KEPT, objective="energy", method=method, mappings=3000)
+    first, second, last = found.mapping.factors
+    assert first.get("M", 1.0) <= 2.0 and first["P"] >= 2.0 and second["C"] == 2.0 and "M" not in second
+    assert (
+        last["R"] == 3.0 and "R" not in first and found.mapping.orders[0][-2:] in (("C", "M"), ("P", "C"), ("P", "M"))
+    )
+    assert found.cost.instances["rf"] >= 2.0 and found.cost.energy >= everything("energy")
+
+
+def test_limits_that_no_factors_keep():
+    outer, units, inner = machine().nodes
+    limited = Machine(nodes=(outer, dataclasses.replace(units, limits=(("R", 2.0, 2.0),)), inner))
+    with pytest.raises(ValueError, match="R = 3 has no factors that the architecture allows"):
+        found_mapping(PROBLEM, limited, KEPT, mappings=2000)
+
+
 def test_many_mappings_are_compiled(monkeypatch):
     monkeypatch.setattr("sweeps.studies.nests.search.COMPILED", 1000)
     monkeypatch.setattr("sweeps.studies.nests.search.COMPILED_CHUNK", 8192)

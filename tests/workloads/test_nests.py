@@ -1,5 +1,7 @@
 """Layers, architectures and mappings from files: shipped ones, Timeloop's, and refusals in one line."""
 
+import math
+
 import pytest
 
 from jaxroof.nests import accesses, nest_cost
@@ -103,6 +105,32 @@ def test_timeloop_files_of_exercise_04(timeloop):
         assert cost.energies[name] == pytest.approx(energy * 1e-12, rel=1e-4), name
 
 
+CONSTRAINED = """
+    constraints:
+      min_parallelism: 0.5
+      spatial: {permutation: [C, K], factors: [P=1, R=1], split: 1, no_reuse: true}
+"""
+
+TARGETS = """
+architecture_constraints:
+  targets:
+  - {target: buffer, type: temporal, factors: "P=1 K<=8 R=0", permutation: RK}
+  - {target: registers, type: bypass, bypass: [Weights]}
+"""
+
+
+def test_constraints_of_timeloop(timeloop, tmp_path):
+    path = tmp_path / "constrained.yaml"
+    path.write_text(ARCHITECTURE.replace("meshX: 16}", "meshX: 16}" + CONSTRAINED.rstrip()) + TARGETS, encoding="utf-8")
+    _, units, buffer, registers = nests.timeloop_architecture(str(path)).nodes
+    assert units.limits == (("P", 1.0, 1.0), ("R", 1.0, 1.0)) and units.least == 0.5
+    assert not units.multicast and not units.reduces
+    assert buffer.limits == (("P", 1.0, 1.0), ("K", 1.0, 8.0), ("R", math.inf, math.inf)) and buffer.order == ("K", "R")
+    problem = nests.timeloop_problem(timeloop["problem"])
+    machine = nests.timeloop_architecture(str(path))
+    assert registers.passes == ("Weights",) and residents(problem, machine, {}, "test")[3] == ("Inputs", "Outputs")
+
+
 def test_without_an_energy_table_energies_are_zero(timeloop):
     machine = nests.timeloop_architecture(timeloop["arch"])
     assert machine.mac_energy == 0.0 and machine.units == 16
@@ -118,6 +146,21 @@ def test_without_an_energy_table_energies_are_zero(timeloop):
         ("problem", "projection: [[[K]], [[P]]]", "projection: 7", "Outputs: projection: must be a list of axes"),
         ("arch", "!Component", "!Wire", "not YAML: could not determine a constructor"),
         ("arch", "meshX: 16", "meshX: 0", "units: spatial.meshX: 0 must be a whole number"),
+        ("arch", "class: intmac", "size: 3", "unit: there is no size; allowed: "),
+        (
+            "arch",
+            "meshX: 16}",
+            "meshX: 16}\n    constraints: {spatial: {no_link_transfer: [Inputs]}}",
+            "there is no no_link",
+        ),
+        ("arch", "meshX: 16}", "meshX: 16}\n    constraints: {spatial: {no_reuse: [Inputs]}}", "read for all tensors"),
+        (
+            "arch",
+            "meshX: 16}",
+            "meshX: 16}\n    constraints: {temporal: {factors: C1}}",
+            "for a memory, not for a fan-out",
+        ),
+        ("arch", "meshX: 16}", "meshX: 16}\n    constraints: {skew: 1}", "constraints: there is no skew"),
         ("mapping", "C=16", "C=8", "factors of C multiply to 16; its size is 32"),
         ("mapping", "target: buffer", "target: cache", "there is no target cache; there are main, units"),
         ("mapping", "factors: C1 K1 R1 P1", "factors: C2 K1 R1 P1", "units: it takes no temporal loops"),
@@ -149,20 +192,9 @@ def test_macs_of_networks():
     assert sum(value for layer, value in macs.items() if layer.startswith("alexnet.conv")) == pytest.approx(
         666e6, rel=1e-3
     )
-    once, twice = (
-        ("conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1", "conv4_1", "fc6", "fc7", "fc8"),
-        ("conv3_2", "conv4_2"),
-    )
-    total = sum(macs[f"vgg16.{name}"] for name in once) + 2 * sum(macs[f"vgg16.{name}"] for name in twice)
-    assert total + 3 * macs["vgg16.conv5_1"] == pytest.approx(15.47e9, rel=1e-3)
-    repeats = {"conv2": 2, "conv3": 3, "conv4": 5, "conv5": 2}
-    total = macs["resnet50.conv1"] + macs["resnet50.fc"]
-    for stage, others in repeats.items():
-        part = {name: macs[f"resnet50.{stage}_{name}"] for name in ("reduce", "3x3", "expand", "shortcut")}
-        first = macs.get(f"resnet50.{stage}_first_3x3", part["3x3"])
-        total += macs[f"resnet50.{stage}_first_reduce"] + first + part["expand"] + part["shortcut"]
-        total += others * (part["reduce"] + part["3x3"] + part["expand"])
-    assert total == pytest.approx(4.09e9, rel=2e-3)
+    for network, expected in (("vgg16", 15.47e9), ("resnet50", 4.09e9)):
+        layers = map(nests.layer, nests.network_layers(network))
+        assert sum(entry.count * entry.value.macs for entry in layers) == pytest.approx(expected, rel=2e-3), network
 
 
 LAYER = """
@@ -236,6 +268,13 @@ def test_refusals_of_mappings(tmp_path, text, said):
         ("[[nodes]]\nmemory = 'a'\ncapacity = 1", "node 1: there is no capacity; did you mean"),
         ("gating = 1\n[[nodes]]\nmemory = 'a'", "gating: 1 must be true or false"),
         ("[[nodes]]\nmemory = 'a b'", "must be a name of letters"),
+        ("[[nodes]]\nmemory = 'a'\nfactors = 'P==1'", "node 1: factors: 'P==1' must be a dimension and a count"),
+        ("[[nodes]]\nmemory = 'a'\ncompression = {Inputs = 'x'}", "compression.Inputs: 'x' must be a positive number"),
+        (
+            "[[nodes]]\nmemory = 'a'\n[[nodes]]\nfanout = 'b'\nsize = 2\nleast_used = 2",
+            "least_used: 2 must be at most 1",
+        ),
+        ("[[nodes]]\nfanout = 'b'\nsize = 2\ntransfer_energy_pJ = 1", "transfer_energy_pJ: 1 must be a table"),
     ],
 )
 def test_refusals_of_architectures(tmp_path, text, said):

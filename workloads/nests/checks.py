@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout, Machine, Problem
+from jaxroof.nests import Fanout, Limits, Machine, Problem
 from jaxroof.nests import Mapping as NestMapping
 
 MOST = 2**53
@@ -156,12 +156,12 @@ def residents(
         if isinstance(node, Fanout):
             kept.append(())
             continue
-        wanted: Iterable[str] = keeps.get(node.name, node.keeps or tuple(problem.tensors))
+        able = [name for name in node.keeps or problem.tensors if name not in node.passes]
+        wanted: Iterable[str] = keeps.get(node.name, able)
         for name in wanted if node.name in keeps else ():
             known = ", ".join(problem.tensors)
             require(name in problem.tensors, f"{where}: {node.name}", f"{name} is no tensor; there are {known}")
-            allowed = not node.keeps or name in node.keeps
-            require(allowed, f"{where}: {node.name}", f"{name} cannot reside there; it keeps {', '.join(node.keeps)}")
+            require(name in able, f"{where}: {node.name}", f"{name} cannot reside there; it keeps {', '.join(able)}")
         kept.append(tuple(name for name in problem.tensors if name in set(wanted)))
     missing = [name for name in problem.tensors if name not in kept[0]]
     outermost = machine.nodes[0].name
@@ -177,6 +177,17 @@ def parsed_loops(value: Any, where: str) -> Loops:
         require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P8")
         found.append((match[1], whole(int(match[2]), where)))
     return found
+
+
+def parsed_limits(value: Any, where: str) -> Limits:
+    """Limits of loops from a text such as "P=1 M<=4 S>=3 C=all"; the last one has what other nodes leave."""
+    found = []
+    for part in text(value, where).split():
+        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part)
+        require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8")
+        count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
+        found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
+    return tuple(found)
 
 
 def _shown(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Architectures, problems and mappings of Timeloop, version 0.4: the part of the format that its exercises use."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,15 @@ TAGS = ("Container", "Component", "Parallel", "Hierarchical")
 
 ENERGIES = {"read": "read_energy", "write": "write_energy", "update": "update_energy", "leak": "leakage"}
 """Actions of an energy table, pJ, and the fields of a memory."""
+
+BANDWIDTHS = {"read_bandwidth": "read_bandwidth", "write_bandwidth": "write_bandwidth", "shared_bandwidth": "bandwidth"}
+"""Attributes of a memory, words per cycle, and its fields."""
+
+NODE = ("tag", "name", "class", "subclass", "attributes", "spatial", "constraints", "required_actions", "enabled")
+"""Keys of a component or a container; attributes are Accelergy's, any, and some say what a memory holds and moves."""
+
+CONSTRAINTS = ("dataspace", "temporal", "spatial", "min_parallelism")
+"""Kinds of constraints of a node. `split` of a spatial one has no effect on counts: it is read and left."""
 
 
 def timeloop_problem(path: str) -> Problem:
@@ -50,7 +60,10 @@ def timeloop_problem(path: str) -> Problem:
 def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
     """The machine of a YAML file: `architecture` with `nodes`, of which containers fan out over meshX x meshY.
 
-    The last component is the arithmetic.
+    The last component is the arithmetic. Constraints limit what a search may do: `dataspace` with keep and bypass,
+    `temporal` and `spatial` with factors (=, <=, >=; 0 is all that is left), factors_only, permutation and, of a
+    container, no_reuse and min_parallelism; in the nodes, or as targets of `architecture_constraints` or
+    `mapspace_constraints`.
 
     Args:
       path: the file.
@@ -64,26 +77,29 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
     require("nodes" in content, path, "architecture.nodes are missing: version 0.4 with nodes is read")
     found: list[Memory | Fanout] = []
     mac, table = 0.0, _energy_table(energies) if energies else {}
-    nodes = list(_flat(content["nodes"], path))
+    nodes, targets = list(_flat(content["nodes"], path)), _targets(path)
     for node in nodes:
         name = checks.word(node.get("name"), f"{path}: name")
         where = f"{path}: {name}"
-        mesh = checks.table(node.get("spatial", {}), f"{where}: spatial", ("meshX", "meshY"))
+        checks.table(node, where, NODE)
+        rules = _rules(node, targets.pop(name, []), where)
         size = 1
-        for each, count in mesh.items():
+        for each, count in checks.table(node.get("spatial", {}), f"{where}: spatial", ("meshX", "meshY")).items():
             size *= checks.whole(count, f"{where}: spatial.{each}")
+        container = node["tag"] == "Container"
         if size > 1:
-            container = node["tag"] == "Container"
-            found.append(Fanout(name=name if container else f"{name}_spatial", size=float(size)))
-        if node["tag"] == "Container":
+            found.append(_fanout(name if container else f"{name}_spatial", size, rules, where))
+        if container:
             continue
         attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
         require(not energies or name in table, where, f"{energies} has no energies of it")
         if node is nodes[-1]:
             mac = table.get(name, {}).get("compute", 0.0)
             continue
-        found.append(_memory(name, attributes, node, table.get(name, {}), where))
+        found.append(_memory(name, attributes, rules, table.get(name, {}), where))
     require(bool(found), path, "architecture.nodes has no memory")
+    for name in targets:
+        require(False, path, f"constraints are for {name}, which is no node")
     return checks.checked_machine(Machine(nodes=tuple(found), mac_energy=mac), path)
 
 
@@ -141,22 +157,93 @@ def _flat(nodes: Any, where: str) -> Iterator[Mapping[str, Any]]:
             yield node
 
 
+def _targets(path: str) -> dict[str, list[Mapping[str, Any]]]:
+    """Constraints that stand beside an architecture, by the node that they are for."""
+    content, found = yaml_object(path, tags=TAGS).values, {}
+    for section in ("architecture_constraints", "mapspace_constraints", "constraints"):
+        listed = content.get(section, {})
+        where = f"{path}: {section}"
+        for item in _tables(checks.table(listed, where, ("version", "targets")).get("targets", []), where):
+            kind = item.get("type")
+            known = {"bypass": "dataspace", "datatype": "dataspace", "bypassing": "dataspace"}
+            kind = known.get(str(kind), kind)
+            require(kind in CONSTRAINTS, where, f"type {kind!r} is none of {', '.join(CONSTRAINTS)}")
+            name = str(item.get("target")).removeprefix("inter_").removesuffix("_spatial")
+            rules = {key: value for key, value in item.items() if key not in ("target", "type")}
+            found.setdefault(name, []).append({kind: rules})
+    return found
+
+
+def _rules(node: Mapping[str, Any], others: list[Mapping[str, Any]], where: str) -> dict[str, dict[str, Any]]:
+    """Constraints of a node by kind."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in (checks.table(node.get("constraints", {}), f"{where}: constraints", CONSTRAINTS), *others):
+        for kind, rules in each.items():
+            if kind == "min_parallelism":
+                found[kind] = {
+                    "min": checks.table(rules, where, ("min",))["min"] if isinstance(rules, Mapping) else rules
+                }
+                continue
+            known = {
+                "dataspace": ("keep", "bypass"),
+                "temporal": ("factors", "factors_only", "permutation"),
+                "spatial": ("factors", "factors_only", "permutation", "split", "no_reuse", "no_multicast_no_reduction"),
+            }[kind]
+            found.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", known))
+    return found
+
+
+def _loops(rules: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Limits and the allowed dimensions of a node's loops."""
+    found: list[tuple[str, float, float]] = []
+    for key in ("factors", "factors_only"):
+        listed = rules.get(key, [])
+        text = " ".join(map(str, listed)) if isinstance(listed, list) else str(listed)
+        text = re.sub(r"=?(?<![0-9])(-1|0)(?![0-9])", "=all", text.replace(",", " "))
+        found += checks.parsed_limits(text, f"{where}: {key}")
+    only = {name for name, *_ in found} if "factors_only" in rules else None
+    return {"limits": tuple(found)} | ({} if only is None else {"dimensions": tuple(sorted(only))})
+
+
+def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> Fanout:
+    for kind in ("temporal", "dataspace"):
+        require(kind not in rules, where, f"constraints.{kind} is for a memory, not for a fan-out")
+    spatial = rules.get("spatial", {})
+    alone = any(spatial.get(key) not in (None, False, []) for key in ("no_reuse", "no_multicast_no_reduction"))
+    for key in ("no_reuse", "no_multicast_no_reduction"):
+        fine = spatial.get(key) in (None, False, [], True, "*", ["*"])
+        require(fine, where, f"constraints.spatial.{key} is read for all tensors (true), not for {spatial.get(key)!r}")
+    least = rules.get("min_parallelism", {}).get("min", 0.0)
+    least = checks.number(least, f"{where}: constraints.min_parallelism", zero=True)
+    own = _loops(spatial, f"{where}: constraints.spatial")
+    return Fanout(name=name, size=float(size), multicast=not alone, reduces=not alone, least=least, **own)
+
+
 def _memory(
-    name: str, attributes: Mapping[str, Any], node: Mapping[str, Any], actions: Mapping[str, float], where: str
+    name: str,
+    attributes: Mapping[str, Any],
+    rules: Mapping[str, Mapping[str, Any]],
+    actions: Mapping[str, float],
+    where: str,
 ) -> Memory:
-    word = checks.number(attributes.get("datawidth", 8), f"{where}: datawidth")
+    word = checks.number(attributes.get("datawidth", attributes.get("word-bits", 8)), f"{where}: datawidth")
     width = checks.number(attributes.get("width", word), f"{where}: width")
     figures: dict[str, Any] = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
-    for key, field in (("read_bandwidth", "read_bandwidth"), ("write_bandwidth", "write_bandwidth")):
+    for key, field in BANDWIDTHS.items():
         if key in attributes:
             figures[field] = checks.number(attributes[key], f"{where}: {key}")
-    block = width / word
+    block = checks.number(attributes.get("block_size", width / word), f"{where}: block_size")
     if "depth" in attributes:
-        figures["capacity"] = block * checks.number(attributes["depth"], f"{where}: depth")
-    space = checks.table(checks.table(node.get("constraints", {}), where).get("dataspace", {}), where)
-    require("keep" in space or not space.get("bypass"), where, "bypass is read beside keep only")
-    keeps = tuple(_names(space.get("keep", []), f"{where}: keep"))
-    return Memory(name=name, keeps=keeps, word_bits=word, block=block, **figures)
+        copies = checks.number(attributes.get("multiple_buffering", 1), f"{where}: multiple_buffering")
+        figures["capacity"] = width / word * checks.number(attributes["depth"], f"{where}: depth") / copies
+    require("min_parallelism" not in rules, where, "constraints.min_parallelism is for a fan-out, not for a memory")
+    space, temporal = rules.get("dataspace", {}), rules.get("temporal", {})
+    keeps, passes = (tuple(_names(space.get(key, []), f"{where}: {key}")) for key in ("keep", "bypass"))
+    order = _names(temporal.get("permutation", []), f"{where}: constraints.temporal.permutation")
+    figures |= _loops(temporal, f"{where}: constraints.temporal")
+    return Memory(
+        name=name, keeps=keeps, passes=passes, order=tuple(reversed(order)), word_bits=word, block=block, **figures
+    )
 
 
 def _energy_table(path: str) -> dict[str, dict[str, float]]:
