@@ -11,7 +11,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.op import PARALLELISMS
+from jaxroof.op import PARALLELISMS, Ops
 from jaxroof.op_time import op_time
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
@@ -228,7 +228,16 @@ class _Stage:
 def send_time(
     hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
 ) -> Scalar:
-    """Time in s of a stage's messages to the next one per micro-batch and direction, shape (); 0 for one stage.
+    """Time in s of a stage's messages to the next one per micro-batch and direction, shape (); 0 for one stage."""
+    if deployment.pp is None:
+        return 0.0
+    times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
+    parts = stage_messages(model, deployment, training).values()
+    return times * sum(op_time(part, hardware, efficiency) for part in parts)
+
+
+def stage_messages(model: Model, deployment: Deployment, training: Training) -> Ops:
+    """One message of a micro-batch from a device of a stage to that of the next one, and what its receivers gather.
 
     Tensor-parallel devices hold the same tokens, or a part each with sequence parallelism: each sends a part, and
     without sequence parallelism those that receive gather the whole.
@@ -236,15 +245,13 @@ def send_time(
     Source: Narayanan et al., arXiv:2104.04473, section 4.1 (scatter/gather optimisation); Korthikanti et al.,
     arXiv:2205.05198, section 4.2.2.
     """
-    if deployment.pp is None:
-        return 0.0
     tokens, _ = pass_tokens(deployment, training)
-    message = tokens * model.hidden * deployment.communication_bytes
-    parts = [collective("send_recv", message / deployment.tp, 2.0, 1.0, stage_devices(deployment))]
+    message, stride = tokens * model.hidden * deployment.communication_bytes, stage_devices(deployment)
+    where = {"parallelism": "pp", "role": "stage"}
+    ops: Ops = {"stage_send": collective("send_recv", message / deployment.tp, 2.0, 1.0, stride, **where)}
     if not deployment.sequence_parallel:
-        parts.append(collective("all_gather", message, deployment.tp, 1.0))
-    times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
-    return times * sum(op_time(part, hardware, efficiency) for part in parts)
+        ops["stage_all_gather"] = collective("all_gather", message, deployment.tp, 1.0, **where)
+    return ops
 
 
 def _over(sums: Sums, what: str) -> Scalar:

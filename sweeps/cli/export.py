@@ -1,14 +1,17 @@
-"""`jaxroof export`: a step in the format of another program."""
+"""`jaxroof export`: a step or a training iteration in the format of another program."""
 
 import argparse
 from typing import Any
 
-from sweeps.cli import common, step
+from sweeps.cli import common, step, train
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import output_argument
 
 PROMPTS = {"isl": "prefill", "batch": "prefills"}
 """Flags of a batch of equal requests -> those of the step that prefills it."""
+
+TRAIN = "train"
+"""The word for a training iteration, where a kind has both."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,16 +19,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     about = "Write one engine step as trace events: kernels, collectives and copies, and the host over time."
     perfetto = kinds.add_parser("perfetto", help="timeline for Perfetto and chrome://tracing", description=about)
-    _step_arguments(perfetto)
-    output_argument(
-        perfetto,
-        "-o",
-        "--output",
-        kinds=("timeline",),
-        required=True,
-        metavar="FILE.json",
-        help="the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it",
-    )
+    about = "Write one training iteration as trace events: passes, messages and idle time of every pipeline stage."
+    for each in _works(perfetto, about):
+        output_argument(
+            each,
+            "-o",
+            "--output",
+            kinds=("timeline",),
+            metavar="FILE.json",
+            help="the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it",
+        )
+    about = "Write one engine step as execution traces of MLCommons Chakra, a file per rank, as ASTRA-sim reads them."
+    chakra = kinds.add_parser("chakra", help="execution traces of Chakra, for ASTRA-sim", description=about)
+    about = "Write one training iteration as execution traces of MLCommons Chakra, a file per rank."
+    for each in _works(chakra, about):
+        output_argument(
+            each,
+            "-o",
+            "--output",
+            kinds=("trace", "groups"),
+            folder="pictures",
+            metavar="DIR",
+            help="folder to write, new or empty or of the same ranks",
+        )
     about = "Write the matrix products of one engine step as problems of Timeloop 0.4, a file for each."
     timeloop = kinds.add_parser("timeloop", help="matrix products as problems of Timeloop", description=about)
     _step_arguments(timeloop)
@@ -35,10 +51,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         kinds=("problem",),
         folder="pictures",
-        required=True,
         metavar="DIR",
         help="folder to write, new or empty or of the same products",
     )
+
+
+class _Work(argparse._SubParsersAction):
+    """What is exported in place of a step; its flags stand behind it."""
+
+    def __call__(self, parser, namespace, values, option_string=None):  # noqa: ANN204
+        given = sorted(getattr(namespace, "_given", ()))
+        if given:
+            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: --{given[0]} is before it")
+        super().__call__(parser, namespace, values, option_string)
+
+
+def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.ArgumentParser]:
+    """Declare the flags of a step, and those of a training iteration behind `TRAIN`; the parsers of both."""
+    words = parser.add_subparsers(dest="work", metavar=TRAIN, action=_Work, help="a training iteration, not a step")
+    iteration = words.add_parser(TRAIN, help="one training iteration", description=about)
+    train.case_arguments(iteration)
+    _step_arguments(parser)
+    return [parser, iteration]
 
 
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,26 +101,52 @@ def _case(options: argparse.Namespace) -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Write what is wanted, and say what is in it."""
-    (_timeline if options.kind == "perfetto" else _products)(options)
+    if options.output is None:
+        raise ValueError("-o is missing: the name of what is written")
+    {"perfetto": _timeline, "chakra": _traces, "timeloop": _products}[options.kind](options)
+
+
+def _worded(options: argparse.Namespace) -> tuple[Any, str]:
+    """The case of a step or a training iteration, and what it works on in words."""
+    if getattr(options, "work", None) != TRAIN:
+        case = _case(options)
+        return case, step.step_text(case)
+    case = train.training_case(options)
+    work = case.scenario.workload
+    return case, f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens"
 
 
 def _timeline(options: argparse.Namespace) -> None:
     from sweeps.cli import tables
     from sweeps.run.answer import answer
-    from sweeps.show import timeline
+    from sweeps.show import timeline, training_timeline
 
-    case = _case(options)
-    found, what = answer(case), step.step_text(case)
+    case, what = _worded(options)
+    found = answer(case)
+    if options.work == TRAIN:
+        training_timeline.written(options.output, case, found, what, options.force)
+        time = tables.metric_text("iteration_time", found.metrics["iteration_time"])
+        print(f"{options.output}: {time} of training on {what}")
+        return
     timeline.written(options.output, case, found, what, options.force)
     hidden = timeline.hidden_time(found)
     also = f"; overlap hides {tables.metric_text('step_time', hidden)} more of communication" if hidden else ""
     print(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
 
 
+def _traces(options: argparse.Namespace) -> None:
+    from sweeps.run.answer import answer
+    from sweeps.studies.exports.chakra import written
+
+    case, what = _worded(options)
+    *files, groups = written(options.output, case, answer(case), what, options.force)
+    print(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
+    print(f"{groups}: groups of ranks")
+
+
 def _products(options: argparse.Namespace) -> None:
     from sweeps.studies.nests.products import written
 
-    case = _case(options)
-    what = step.step_text(case)
+    case, what = _worded(options)
     for path in written(options.output, case, what, options.force):
         print(path)
