@@ -34,6 +34,7 @@ class Iteration:
     unlimited: Scalar  # the same without that limit
     forward: Scalar  # of one micro-batch on one stage, messages that do not hide included
     backward: Scalar  # the same, recomputation included
+    weight_backward: Scalar  # of `backward`, kernels that make gradients of weights
     micro_batches: Scalar  # 1, per replica
     bubble: Scalar  # idle
     recompute: Scalar  # kernels that run again, in all micro-batches
@@ -41,6 +42,7 @@ class Iteration:
     contention: Scalar  # that kernels take longer while messages run behind them, in all micro-batches
     exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
     hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
+    copies_hidden: dict[str, Scalar]  # of those between copies of the weights, by the passes that hide them
     executed: Scalar  # s of matrix work at peak on the mean device, recomputation included
     energy: Joules | None  # of the mean device; None: unknown
 
@@ -83,17 +85,17 @@ def iteration(
     both = {"forward": forward, "backward": backward}
 
     # bubble
-    idle = 0.0
+    idle, weight = 0.0, stage.part("backward", "weight")
     if deployment.pp is not None:
         # while the pipeline fills and drains there is no other chunk that its messages could hide behind
-        weight = stage.part("backward", "weight")
         alone, back = (time + interleaved * waits[word].hidden_pp for word, time in both.items())
         idle = bubble_time(training.schedule, alone, back, weight, pp, training.virtual_stages, number)
 
     # messages: exposed ones are in `forward` and `backward` already, but for those of data parallelism
     exposed, hidden = _messages(stage, number, waits, full)
     covers = (chunked_passes(training.virtual_stages, pp) * time for time in (forward, backward))
-    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward, *covers)
+    exposed["dp"], beside = data_parallel_time(sums, training, number, forward, backward, *covers)
+    hidden["dp"] = sum(beside.values())
 
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
     slowed = training.contention * sum(hidden[kind] for kind in PARALLELISMS if kind != "tp")
@@ -108,6 +110,7 @@ def iteration(
         unlimited=total,
         forward=forward,
         backward=backward,
+        weight_backward=jnp.asarray(weight),
         micro_batches=number,
         bubble=jnp.asarray(idle),
         recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
@@ -115,6 +118,7 @@ def iteration(
         contention=jnp.asarray(slowed),
         exposed={kind: jnp.asarray(exposed[kind]) for kind in PARALLELISMS},
         hidden={kind: jnp.asarray(hidden[kind]) for kind in PARALLELISMS},
+        copies_hidden=beside,
         executed=number / pp * (floors + full * sums.get("forward_layers_floor", 0.0)),
         energy=energy,
     )
@@ -247,10 +251,10 @@ def stage_messages(model: Model, deployment: Deployment, training: Training) -> 
     """
     tokens, _ = pass_tokens(deployment, training)
     message, stride = tokens * model.hidden * deployment.communication_bytes, stage_devices(deployment)
-    where = {"parallelism": "pp", "role": "stage"}
-    ops: Ops = {"stage_send": collective("send_recv", message / deployment.tp, 2.0, 1.0, stride, **where)}
+    part = message / deployment.tp
+    ops: Ops = {"stage_send": collective("send_recv", part, 2.0, 1.0, stride, parallelism="pp", role="stage")}
     if not deployment.sequence_parallel:
-        ops["stage_all_gather"] = collective("all_gather", message, deployment.tp, 1.0, **where)
+        ops["stage_gather"] = collective("all_gather", message, deployment.tp, 1.0, parallelism="pp", role="stage")
     return ops
 
 

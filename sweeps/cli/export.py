@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 class _Work(argparse._SubParsersAction):
     """What is exported in place of a step; its flags stand behind it."""
 
-    def __call__(self, parser, namespace, values, option_string=None):  # noqa: ANN204
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
         given = sorted(getattr(namespace, "_given", ()))
         if given:
             raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: --{given[0]} is before it")

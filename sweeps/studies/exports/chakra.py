@@ -88,6 +88,8 @@ class _Encoded:
     def __init__(self, graph: Graph, ranks: Ranks, groups: Groups):
         self._ranks, self._groups = ranks, groups
         self._parts: list[bytes | tuple[bytes, Node]] = []
+        sent = (node.run for node in graph.nodes if node.run.kind == "collective")
+        self._collectives = list({(run.name, run.participants, run.stride): run for run in sent}.values())
         ready = bytearray()
         for identity, node in enumerate(graph.nodes):
             message = _node(identity, node)
@@ -100,7 +102,9 @@ class _Encoded:
 
     def register(self, rank: int) -> None:
         """Number the groups that a rank is in."""
-        for run in {node.run._replace(time=0.0) for part in self._parts if isinstance(part, tuple) for node in part[1:]}:
+        for run in {
+            node.run._replace(time=0.0) for part in self._parts if isinstance(part, tuple) for node in part[1:]
+        }:
             if run.kind == "collective":
                 self._groups.number(self._ranks.group(rank, run))
 

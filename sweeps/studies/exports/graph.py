@@ -105,17 +105,21 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
     clock, layer, graphs = 0.0, 0, [Graph() for _ in range(stages)]
     arrived: list[float] = []  # when the messages to a stage begin, by half
     for stage, share in enumerate(layer_share(deployment, layers.number, stages)):
-        graph, tails = graphs[stage], [()] * halves
+        graph = graphs[stage]
+        tails: list[tuple[int, ...]] = [()] * halves
         for half, start in enumerate(arrived):
             for run in messages:
                 tails[half] = graph.add(_slower(run, slowdown, "receive"), tails[half], start, stage - 1, half)
         parts = [layers.runs(place) for place in range(layer, layer + share)]
         parts = ([ends["before"]] if stage == 0 else []) + parts + ([ends["after"]] if stage == stages - 1 else [])
         layer += share
-        for part in parts:
+        message: tuple[int, ...] = ()  # the last one of either half: all ranks send theirs in one order
+        for part in (piece for each in parts for piece in _pieces(each, halves)):
             for half in range(halves):
                 for run in part:
-                    tails[half] = graph.add(_slower(run, slowdown), tails[half], clock)
+                    waits = tails[half] if run.kind != "collective" or halves == 1 else tails[half] + message
+                    tails[half] = graph.add(_slower(run, slowdown), waits, clock)
+                    message = tails[half] if run.kind == "collective" else message
                     clock += slowdown * run.time
         arrived = []
         for half in range(halves if stage < stages - 1 else 0):
@@ -127,6 +131,16 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
     if time:
         graphs[-1].add(Run(HOST, "host", slowdown * time), [end for tail in tails for end in tail], clock)
     return graphs
+
+
+def _pieces(runs: list[Run], halves: int) -> list[list[Run]]:
+    """Runs up to each message: those of one half stand between those of the other."""
+    pieces: list[list[Run]] = [[]]
+    for run in runs:
+        pieces[-1].append(run)
+        if run.kind == "collective" and halves > 1:
+            pieces.append([])
+    return pieces
 
 
 def _slower(run: Run, slowdown: float, kind: str = "") -> Run:

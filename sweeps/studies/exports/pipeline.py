@@ -9,7 +9,7 @@ Source: those of `jaxroof.training.schedules.SCHEDULES`.
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 Task = tuple[str, int, int]
 
@@ -56,8 +56,7 @@ class Pipeline:
         return [("F", direction, stage, batch), *after]
 
 
-@dataclasses.dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """A task with its time."""
 
     device: int
@@ -173,7 +172,7 @@ def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> list:
     ahead = min(ahead, len(forward))
     tasks, rest = forward[:ahead], forward[ahead:]
     for index, task in enumerate(backward):
-        tasks = tasks + rest[index : index + 1] + [task]
+        tasks += [*rest[index : index + 1], task]
     return tasks
 
 

@@ -10,7 +10,7 @@ from jaxroof.training.state import data_parallel_ops, offload_time, optimizer_op
 from jaxroof.training.training import RECOMPUTES, micro_batches
 from sweeps.run.evaluate import at_base
 from sweeps.studies.exports.graph import Graph, Layers, layer_share
-from sweeps.studies.exports.pipeline import Pipeline, Placed, pipeline, placed
+from sweeps.studies.exports.pipeline import Pipeline, Placed, pipeline, placed, tasks_of
 from sweeps.studies.exports.runs import Run, named
 
 ANY_TIMES = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
@@ -72,15 +72,20 @@ class _Iteration:
                 }
             )
         counted = sum(
-            len(self._tasks[self._pipe.way(each.device, each.task[1])[1]][each.task[0]])
-            for each in placed(self._pipe, ANY_TIMES)
+            len(self._tasks[self._pipe.way(device, chunk)[1]][kind])
+            for device, entries in enumerate(self._pipe.lists)
+            for entry in entries
+            for kind, chunk, _ in tasks_of(entry)
         )
         if counted > most:
-            raise ValueError(f"the iteration has {counted:,} nodes, and at most {most:,} are written: fewer micro-batches")
+            raise ValueError(
+                f"the iteration has {counted:,} nodes, and at most {most:,} are written: fewer micro-batches"
+            )
         parts = [run for op in self._found["sends"] for run in op.runs(1.0)]
         self._sends = [run._replace(kind="send") if run.operation == "send_recv" else run for run in parts]
         self._graphs = [Graph() for _ in self._pipe.lists]
         self._tails: list[tuple[int, ...]] = [()] * len(self._graphs)
+        self._messaged: list[tuple[int, ...]] = [()] * len(self._graphs)  # the last message between copies of weights
         self._clocks = [0.0] * len(self._graphs)
         self._offload = float(at_base(_offload, scenario))
 
@@ -111,7 +116,9 @@ class _Iteration:
         """The last task of every device that makes gradients of weights."""
         return {each.device: each.task for each in placed(self._pipe, ANY_TIMES) if each.task[0] in "BW"}
 
-    def _task(self, each: Placed, before: tuple[int, ...], sent: dict[tuple, tuple[float, int]], once: str) -> tuple[int, ...]:
+    def _task(
+        self, each: Placed, before: tuple[int, ...], sent: dict[tuple, tuple[float, int]], once: str
+    ) -> tuple[int, ...]:
         """Append the runs of a task with its messages; what the next task waits for."""
         (kind, chunk, batch), device = each.task, each.device
         pipe, graph = self._pipe, self._graphs[device]
@@ -144,7 +151,7 @@ class _Iteration:
         total, share, done = sum(run.time for run in runs), float(self._training.overlap), 0.0
         gathered: tuple[int, ...] = ()
         for run in beside.get("gather", ()):
-            gathered = self._add(device, graph, run, gathered or before, runs=False)
+            gathered = self._replica(device, graph, run, gathered or before)
         tail, scattered = before, before if share == 1.0 else ()
         for run in runs:
             waits = tail
@@ -156,8 +163,14 @@ class _Iteration:
                 scattered = tail
         last: tuple[int, ...] = ()
         for run in beside.get("scatter", ()):
-            last = self._add(device, graph, run, last or scattered or tail, runs=False)
+            last = self._replica(device, graph, run, last or scattered or tail)
         return (*tail, *gathered, *last)
+
+    def _replica(self, device: int, graph: Graph, run: Run, after: tuple[int, ...]) -> tuple[int, ...]:
+        """Append a message between copies of the weights: all ranks send theirs in one order, beside the passes."""
+        found = graph.add(self._slower(run), (*after, *self._messaged[device]), self._clocks[device])
+        self._messaged[device] = found
+        return found
 
     def _replicas(self, kind: str, once: str) -> dict[str, list[Run]]:
         """Messages between copies of the weights beside a task: weights that are gathered, gradients that are sent."""
@@ -191,13 +204,11 @@ class _Iteration:
         after: tuple[int, ...],
         partner: int | None = None,
         tag: int = 0,
-        runs: bool = True,
     ) -> tuple[int, ...]:
-        """Append a run at the device's clock, which goes on where the device waits for it: `runs`."""
+        """Append a run at the device's clock, which goes on."""
         run = self._slower(run)
         found = graph.add(run, after, self._clocks[device], partner, tag)
-        if runs:
-            self._clocks[device] += run.time
+        self._clocks[device] += run.time
         return found
 
 
