@@ -42,6 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             metavar="DIR",
             help="folder to write, new or empty or of the same ranks",
         )
+    about = "Write a model's layers on an accelerator as profiles of the simulator Vidur: kernels, messages, the host."
+    vidur = kinds.add_parser("vidur", help="profiles of a model on an accelerator, for Vidur", description=about)
+    _profile_arguments(vidur)
     about = "Write the matrix products of one engine step as problems of Timeloop 0.4, a file for each."
     timeloop = kinds.add_parser("timeloop", help="matrix products as problems of Timeloop", description=about)
     _step_arguments(timeloop)
@@ -75,6 +78,29 @@ def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.Argumen
     return [parser, iteration]
 
 
+def _profile_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16 ...")
+    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.settings_argument(parser, "--set", "any number of the hardware, with its unit", "PATH=VALUE")
+    parser.add_argument("--tp", default="1", metavar="N,..", help="tensor-parallel degrees (default 1)")
+    parser.add_argument("--most-tokens", default="4096", metavar="TOKENS", help="of a step, and of a request (4096)")
+    parser.add_argument("--most-sequences", default="128", metavar="N", help="of a decode step (default 128)")
+    parser.add_argument("--device", metavar="NAME", help="what Vidur calls the device (default: in lower case)")
+    parser.add_argument("--network", metavar="NAME", help="what Vidur calls its node (default: DEVICE_node)")
+    parser.add_argument("--repository", metavar="OWNER/NAME", help="what Vidur calls the model (default: where it is)")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("profile",),
+        folder="pictures",
+        metavar="DIR",
+        help="folder to write, laid out as Vidur's data/profiling; new or empty or of the same model",
+    )
+
+
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
     common.draft_argument(parser)
@@ -103,7 +129,7 @@ def run(options: argparse.Namespace) -> None:
     """Write what is wanted, and say what is in it."""
     if options.output is None:
         raise ValueError("-o is missing: the name of what is written")
-    {"perfetto": _timeline, "chakra": _traces, "timeloop": _products}[options.kind](options)
+    {"perfetto": _timeline, "chakra": _traces, "timeloop": _products, "vidur": _profiles}[options.kind](options)
 
 
 def _worded(options: argparse.Namespace) -> tuple[Any, str]:
@@ -150,3 +176,45 @@ def _products(options: argparse.Namespace) -> None:
     case, what = _worded(options)
     for path in written(options.output, case, what, options.force):
         print(path)
+
+
+def _profiles(options: argparse.Namespace) -> None:
+    from sweeps.ask.cases import case
+    from sweeps.studies.exports.vidur import names, written
+
+    common.require_names(options)
+    degrees = [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
+    if len(set(degrees)) < len(degrees):
+        raise ValueError(f"--tp {options.tp} has a degree twice")
+    most = {name: int(common.whole_number(f"--{name.replace('_', '-')}", getattr(options, name))) for name in MOST}
+    for name, least in MOST.items():
+        if not least <= most[name] <= LARGEST:
+            raise ValueError(f"--{name.replace('_', '-')} {most[name]} must be from {least} to {LARGEST:,}")
+    settings = common.overrides(options.set)
+    for path in settings:
+        if not path.startswith("hardware."):
+            raise ValueError(f"--set {path}: profiles take numbers of the hardware alone")
+    cases = [
+        case(
+            "step",
+            options.hardware,
+            options.model,
+            workload={"prefill": 1.0},
+            deployment={"tp": degree},
+            weights=options.weights,
+            efficiency=options.efficiency,
+            overrides=settings,
+        )
+        for degree in degrees
+    ]
+    called = names(cases[0], options.model, options.device, options.network, options.repository)
+    tokens, sequences = most.values()
+    for path in written(options.output, cases, *called, tokens, sequences, options.force):
+        print(path)
+
+
+MOST = {"most_tokens": 64, "most_sequences": 4}
+"""Flags of the largest step, and the least that each can be."""
+
+LARGEST = 1 << 20
+"""What they can be at most."""

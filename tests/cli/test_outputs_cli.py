@@ -100,6 +100,7 @@ def test_every_verb_that_writes_is_known():
         ("export perfetto", "-o"),
         ("export perfetto train", "-o"),
         ("export timeloop", "-o"),
+        ("export vidur", "-o"),
         ("fleet", "-o"),
         ("map", "-o"),
         ("merge", "-o"),
