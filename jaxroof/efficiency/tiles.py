@@ -46,8 +46,8 @@ and v6e reach 82 to 90 % of their peaks in the largest ones (AI-Hypercomputer/tp
 
 VECTOR_SHARE = 0.78
 """Share of `TileCosts.matrix` of the peak that products reach on vector units, whose lanes also load operands; ours:
-LLaMA 7B in fp16 on an M1 Max, 512 tokens in 0.854 s (llama.cpp, discussion 4167, Performance of llama.cpp on Apple
-Silicon M-series). Other GPUs of that series judge it: `tests/evidence/test_apple_gpus.py`."""
+LLaMA 7B in fp16 on an M1 Max, 512 tokens in 0.854 s (ggml-org/llama.cpp, discussion Performance of llama.cpp on Apple
+Silicon M-series). Other GPUs of that series judge it: `tests/evidence/test_small_devices.py`."""
 
 FILL_CYCLES = 512.0
 """Clock cycles that such an array takes to fill and drain: twice its edge, 256 elements on TPU v6e and v7 (Google Cloud

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
+from jaxroof.hardware import floating
 from jaxroof.layers.attention import SOFTMAX_FLOPS
 from jaxroof.layers.experts import distinct_experts
 from jaxroof.layers.linear import OPERAND_BYTES
@@ -144,11 +145,10 @@ class TracedKernel:
 
         Hardware without any matrix precision in floating point has none in its vector units either.
         """
-        floating = any(not precision.startswith("int") for precision in matrix)
         if self._multiplies() and not any(choice in matrix for choice in self._precisions()):
             *others, last = self._precisions()
             return f"no {', '.join(others)}{' or ' * bool(others)}{last} figure, which {self.name} needs"
-        if self.floats and not floating:
+        if self.floats and not floating(matrix):
             return f"no floating point, and {self.name} writes {self.floats}"
         return ""
 
