@@ -90,7 +90,7 @@ def architecture(name_or_path: str) -> NestEntry:
         raise ValueError(
             f"there is no architecture {name_or_path}{_hint(name_or_path, architecture_names(), 'a TOML file')}"
         )
-    known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "nodes")
+    known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "gated_by", "nodes")
     checks.table(content, name_or_path, known)
     listed = content.get("nodes")
     checks.require(isinstance(listed, list), name_or_path, "nodes are missing: [[nodes]], from the outermost")
@@ -103,6 +103,7 @@ def architecture(name_or_path: str) -> NestEntry:
             name: float(checks.flag(content.get(name, False), f"{name_or_path}: {name}"))
             for name in ("gating", "skipping")
         },
+        gated_by=checks.words(content.get("gated_by", []), f"{name_or_path}: gated_by"),
     )
     source = checks.text(content.get("source", ""), f"{name_or_path}: source")
     return NestEntry(name_or_path, source, checks.checked_machine(machine, name_or_path))
