@@ -97,6 +97,15 @@ def test_limits_of_the_machine_are_kept(method):
     assert found.cost.instances["rf"] >= 2.0 and found.cost.energy >= everything("energy")
 
 
+def test_padded_sizes():
+    """5 rows on 4 units: alone, 5 is prime and 1 unit works 5 times; padded to 8, or 6, more of them work."""
+    problem = convolution({"M": 1, "C": 1, "P": 5, "R": 1})
+    alone = found_mapping(problem, machine(), KEPT, objective="cycles", mappings=1000)
+    padded = found_mapping(problem, machine(), KEPT, objective="cycles", mappings=1000, pad=0.6)
+    assert alone.cost.cycles == 5.0 and padded.cost.cycles == 2.0
+    assert np.prod([factors.get("P", 1.0) for factors in padded.mapping.factors]) in (6.0, 8.0)
+
+
 def test_limits_that_no_factors_keep():
     outer, units, inner = machine().nodes
     limited = Machine(nodes=(outer, dataclasses.replace(units, limits=(("R", 2.0, 2.0),)), inner))

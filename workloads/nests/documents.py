@@ -112,6 +112,8 @@ def architecture(name_or_path: str) -> NestEntry:
 def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     """A mapping from a TOML file: tables `loops` ("P8 Q2" by node, from the outermost) and `keeps` (tensors by memory).
 
+    With `padded = true` factors may multiply to more than a dimension's size.
+
     Args:
       path: the file; or an answer of `jaxroof map`, in JSON.
       problem, machine: what is mapped, and on what.
@@ -123,7 +125,7 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
         content = checks.table(checks.table(document.json_value(path), path).get("mapping"), f"{path}: mapping")
     else:
         content = document.toml(path)
-    checks.table(content, path, ("source", "loops", "keeps"))
+    checks.table(content, path, ("source", "loops", "keeps", "padded"))
     loops = {
         name: checks.parsed_loops(value, f"{path}: loops.{name}")
         for name, value in checks.table(content.get("loops", {}), f"{path}: loops").items()
@@ -132,7 +134,8 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
         name: checks.words(value, f"{path}: keeps.{name}")
         for name, value in checks.table(content.get("keeps", {}), f"{path}: keeps").items()
     }
-    return checks.built_mapping(problem, machine, loops, keeps, path)
+    padded = checks.flag(content.get("padded", False), f"{path}: padded")
+    return checks.built_mapping(problem, machine, loops, keeps, path, padded)
 
 
 def convolution(

@@ -71,6 +71,7 @@ def found_mapping(
     seed: int = 0,
     report: Report = lambda done, total: None,
     bypass: bool = False,
+    pad: float = 0.0,
 ) -> Found:
     """The best mapping of about `mappings` evaluated ones.
 
@@ -84,6 +85,8 @@ def found_mapping(
       mappings: how many are evaluated; moves of single factors come on top.
       seed: of the draws.
       report: told about progress.
+      pad: share by which each dimension may be larger, where that has better factors; what is added is computed for
+        nothing. Half of the mappings are of the sizes as they are.
       bypass: also try tensors that pass memories that `kept` has them in, one after the other, from the best mapping.
 
     Raises:
@@ -92,8 +95,30 @@ def found_mapping(
     for what, value, known in (("objective", objective, OBJECTIVES), ("search", method, METHODS)):
         if value not in known:
             raise ValueError(f"{what} {value} is none of {', '.join(known)}")
+    if pad:
+        half = functools.partial(_found, problem, machine, kept, objective, method, max(1, mappings // 2), seed, report)
+        plain, padded = half(bypass, 0.0), half(bypass, pad)
+        best = min(plain, padded, key=lambda found: _value(found.cost, objective))
+        evaluated, seconds = plain.evaluated + padded.evaluated, plain.seconds + padded.seconds
+        return dataclasses.replace(best, evaluated=evaluated, seconds=seconds, complete=False, space=padded.space)
+    return _found(problem, machine, kept, objective, method, mappings, seed, report, bypass, 0.0)
+
+
+def _found(
+    problem: Problem,
+    machine: Machine,
+    kept: tuple[tuple[str, ...], ...],
+    objective: str,
+    method: str,
+    mappings: int,
+    seed: int,
+    report: Report,
+    bypass: bool,
+    pad: float,
+) -> Found:
+    """The best mapping of one space; see `found_mapping`."""
     begun, random = time.perf_counter(), np.random.default_rng(seed)
-    space = mapping_space(problem, machine, kept, random)
+    space = mapping_space(problem, machine, kept, random, pad)
     pool = _Pool(space, objective, FINALISTS)
     complete = False
     if method == "enumerate":
@@ -181,8 +206,11 @@ def scores(space: Space, columns: np.ndarray, orders: Orders, objective: str) ->
 
 def _score(space: Space, mapping: Mapping, objective: str) -> Any:
     cost = nest_cost(space.problem, space.machine, mapping)
-    value = {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
-    return jnp.where(cost.fits, value, np.inf)
+    return jnp.where(cost.fits, _value(cost, objective), np.inf)
+
+
+def _value(cost: NestCost, objective: str) -> Any:
+    return {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
 
 
 def compiled_scores(space: Space, orders: Orders, objective: str) -> Callable[[np.ndarray], np.ndarray]:
