@@ -50,7 +50,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
             fits = jnp.logical_and(fits, copies <= node.size)
         else:
             steps = steps * copies
-    zeros = 1.0 - _effective(problem)
+    zeros = 1.0 - _effective(problem, machine)
     by_tensor: dict[tuple[str, str], Scalar] = {}
     energies: dict[str, Scalar] = {}
     arithmetic = steps * (1.0 - machine.skipping * zeros)
@@ -95,11 +95,11 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     )
 
 
-def _effective(problem: Problem) -> Scalar:
-    """Share of the MACs all of whose operands are not zero, zeros standing at random."""
+def _effective(problem: Problem, machine: Machine) -> Scalar:
+    """Share of the MACs whose operands are not zero, of those that count; zeros stand at random."""
     share: Scalar = 1.0
-    for tensor in problem.tensors.values():
-        if not tensor.output:
+    for name, tensor in problem.tensors.items():
+        if not tensor.output and name in (machine.gated_by or problem.tensors):
             share = share * tensor.density
     return share
 

@@ -60,6 +60,7 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
       the counts as products; which loops leave a tile in place is decided by which factors are above 1.
     """
     inner, units = inner_extents(mapping), len(machine.nodes)
+    networks = machine.networks
     steps = _product(loop.count for loop in _temporal(machine, mapping, inner, units))
     found = {}
     for name, tensor in problem.tensors.items():
@@ -78,7 +79,7 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
             else:
                 moved = Accesses(own.tile, acting * sent, fills, 0.0)
                 fills = inside.loaded
-            for network in machine.networks:
+            for network in networks:
                 if place < network < below:
                     share = 1.0 / _copies(tensor, machine, mapping, inner, range(place + 1, network))
                     passing = share * moved.reads, share * moved.updates

@@ -88,6 +88,7 @@ class Machine:
     clock: Scalar = 1e9  # Hz
     gating: Scalar = 0.0  # 1 where MACs with a zero operand cost no energy
     skipping: Scalar = 0.0  # 1 where they cost no time either
+    gated_by: tuple[str, ...] = static(default=())  # operands whose zeros do so; none: all
 
     @property
     def networks(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """`jaxroof map`: accesses, time and energy of loop nests on an accelerator, in a given mapping or the best ones."""
 
 import argparse
+import math
 from typing import Any
 
 from sweeps.cli.common import json_argument, whole_number
@@ -28,6 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument("--objective", metavar="WHAT", help="edp (default: energy times cycles), energy or cycles")
     search.add_argument("--search", metavar="HOW", help="random (default), enumerate or gradient")
     search.add_argument("--bypass", action="store_true", help="also let tensors pass memories that may keep them")
+    search.add_argument(
+        "--pad", metavar="SHARE", help="dimensions may grow by this share, to sizes with better factors (default 0)"
+    )
     search.add_argument("--mappings", metavar="N", help=f"mappings that are evaluated (default {MAPPINGS:,})")
     search.add_argument("--seed", metavar="N", help="of random draws (default 0)")
     output_argument(parser, "-o", "--output", kinds=("answer",), metavar="RESULT.json", help="the answer as a file")
@@ -55,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         found = _searched(options, problem, machine)
         mapping, cost = found.mapping, found.cost
     else:
-        for name in ("objective", "search", "bypass", "mappings", "seed"):
+        for name in ("objective", "search", "bypass", "pad", "mappings", "seed"):
             if getattr(options, name) not in (None, False):
                 raise ValueError(f"--{name} is for a search, and --mapping gives the mapping")
         found, mapping = None, _mapping(options.mapping, problem, machine)
@@ -133,8 +137,19 @@ def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
             mappings=mappings,
             seed=seed,
             bypass=options.bypass,
+            pad=0.0 if options.pad is None else _share(options.pad),
             report=lambda done, total: line.show(f"{done:,} of about {total:,} mappings", min(done, total), total),
         )
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"--pad {text} must be a share from 0 to 1, such as 0.05")
+    return share
 
 
 def _is_yaml(name: str) -> bool:

@@ -34,10 +34,17 @@ def run(options: argparse.Namespace, machine: Machine, names: tuple[str, ...], s
         from sweeps.show import style
         from sweeps.show.nests import network_energy
 
+        if not answer["energy"]:
+            raise ValueError(f"--plot draws energies; {options.arch} has none")
         style.saved(network_energy(answer), options.plot, options.force)
     if options.json:
         return print_json(answer)
     _show(answer, machine)
+
+
+def part_of(name: str) -> str:
+    """The name of a layer in its network."""
+    return name.replace("#", ".").rpartition(".")[2]
 
 
 def totals(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -60,22 +67,19 @@ def _show(answer: dict[str, Any], machine: Machine) -> None:
     out.print(
         f"{answer['network']} on {answer['architecture']}: {answer['macs']:,.0f} MACs, the best mapping of each layer\n"
     )
-    numbers = ("count", "MACs", "cycles", "units busy", "energy", "per MAC", "share")
-    shown = table("layer", *numbers, "largest parts", numbers=numbers)
+    numbers = ["count", "MACs", "cycles", "units busy"]
+    more = ["energy", "per MAC", "share"] if answer["energy"] else []
+    shown = table("layer", *numbers, *more, *(["largest parts"] if more else []), numbers=(*numbers, *more))
     for each in answer["layers"]:
         energy, count = each["energy"], each["count"]
-        parts = sorted(each["energies"].items(), key=lambda part: -part[1])[:2] if energy else []
-        shown.add_row(
-            each["layer"].replace("#", ".").rpartition(".")[2],
-            str(count),
-            f"{each['macs'] / 1e6:,.1f} M",
-            f"{each['cycles']:,.0f}",
-            percent(each["macs"] / (each["cycles"] * machine.units)),
-            formatted(energy, "J"),
-            formatted(energy / each["macs"], "J"),
-            percent(count * energy / answer["energy"]) if energy else "",
-            ", ".join(f"{name} {percent(part / energy)}" for name, part in parts),
-        )
+        cells = [part_of(each["layer"]), str(count), f"{each['macs'] / 1e6:,.1f} M", f"{each['cycles']:,.0f}"]
+        cells.append(percent(each["macs"] / (each["cycles"] * machine.units)))
+        if more:
+            parts = sorted(each["energies"].items(), key=lambda part: -part[1])[:2]
+            cells += [formatted(energy, "J"), formatted(energy / each["macs"], "J")]
+            cells.append(percent(count * energy / answer["energy"]))
+            cells.append(", ".join(f"{name} {percent(part / energy)}" for name, part in parts))
+        shown.add_row(*cells)
     out.print(shown)
     busy = percent(answer["macs"] / (answer["cycles"] * machine.units))
     time = formatted(answer["time"], "s")

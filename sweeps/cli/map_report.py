@@ -1,6 +1,7 @@
 """Text and JSON of a mapped loop nest."""
 
 import argparse
+import math
 from typing import Any
 
 from jaxroof.nests import Fanout
@@ -48,6 +49,7 @@ def record(
         "mapping": {
             "loops": dict(zip(names, map(_loops, mapping.factors, mapping.orders), strict=True)),
             "keeps": kept,
+            **({"padded": True} if padded(problem, mapping) else {}),
         },
         "macs": float(problem.macs),
         "cycles": float(cost.cycles),
@@ -68,6 +70,12 @@ def record(
         searched = {"evaluated": found.evaluated, "complete": found.complete, "space": found.space}
         answer["search"] = searched | {"seconds": round(found.seconds, 3)}
     return answer
+
+
+def padded(problem: Any, mapping: Any) -> dict[str, float]:
+    """Dimensions that the factors of a mapping make larger than they are, with what they are made."""
+    reached = {name: math.prod(own.get(name, 1.0) for own in mapping.factors) for name in problem.sizes}
+    return {name: size for name, size in reached.items() if size > problem.sizes[name]}
 
 
 def write(answer: dict[str, Any], path: str, force: bool) -> None:
@@ -110,6 +118,8 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
         out.print(
             f"energy  {formatted(cost.energy, 'J')}, {formatted(cost.energy / problem.macs, 'J')} per MAC: {parts}"
         )
+    for name, size in padded(problem, mapping).items():
+        out.print(f"note    {name} is {problem.sizes[name]:.0f}, padded to {size:.0f}")
     if not cost.fits:
         out.print("note    the mapping does not fit: a memory or a fan-out is too small")
     if found is not None:

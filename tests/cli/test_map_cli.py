@@ -90,6 +90,18 @@ def test_a_network(files, capsys):
     assert "--plot is for a network; network.toml#first is one layer" in capsys.readouterr().err
 
 
+def test_a_padded_mapping_is_read_again(files, capsys):
+    words = ["map", "alexnet.conv1", "--arch", "eyeriss_like"]
+    assert main([*words, "--mappings", "50000", "--pad", "0.02", "-o", "padded.json"]) == 0
+    assert "is 55, padded to 56" in capsys.readouterr().out
+    answer = json.loads((files / "padded.json").read_text(encoding="utf-8"))
+    assert answer["mapping"]["padded"] is True and answer["cycles"] < 732050
+    assert main([*words, "--mapping", "padded.json", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cycles"] == answer["cycles"]
+    assert main([*words, "--pad", "2"]) == 2
+    assert "--pad 2 must be a share from 0 to 1" in capsys.readouterr().err
+
+
 def test_names(capsys):
     assert main(["map", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

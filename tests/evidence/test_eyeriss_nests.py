@@ -4,17 +4,14 @@ import pytest
 
 from tests.evidence.eyeriss_nests import ALEXNET, LAYERS, PUBLISHED_CONV3, VGG, power, predicted
 
-FAR = {"CONV1_1": 0.16, "CONV1_2": 0.47}
-"""DRAM traffic of the layers of 224 rows: exceptions that stand in the page."""
-
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_units_time_traffic_and_power(name):
     row, measured = predicted(name), LAYERS[name].measured
     assert row.units == measured.units and row.cost.fits
     assert row.milliseconds == pytest.approx(measured.milliseconds, rel=0.12)
-    assert row.buffer == pytest.approx(measured.buffer, rel=0.10)
-    assert row.dram == pytest.approx(measured.dram, rel=FAR.get(name, 0.06))
+    assert row.buffer == pytest.approx(measured.buffer, rel=0.11)
+    assert row.dram == pytest.approx(measured.dram, rel=0.06)
     assert power(name) == pytest.approx(measured.watts, rel=0.14)
 
 
@@ -23,7 +20,7 @@ def test_all_layers():
     for network, milliseconds, dram in ((ALEXNET, 103.5, 15.4), (VGG, 3755.2, 321.1)):
         rows = {name: predicted(name) for name in network}
         assert sum(row.milliseconds for row in rows.values()) == pytest.approx(milliseconds, rel=0.08)
-        assert sum(row.dram for row in rows.values()) == pytest.approx(dram, rel=0.09)
+        assert sum(row.dram for row in rows.values()) == pytest.approx(dram, rel=0.03)
         joules = sum(power(name) * row.milliseconds for name, row in rows.items())
         measured = sum(layer.measured.watts * layer.measured.milliseconds for layer in network.values())
         assert joules == pytest.approx(measured, rel=0.13)

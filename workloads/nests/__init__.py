@@ -9,7 +9,8 @@ from workloads.nests.documents import (
     mapping,
     network_layers,
 )
-from workloads.nests.timeloop import timeloop_architecture, timeloop_mapping, timeloop_problem
+from workloads.nests.timeloop import timeloop_mapping, timeloop_problem
+from workloads.nests.timeloop_machine import timeloop_architecture
 
 __all__ = [
     "NestEntry",

@@ -113,7 +113,12 @@ def checked_machine(machine: Machine, where: str) -> Machine:
 
 
 def built_mapping(
-    problem: Problem, machine: Machine, loops: Mapping[str, Loops], keeps: Mapping[str, Collection[str]], where: str
+    problem: Problem,
+    machine: Machine,
+    loops: Mapping[str, Loops],
+    keeps: Mapping[str, Collection[str]],
+    where: str,
+    padded: bool = False,
 ) -> NestMapping:
     """A mapping of a problem on a machine.
 
@@ -122,6 +127,7 @@ def built_mapping(
       loops: loops of nodes by name; a node without any has none.
       keeps: tensors that reside in a memory, by its name; those that it may keep where it is not named.
       where: the file.
+      padded: factors may multiply to more than a dimension's size, at most twice as much.
 
     Raises:
       ValueError: one line: a node, dimension or tensor that there is not, a dimension twice in one node, factors that
@@ -138,7 +144,7 @@ def built_mapping(
             require(dimension in reached, f"{where}: {name}", f"{dimension} is no dimension; there are {known}")
             reached[dimension] *= count
     for dimension, size in problem.sizes.items():
-        fits = reached[dimension] == size
+        fits = size <= reached[dimension] <= 2 * size if padded else reached[dimension] == size
         require(fits, where, f"factors of {dimension} multiply to {reached[dimension]}; its size is {size:.0f}")
     return NestMapping(
         factors=tuple({each: float(n) for each, n in loops.get(name, []) if n > 1} for name in names),

@@ -90,7 +90,7 @@ def architecture(name_or_path: str) -> NestEntry:
         raise ValueError(
             f"there is no architecture {name_or_path}{_hint(name_or_path, architecture_names(), 'a TOML file')}"
         )
-    known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "nodes")
+    known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "gated_by", "nodes")
     checks.table(content, name_or_path, known)
     listed = content.get("nodes")
     checks.require(isinstance(listed, list), name_or_path, "nodes are missing: [[nodes]], from the outermost")
@@ -103,6 +103,7 @@ def architecture(name_or_path: str) -> NestEntry:
             name: float(checks.flag(content.get(name, False), f"{name_or_path}: {name}"))
             for name in ("gating", "skipping")
         },
+        gated_by=checks.words(content.get("gated_by", []), f"{name_or_path}: gated_by"),
     )
     source = checks.text(content.get("source", ""), f"{name_or_path}: source")
     return NestEntry(name_or_path, source, checks.checked_machine(machine, name_or_path))
@@ -110,6 +111,8 @@ def architecture(name_or_path: str) -> NestEntry:
 
 def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     """A mapping from a TOML file: tables `loops` ("P8 Q2" by node, from the outermost) and `keeps` (tensors by memory).
+
+    With `padded = true` factors may multiply to more than a dimension's size.
 
     Args:
       path: the file; or an answer of `jaxroof map`, in JSON.
@@ -122,7 +125,7 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
         content = checks.table(checks.table(document.json_value(path), path).get("mapping"), f"{path}: mapping")
     else:
         content = document.toml(path)
-    checks.table(content, path, ("source", "loops", "keeps"))
+    checks.table(content, path, ("source", "loops", "keeps", "padded"))
     loops = {
         name: checks.parsed_loops(value, f"{path}: loops.{name}")
         for name, value in checks.table(content.get("loops", {}), f"{path}: loops").items()
@@ -131,7 +134,8 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
         name: checks.words(value, f"{path}: keeps.{name}")
         for name, value in checks.table(content.get("keeps", {}), f"{path}: keeps").items()
     }
-    return checks.built_mapping(problem, machine, loops, keeps, path)
+    padded = checks.flag(content.get("padded", False), f"{path}: padded")
+    return checks.built_mapping(problem, machine, loops, keeps, path, padded)
 
 
 def convolution(

@@ -30,6 +30,9 @@ MOST_FACTORS = 20_000_000
 MOST_LOOP_ORDERS = 1_000
 """Orders that a search knows; of more, as many are drawn at random."""
 
+MOST_PADDED, LARGEST_PRIME = 100_000, 7
+"""Padded sizes that are looked at, and the largest prime that makes one worth it."""
+
 TRIES = 6
 """Draws of one dimension's factors until they fit."""
 
@@ -193,9 +196,9 @@ class Space:
             most = max(1, MOST_FACTORS // row.size // len(rows)) if len(rows) > 1 else 1
             rows = rows[:: max(1, len(rows) // most)]
             found = [rows]
-            for number, name in enumerate(self.dimensions):
+            for number in range(len(self.dimensions)):
                 for source, target in itertools.permutations(np.flatnonzero(self._varies[number]), 2):
-                    for prime in _primes(int(self.problem.sizes[name])):
+                    for prime in self._primes[number]:
                         moved = rows[rows[:, number, source] % prime == 0].copy()
                         moved[:, number, source] /= prime
                         moved[:, number, target] *= prime
@@ -210,14 +213,30 @@ class Space:
         return rows
 
     @functools.cached_property
+    def _primes(self) -> list[list[int]]:
+        """Primes of the sizes of each dimension, padded ones among them."""
+        sizes = [np.unique(options.prod(axis=1)) for options in self.options]
+        return [sorted({prime for size in each for prime in _primes(int(size))}) for each in sizes]
+
+    @functools.cached_property
     def _varies(self) -> list[np.ndarray]:
         return [np.any(options > 1.0, axis=0) for options in self.options]
 
 
 def mapping_space(
-    problem: Problem, machine: Machine, kept: tuple[tuple[str, ...], ...], random: np.random.Generator
+    problem: Problem,
+    machine: Machine,
+    kept: tuple[tuple[str, ...], ...],
+    random: np.random.Generator,
+    pad: float = 0.0,
 ) -> Space:
-    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large."""
+    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large.
+
+    Args:
+      problem, machine, kept: what is mapped, on what, and where tensors reside.
+      random: draws of what is too much.
+      pad: share by which each dimension may be larger than it is, where that has small factors.
+    """
     names = tuple(name for name, size in problem.sizes.items() if size > 1)
     for name in names:
         if problem.sizes[name] > LARGEST_DIMENSION:
@@ -227,18 +246,31 @@ def mapping_space(
     options, complete = [], True
     bounds = np.ones((2, len(names), len(machine.nodes)), np.float32)
     for number, name in enumerate(names):
-        bounds[:, number] = _bounds(problem, machine, name)
-        found, all_of_them = _options(int(problem.sizes[name]), bounds[:, number], random)
-        if not len(found):
+        limits, found = [], []
+        for size in _sizes(int(problem.sizes[name]), pad):
+            limits.append(_bounds(size, machine, name))
+            some, all_of_them = _options(size, limits[-1], random)
+            found.append(some)
+            complete &= all_of_them
+        rows = np.concatenate(found)
+        if not len(rows):
             raise ValueError(f"{name} = {problem.sizes[name]:.0f} has no factors that the architecture allows")
-        options.append(found)
-        complete &= all_of_them
+        if len(rows) > MOST_OPTIONS:
+            rows, complete = rows[random.choice(len(rows), size=MOST_OPTIONS, replace=False)], False
+        options.append(rows)
+        bounds[:, number] = np.min([low for low, _ in limits], axis=0), np.max([high for _, high in limits], axis=0)
     orders, all_of_them = _orders(problem, machine, names, random)
     return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders, bounds)
 
 
-def _bounds(problem: Problem, machine: Machine, name: str) -> np.ndarray:
-    """Least and most iterations of a dimension in each node, [2, nodes].
+def _sizes(size: int, pad: float) -> list[int]:
+    """A dimension's size, and larger ones up to a share `pad` more whose primes are small."""
+    more = range(size + 1, math.floor(size * (1.0 + pad)) + 1) if size * pad < MOST_PADDED else ()
+    return [size, *(each for each in more if max(_primes(each)) <= LARGEST_PRIME)]
+
+
+def _bounds(size: int, machine: Machine, name: str) -> np.ndarray:
+    """Least and most iterations of a dimension of some size in each node, [2, nodes].
 
     Where a node takes all that others leave (a limit of infinite ones), the others have what is fixed.
     """
@@ -252,7 +284,7 @@ def _bounds(problem: Problem, machine: Machine, name: str) -> np.ndarray:
     least, most = np.array(bounds).T
     if (rest := np.isinf(least)).any():
         most = np.where(rest, most, least)
-        least[rest] = problem.sizes[name] / math.prod(least[~rest])
+        least[rest] = size / math.prod(least[~rest])
     return np.stack([least, most])
 
 
