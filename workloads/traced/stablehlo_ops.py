@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as dialect
 
 Handler = Callable[[Any, list], list]
@@ -218,6 +219,18 @@ def _product(op: Any, operands: list, numbers: Any) -> Any:
     left, right = operands
     kind = element_type(op.results[0])
     return lax.dot_general(left, right, numbers, precision=_precision(op), preferred_element_type=kind)
+
+
+@operation("ragged_dot")
+def _ragged_dot(op: Any, operands: list) -> list:
+    at = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
+    over = tuple(at.lhs_contracting_dimensions), tuple(at.rhs_contracting_dimensions)
+    batch = tuple(at.lhs_batching_dimensions), tuple(at.rhs_batching_dimensions)
+    ragged, group = tuple(at.lhs_ragged_dimensions), tuple(at.rhs_group_dimensions)
+    numbers = lax.RaggedDotDimensionNumbers((over, batch), ragged, group)
+    left, right, sizes = operands
+    kind = element_type(op.results[0])
+    return [lax.ragged_dot_general(left, right, sizes, numbers, precision=_precision(op), preferred_element_type=kind)]
 
 
 def _precision(op: Any) -> lax.Precision | None:

@@ -214,6 +214,22 @@ def test_what_reads_and_sorts_is_what_it_was(tmp_path):
         assert (one.bytes, one.vector_flops, one.exps) == (other.bytes, other.vector_flops, other.exps), name
 
 
+def test_experts_that_are_lowered_for_a_gpu_stay_one_grouped_product(tmp_path):
+    """For a CPU, JAX lowers them to a product of every row with every expert."""
+
+    def experts(x, weights, rows):
+        return jax.lax.ragged_dot(x, weights, rows)
+
+    arguments = array(64, 32), array(8, 32, 16), array(8, dtype=INT)
+    traced_text = jax.jit(experts).trace(*arguments)
+    (tmp_path / "model.mlir").write_text(traced_text.lower(lowering_platforms=("cuda",)).as_text())
+    (one,), (other,) = (
+        found.ops().values() for found in (traced(experts, *arguments), traced_module(tmp_path / "model.mlir"))
+    )
+    assert one.kind == other.kind == "experts"
+    assert (float(one.matrix_flops), float(one.bytes)) == (float(other.matrix_flops), float(other.bytes))
+
+
 def module(text, arguments="%arg0: tensor<8x8xf32>", result="tensor<8x8xf32>"):
     return f"module @m {{ func.func @main({arguments}) -> {result} {{ {text} }} }}"
 
