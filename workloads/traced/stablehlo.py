@@ -22,6 +22,12 @@ from workloads.traced.function import Traced, traced
 from workloads.traced.stablehlo_ops import BINARY, OPERATIONS, UNARY, element_type, shape_of
 from workloads.traced.stablehlo_regions import REGIONS
 
+LARGEST = 1 << 29
+"""B of a file at most."""
+
+MOST_OPERATIONS = 200_000
+"""Operations that are read at most, those of a function as often as it is called."""
+
 BYTECODE = b"ML\xefR"
 """First bytes of a module in bytecode."""
 
@@ -51,10 +57,8 @@ def traced_module(path: str | os.PathLike, trips: float | None = None, **options
     """
     with _module(path) as module, jax.enable_x64(True):
         reader = _Reader(module)
-        main = reader.function("main")
-        arguments = [
-            jax.ShapeDtypeStruct(shape_of(value), element_type(value)) for value in main.regions[0].blocks[0].arguments
-        ]
+        taken = reader.function("main").arguments
+        arguments = [jax.ShapeDtypeStruct(shape_of(value), element_type(value)) for value in taken]
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
         return traced(lambda *given: reader.called("main", list(given)), *arguments, trips=trips, name=name, **options)
 
@@ -64,9 +68,11 @@ def _module(path: str | os.PathLike) -> Iterator[Any]:
     """The module of a file; ValueError in one line where it holds none."""
     try:
         with open(path, "rb") as file:
-            content = file.read()
+            content = file.read(LARGEST + 1)
     except OSError as error:
         raise ValueError(f"{os.fspath(path)}: {error.strerror}") from None
+    if len(content) > LARGEST:
+        raise ValueError(f"{os.fspath(path)} is larger than {LARGEST >> 20} MiB: leave weights out, as arguments")
     with make_ir_context() as context, ir.Location.unknown():
         context.allow_unregistered_dialects = True
         try:
@@ -86,16 +92,26 @@ class _Reader:
     def __init__(self, module: Any):
         functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
         self._functions = {op.attributes["sym_name"].value: op for op in functions}
+        self._running: list[str] = []
+        self._operations = 0
 
     def function(self, name: str) -> Any:
-        """A function by its name; ValueError in one line where there is none."""
+        """The body of a function by its name; ValueError in one line where there is none."""
         if name not in self._functions:
             raise ValueError(f"the module has no function {name}; it has {', '.join(self._functions) or 'none'}")
-        return self._functions[name]
+        blocks = self._functions[name].regions[0].blocks
+        if not len(blocks):
+            raise ValueError(f"the function {name} has no body")
+        return blocks[0]
 
     def called(self, name: str, arguments: list) -> list:
         """Results of a function."""
-        return self._block(self.function(name).regions[0].blocks[0], arguments, {})
+        if name in self._running:
+            raise ValueError(f"the function {name} calls itself")
+        self._running.append(name)
+        found = self._block(self.function(name), arguments, {})
+        self._running.pop()
+        return found
 
     def _block(self, block: Any, arguments: list, outer: dict) -> list:
         """What a block returns; `outer` has the values of the blocks around it."""
@@ -103,6 +119,9 @@ class _Reader:
         for each in block.operations:
             op = each.operation
             operands = [values[value] for value in op.operands]
+            self._operations += 1
+            if self._operations > MOST_OPERATIONS:
+                raise ValueError(f"the module runs more than {MOST_OPERATIONS:,} operations, loops counted once")
             if op.name.endswith(".return"):
                 return operands
             try:

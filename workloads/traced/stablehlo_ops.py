@@ -108,7 +108,7 @@ def _constant(op: Any, _: list) -> list:
         return [scalar if not shape else lax.full(shape, scalar)]
     if isinstance(value, ir.DenseIntElementsAttr):
         return [np.array(value).astype(dtype).reshape(shape)]
-    return [np.zeros(shape, dtype)]
+    return [lax.full(shape, 0, dtype)]
 
 
 @operation("iota")

@@ -264,6 +264,25 @@ REFUSED = {
         ),
         "messages are not read from StableHLO",
     ),
+    "recursion": (
+        module("%0 = func.call @main(%arg0) : (tensor<8x8xf32>) -> tensor<8x8xf32> return %0 : tensor<8x8xf32>"),
+        "the function main calls itself",
+    ),
+    "calls of calls": (
+        "module @m { "
+        + " ".join(
+            f"func.func {'@main' if i == 0 else f'private @f{i}'}(%arg0: tensor<8xf32>) -> tensor<8xf32> {{ "
+            f"%0 = func.call @f{i + 1}(%arg0) : (tensor<8xf32>) -> tensor<8xf32> "
+            f"%1 = func.call @f{i + 1}(%0) : (tensor<8xf32>) -> tensor<8xf32> return %1 : tensor<8xf32> }}"
+            for i in range(20)
+        )
+        + " func.func private @f20(%arg0: tensor<8xf32>) -> tensor<8xf32> { return %arg0 : tensor<8xf32> } }",
+        "more than 200,000 operations",
+    ),
+    "a body": (
+        "module @m { func.func private @main(tensor<8xf32>) -> tensor<8xf32> }",
+        "the function main has no body",
+    ),
     "nothing": (module("return %arg0 : tensor<8x8xf32>"), "computes nothing"),
 }
 
