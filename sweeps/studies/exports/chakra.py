@@ -90,8 +90,8 @@ def graphs_of(case: Case, found: Answer) -> list[Graph]:
 def _require_room(nodes: int, ranks: int) -> None:
     if nodes > MOST_NODES:
         raise ValueError(
-            f"{nodes:,} nodes of {ranks:,} ranks are too many: at most {MOST_NODES:,} are written; give fewer devices or "
-            "micro-batches"
+            f"{nodes:,} nodes of {ranks:,} ranks are too many: at most {MOST_NODES:,} are written, of fewer devices "
+            "or micro-batches"
         )
 
 
