@@ -1,4 +1,4 @@
-"""`jaxroof price`: a function of JAX arrays as ops, on one accelerator in detail or over many and over sizes."""
+"""`jaxroof price`: a function of JAX arrays, or a model in StableHLO, as ops, on one accelerator or over many."""
 
 import argparse
 from typing import Any
@@ -11,9 +11,14 @@ POLICIES = ("eager", "loops", "framework", "compiler")
 """Fusion policies, as `workloads.traced.fusion.POLICIES` has them, which needs JAX."""
 
 
+MODULES = (".mlir", ".mlirbc", ".stablehlo")
+"""Endings of files of StableHLO, as `workloads.traced.stablehlo` reads them, which needs JAX."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="a function of JAX arrays")
+    what = "a function of JAX arrays, MODULE:FUNCTION; or a file of StableHLO, FILE.mlir"
+    parser.add_argument("function", nargs="?", metavar="FUNCTION", help=what)
     parser.add_argument(
         "--args",
         nargs="+",
@@ -48,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         from hwspaces.units import nearest
 
         raise ValueError(f"--fusion {fusion} is not known{nearest(fusion, POLICIES)}")
-    for value, flag in ((options.function, "MODULE:FUNCTION"), (options.hardware, "--hardware NAMES")):
+    for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
     over, settings = _over(options.over)
@@ -108,6 +113,8 @@ def _require_sizes(asked: Any, over: dict[str, list[float]]) -> None:
 
 def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes: dict[str, float]) -> Any:
     """The question that the flags describe; what the user's code raises in one line."""
+    if options.function.endswith(MODULES):
+        return _module(options, fusion, trips)
     from sweeps.ask.functions import arguments_of, named_object
     from sweeps.studies.functions.question import Function
     from workloads.traced.function import traced
@@ -132,6 +139,15 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
         words = " ".join(str(error).split())[:300]
         raise ValueError(f"--args: {words}") from error
     return Function(found)
+
+
+def _module(options: argparse.Namespace, fusion: str, trips: float | None) -> Any:
+    """The question of a model in StableHLO."""
+    from sweeps.studies.functions.question import from_stablehlo
+
+    if options.args:
+        raise ValueError(f"--args {options.args[0]}: a module of StableHLO has the sizes of its arguments")
+    return from_stablehlo(options.function, fusion, trips, options.fused_loops)
 
 
 def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[str]]]:

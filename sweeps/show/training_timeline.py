@@ -11,7 +11,7 @@ from jaxroof.training.iteration import Iteration, iteration_cost
 from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer
 from sweeps.run.evaluate import at_base
-from sweeps.serving.chrome import named, span, us, written_events
+from sweeps.serving.trace_events import named, span, us, written_events
 from sweeps.studies.exports.pipeline import Pipeline, Placed, placed
 from sweeps.studies.exports.training_graph import iteration_pipeline
 

@@ -207,7 +207,7 @@ def test_refusals_are_one_line_and_leave_nothing(capsys, tmp_path):
         (("--tp", "2", "train", *training, *out), "train stands before its flags: --tp is before it"),
         (("tran", *training, *out), "tran"),
         (("train", *training, "--pp", "64", *out), "pp = 64 exceeds the 32 layers"),
-        (("train", *LLAMA, "--global-batch", "65536", "--seq", "64", *out), "nodes"),
+        (("train", *LLAMA, "--global-batch", "65536", "--seq", "64", *out), "nodes of 1 ranks are too many"),
         ((*LLAMA, "--isl", "512", "-o", tmp_path / "no" / "such"), "cannot be written"),
     ):
         assert message in refused(capsys, "export", "chakra", *words), words

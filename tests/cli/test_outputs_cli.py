@@ -24,7 +24,7 @@ WRITERS = {
     "hwspaces/surface.py",
     "sweeps/data/store.py",
     "sweeps/show/style.py",
-    "sweeps/serving/chrome.py",
+    "sweeps/serving/trace_events.py",
     "sweeps/serving/calibration/file.py",
     "sweeps/serving/launch/file.py",
     "sweeps/cli/bench.py",

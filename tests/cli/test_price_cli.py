@@ -118,10 +118,36 @@ def test_a_device_without_bf16_is_refused_by_name(device, capsys):
     assert line.startswith(f"jaxroof price: {device} has no bf16 figure, which matmul.256x1024 needs; it has ")
 
 
+def test_a_module_of_stablehlo_is_the_function_that_it_was(capsys, tmp_path):
+    import jax
+    import jax.numpy as jnp
+
+    def forward(up, down, x):
+        return jax.nn.silu(x @ up) @ down
+
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((256, 1024), (1024, 256), (128, 256))]
+    (tmp_path / "model.mlir").write_text(jax.jit(forward).lower(*shapes).as_text())
+    words = ("--hardware", "H100-SXM", "--json")
+    assert main(["price", str(tmp_path / "model.mlir"), *words]) == 0
+    module = json.loads(capsys.readouterr().out)
+    assert main([*ASKED, *words, "--over", "b=2", "--over", "s=64"]) == 0
+    function = json.loads(capsys.readouterr().out)
+    products = [[op["flops"] for op in found["ops"] if op["precision"]] for found in (module, function)]
+    assert products[0] == products[1] and len(products[0]) == 2
+    assert module["metrics"]["time"] == pytest.approx(function["metrics"]["time"], rel=1e-3)
+    assert main(["price", str(tmp_path / "model.mlir"), "--hardware", "H100-SXM,MI300X"]) == 0
+    assert "MI300X" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("price",), "MODULE:FUNCTION is missing"),
+        (("price", "model.mlir", "--hardware", "H100-SXM"), "model.mlir: No such file"),
+        (
+            ("price", "model.mlir", "--args", "x=f32[1]", "--hardware", "H100-SXM"),
+            "--args x=f32[1]: a module of StableHLO",
+        ),
+        (("price",), "MODULE:FUNCTION or FILE.mlir is missing"),
         (ASKED, "--hardware NAMES is missing"),
         ((*ASKED, "--hardware", "H100-SXM"), "the size b has no value: give --over b=N"),
         ((*ASKED, "--hardware", "H100-SXM", "--over", "c=1"), "--over c: the arguments have no size c; they have b, s"),

@@ -39,6 +39,10 @@ VIEWS = {
 """Primitives that only say how the elements of an array are read; the last two are of loops and of `shard_map`."""
 
 
+CARRY = "carry"
+"""Name of a value that one run of a loop's body leaves to the next."""
+
+
 class Value:
     """An array: made by a node, an input of its region, or a constant."""
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from workloads.traced.graph import Node, Region, Value, without_dead_nodes
+from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
+from workloads.traced.loops import counter_of, without_counting
 from workloads.traced.rules import is_known, refusal
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
@@ -126,7 +127,7 @@ class _Walker:
         params, body = eqn.params, eqn.params["jaxpr"]
         constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
         inputs = operands[:constants] + [
-            Value(var.aval.shape, var.aval.dtype, name="carry") for var in body.jaxpr.invars[constants:]
+            Value(var.aval.shape, var.aval.dtype, name=CARRY) for var in body.jaxpr.invars[constants:]
         ]
         slices = dict(list(enumerate(operands))[carried:])
         region = self._region(body, inputs, scope, axes, slices)
@@ -136,14 +137,15 @@ class _Walker:
         params, constants = eqn.params, eqn.params["cond_nconsts"]
         inner = operands[constants : constants + params["body_nconsts"]]
         first = operands[constants + params["body_nconsts"] :]
-        trips = _counted(params, operands[:constants], inner, first)
-        trips = self._trips if trips is None else trips
+        counter = counter_of(params, operands[:constants], inner, first)
+        trips = self._trips if counter is None else counter[1]
         if trips is None:
             raise ValueError(
                 f"a while loop{f' in {scope}' if scope else ''} does not say how often it runs: give trips=N"
             )
-        carried = [Value(value.shape, value.dtype, name="carry") for value in first]
+        carried = [Value(value.shape, value.dtype, name=CARRY) for value in first]
         body = self._region(params["body_jaxpr"], inner + carried, scope, axes, {})
+        body = body if counter is None else without_counting(body, carried, counter[0])
         return _loop("while", eqn, operands, scope, [(body, trips)])
 
     def _cond(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
@@ -177,22 +179,3 @@ def _view(name: str, value: Value, like: Any, nodes: list[Node]) -> Value:
     node.outputs = [Value(like.shape, like.dtype, node)]
     nodes.append(node)
     return node.outputs[0]
-
-
-def _counted(params: dict, limits: list[Value], inner: list[Value], first: list[Value]) -> float | None:
-    """Trips of a loop that counts up by 1 from a known number while it is below a known one; None for another."""
-    test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
-    if len(test.eqns) != 1 or test.eqns[0].primitive.name != "lt":
-        return None
-    counter, limit = test.eqns[0].invars
-    places = dict(zip(test.invars, [*limits, *first], strict=True))
-    end = limit.val if hasattr(limit, "val") else getattr(places.get(limit), "constant", None)
-    begin = getattr(places.get(counter), "constant", None) if not hasattr(counter, "val") else None
-    if end is None or begin is None:
-        return None
-    place = test.invars.index(counter) - len(limits)
-    step = next((eqn for eqn in body.eqns if body.outvars[place] in eqn.outvars), None)
-    if step is None or step.primitive.name != "add" or body.invars[len(inner) + place] not in step.invars:
-        return None
-    steps = [float(atom.val) for atom in step.invars if hasattr(atom, "val")]
-    return float(end) - float(begin) if steps == [1.0] else None

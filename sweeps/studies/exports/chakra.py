@@ -21,9 +21,9 @@ from sweeps.studies.exports.folder import written as files_of_folder
 from sweeps.studies.exports.graph import Graph, Node, step_graphs
 from sweeps.studies.exports.ranks import Groups, Ranks
 from sweeps.studies.exports.runs import Run
-from sweeps.studies.exports.training_graph import training_graphs
+from sweeps.studies.exports.training_graph import Tasks, training_graphs
 
-MOST_NODES = 10_000_000
+MOST_NODES = 30_000_000
 """Nodes of all files together, at about 100 B each."""
 
 TYPES = {
@@ -57,11 +57,7 @@ def written(
       ValueError: one line, for more than `MOST_NODES` nodes, a step that has no graph, or a folder or file that must
         not or cannot be written.
     """
-    ranks = Ranks(case.scenario.deployment)
-    graphs = graphs_of(case, found, MOST_NODES // (ranks.number // ranks.pp))
-    nodes = sum(len(graph.nodes) for graph in graphs) * (ranks.number // ranks.pp)
-    if nodes > MOST_NODES:
-        raise ValueError(f"{nodes:,} nodes for {ranks.number:,} ranks: at most {MOST_NODES:,} are written")
+    ranks, graphs = Ranks(case.scenario.deployment), graphs_of(case, found)
     about = {"source": f"jaxroof {VERSION}", "model": case.model.name, "hardware": case.hardware.name, "work": what}
     head, groups = wire.framed(wire.metadata(about)), Groups()
     parts = [_Encoded(graph, ranks, groups) for graph in graphs]
@@ -74,12 +70,29 @@ def written(
     return files_of_folder(folder, contents, ("trace", "groups"), "rank of this trace", force)
 
 
-def graphs_of(case: Case, found: Answer, most: int = MOST_NODES) -> list[Graph]:
-    """Graphs of the devices of one pipeline of `case`, a step or a training iteration."""
-    slowdown = float(found.metrics.get("slowdown", 1.0))
+def graphs_of(case: Case, found: Answer) -> list[Graph]:
+    """Graphs of the devices of one pipeline of `case`, a step or a training iteration.
+
+    Raises:
+      ValueError: one line, for a step that has no graph, or more than `MOST_NODES` nodes of all ranks.
+    """
+    slowdown, ranks = float(found.metrics.get("slowdown", 1.0)), Ranks(case.scenario.deployment)
+    copies = ranks.number // ranks.pp
     if isinstance(case.scenario.workload, Training):
-        return training_graphs(case.scenario, slowdown, most)
-    return step_graphs(case.scenario, slowdown)
+        iteration = Tasks(case.scenario)
+        _require_room(iteration.nodes * copies, ranks.number)
+        return training_graphs(iteration, slowdown)
+    graphs = step_graphs(case.scenario, slowdown)
+    _require_room(sum(len(graph.nodes) for graph in graphs) * copies, ranks.number)
+    return graphs
+
+
+def _require_room(nodes: int, ranks: int) -> None:
+    if nodes > MOST_NODES:
+        raise ValueError(
+            f"{nodes:,} nodes of {ranks:,} ranks are too many: at most {MOST_NODES:,} are written, of fewer devices "
+            "or micro-batches"
+        )
 
 
 class _Encoded:

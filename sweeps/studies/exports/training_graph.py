@@ -10,7 +10,7 @@ from jaxroof.training.state import data_parallel_ops, offload_time, optimizer_op
 from jaxroof.training.training import RECOMPUTES, micro_batches
 from sweeps.run.evaluate import at_base
 from sweeps.studies.exports.graph import Graph, Layers, layer_share
-from sweeps.studies.exports.pipeline import Pipeline, Placed, pipeline, placed, tasks_of
+from sweeps.studies.exports.pipeline import Pipeline, Placed, Task, pipeline, placed, tasks_of
 from sweeps.studies.exports.runs import Run, named
 
 ANY_TIMES = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
@@ -28,32 +28,24 @@ def iteration_pipeline(scenario: Scenario) -> Pipeline:
     )
 
 
-def training_graphs(scenario: Scenario, slowdown: float, most: int) -> list[Graph]:
-    """Graphs of one iteration, one per device of the pipeline.
+class Tasks:
+    """Runs of every task of an iteration's pipeline.
 
-    A device works through its tasks in the order of the schedule. Messages to a stage are awaited when the task before
-    is done, those from it delay nothing on the device. Messages between copies of the weights start and end where the
-    share of a pass that hides them does.
-
-    Args:
-      slowdown: by the limit of power, of every run.
-      most: nodes of all graphs.
-
-    Raises:
-      ValueError: one line, for more nodes.
+    Attributes:
+      training: the workload.
+      pipe: the pipeline.
+      found: ops of the iteration by group.
+      offload: s that the update takes longer for states in host memory.
     """
-    return _Iteration(scenario, slowdown, most).graphs()
 
-
-class _Iteration:
-    def __init__(self, scenario: Scenario, slowdown: float, most: int):
-        self._slowdown, self._training = slowdown, scenario.workload
-        self._pipe = iteration_pipeline(scenario)
-        self._found = named(scenario, _groups)
-        stages, deployment = self._pipe.stages, scenario.deployment
-        forward, backward, cores = (Layers(scenario, self._found[f"{word}_layers"]) for word in _PASSES)
-        again = {"none": None, "selective": cores, "full": forward}[RECOMPUTES[round(float(self._training.recompute))]]
-        first, self._tasks = 0, []
+    def __init__(self, scenario: Scenario):
+        self.training, self.pipe = scenario.workload, iteration_pipeline(scenario)
+        self.found = named(scenario, _groups)
+        self.offload = float(at_base(_offload, scenario))
+        stages, deployment = self.pipe.stages, scenario.deployment
+        forward, backward, cores = (Layers(scenario, self.found[f"{word}_layers"]) for word in _PASSES)
+        again = {"none": None, "selective": cores, "full": forward}[RECOMPUTES[round(float(self.training.recompute))]]
+        first, self._runs = 0, []
         for stage, share in enumerate(layer_share(deployment, forward.number, stages)):
             layers = range(first, first + share)
             first += share
@@ -63,34 +55,52 @@ class _Iteration:
             back = [run for layer in reversed(layers) for run in (*repeated[layer], *backward.runs(layer))]
             there = self._ends("forward_first", begins) + there + self._ends("forward_last", ends)
             back = self._ends("backward_last", ends) + back + self._ends("backward_first", begins)
-            self._tasks.append(
-                {
-                    "F": there,
-                    "B": back,
-                    "I": [run for run in back if run.gradient != "weights"],
-                    "W": [run for run in back if run.gradient == "weights"],
-                }
-            )
-        counted = sum(
-            len(self._tasks[self._pipe.way(device, chunk)[1]][kind])
-            for device, entries in enumerate(self._pipe.lists)
+            inputs = [run for run in back if run.gradient != "weights"]
+            weights = [run for run in back if run.gradient == "weights"]
+            self._runs.append({"F": there, "B": back, "I": inputs, "W": weights})
+
+    def _ends(self, group: str, there: bool) -> list[Run]:
+        return [run for op in self.found[group] for run in op.runs(1.0)] if there else []
+
+    def runs(self, task: Task, device: int) -> list[Run]:
+        """Runs of a task on a device of the pipeline."""
+        kind, chunk, _ = task
+        return self._runs[self.pipe.way(device, chunk)[1]][kind]
+
+    @property
+    def nodes(self) -> int:
+        """Runs of all tasks of all devices of the pipeline."""
+        return sum(
+            len(self.runs(task, device))
+            for device, entries in enumerate(self.pipe.lists)
             for entry in entries
-            for kind, chunk, _ in tasks_of(entry)
+            for task in tasks_of(entry)
         )
-        if counted > most:
-            raise ValueError(
-                f"the iteration has {counted:,} nodes, and at most {most:,} are written: fewer micro-batches"
-            )
+
+
+def training_graphs(tasks: Tasks, slowdown: float) -> list[Graph]:
+    """Graphs of one iteration, one per device of the pipeline.
+
+    A device works through its tasks in the order of the schedule. Messages to a stage are awaited when the task before
+    is done, those from it delay nothing on the device. Messages between copies of the weights start and end where the
+    share of a pass that hides them does.
+
+    Args:
+      slowdown: by the limit of power, of every run.
+    """
+    return _Iteration(tasks, slowdown).graphs()
+
+
+class _Iteration:
+    def __init__(self, tasks: Tasks, slowdown: float):
+        self._tasks, self._slowdown = tasks, slowdown
+        self._training, self._pipe, self._found = tasks.training, tasks.pipe, tasks.found
         parts = [run for op in self._found["sends"] for run in op.runs(1.0)]
         self._sends = [run._replace(kind="send") if run.operation == "send_recv" else run for run in parts]
         self._graphs = [Graph() for _ in self._pipe.lists]
         self._tails: list[tuple[int, ...]] = [()] * len(self._graphs)
         self._messaged: list[tuple[int, ...]] = [()] * len(self._graphs)  # the last message between copies of weights
         self._clocks = [0.0] * len(self._graphs)
-        self._offload = float(at_base(_offload, scenario))
-
-    def _ends(self, group: str, there: bool) -> list[Run]:
-        return [run for op in self._found[group] for run in op.runs(1.0)] if there else []
 
     def graphs(self) -> list[Graph]:
         """All graphs."""
@@ -108,7 +118,7 @@ class _Iteration:
             self._tails[device] = tuple(dict.fromkeys(self._tails[device] + tail))
         for device, graph in enumerate(self._graphs):
             for op in self._found["optimizer"]:
-                time = op.run.time + self._offload
+                time = op.run.time + self._tasks.offload
                 self._add(device, graph, op.run._replace(time=time), self._tails[device])
         return self._graphs
 
@@ -123,7 +133,7 @@ class _Iteration:
         (kind, chunk, batch), device = each.task, each.device
         pipe, graph = self._pipe, self._graphs[device]
         direction, stage = pipe.way(device, chunk)
-        runs, forth = self._tasks[stage][kind], kind == "F"
+        runs, forth = self._tasks.runs(each.task, device), kind == "F"
         step = 1 if forth else -1
         tail = before
         if kind != "W" and 0 <= stage - step < pipe.stages:

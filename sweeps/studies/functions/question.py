@@ -1,6 +1,7 @@
 """A traced function as a question: its ops, its answer on one accelerator, sweeps over many, and elasticities."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,25 @@ def from_function(
 
     found = traced(function, *args, policy=fusion, sizes=sizes, trips=trips, fused_loops=fused_loops)
     return Function(found, dict(sizes or {}))
+
+
+def from_stablehlo(
+    path: str | os.PathLike, fusion: str = USUAL_POLICY, trips: float | None = None, fused_loops: bool = False
+) -> Function:
+    """A model in StableHLO as a question: the function `main` of a module, as `jax.jit(f).lower(...).as_text()`,
+    torch_xla and others write it.
+
+    Args:
+      path: a file of its text, or of a portable artifact's bytecode.
+      fusion, trips, fused_loops: as `from_function` takes them.
+
+    Raises:
+      ValueError: one line, for a file that is no such module, sizes that are not known, an operation that nothing is
+        known of or that sends messages, a loop without trips, an unknown policy.
+    """
+    from workloads.traced.stablehlo import traced_module
+
+    return Function(traced_module(path, trips, policy=fusion, fused_loops=fused_loops))
 
 
 def answered(scenario: Scenario) -> FunctionAnswer:
