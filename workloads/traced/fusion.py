@@ -1,6 +1,7 @@
 """Fusion policies: which primitives run as one kernel, from one each to what a compiler of today makes of them."""
 
 import itertools
+from collections.abc import Callable
 
 from workloads.traced.attention import attentions
 from workloads.traced.elementwise import REDUCTIONS
@@ -12,6 +13,8 @@ from workloads.traced.traffic import read_bytes
 
 POLICIES = {
     "eager": "every primitive is a kernel; views are free",
+    "operators": "every call of a jitted function without matrix products is a kernel, and every primitive outside of "
+    "one: modules that a framework runs one by one",
     "loops": "element-wise work is fused into the one kernel that reads it; reductions end a kernel, attention is not "
     "fused: as XLA does on CPUs",
     "framework": "kernels that libraries have: fused attention, norms and softmax of rows, chains of element-wise work",
@@ -51,6 +54,11 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
     """
     if policy == "eager":
         return Groups(region, [], at)
+    if policy == "operators":
+        groups = Groups(region, [], at)
+        _join_maps(groups, lambda one, other: one.operator is not None and one.operator is other.operator)
+        _drop_instant(groups)
+        return groups
     if policy == "loops":
         groups = Groups(region, [], at)
         _join_chains(groups)
@@ -80,14 +88,17 @@ def _join_chains(groups: Groups) -> None:
                 groups.merge(there, here)
 
 
-def _join_maps(groups: Groups) -> None:
-    """Chains of element-wise work and reductions of rows, each node with what made its operands."""
+def _join_maps(groups: Groups, together: Callable[[Node, Node], bool] = lambda one, other: True) -> None:
+    """Chains of element-wise work and reductions of rows, each node with what made its operands; those of two nodes
+    only where they may run `together`.
+    """
     for group in groups.where("map"):
         for producer in sorted(groups.producers(group), key=lambda one: -one.nodes[-1].number):
             here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
             if (
                 here is not there
                 and there.kind == "map"
+                and together(there.nodes[0], here.nodes[0])
                 and _fit(groups, there, here)
                 and groups.can_merge(there, here)
             ):
