@@ -13,6 +13,7 @@ from hwspaces.leaves import PRECISIONS as PRECISIONS
 from hwspaces.leaves import leaf_unit as leaf_unit
 from hwspaces.load import catalogue as catalogue
 from hwspaces.load import names as names
+from hwspaces.load import rented_names as rented_names
 from hwspaces.named import hardware as hardware
 from hwspaces.price_lists import priced as priced
 from hwspaces.prices import Price as Price

@@ -176,21 +176,30 @@ def widened(figures: Figures, shared: Shared, where: str) -> list[str]:
 def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:
     """Add the vector rate of one core, which is the rate of float32 products too where matrix units have none.
 
+    Vector units whose rate is given as `int8` have no float32, and nor has the device.
+
     Returns what had to be assumed: one core, or a share of the matrix peak.
 
     Raises:
-      ValueError: one line, when the file gives neither a vector rate nor such a share.
+      ValueError: one line, when the file gives neither a vector rate nor such a share, or floating point beside
+        vector units of integers.
     """
     assumed = []
     if "cores.count" not in figures.values:
         figures.add("cores.count", 1.0, ASSUMPTION)
         assumed.append("number of cores unknown: the whole device is taken as one core")
     count = figures.values["cores.count"]
-    total, share = figures.values.get("vector.fp32"), figures.values.get("vector.fraction_of_matrix")
+    integers = "vector.int8" in figures.values
+    rate = "vector.int8" if integers else "vector.fp32"
+    total, share = figures.values.get(rate), figures.values.get("vector.fraction_of_matrix")
     if total is None and share is None:
         raise ValueError(f"{where}.vector: fp32_TFLOPs, of the whole device, is missing; else give fraction_of_matrix")
-    source = figures.sources["vector.fp32" if total is not None else "vector.fraction_of_matrix"]
-    if total is not None and any(path.startswith("matrix.") for path in figures.values):
+    if integers:
+        others = [path for path in figures.values if path.startswith(("vector.", "matrix.")) and ".int" not in path]
+        if others:
+            raise ValueError(f"{where}.vector: int8 is of a device without floating point, but {others[0]} is given")
+    source = figures.sources[rate if total is not None else "vector.fraction_of_matrix"]
+    if total is not None and not integers and any(path.startswith("matrix.") for path in figures.values):
         figures.add("matrix.fp32", total, f"{source}; products in float32 run on the vector units")
     if total is None:
         wide = [figures.values[f"matrix.{p}"] for p in ("bf16", "fp16") if f"matrix.{p}" in figures.values]

@@ -11,7 +11,7 @@ from hwspaces.blis import blis_entry
 from hwspaces.derived import Shared
 from hwspaces.energy import technologies
 from hwspaces.entry import HardwareEntry, with_price
-from hwspaces.prices import market_price
+from hwspaces.prices import market_price, offers
 from hwspaces.schema import entry
 from hwspaces.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, resolved
 from hwspaces.technology_tables import table as shared_table
@@ -47,6 +47,15 @@ def hardware(name_or_path: str | Path) -> HardwareEntry:
 def names() -> tuple[str, ...]:
     """Canonical names of the catalogue, in its order."""
     return tuple(catalogue_tables())
+
+
+def rented_names() -> tuple[str, ...]:
+    """Canonical names of accelerators that are rented out, at a price or an estimate, in the catalogue's order.
+
+    Comparisons are of these where no accelerator is named: the price of a phone or of a board on a desk, spread over
+    its years, is no rent.
+    """
+    return tuple(name for name in names() if any(offer.terms == "on_demand" for offer in offers().get(name, ())))
 
 
 def catalogue() -> dict[str, HardwareEntry]:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from hwspaces.technology_tables import common, table
+from hwspaces.units import TEXT_UNITS
+
 FILE = Path(__file__).with_name("prices.csv")
 
 TERMS = {
@@ -31,6 +34,10 @@ marketplace a device can be taken away, and its host is unknown.
 """
 
 
+BOUGHT = "bought"
+"""In place of a kind of seller: nobody rents the device out, and its price as new is spread over its life."""
+
+
 class Offer(NamedTuple):
     """One row of the prices file."""
 
@@ -50,15 +57,15 @@ class Price:
     """Price of renting one accelerator, and what kind of price it is."""
 
     usd_per_hour: float
-    kind: str  # in words: "on demand, neocloud, median of 8", "estimate", "given in FILE"
+    kind: str  # in words: "on demand, neocloud, median of 8", "estimate", "given in FILE", "bought new for 75 USD, ..."
     date: str | None  # ISO 8601, of the newest row that it is from
     source: str
-    seller: str = "own"  # a key of SELLERS, or a price of the user's own
+    seller: str = "own"  # a key of SELLERS, BOUGHT, or a price of the user's own
 
     @property
     def estimate(self) -> bool:
         """Whether it is computed: nobody sells at this price, as far as is known."""
-        return self.seller == "estimate"
+        return self.seller in ("estimate", BOUGHT)
 
     @property
     def text(self) -> str:
@@ -84,13 +91,32 @@ def offers() -> dict[str, tuple[Offer, ...]]:
 
 @functools.cache
 def market_price(name: str, terms: str = "on_demand") -> Price | None:
-    """What renting an accelerator of the catalogue costs; None where no row has these terms.
+    """What an accelerator of the catalogue costs per hour; None where no row says so.
 
     Args:
       name: its canonical name.
-      terms: a key of TERMS.
+      terms: a key of TERMS. What nobody rents out on demand, and is sold, has its price as new over its life.
     """
-    return summarised([offer for offer in offers().get(name, ()) if offer.terms == terms])
+    rows = offers().get(name, ())
+    rented = summarised([offer for offer in rows if offer.terms == terms])
+    return _bought(rows) if rented is None and terms == "on_demand" else rented
+
+
+def _bought(rows: Sequence[Offer]) -> Price | None:
+    """The price as new over the life of a device in the cost model, in every hour of it, without electricity."""
+    new = [offer for offer in rows if (offer.terms, offer.kind) == ("purchase", "new")]
+    if not new:
+        return None
+    counted = newest(new)
+    usd = _median([offer.usd for offer in counted])
+    life = table("cost", "usual", common(), "hwspaces/catalogue")[0]["life"]
+    return Price(
+        usd_per_hour=usd / (life / 3600.0),
+        kind=f"bought new for {usd:,.0f} USD, over {life / TEXT_UNITS['s']['year']:g} years",
+        date=max(offer.date for offer in counted),
+        source=_cited(counted),
+        seller=BOUGHT,
+    )
 
 
 def summarised(rows: Sequence[Offer]) -> Price | None:

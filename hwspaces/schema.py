@@ -16,7 +16,10 @@ from hwspaces.voltage import curved
 from jaxroof.field import declaration, declarations
 from jaxroof.hardware import Hardware
 
-_INPUTS = {"vector.fp32": "FLOP/s", "vector.fraction_of_matrix": "1", "memory.hbm.stacks": "1"}
+_INPUTS = {
+    **dict.fromkeys(("vector.fp32", "vector.int8"), "FLOP/s"),
+    **dict.fromkeys(("vector.fraction_of_matrix", "memory.hbm.stacks"), "1"),
+}
 """Figures of a file that are no leaf of `Hardware`, and their units."""
 
 

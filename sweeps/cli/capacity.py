@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
     for action in parser._actions:
         if action.dest == "hardware":
-            action.metavar, action.help = "NAME,..", "accelerators, or all: the whole catalogue"
+            action.metavar, action.help = "NAME,..", "accelerators, or all: every one that is rented out"
         elif action.dest == "tp":
             action.metavar = "N,.."
             action.help = "tensor-parallel degrees (default: the smallest power of two at which the model fits)"
@@ -82,7 +82,7 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
 
 def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     """The capacities that the flags ask for, with a bar of progress while they are searched."""
-    from hwspaces import names, quantity
+    from hwspaces import quantity, rented_names
 
     degrees = None if options.tp is None else [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
     options.tp = None
@@ -99,7 +99,7 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     with progress() as begun:
         return capacity(
             options.model,
-            names() if every else [name.strip() for name in options.hardware.split(",")],
+            rented_names() if every else [name.strip() for name in options.hardware.split(",")],
             options.slo,
             **share,
             **tolerance,

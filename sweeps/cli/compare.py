@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load = parser.add_argument_group("requests, of distributions or a file")
     add_flags(load, LOAD)
     tried = parser.add_argument_group("what is tried")
-    tried.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: the whole catalogue)")
+    tried.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: all that are rented out)")
     tried.add_argument("--devices", metavar="N,..", help="of one replica (default: powers of two up to 16)")
     tried.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
     tried.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")

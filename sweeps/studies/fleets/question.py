@@ -24,7 +24,7 @@ MAX_DEVICES = 16
 MOST_CLASSES = 50
 
 KEYS = {
-    "accelerators": "a list of names, or tables [accelerators.NAME]; default: the whole catalogue",
+    "accelerators": "a list of names, or tables [accelerators.NAME]; default: all that are rented out",
     "classes": "tables [classes.NAME] of traffic",
     "headroom": "capacity above the load, as a share of it",
     "budget": "most that the fleet may cost: 2MUSD/year",

@@ -37,7 +37,7 @@ def supplies(asked: Any, where: str, prices: str | None = None) -> tuple[tuple[S
     """Accelerators by what a traffic file says of them.
 
     Args:
-      asked: None: the whole catalogue; a list of names or files; or tables by name.
+      asked: None: all that are rented out; a list of names or files; or tables by name.
       where: what the message of an error begins with.
       prices: of devices whose table says none, as of `hwspaces.priced`.
 
@@ -49,7 +49,7 @@ def supplies(asked: Any, where: str, prices: str | None = None) -> tuple[tuple[S
     """
     tables: dict[str, Any] = {}
     if asked is None:
-        tables = {name: {} for name in hwspaces.names()}
+        tables = {name: {} for name in hwspaces.rented_names()}
     elif isinstance(asked, Mapping):
         tables = dict(asked)
     elif isinstance(asked, list | tuple) and all(isinstance(name, str) for name in asked):

@@ -148,7 +148,7 @@ def compare_served(
       rate: requests/s that have to be served; then as many replicas as it takes, with `headroom`. None: one replica.
       headroom: load that the replicas take beyond `rate`, as a share of it.
       share: of the requests that keep the limits of requests.
-      hardware: names or files; None: the whole catalogue.
+      hardware: names or files; None: all of the catalogue that are rented out.
       devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
       weights: precision in place of the checkpoint's.
       kv: precision of the KV cache, or several that are tried.

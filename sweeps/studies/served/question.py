@@ -212,7 +212,7 @@ def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str 
     own = {path: value for path, value in given.items() if path.startswith("hardware.")}
     found = [
         hwspaces.priced(hwspaces.hardware(name), prices)
-        for name in dict.fromkeys(hwspaces.names() if names is None else names)
+        for name in dict.fromkeys(hwspaces.rented_names() if names is None else names)
     ]
     if not found:
         raise ValueError("hardware is empty; give at least one name")
