@@ -15,6 +15,9 @@ CHANNEL_BYTES = 16.0
 """B that the channels of one place are padded to: 8 of fp16 and 16 of int8 on tensor cores (NVIDIA, cuDNN documentation,
 tensor core operations), one register of Arm's vector units."""
 
+IMAGE_CHANNELS = 4.0
+"""Channels that those of an image are padded to: libraries have kernels of their own for the first layer."""
+
 TRANSFORMS = {2.0: (32.0, 24.0, False), 4.0: (156.0, 90.0, True)}
 """Edge of a tile of minimal filtering -> FLOP per tile and channel that transform its input and its result, and whether
 these are kernels of their own. Lavin and Gray, arXiv:1509.09308, sections 4.1 to 4.3; cuDNN's of edge 2 is one kernel.
@@ -63,8 +66,7 @@ def implicit_product(op: Kernel, hardware: Hardware) -> Kernel:
     systolic array, inputs and outputs to its edge.
     """
     shape, threads = op.shape, threaded(hardware)
-    unit = CHANNEL_BYTES / op.operand_bytes
-    inputs, outputs = padded(shape.inputs / shape.window, unit) * shape.window, shape.outputs
+    inputs, outputs = padded_channels(op) * shape.window, shape.outputs
     if threads < 1.0:
         edge = array_edge(hardware, op.precision or "")
         inputs, outputs = padded(shape.inputs, edge), padded(shape.outputs, edge)
@@ -79,35 +81,37 @@ def implicit_product(op: Kernel, hardware: Hardware) -> Kernel:
 def filtered_product(op: Kernel, edge: float, share: Scalar, hardware: Hardware) -> tuple[Kernel, Array]:
     """The products of minimal filtering with tiles of `edge` x `edge` results, and s of the transforms, shape ().
 
-    (edge + 2)^2 products of tiles x channels x filters take the place of 9 edge^2: 16 of 36, or 36 of 144.
+    (edge + 2)^2 products of tiles x channels x filters take the place of 9 edge^2: 16 of 36, or 36 of 144. Where one
+    kernel does all, its tiles of results are those of the convolution, with that much shorter a main loop.
     """
     shape = op.shape
     inputs_flops, results_flops, apart = TRANSFORMS[edge]
-    points, channels = (edge + TAPS - 1.0) ** 2, shape.inputs / shape.window
+    points, channels, filled = (edge + TAPS - 1.0) ** 2, shape.inputs / shape.window, padded_channels(op)
     images = shape.rows / (shape.height * shape.width)
     tiles = images * ceiling(shape.height * (1.0 / edge)) * ceiling(shape.width * (1.0 / edge))
-    padded_channels = padded(channels, CHANNEL_BYTES / op.operand_bytes)
     flops = tiles * (channels * inputs_flops + shape.outputs * results_flops)
     adding = flops / (ADDING_SHARE * hardware.cores.count * hardware.cores.vector_flops)
-    moved = op.bytes
+    each = edge * edge  # results of a tile
+    rows, inputs, matrices, moved = tiles * each, filled * (points / each), 1.0, op.bytes
     if apart:  # the transformed input and result are written and read again
+        rows, inputs, matrices = tiles * points, filled, points
         moved = moved + 2.0 * points * tiles * op.operand_bytes * (channels + shape.outputs)
     product = dataclasses.replace(
         op,
         kernels=op.kernels * (3.0 if apart else 1.0),
-        matrix_flops=2.0 * points * tiles * padded_channels * shape.outputs / share,
+        matrix_flops=2.0 * points * tiles * filled * shape.outputs / share,
         bytes=moved,
         shape=dataclasses.replace(
-            shape,
-            rows=points * tiles,
-            inputs=padded_channels / share,
-            matrices=points,
-            window=1.0,
-            stride=1.0,
-            minimal=False,
+            shape, rows=rows, inputs=inputs / share, matrices=matrices, window=1.0, stride=1.0, minimal=False
         ),
     )
     return product, adding
+
+
+def padded_channels(op: Kernel) -> Array:
+    """Channels of one group as matrix units work on them, shape ()."""
+    channels = op.shape.inputs / op.shape.window
+    return jnp.where(channels > IMAGE_CHANNELS, padded(channels, CHANNEL_BYTES / op.operand_bytes), IMAGE_CHANNELS)
 
 
 def padded(number: Scalar, unit: Scalar) -> Array:

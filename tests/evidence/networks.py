@@ -39,9 +39,10 @@ def traced_network(network: str, precision: str, batch: int, policy: str, traini
     found: Network = dataclasses.replace(getattr(workloads.networks, network), dtype=DTYPES[precision])
     found = found if size is None else dataclasses.replace(found, size=size)
     more: dict[str, Any] = {"policy": policy, "float32": "tf32" if precision == "tf32" else "fp32", "name": network}
+    weights = dataclasses.replace(found, dtype="float32").weights()  # mixed precision converts them in every pass
     if not training:
-        return traced(found, found.weights(), found.input(batch), **more)
-    weights = dataclasses.replace(found, dtype="float32").weights()
+        weights = weights if policy == "operators" else found.weights()
+        return traced(found, weights, found.input(batch), **more)
     classes = jax.ShapeDtypeStruct((batch,), jnp.int32)
     step = functools.partial(training_step, found)
     return traced(step, weights, weights, found.input(batch), classes, **more)
@@ -63,7 +64,7 @@ def hardware_of(row: Row) -> Hardware:
 
 def network_of(row: Row) -> Traced:
     """The traced network of a row."""
-    policy = TRAINED if row.training else ENGINES[row.engine][0]
+    policy = ENGINES[row.engine][0]
     return traced_network(row.network, row.precision, row.batch, policy, row.training, row.size)
 
 

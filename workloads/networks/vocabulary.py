@@ -14,6 +14,9 @@ BITS = 127.0
 """Largest 8-bit number."""
 
 
+Activation = Callable[[jax.Array], jax.Array]
+
+
 class Weights:
     """The weights of a network, taken one after the other.
 
@@ -36,8 +39,8 @@ class Weights:
         return next(self._given).astype(kind)
 
     def sizes(self, *shape: int) -> jax.Array:
-        """The next weight of a norm or bias: float32 beside 8-bit products."""
-        return self(*shape, dtype=jnp.float32 if self.dtype == jnp.int8 else None)
+        """The next weight of a norm or bias, which are of float32 whatever products are."""
+        return self(*shape, dtype=jnp.float32)
 
     @property
     def sums(self) -> Any:
@@ -92,44 +95,61 @@ def batch_norm(x: jax.Array, scale: jax.Array, shift: jax.Array, dtype: Any) -> 
     return stored(x.astype(scale.dtype) * scale + shift, dtype)
 
 
-@functools.partial(jax.jit, static_argnames="dtype")
-def batch_norm_trained(x: jax.Array, scale: jax.Array, shift: jax.Array, dtype: Any) -> jax.Array:
-    """With the statistics of the batch."""
+@jax.custom_vjp
+def batch_norm_trained(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
+    """With the statistics of the batch; its gradient is made of its input, as libraries have it."""
+    return _normed_by_batch(x, scale, shift)[0]
+
+
+@jax.jit
+def _normed_by_batch(x: jax.Array, scale: jax.Array, shift: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     wide = x.astype(jnp.float32)
     mean = wide.mean((0, 1, 2))
-    variance = (wide * wide).mean((0, 1, 2)) - mean * mean
-    return ((wide - mean) * jax.lax.rsqrt(variance + 1e-5) * scale + shift).astype(dtype)
+    slope = jax.lax.rsqrt((wide * wide).mean((0, 1, 2)) - mean * mean + 1e-5)
+    return ((wide - mean) * slope * scale + shift).astype(x.dtype), mean, slope
+
+
+@jax.jit
+def _norm_gradient(kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    x, scale, mean, slope = kept
+    along, wide = (x.astype(jnp.float32) - mean) * slope, gradient.astype(jnp.float32)
+    shifts, scales = wide.sum((0, 1, 2)), (wide * along).sum((0, 1, 2))
+    number = x.size / x.shape[-1]
+    down = (wide - shifts / number - along * (scales / number)) * slope * scale
+    return down.astype(x.dtype), scales.astype(scale.dtype), shifts.astype(scale.dtype)
+
+
+def _norm_forward(x: jax.Array, scale: jax.Array, shift: jax.Array) -> Any:
+    y, mean, slope = _normed_by_batch(x, scale, shift)
+    return y, (x, scale, mean, slope)
+
+
+batch_norm_trained.defvjp(_norm_forward, _norm_gradient)
 
 
 def normed(take: Weights, x: jax.Array) -> jax.Array:
     """`x` after a norm of its channels."""
     scale, shift = take.sizes(x.shape[-1]), take.sizes(x.shape[-1])
-    return (batch_norm_trained if take.training else batch_norm)(x, scale, shift, take.dtype)
+    return batch_norm_trained(x, scale, shift) if take.training else batch_norm(x, scale, shift, take.dtype)
 
 
-@jax.jit
-def relu(x: jax.Array) -> jax.Array:
-    return jnp.maximum(x, 0)
+def _activation(function: Callable[[jax.Array], jax.Array], gradient: Callable[..., jax.Array]) -> Activation:
+    """An activation as a library has it: one kernel, and one for the gradient, which is made of the input."""
+    forward = jax.jit(lambda x: stored(function(x.astype(jnp.float32) if x.dtype == jnp.int8 else x), x.dtype))
+    own = jax.custom_vjp(forward)
+    own.defvjp(lambda x: (forward(x), x), jax.jit(lambda x, slope: (slope * gradient(x).astype(slope.dtype),)))
+    return own
 
 
-@jax.jit
-def relu6(x: jax.Array) -> jax.Array:
-    return jnp.minimum(jnp.maximum(x, 0), 6)
+def _swish_gradient(x: jax.Array) -> jax.Array:
+    share = jax.lax.logistic(x)
+    return share * (1 + x * (1 - share))
 
 
-@jax.jit
-def swish(x: jax.Array) -> jax.Array:
-    if x.dtype == jnp.int8:
-        x = x.astype(jnp.float32)
-        return stored(x * jax.lax.logistic(x), jnp.int8)
-    return x * jax.lax.logistic(x)
-
-
-@jax.jit
-def sigmoid(x: jax.Array) -> jax.Array:
-    if x.dtype == jnp.int8:
-        return stored(jax.lax.logistic(x.astype(jnp.float32)), jnp.int8)
-    return jax.lax.logistic(x)
+relu = _activation(lambda x: jnp.maximum(x, 0), lambda x: x > 0)
+relu6 = _activation(lambda x: jnp.minimum(jnp.maximum(x, 0), 6), lambda x: (x > 0) & (x < 6))
+swish = _activation(lambda x: x * jax.lax.logistic(x), _swish_gradient)
+sigmoid = _activation(jax.lax.logistic, lambda x: jax.lax.logistic(x) * (1 - jax.lax.logistic(x)))
 
 
 @jax.jit
@@ -137,9 +157,6 @@ def added(x: jax.Array, y: jax.Array) -> jax.Array:
     if x.dtype == jnp.int8:
         return stored(x.astype(jnp.float32) + y.astype(jnp.float32), jnp.int8)
     return x + y
-
-
-Activation = Callable[[jax.Array], jax.Array]
 
 
 def unit(
