@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jaxroof.hardware import Links as Links
     from jaxroof.hardware import Memory as Memory
     from jaxroof.hardware import MemoryLevel as MemoryLevel
+    from jaxroof.hardware import OnChip as OnChip
     from jaxroof.hardware import Power as Power
     from jaxroof.hardware import Protocol as Protocol
     from jaxroof.hardware import Transport as Transport
@@ -130,7 +131,7 @@ _HOMES = {
     "efficiency": "Efficiency datasheet",
     "energy": "Joules op_energy power_known",
     "governor": "limited_time mean_power",
-    "hardware": "Cores Energy Hardware Link Links Memory MemoryLevel Power Protocol Transport VoltageCurve",
+    "hardware": "Cores Energy Hardware Link Links Memory MemoryLevel OnChip Power Protocol Transport VoltageCurve",
     "jobs.attention_split": "AttentionSplitCost attention_split_cost",
     "jobs.colocated": "Colocated TenantCost colocated_cost",
     "jobs.composition": "RequestCost Requests",

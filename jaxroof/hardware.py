@@ -18,6 +18,19 @@ class MemoryLevel:
 
 
 @struct
+class OnChip:
+    """On-chip memory that a compiler fills for a whole function: nothing else decides what is in it."""
+
+    capacity: Scalar = number(
+        "B", "on-chip memory that a compiler fills", "what kernels pass on stays there if it fits"
+    )
+    keeps_weights: Scalar = switch(
+        "1 where weights stay in on-chip memory from run to run",
+        "as far as they fit beside what kernels pass on; 0: every run reads them",
+    )
+
+
+@struct
 class Memory:
     """The memory hierarchy, outermost first. A level whose figures are unknown is None and never binds."""
 
@@ -33,6 +46,7 @@ class Memory:
     storage: MemoryLevel | None = part(  # the host's SSDs
         default=None, bandwidth="bandwidth of storage per device", capacity="storage per device"
     )
+    on_chip: OnChip | None = part(default=None)  # of functions alone: engines of LLMs leave it to kernels
 
 
 @struct

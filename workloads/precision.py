@@ -29,6 +29,10 @@ Group sizes are those that the publishers' tools default to: 128 weights for int
 """
 
 
+HALF = "-fp16"
+"""End of a quantised precision beside which the rest of the model runs in fp16."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Precision:
     """A checkpoint's number formats."""
@@ -50,13 +54,15 @@ def precision(config: Config, hf_quant: Config | None, convention: str | None, w
       config: the whole config.
       hf_quant: the content of hf_quant_config.json, if there is one.
       convention: the name to look for a naming convention in.
-      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own.
+      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own. A quantised one with `-fp16` after it runs
+        what is not quantised in fp16: on devices without bf16.
 
     Raises:
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
-    if weights is not None and weights not in OVERRIDES:
-        raise ValueError(f"weights is {weights!r}; it must be one of {', '.join(OVERRIDES)}")
+    if weights is not None and _replacement(weights) is None:
+        known = f"{', '.join(OVERRIDES)}, or a quantised one with {HALF} after it"
+        raise ValueError(f"weights is {weights!r}; it must be one of {known}")
     base, said = _base(config)
     quantised, source = _declared(config, hf_quant)
     if quantised is None:
@@ -135,8 +141,14 @@ def _conventional(
     return base, said, Quantization(() if scheme is None else ((None, scheme),), kv_precision=kv_precision), source
 
 
+def _replacement(weights: str) -> Scheme | float | None:
+    """What `weights` asks for; None where it is not known."""
+    quantised = OVERRIDES.get(weights.removesuffix(HALF)) if weights.endswith(HALF) else None
+    return OVERRIDES.get(weights, quantised if isinstance(quantised, Scheme) else None)
+
+
 def _overridden(own: Precision, weights: str) -> Precision:
-    scheme = OVERRIDES[weights]
+    scheme = _replacement(weights)
     replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
     kv = own.quantised.kv_precision
     if isinstance(scheme, float):
@@ -145,4 +157,7 @@ def _overridden(own: Precision, weights: str) -> Precision:
         return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
     note = f"{replaced} in every linear layer but the router, an encoder's and the output head"
     quantised = Quantization(((None, scheme),), kv_precision=kv)
+    if weights.endswith(HALF):
+        base, note = WeightFormat(bytes=2.0, compute="fp16"), f"{note}; what is not quantised runs in fp16"
+        return Precision(quantised, base, f"{scheme.label}, rest fp16", "weights", (*own.notes, note))
     return Precision(quantised, own.base, scheme.label, "weights", (*own.notes, note))

@@ -8,6 +8,7 @@ from typing import Protocol
 from jaxroof.arrays import jnp
 from jaxroof.energy import joules_of, power_known
 from jaxroof.governor import limited_time, mean_power
+from jaxroof.hardware import OnChip
 from jaxroof.jobs.job import Job
 from jaxroof.jobs.metric import Metric, lower
 from jaxroof.jobs.power import binding, clocks, step_joules
@@ -39,8 +40,8 @@ METRICS = {
 class Kernels(Protocol):
     """What a function is for the cost model."""
 
-    def ops(self, sizes: Mapping[str, Scalar], matrix: Collection[str]) -> Ops:
-        """Its ops where symbols have these values, on hardware with these matrix precisions."""
+    def ops(self, sizes: Mapping[str, Scalar], matrix: Collection[str], on_chip: OnChip | None) -> Ops:
+        """Its ops where symbols have these values, on hardware with these matrix precisions and on-chip memory."""
 
     def peak_bytes(self, sizes: Mapping[str, Scalar]) -> Scalar:
         """B that its arrays take at once at most."""
@@ -107,7 +108,8 @@ class FunctionJob(Job):
 
 def function_ops(scenario: Scenario) -> Ops:
     """The ops of a scenario's function on its hardware."""
-    return scenario.workload.function.ops(scenario.workload.sizes, tuple(scenario.hardware.matrix))
+    hardware, work = scenario.hardware, scenario.workload
+    return work.function.ops(work.sizes, tuple(hardware.matrix), hardware.memory.on_chip)
 
 
 def function_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:

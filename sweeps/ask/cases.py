@@ -200,10 +200,18 @@ def cache_text(deployment: Deployment, name: str) -> str:
     return name if KV_BYTES[name] == deployment.kv_bytes else f"{float(deployment.kv_bytes):g} B per element"
 
 
+HALF_HINT = "; weights fp16, or such as w4a16-fp16, run the model in fp16"
+"""What helps on a device without bf16."""
+
+
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
     """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need."""
     for precision in sorted(compute_precisions((entry.model, deployment))):
-        hwspaces.require_precision(device, precision)
+        try:
+            hwspaces.require_precision(device, precision)
+        except ValueError as error:
+            half = precision == "bf16" and "fp16" in device.hardware.matrix
+            raise ValueError(f"{error}{HALF_HINT if half else ''}") from None
 
 
 def compute_precisions(tree: Any) -> set[str]:

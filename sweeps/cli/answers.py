@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces import formatted
+from hwspaces.prices import BOUGHT
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
@@ -58,7 +59,8 @@ def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
     if "usd_per_million_tokens" in metrics:
         unit = "" if known else f" USD per million {tokens}"
         price = "" if case.hardware.price is None else f" at {case.hardware.price.text}"
-        parts.append(f"renting {number(metrics['usd_per_million_tokens'])}{unit}{price}")
+        bought = case.hardware.price is not None and case.hardware.price.seller == BOUGHT
+        parts.append(f"{'buying' if bought else 'renting'} {number(metrics['usd_per_million_tokens'])}{unit}{price}")
     return "; ".join(parts) or None
 
 

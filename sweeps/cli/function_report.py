@@ -32,6 +32,8 @@ def print_answer(
     out.print(f"memory  {formatted(metrics['peak_bytes'], 'B')} at most, {fits} {capacity}")
     if "energy" in metrics:
         out.print(f"energy  {formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W")
+    if answer.beyond.marked:
+        tables.print_lines(out, "beyond", [answer.beyond.text])
     tables.print_lines(out, "note", asked.traced.notes)
     if slopes:
         out.print()
@@ -112,6 +114,7 @@ def record(asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> dic
         "sizes": sizes,
         "metrics": answer.metrics,
         "ops": [dataclasses.asdict(op) for op in answer.ops],
+        "beyond": answer.beyond.text if answer.beyond.marked else None,
         "notes": list(asked.traced.notes),
     }
 

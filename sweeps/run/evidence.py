@@ -11,7 +11,7 @@ from jaxroof.efficiency import Efficiency, Hull, Surfaces
 from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, class_distance, hull_excesses, precision_distance
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
-from jaxroof.op import AnyOp, Kernel
+from jaxroof.op import AnyOp, Kernel, Ops
 from jaxroof.op_time import op_extrapolation, op_hull, op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.step import evidence_known, evidence_of, host_time
@@ -53,22 +53,32 @@ def beyond(scenario: Scenario, batch: Batch) -> Beyond:
       batch: what the step works on.
     """
     efficiency = scenario.efficiency
-    if not evidence_known(efficiency):
-        return Beyond(None, ())
     with eager():
         hardware = computing_hardware(scenario.hardware, scenario.deployment)
-        ops = overlapped_ops(scenario.model, scenario.deployment, batch).values()
-        times = [float(op.count * op_time(op, hardware, efficiency)) for op in ops]
-        total = sum(times) + float(host_time(batch, scenario.deployment, efficiency))
-        octaves, said = 0.0, {}
-        for op, time in zip(ops, times, strict=True):
-            if not (evidence_of(op, efficiency) and time > 0.0):
-                continue
-            octaves += time / total * float(op_extrapolation(op, hardware, efficiency))
-            for name, (weight, words) in _causes(op, hardware, efficiency).items():
-                before, text, heaviest = said.get(name, (0.0, "", 0.0))
-                share = time / total * weight
-                said[name] = before + share, words if share > heaviest else text, max(share, heaviest)
+        ops = overlapped_ops(scenario.model, scenario.deployment, batch)
+        return ops_beyond(ops, hardware, efficiency, float(host_time(batch, scenario.deployment, efficiency)))
+
+
+def ops_beyond(ops: Ops, hardware: Hardware, efficiency: Efficiency, host: float = 0.0) -> Beyond:
+    """How far ops that run one after the other are beyond what the constants were fitted to.
+
+    Args:
+      ops: numbers of shape (), computed on NumPy.
+      host: s that the host takes beside them.
+    """
+    if not evidence_known(efficiency):
+        return Beyond(None, ())
+    times = [float(op.count * op_time(op, hardware, efficiency)) for op in ops.values()]
+    total = sum(times) + host
+    octaves, said = 0.0, {}
+    for op, time in zip(ops.values(), times, strict=True):
+        if not (evidence_of(op, efficiency) and time > 0.0):
+            continue
+        octaves += time / total * float(op_extrapolation(op, hardware, efficiency))
+        for name, (weight, words) in _causes(op, hardware, efficiency).items():
+            before, text, heaviest = said.get(name, (0.0, "", 0.0))
+            share = time / total * weight
+            said[name] = before + share, words if share > heaviest else text, max(share, heaviest)
     order = sorted(said.values(), key=lambda one: -one[0])
     return Beyond(octaves, tuple(words for share, words, _ in order[:CAUSES] if share >= BEYOND / CAUSES))
 

@@ -253,7 +253,9 @@ def test_every_leaf_can_be_overridden():
         path = pattern.replace("*", "bf16")
         if declared.structure:
             continue
-        if path.startswith(("links.cluster.", "energy.cluster", "memory.host.", "memory.storage.", "package.")):
+        if path.startswith(
+            ("links.cluster.", "energy.cluster", "memory.host.", "memory.storage.", "memory.on_chip.", "package.")
+        ):
             continue  # H100 has none; above, and below
         value = next(number for number in (7.0, 0.5, 1.0) if declared.allows(number))  # others, shares and switches
         assert flat(hwspaces.overridden(entry, {path: value}).hardware)[path] == value
@@ -274,6 +276,16 @@ def test_memory_outside_of_the_device_is_given_whole():
     assert hwspaces.overridden(entry, given).hardware.memory.host.capacity == 128e9
     with pytest.raises(ValueError, match=r"memory\.host also needs memory\.host\.capacity"):
         hwspaces.overridden(entry, {"memory.host.bandwidth": "25 GB/s"})
+
+
+def test_on_chip_memory_is_given_whole():
+    given = {"memory.on_chip.capacity": "32 MiB", "memory.on_chip.keeps_weights": 1}
+    changed = hwspaces.overridden(hwspaces.hardware("TPU-v6e"), given).hardware.memory.on_chip
+    assert (changed.capacity, changed.keeps_weights) == (32 * 2**20, 1.0)
+    with pytest.raises(ValueError, match=r"memory\.on_chip also needs memory\.on_chip\.keeps_weights"):
+        hwspaces.overridden(hwspaces.hardware("TPU-v6e"), {"memory.on_chip.capacity": "32 MiB"})
+    edge, first = (hwspaces.hardware(name).hardware.memory.on_chip for name in ("Edge-TPU", "TPU-v1"))
+    assert (edge.keeps_weights, first.keeps_weights) == (1.0, 0.0)
 
 
 def test_hardware_is_a_pytree_of_the_fixed_structs():

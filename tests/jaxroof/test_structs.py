@@ -24,6 +24,7 @@ from jaxroof import (
     Kernel,
     LoRA,
     Objective,
+    OnChip,
     Op,
     Policy,
     Pool,
@@ -106,6 +107,7 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         ),
     ]
     roots += [SILICON, COSTS, VoltageCurve(full=1.0, threshold=0.3, exponent=1.3, least=0.6, static_share=0.5), PACKAGE]
+    roots.append(OnChip(capacity=1e6, keeps_weights=1.0))
     roots += [
         Training(global_batch=8.0, seq=9.0, lora=LoRA(rank=4.0, targets=("q",))),
         TrainingMemory(weights=1.0, gradients=2.0, optimizer=3.0, activations=4.0, buffers=5.0),

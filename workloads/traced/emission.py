@@ -7,7 +7,7 @@ from jaxroof.training.backward import OUTPUT_SUM_BYTES, QUERY_SUM_BYTES, ROW_SUM
 from workloads.traced.attention import BACKWARD, Attention
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.fusion import grouped
-from workloads.traced.graph import Node, Region, base
+from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import DECODED_QUERIES, Amount, TracedKernel, is_narrow
 from workloads.traced.liveness import Peaks
@@ -16,7 +16,7 @@ from workloads.traced.products import Product, product_of
 from workloads.traced.rules import RULES, kind_of, shape_work
 from workloads.traced.sharing import REPEATED
 from workloads.traced.sizes import Shape, Sizes
-from workloads.traced.traffic import moved
+from workloads.traced.traffic import moved, passed_on, stored, weights
 
 
 class Emission:
@@ -112,9 +112,13 @@ class Emission:
             amount = Amount()
             for value in core.buffers:  # type: ignore[union-attr]
                 amount.add(value.shape, value.bytes)
-        return TracedKernel(
+        found = TracedKernel(
             self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, highest, runs=[runs]
         )
+        found.passed, found.floats = passed_on(groups, group), _floats(groups, group)
+        if isinstance(core, Product) and not runs:  # a loop's body reads other weights in every trip
+            found.weights = weights(groups, group, core.right)
+        return found
 
     def _name(self, group: Group, core: Any) -> str:
         """Scope and kind of a kernel: "block/attention"."""
@@ -194,11 +198,13 @@ def _is_one(trips: Any) -> bool:
 
 def _weight_bytes(group: Group, product: Product) -> float:
     """B per weight as it is stored: of what the kernel converts on the way, where it does."""
-    inside = {id(node) for node in group.nodes}
-    value = base(product.right)
-    while value.node is not None and id(value.node) in inside and value.node.inputs:
-        value = base(value.node.inputs[0])
-    return value.bytes
+    return stored(group, product.right).bytes
+
+
+def _floats(groups: Groups, group: Group) -> str:
+    """The first type of floating point among what a group writes; "" where it writes none."""
+    names = (dtype_name(value.dtype) for value in groups.writes(group))
+    return next((name for name in names if "float" in name), "")
 
 
 def _output_bytes(groups: Groups, group: Group) -> float:

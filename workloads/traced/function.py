@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from jaxroof.hardware import OnChip
 from jaxroof.op import Ops
 from jaxroof.struct import Scalar
 from jaxroof.tree import leaves, structure
@@ -12,6 +13,7 @@ from workloads.traced.fusion import POLICIES
 from workloads.traced.graph import Region
 from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
+from workloads.traced.on_chip import with_on_chip
 from workloads.traced.rules import require_known
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
@@ -61,15 +63,34 @@ class Traced:
                     f"the size {dim} of an argument of {self.name} is {float(at.number(dim)):g} at {given}"
                 )
 
-    def ops(self, sizes: Mapping[str, Scalar] | None = None, matrix: Collection[str] = ("tf32",)) -> Ops:
+    def require_arithmetic(self, matrix: Collection[str], device: str) -> None:
+        """ValueError in one line where hardware with these matrix precisions lacks what a kernel computes in.
+
+        Args:
+          matrix: precisions of the hardware's matrix units.
+          device: its name.
+        """
+        for kernel in self.kernels:
+            lacking = kernel.lacking(matrix)
+            if lacking:
+                raise ValueError(f"{device} has {lacking}; it has {', '.join(matrix)}")
+
+    def ops(
+        self,
+        sizes: Mapping[str, Scalar] | None = None,
+        matrix: Collection[str] = ("tf32",),
+        on_chip: OnChip | None = None,
+    ) -> Ops:
         """Its ops by name where symbols have these values; `sizes` where none are given.
 
         Args:
           sizes: of every symbol: a number, a column of them, or a tracer. Every quantity is differentiable in them.
           matrix: precisions of the hardware's matrix units: float32 runs as tf32 where there is that.
+          on_chip: memory that a compiler fills; what stays there is not among the bytes of an op.
         """
         at = Sizes(self.sizes if sizes is None else sizes)
-        return {kernel.name: kernel.op(at, matrix) for kernel in self.kernels}
+        ops = {kernel.name: kernel.op(at, matrix) for kernel in self.kernels}
+        return ops if on_chip is None else with_on_chip(ops, self.kernels, at, on_chip)
 
     def peak_bytes(self, sizes: Mapping[str, Scalar] | None = None) -> Scalar:
         """B that exist at once at most: inputs, results, and what kernels pass on. Shape ()."""

@@ -90,6 +90,9 @@ class TracedKernel:
     highest: bool = False  # float32 stays float32
     launches: float = 1.0  # kernels per run
     runs: list[Shape] = dataclasses.field(default_factory=list)  # how often, as products of trips: the sum of them
+    passed: Amount = dataclasses.field(default_factory=Amount)  # B of what other kernels make for it, and it for them
+    weights: Amount = dataclasses.field(default_factory=Amount)  # B of weights that exist before the function runs
+    floats: str = ""  # a type of floating point that it writes
 
     def op(self, at: Sizes, matrix: Collection[str]) -> AnyOp:
         """The op where symbols have given values; every number is a function of them.
@@ -133,6 +136,30 @@ class TracedKernel:
 
     def precision(self, matrix: Collection[str]) -> str:
         """The precision that its products run in on hardware with these; the first choice where it has none of them."""
+        choices = self._precisions()
+        return next((choice for choice in choices if choice in matrix), choices[0])
+
+    def lacking(self, matrix: Collection[str]) -> str:
+        """What it needs and hardware with these precisions does not have, in words; "" where nothing is missing.
+
+        Hardware without any matrix precision in floating point has none in its vector units either.
+        """
+        floating = any(not precision.startswith("int") for precision in matrix)
+        if self._multiplies() and not any(choice in matrix for choice in self._precisions()):
+            *others, last = self._precisions()
+            return f"no {', '.join(others)}{' or ' * bool(others)}{last} figure, which {self.name} needs"
+        if self.floats and not floating:
+            return f"no floating point, and {self.name} writes {self.floats}"
+        return ""
+
+    def _multiplies(self) -> bool:
+        """Whether matrix units have work in it."""
+        if isinstance(self.core, Product):
+            return not (is_narrow(self.core) or dtype_name(self.dtype).startswith(VECTOR_TYPES))
+        return isinstance(self.core, Attention)
+
+    def _precisions(self) -> tuple[str, ...]:
+        """Precisions that its products may run in, the first choice first."""
         name = dtype_name(self.dtype)
         choices = PRECISIONS.get(name)
         if choices is None:
@@ -140,16 +167,15 @@ class TracedKernel:
             choices = ("fp8",) if eight else ("fp4", "int8") if four else (name,)
         if name == "float32" and self.highest:
             choices = ("fp32", "tf32", "bf16")
-        return next((choice for choice in choices if choice in matrix), choices[0])
+        return choices
 
     def _product(
         self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
     ) -> Kernel:
         rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
         flops = 2.0 * rows * inputs * outputs * product.share
-        narrow = is_narrow(product)
-        if narrow or dtype_name(self.dtype).startswith(VECTOR_TYPES):
-            kind = "depthwise" if narrow else "elementwise"
+        if not self._multiplies():
+            kind = "depthwise" if is_narrow(product) else "elementwise"
             return Kernel(kind=kind, **common, vector_flops=vector + flops, exps=exps if self.exps else None)
         precision, matrices = self.precision(matrix), at.elements(product.matrices)
         if product.grouped and product.share == 1.0:

@@ -17,6 +17,7 @@ from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.names import variable
 from sweeps.ask.question import Question
 from sweeps.run.answer import OpAnswer
+from sweeps.run.evidence import Beyond, ops_beyond
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,6 +38,7 @@ class FunctionAnswer:
 
     metrics: dict[str, float | bool | str]
     ops: tuple[OpAnswer, ...]
+    beyond: Beyond  # how far its time is beyond the evidence of its constants
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,6 +68,7 @@ class Function:
     def scenario(self, hardware: Device, efficiency: str | None, sizes: Mapping[str, float]) -> Scenario:
         """One run of the function on an accelerator; ValueError in one line for a name or a size that cannot be."""
         device, constants = _entry(hardware), hwspaces.efficiency(efficiency)
+        self.traced.require_arithmetic(device.hardware.matrix, device.name)
         return self._at(device.hardware, constants.efficiency, self._sizes(sizes))
 
     def answer(self, hardware: Device, efficiency: str | None = None, **sizes: float) -> FunctionAnswer:
@@ -109,6 +112,8 @@ class Function:
         devices = [_entry(device) for device in ((hardware,) if alone else hardware)]  # type: ignore[arg-type, union-attr]
         if len({device.name for device in devices}) < len(devices) or not devices:
             raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
+        for device in devices[1:]:
+            self.traced.require_arithmetic(device.hardware.matrix, device.name)
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
         base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
         axes = [_devices_axis(devices)] if len(devices) > 1 else []
@@ -223,9 +228,10 @@ def answered(scenario: Scenario) -> FunctionAnswer:
         sums = {name: sum(terms().values()) for name, terms in FUNCTION.sums(scenario).items()}
         tables = {name: terms() for name, terms in FUNCTION.tables(scenario).items()}
         metrics = FUNCTION.metrics(scenario, sums, tables)
+        judged = ops_beyond(ops, scenario.hardware, scenario.efficiency)
     power = scenario.hardware.power.static if power_known(scenario.hardware) else None
     rows = tuple(_row(name, op, tables, power) for name, op in ops.items())
-    return FunctionAnswer({name: _plain(name, value) for name, value in metrics.items()}, rows)
+    return FunctionAnswer({name: _plain(name, value) for name, value in metrics.items()}, rows, judged)
 
 
 def _row(name: str, op: AnyOp, tables: Mapping[str, Mapping[str, Any]], static: Any) -> OpAnswer:
