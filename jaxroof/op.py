@@ -107,7 +107,7 @@ class Kernel(Op):
     vector_flops: Scalar | None = None  # FLOP per run on vector units
     exps: Scalar | None = None  # exponentials per run
     bytes: Scalar | None = None  # B per run read and written, each operand once
-    shape: Any = None  # what decides its tiles: by kind an `AttentionShape`, `ProductShape` or `ConvolutionShape`; None: few bytes per FLOP
+    shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.shape`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
 

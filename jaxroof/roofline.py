@@ -66,8 +66,8 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
 
     A convolution reads sqrt(window / stride) times fewer, for the places of its input are of several windows.
 
-    Source: Hong & Kung, STOC 1981; convolutions: Demmel & Dinh, arXiv:1802.06905; constant 2 and tightness: Smith, Lowery, Langou & van de Geijn,
-    arXiv:1702.02017.
+    Source: Hong & Kung, STOC 1981; constant 2 and tightness: Smith, Lowery, Langou & van de Geijn,
+    arXiv:1702.02017; convolutions: Demmel & Dinh, arXiv:1802.06905.
     """
     if op.matrix_flops is None or capacity is None:
         return op.bytes

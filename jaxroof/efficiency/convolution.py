@@ -12,8 +12,8 @@ from jaxroof.smooth import ceiling, cheapest
 from jaxroof.struct import Array, Scalar
 
 CHANNEL_BYTES = 16.0
-"""B that the channels of one place are padded to: 8 of fp16 and 16 of int8 on tensor cores (NVIDIA, cuDNN documentation,
-tensor core operations), one register of Arm's vector units."""
+"""B that the channels of one place are padded to: 8 of fp16 and 16 of int8 on tensor cores (NVIDIA, cuDNN
+documentation, tensor core operations), one register of Arm's vector units."""
 
 IMAGE_CHANNELS = 4.0
 """Channels that those of an image are padded to: libraries have kernels of their own for the first layer."""

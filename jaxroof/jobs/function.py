@@ -23,8 +23,9 @@ from jaxroof.struct import Scalar, static, struct
 
 METRICS = {
     "time": lower(
-        "s", "time of one run of the function, kernel after kernel, under the limit of electrical power, or of the host "
-        "that launches them"
+        "s",
+        "time of one run of the function, kernel after kernel, under the limit of electrical power, or of the host "
+        "that launches them",
     ),
     "flops": Metric("1", "FLOP of one run of the function, matrix and vector units together"),
     "moved_bytes": Metric("B", "bytes that the kernels of one run read and write"),

@@ -12,8 +12,8 @@ SOURCES = {
     "trt4": "gist.github.com/1duo/efd3be1dc8eb2c45863b75f20a76f8b2: TensorRT 4.0.0.3, ResNet-50 of Caffe",
     "trt8": "NVIDIA TensorFlow Quantization Toolkit, model zoo: TensorRT 8.4, batches of 1",
     "trt-bert": "NVIDIA/TensorRT, demo/BERT/README.md: averages with fixed lengths of text",
-    "mlperf": "MLPerf Inference, results of NVIDIA, closed division: v0.5 (MobileNet), v0.7 (A100, T4), v1.0 (Xavier), v2.0 "
-    "(A30, Orin); SingleStream: mean latency",
+    "mlperf": "MLPerf Inference, results of NVIDIA, closed division: v0.5 (MobileNet), v0.7 (A100, T4), v1.0 (Xavier), "
+    "v2.0 (A30, Orin); SingleStream: mean latency",
     "lite": "tensorflow/tpu, models/official/efficientnet/lite/README.md: Pixel 4, four threads",
     "nnmeter": "microsoft/nn-Meter issue 83: Pixel 4, TensorFlow Lite 2.1 built from source, one thread",
     "xnnpack": "google/XNNPACK, README.md: Raspberry Pi 4, all cores, February 2020",
@@ -211,4 +211,4 @@ NN_METER = {
     "mobilenet_v2": 43.8,
     "mnasnet": 45.7,
 }
-"""Network -> ms on one Cortex-A76 core by nn-Meter 1.0's predictor, which was fitted to its measurements within 10 %."""
+"""Network -> ms on one Cortex-A76 core by nn-Meter 1.0's predictor, which is within 10 % of most measurements."""

@@ -1,17 +1,12 @@
 """Whole networks against published silicon: `python -m tests.evidence.networks`."""
 
-import argparse
 import dataclasses
 import functools
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import hwspaces
 import workloads.networks
@@ -21,7 +16,8 @@ from jaxroof.hardware import Hardware
 from jaxroof.jobs.function import FunctionWork
 from jaxroof.jobs.scenario import Scenario
 from sweeps.studies.functions.question import answered
-from tests.evidence.network_rows import ENGINES, Row, rows
+from tests.evidence.network_bench import Bench
+from tests.evidence.network_rows import ENGINES, Row
 from workloads.networks import Network, training_step
 from workloads.traced.function import Traced, traced
 
@@ -79,6 +75,11 @@ def predicted(row: Row, efficiency: Efficiency | None = None) -> float:
     return float(answered(scenario).metrics["time"])
 
 
-def error(row: Row, time: float) -> float:
-    """Predicted over measured, less one."""
-    return time / row.time - 1.0
+def bench_of(chosen: Sequence[Row]) -> Bench:
+    """Rows with their kernels on their devices."""
+
+    def ops(row: Row) -> Any:
+        hardware = hardware_of(row)
+        return network_of(row).ops({}, tuple(hardware.matrix), hardware.memory.on_chip)
+
+    return Bench(chosen, ops, hardware_of)

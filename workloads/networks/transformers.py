@@ -15,6 +15,7 @@ WORDS = 30522
 
 @functools.partial(jax.jit, static_argnames="dtype")
 def layer_norm(x: jax.Array, scale: jax.Array, shift: jax.Array, dtype: Any) -> jax.Array:
+    """Every token with mean 0 and variance 1, scaled and shifted."""
     wide = x.astype(jnp.float32)
     wide = wide - wide.mean(-1, keepdims=True)
     wide = wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-6)
@@ -27,6 +28,7 @@ def _normed(take: Weights, x: jax.Array) -> jax.Array:
 
 @jax.jit
 def gelu(x: jax.Array) -> jax.Array:
+    """Hendrycks and Gimpel, arXiv:1606.08415."""
     return jax.nn.gelu(x.astype(jnp.float32)).astype(x.dtype)
 
 

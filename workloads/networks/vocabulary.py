@@ -79,6 +79,7 @@ def multiplied(take: Weights, x: jax.Array, features: int) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames="dtype")
 def biased(x: jax.Array, bias: jax.Array, dtype: Any) -> jax.Array:
+    """Sums of a product and a bias."""
     return stored(x.astype(bias.dtype) + bias, dtype)
 
 
@@ -133,9 +134,21 @@ def normed(take: Weights, x: jax.Array) -> jax.Array:
     return batch_norm_trained(x, scale, shift) if take.training else batch_norm(x, scale, shift, take.dtype)
 
 
-def _activation(function: Callable[[jax.Array], jax.Array], gradient: Callable[..., jax.Array]) -> Activation:
-    """An activation as a library has it: one kernel, and one for the gradient, which is made of the input."""
-    forward = jax.jit(lambda x: stored(function(x.astype(jnp.float32) if x.dtype == jnp.int8 else x), x.dtype))
+def _activation(
+    function: Callable[[jax.Array], jax.Array], gradient: Callable[..., jax.Array], whole: bool = False
+) -> Activation:
+    """An activation as a library has it: one kernel, and one for the gradient, which is made of the input.
+
+    Args:
+      whole: 8-bit numbers need no scale in it.
+    """
+
+    def body(x: jax.Array) -> jax.Array:
+        if whole or x.dtype != jnp.int8:
+            return function(x)
+        return stored(function(x.astype(jnp.float32)), x.dtype)
+
+    forward = jax.jit(body)
     own = jax.custom_vjp(forward)
     own.defvjp(lambda x: (forward(x), x), jax.jit(lambda x, slope: (slope * gradient(x).astype(slope.dtype),)))
     return own
@@ -146,14 +159,15 @@ def _swish_gradient(x: jax.Array) -> jax.Array:
     return share * (1 + x * (1 - share))
 
 
-relu = _activation(lambda x: jnp.maximum(x, 0), lambda x: x > 0)
-relu6 = _activation(lambda x: jnp.minimum(jnp.maximum(x, 0), 6), lambda x: (x > 0) & (x < 6))
+relu = _activation(lambda x: jnp.maximum(x, 0), lambda x: x > 0, whole=True)
+relu6 = _activation(lambda x: jnp.minimum(jnp.maximum(x, 0), 6), lambda x: (x > 0) & (x < 6), whole=True)
 swish = _activation(lambda x: x * jax.lax.logistic(x), _swish_gradient)
 sigmoid = _activation(jax.lax.logistic, lambda x: jax.lax.logistic(x) * (1 - jax.lax.logistic(x)))
 
 
 @jax.jit
 def added(x: jax.Array, y: jax.Array) -> jax.Array:
+    """The sum of two branches."""
     if x.dtype == jnp.int8:
         return stored(x.astype(jnp.float32) + y.astype(jnp.float32), jnp.int8)
     return x + y

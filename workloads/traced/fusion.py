@@ -183,7 +183,8 @@ def _join_narrowed(groups: Groups) -> None:
         value = product.outputs[0]
         while value.bytes > 1.0 and "int32" in str(product.outputs[0].dtype):
             users = groups.consumers(value)
-            if len(users) != 1 or users[0].kind != "map" or len(users[0].nodes) > 1 or not groups.can_merge(here, users[0]):
+            alone = [(user.kind, len(user.nodes)) for user in users] == [("map", 1)]
+            if not (alone and groups.can_merge(here, users[0])):
                 break
             value = users[0].nodes[0].outputs[0]
             here = groups.merge(here, users[0])
