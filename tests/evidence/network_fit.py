@@ -22,7 +22,7 @@ from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEf
 from jaxroof.tree import leaf_at, replaced
 from tests.evidence.fit_command import exit_status
 from tests.evidence.network_bench import Bench
-from tests.evidence.network_rows import ENGINES, Row, rows
+from tests.evidence.network_rows import ENGINES, Row, is_fitted, rows
 from tests.evidence.networks import bench_of
 
 DEVIATION = 0.15
@@ -46,12 +46,11 @@ class Parameter(NamedTuple):
 
 
 class Library(NamedTuple):
-    """What runs networks: starting constants, what of them is fitted, and rows that are."""
+    """What runs networks: starting constants, and what of them is fitted."""
 
     start: Callable[[], Efficiency]
     base: str | None  # whose kernels the others are
     parameters: tuple[Parameter, ...]
-    fitted: Callable[[Row], bool]
     engine: str
     version: str
     notes: tuple[str, ...]
@@ -159,22 +158,11 @@ def _shares(winograd: float | None) -> Efficiency:
     )
 
 
-def _some(networks: Sequence[str], devices: Sequence[str], sources: Sequence[str] = ()) -> Callable[[Row], bool]:
-    def fitted(row: Row) -> bool:
-        return row.network in networks and row.device in devices and (not sources or row.source in sources)
-
-    return fitted
-
-
 LIBRARIES: Mapping[str, Library] = {
     "pytorch": Library(
         _pytorch,
         "learned-vllm",
         PYTORCH,
-        _some(
-            ("resnet18", "resnet50", "efficientnet_b0", "mobilenet_v2", "vgg16"),
-            ("V100-SXM", "A100-SXM-80GB", "RTX-3090"),
-        ),
         "PyTorch and MXNet with cuDNN",
         "2020 to 2022",
         (
@@ -186,11 +174,6 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _gpu("learned-trtllm"),
         "learned-trtllm",
         TENSORRT,
-        _some(
-            ("resnet50", "mobilenet_v1", "efficientnet_b0", "bert_base"),
-            ("A100-SXM-80GB", "A100-SXM-40GB", "A100-PCIe-40GB", "T4"),
-            ("trt8", "mlperf", "trt-bert"),
-        ),
         "TensorRT",
         "7 and 8",
         ("With --fusion compiler: norms, activations and sums run at the end of products.",),
@@ -199,7 +182,6 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         ARM,
-        _some(("efficientnet_lite0", "efficientnet_lite2", "efficientnet_lite4"), ("Cortex-A76",)),
         "TensorFlow Lite on Arm cores",
         "2.1 and XNNPACK",
         ("With --fusion compiler. Convolutions are implicit products: there is no minimal filtering.",),
@@ -208,7 +190,6 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(0.6),
         None,
         NCNN,
-        _some(("squeezenet", "mobilenet_v1", "resnet18", "googlenet", "efficientnet_b0"), ("Raspberry-Pi-4",)),
         "ncnn on Arm cores",
         "2022",
         ("With --fusion compiler.",),
@@ -217,18 +198,12 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         EDGE,
-        _some(("googlenet", "inception_v4", "resnet152", "mobilenet_v2"), ("Edge-TPU",)),
         "Edge TPU compiler",
         "2020",
         ("With --fusion compiler, for networks of int8.",),
     ),
 }
 """File of `hwspaces/efficiencies` -> what it is fitted to."""
-
-
-def is_fitted(row: Row) -> bool:
-    """Whether its engine's constants were fitted to a row."""
-    return LIBRARIES[ENGINES[row.engine][1]].fitted(row)
 
 
 def rows_of(name: str) -> list[Row]:
@@ -282,7 +257,7 @@ def left_out(bench: Bench, library: Library, key: Callable[[Row], str]) -> dict[
 def refit(name: str, scores: bool = True) -> str:
     """Text of the file of a library's constants; prints what it was judged by."""
     library, bench = LIBRARIES[name], bench_of(rows_of(name))
-    counted = np.array([library.fitted(row) for row in bench.rows])
+    counted = np.array([is_fitted(row) for row in bench.rows])
     constants = solution(bench, library, counted)
     errors = np.abs(bench.times(lambda row: constants) / bench.measured - 1.0)
     words = f"median error {np.median(errors[counted]):.0%} of {counted.sum()} fitted rows"

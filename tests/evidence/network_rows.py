@@ -212,3 +212,24 @@ NN_METER = {
     "mnasnet": 45.7,
 }
 """Network -> ms on one Cortex-A76 core by nn-Meter 1.0's predictor, which is within 10 % of most measurements."""
+
+FITTED = {
+    "pytorch": (
+        ("resnet18", "resnet50", "efficientnet_b0", "mobilenet_v2", "vgg16"),
+        ("V100-SXM", "A100-SXM-80GB", "RTX-3090"),
+    ),
+    "tensorrt": (
+        ("resnet50", "mobilenet_v1", "efficientnet_b0", "bert_base"),
+        ("A100-SXM-80GB", "A100-SXM-40GB", "A100-PCIe-40GB", "T4"),
+    ),
+    "tflite": (("efficientnet_lite0", "efficientnet_lite2", "efficientnet_lite4"), ("Cortex-A76",)),
+    "ncnn": (("squeezenet", "mobilenet_v1", "resnet18", "googlenet", "efficientnet_b0"), ("Raspberry-Pi-4",)),
+    "edge-tpu": (("googlenet", "inception_v4", "resnet152", "mobilenet_v2"), ("Edge-TPU",)),
+}
+"""Constants -> networks and devices whose inference they were fitted to; all other rows judge, training among them."""
+
+
+def is_fitted(row: Row) -> bool:
+    """Whether its engine's constants were fitted to a row."""
+    networks, devices = FITTED[ENGINES[row.engine][1]]
+    return row.network in networks and row.device in devices and not row.training

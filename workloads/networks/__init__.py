@@ -21,6 +21,7 @@ from workloads.networks.convolutional import (
     resnet152,
     shufflenet_v2,
     squeezenet,
+    squeezenet_v1,
     vgg16,
     vgg19,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "resnet152",
     "shufflenet_v2",
     "squeezenet",
+    "squeezenet_v1",
     "training_step",
     "vgg16",
     "vgg19",

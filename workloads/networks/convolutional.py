@@ -59,15 +59,18 @@ def _vgg(counts: Sequence[int]) -> Callable[[Weights, jax.Array], jax.Array]:
     return body
 
 
-def _squeezenet(take: Weights, x: jax.Array) -> jax.Array:
-    """Version 1.1: Iandola et al., arXiv:1602.07360, and its published code."""
-    x = pooled(biased_unit(take, x, 64, 3, 2, "VALID"), padding="VALID")
-    for squeezed, count, last in ((16, 2, True), (32, 2, True), (48, 2, False), (64, 2, False)):
-        for _ in range(count):
+def _squeezenet(stem: tuple[int, int], pools: Sequence[int]) -> Callable[[Weights, jax.Array], jax.Array]:
+    """Iandola et al., arXiv:1602.07360: features and window of the first convolution, and modules before a pooling."""
+
+    def body(take: Weights, x: jax.Array) -> jax.Array:
+        x = pooled(biased_unit(take, x, *stem, 2, "VALID"), padding="VALID")
+        for place, squeezed in enumerate((16, 16, 32, 32, 48, 48, 64, 64)):
+            x = pooled(x, padding="VALID") if place in pools else x
             inner = biased_unit(take, x, squeezed, 1)
             x = jnp.concatenate([biased_unit(take, inner, 4 * squeezed, k) for k in (1, 3)], -1)
-        x = pooled(x, padding="VALID") if last else x
-    return averaged(biased_unit(take, x, CLASSES, 1))
+        return averaged(biased_unit(take, x, CLASSES, 1))
+
+    return body
 
 
 def _resnet(counts: Sequence[int], bottleneck: bool) -> Callable[[Weights, jax.Array], jax.Array]:
@@ -284,7 +287,8 @@ def _inception_v4(take: Weights, x: jax.Array) -> jax.Array:
 alexnet = Network(_alexnet, 224)
 vgg16 = Network(_vgg((2, 2, 3, 3, 3)), 224)
 vgg19 = Network(_vgg((2, 2, 4, 4, 4)), 224)
-squeezenet = Network(_squeezenet, 224)
+squeezenet_v1 = Network(_squeezenet((96, 7), (3, 7)), 224)
+squeezenet = Network(_squeezenet((64, 3), (2, 4)), 224)
 resnet18 = Network(_resnet((2, 2, 2, 2), bottleneck=False), 224)
 resnet34 = Network(_resnet((3, 4, 6, 3), bottleneck=False), 224)
 resnet50 = Network(_resnet((3, 4, 6, 3), bottleneck=True), 224)
