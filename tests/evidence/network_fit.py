@@ -127,6 +127,7 @@ def _gpu(base: str) -> Efficiency:
         convolution=Kernels(
             wide=dataclasses.replace(wide, winograd=0.6, **unsaid), narrow=dataclasses.replace(narrow, **unsaid)
         ),
+        elementwise=Kernels(wide=dataclasses.replace(stream, **unsaid)),
         depthwise=Kernels(wide=dataclasses.replace(stream, **unsaid)),
         host=NO_HOST,
     )

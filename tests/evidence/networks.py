@@ -48,6 +48,11 @@ def traced_network(network: str, precision: str, batch: int, policy: str, traini
     found: Network = dataclasses.replace(getattr(workloads.networks, network), dtype=DTYPES[precision])
     found = found if size is None else dataclasses.replace(found, size=size)
     more: dict[str, Any] = {"policy": policy, "float32": "tf32" if precision == "tf32" else "fp32", "name": network}
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # JAX as users have it
+        return _traced(found, batch, policy, training, more)
+
+
+def _traced(found: Network, batch: int, policy: str, training: bool, more: dict[str, Any]) -> Traced:
     weights = dataclasses.replace(found, dtype="float32").weights()  # mixed precision converts them in every pass
     if not training:
         weights = weights if policy == "operators" else found.weights()

@@ -60,12 +60,15 @@ def _vgg(counts: Sequence[int]) -> Callable[[Weights, jax.Array], jax.Array]:
 
 
 def _squeezenet(stem: tuple[int, int], pools: Sequence[int]) -> Callable[[Weights, jax.Array], jax.Array]:
-    """Iandola et al., arXiv:1602.07360: features and window of the first convolution, and modules before a pooling."""
+    """Iandola et al., arXiv:1602.07360: features and window of the first convolution, and modules before a pooling,
+    whose sizes round up.
+    """
+    up = ((0, 0), (0, 1), (0, 1), (0, 0))
 
     def body(take: Weights, x: jax.Array) -> jax.Array:
-        x = pooled(biased_unit(take, x, *stem, 2, "VALID"), padding="VALID")
+        x = pooled(biased_unit(take, x, *stem, 2, "VALID"), padding=up)
         for place, squeezed in enumerate((16, 16, 32, 32, 48, 48, 64, 64)):
-            x = pooled(x, padding="VALID") if place in pools else x
+            x = pooled(x, padding=up) if place in pools else x
             inner = biased_unit(take, x, squeezed, 1)
             x = jnp.concatenate([biased_unit(take, inner, 4 * squeezed, k) for k in (1, 3)], -1)
         return averaged(biased_unit(take, x, CLASSES, 1))

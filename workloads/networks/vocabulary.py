@@ -135,11 +135,12 @@ def normed(take: Weights, x: jax.Array) -> jax.Array:
 
 
 def _activation(
-    function: Callable[[jax.Array], jax.Array], gradient: Callable[..., jax.Array], whole: bool = False
+    name: str, function: Callable[[jax.Array], jax.Array], gradient: Callable[..., jax.Array], whole: bool = False
 ) -> Activation:
     """An activation as a library has it: one kernel, and one for the gradient, which is made of the input.
 
     Args:
+      name: that its kernels have.
       whole: 8-bit numbers need no scale in it.
     """
 
@@ -148,6 +149,7 @@ def _activation(
             return function(x)
         return stored(function(x.astype(jnp.float32)), x.dtype)
 
+    body.__name__ = name
     forward = jax.jit(body)
     own = jax.custom_vjp(forward)
     own.defvjp(lambda x: (forward(x), x), jax.jit(lambda x, slope: (slope * gradient(x).astype(slope.dtype),)))
@@ -159,10 +161,10 @@ def _swish_gradient(x: jax.Array) -> jax.Array:
     return share * (1 + x * (1 - share))
 
 
-relu = _activation(lambda x: jnp.maximum(x, 0), lambda x: x > 0, whole=True)
-relu6 = _activation(lambda x: jnp.minimum(jnp.maximum(x, 0), 6), lambda x: (x > 0) & (x < 6), whole=True)
-swish = _activation(lambda x: x * jax.lax.logistic(x), _swish_gradient)
-sigmoid = _activation(jax.lax.logistic, lambda x: jax.lax.logistic(x) * (1 - jax.lax.logistic(x)))
+relu = _activation("relu", lambda x: jnp.maximum(x, 0), lambda x: x > 0, whole=True)
+relu6 = _activation("relu6", lambda x: jnp.minimum(jnp.maximum(x, 0), 6), lambda x: (x > 0) & (x < 6), whole=True)
+swish = _activation("swish", lambda x: x * jax.lax.logistic(x), _swish_gradient)
+sigmoid = _activation("sigmoid", jax.lax.logistic, lambda x: jax.lax.logistic(x) * (1 - jax.lax.logistic(x)))
 
 
 @jax.jit
@@ -202,7 +204,7 @@ def depthwise(
     return unit(take, x, x.shape[-1], window, stride, x.shape[-1], activation)
 
 
-def pooled(x: jax.Array, window: int = 3, stride: int = 2, padding: str = "SAME", largest: bool = True) -> jax.Array:
+def pooled(x: jax.Array, window: int = 3, stride: int = 2, padding: Any = "SAME", largest: bool = True) -> jax.Array:
     """The largest or the mean of every window."""
     shape, strides = (1, window, window, 1), (1, stride, stride, 1)
     if largest:

@@ -14,6 +14,7 @@ from workloads.traced.graph import Region
 from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
 from workloads.traced.on_chip import with_on_chip
+from workloads.traced.products import Product
 from workloads.traced.rules import require_known
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
@@ -52,6 +53,11 @@ class Traced:
     moments: tuple[Amount, ...]
     notes: tuple[str, ...]
     dims: tuple[Any, ...] = ()
+
+    @property
+    def convolves(self) -> bool:
+        """Whether it has a convolution."""
+        return any(isinstance(kernel.core, Product) and kernel.core.window for kernel in self.kernels)
 
     def require_sizes(self, sizes: Mapping[str, float]) -> None:
         """ValueError in one line where a dimension of an argument would have no elements."""
