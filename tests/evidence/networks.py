@@ -215,7 +215,7 @@ def picture(found: Sequence[Scored]) -> Any:
         axes.minorticks_off()
         style.quantity_axis(axes, "x", "measured", "s", np.array([one.row.time for one in part]), True)
         axes.set_title(name, fontsize=9)
-        axes.legend(fontsize=6)
+        axes.legend(fontsize=5.5, ncols=3, loc="lower center")
     return made
 
 
