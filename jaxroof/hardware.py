@@ -85,6 +85,12 @@ class Cores:
         "each then works as several of a GPU's size side by side; 0: blocks of threads on many cores",
         default=0.0,
     )
+    vector_products: Scalar | None = switch(
+        "1 where vector units multiply matrices",
+        "row by row; None: matrix units, whose instructions take several rows",
+        zero=False,
+        default=None,
+    )
     matrix_flops_per_clock: dict[str, Scalar] | None = number(
         "FLOP",
         "matrix FLOP per clock and core, {}",

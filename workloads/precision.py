@@ -61,8 +61,7 @@ def precision(config: Config, hf_quant: Config | None, convention: str | None, w
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
     if weights is not None and _replacement(weights) is None:
-        known = f"{', '.join(OVERRIDES)}, or a quantised one with {HALF} after it"
-        raise ValueError(f"weights is {weights!r}; it must be one of {known}")
+        raise ValueError(f"weights is {weights!r}; it must be one of {', '.join(OVERRIDES)}")
     base, said = _base(config)
     quantised, source = _declared(config, hf_quant)
     if quantised is None:

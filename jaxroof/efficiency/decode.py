@@ -94,7 +94,7 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     time = launch + sqrt(work^2 + start^2 + wait^2)
 
     work: the slowest of cache and queries from HBM and L2, products, exponentials and conversions; rows are padded to
-    a matrix instruction.
+    a matrix instruction where matrix units multiply.
     start: max(units / cores, first_share) times the cycles that a unit costs however short its cache is; cores that a
     compiler schedules count as `gpu_cores`, whose copies run ahead: they lose no `wait` and no `slow_bytes`.
     wait: the time that is lost where blocks are too few to saturate the device,
@@ -192,7 +192,7 @@ def _resource_times(
         partial = PARTIAL_BYTES * splits.share * splits.per_unit * units.some * rows * shape.value_width
         cached = op.bytes * (1.0 - cold) + units.cache_bytes * (units.tiles - 1.0) + partial
         times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
-    padding = maximum(kernel.least_rows / units.rows, 1.0)
+    padding = maximum(kernel.least_rows / units.rows, 1.0) if cores.vector_products is None else 1.0
     times["matrix"] = op.matrix_flops * padding / (matrix_peak(hardware, op.precision) * kernel.matrix)
     conversions = kernel.conversions * units.elements * units.missing_bytes
     times["vector"] = conversions / (cores.count * cores.vector_flops * kernel.vector)

@@ -22,6 +22,9 @@ TILES = (
 )
 """Rows and outputs of the tiles that a kernel chooses from: those that cuBLAS and CUTLASS instantiate."""
 
+VECTOR_TILES = ((1.0, 64.0), (2.0, 64.0), (4.0, 64.0), (8.0, 64.0))
+"""The same of few rows, which only vector units multiply without padding."""
+
 STEP_BYTES = 128.0
 """B of one operand's row that one step along the inputs loads: the widest swizzle of shared memory, CUTLASS."""
 
@@ -40,6 +43,11 @@ STORED = 128.0 * 128.0
 ARRAY_SHARE = 0.85
 """Share of `TileCosts.matrix` of the peak that systolic arrays under a compiler reach in long products; ours: TPU v7
 and v6e reach 82 to 90 % of their peaks in the largest ones (AI-Hypercomputer/tpu-recipes, microbenchmarks)."""
+
+VECTOR_SHARE = 0.78
+"""Share of `TileCosts.matrix` of the peak that products reach on vector units, whose lanes also load operands; ours:
+LLaMA 7B in fp16 on an M1 Max, 512 tokens in 0.854 s (ggml-org/llama.cpp, discussion Performance of llama.cpp on Apple
+Silicon M-series). Other GPUs of that series judge it: `tests/evidence/test_small_devices.py`."""
 
 FILL_CYCLES = 512.0
 """Clock cycles that such an array takes to fill and drain: twice its edge, 256 elements on TPU v6e and v7 (Google Cloud
@@ -146,7 +154,8 @@ def matrix_time(
     address arithmetic 1 + shared_issue, one whose results pass registers 1 + promotion (1 - tensor_memory). A main loop
     of few rows and outputs lasts step_cycles / clock per step at least: the next operands are asked for as the last
     ones are used. A systolic array under a compiler (`Cores.compiled`) has neither of the last two; it runs at
-    `ARRAY_SHARE` whatever the tile, small = 0, and fixed = FILL_CYCLES / tile_clock.
+    `ARRAY_SHARE` whatever the tile, small = 0, and fixed = FILL_CYCLES / tile_clock. Vector units
+    (`Cores.vector_products`) may take `VECTOR_TILES` too, at small = 0 and `VECTOR_SHARE`.
 
     Args:
       rate: FLOP/s of all cores at `precision`, `sustained_rate`.
@@ -158,6 +167,10 @@ def matrix_time(
     # time of one element of a tile in one step, the same for all tiles and splits
     cores = hardware.cores.count * (threads + (1.0 - threads) / ARRAY_SHARE)
     element_time, small = 2.0 * step * cores / rate, costs.small * UNIT * threads
+    if hardware.cores.vector_products is not None:
+        vectors = hardware.cores.vector_products
+        tiles, small = (*VECTOR_TILES, *tiles), small * (1.0 - vectors)
+        element_time = element_time * (1.0 + vectors * (1.0 / VECTOR_SHARE - 1.0))
     if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
         element_time = element_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:

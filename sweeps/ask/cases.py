@@ -188,8 +188,12 @@ def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication:
 
 
 def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
-    """Precision of the KV cache: `kv`, else what the checkpoint says, else bf16; ValueError for an unknown one."""
-    cache = kv or entry.kv_precision or "bf16"
+    """Precision of the KV cache; ValueError for an unknown one.
+
+    It is `kv`, else what the checkpoint says, else fp16 where the whole model was asked for in it, else bf16.
+    """
+    half = entry.precision_source == "weights" and entry.model.head.compute == "fp16"
+    cache = kv or entry.kv_precision or ("fp16" if half else "bf16")
     if cache not in KV_BYTES:
         raise ValueError(f"kv = {cache!r} is not a precision of the KV cache{nearest(cache, KV_BYTES)}")
     return cache

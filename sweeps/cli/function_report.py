@@ -44,8 +44,8 @@ def print_answer(
         out.print(shown)
 
 
-def print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
-    """Print a row for every point of a sweep."""
+def print_points(options: argparse.Namespace, asked: Any, data: Any, beyond: dict[str, str]) -> None:
+    """Print a row for every point of a sweep, and how far its accelerators are beyond the evidence at the first one."""
     from hwspaces import efficiency, formatted
     from sweeps.cli import tables
     from sweeps.data import labels
@@ -54,7 +54,7 @@ def print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
     out.print(
         f"{asked.traced.name}, efficiency {efficiency(options.efficiency).name}\nfusion {asked.policy}", end="\n\n"
     )
-    rows = points(options, asked, data)["points"]
+    rows = points(options, asked, data, beyond)["points"]
     sizes = [name for name in rows[0] if name in data.dims and name != "hardware"]
     columns = ["hardware", *sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory", "fits", "bound"]
     shown = tables.table(*columns, numbers=[*sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory"])
@@ -72,10 +72,11 @@ def print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
             row["bound"],
         )
     out.print(shown)
+    tables.print_lines(out, "beyond", [f"{device}: {text}" for device, text in beyond.items()])
     tables.print_lines(out, "note", asked.notes(options.efficiency))
 
 
-def points(options: argparse.Namespace, asked: Any, data: Any) -> dict[str, Any]:
+def points(options: argparse.Namespace, asked: Any, data: Any, beyond: dict[str, str]) -> dict[str, Any]:
     """Every point of a sweep for machines."""
     import itertools
 
@@ -100,7 +101,7 @@ def points(options: argparse.Namespace, asked: Any, data: Any) -> dict[str, Any]
             else:
                 row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
         rows.append(row)
-    return {**data.attrs, "notes": list(asked.notes(options.efficiency)), "points": rows}
+    return {**data.attrs, "beyond": beyond, "notes": list(asked.notes(options.efficiency)), "points": rows}
 
 
 def record(

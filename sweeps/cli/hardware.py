@@ -34,16 +34,17 @@ def run(options: argparse.Namespace) -> None:
 
 
 COLUMNS = {
-    "bf16\nTF/s": ("matrix.bf16", 1e12),
-    "fp8\nTF/s": ("matrix.fp8", 1e12),
-    "fp4\nTF/s": ("matrix.fp4", 1e12),
-    "HBM\nGB": ("memory.hbm.capacity", 1e9),
-    "HBM\nTB/s": ("memory.hbm.bandwidth", 1e12),
-    "link\nGB/s": ("links.scale_up.bandwidth", 1e9),
-    "TDP\nW": ("power.tdp", 1.0),
-    "price\nUSD/h": ("price", 1 / 3600.0),
+    "16 bit\nTF/s": (("matrix.bf16", "matrix.fp16"), 1e12),
+    "fp8\nTF/s": (("matrix.fp8",), 1e12),
+    "fp4\nTF/s": (("matrix.fp4",), 1e12),
+    "int8\nTOP/s": (("matrix.int8",), 1e12),
+    "memory\nGB": (("memory.hbm.capacity",), 1e9),
+    "memory\nTB/s": (("memory.hbm.bandwidth",), 1e12),
+    "link\nGB/s": (("links.scale_up.bandwidth",), 1e9),
+    "TDP\nW": (("power.tdp",), 1.0),
+    "price\nUSD/h": (("price",), 1 / 3600.0),
 }
-"""Columns of the catalogue's table: header -> (figure, size of its unit in SI units)."""
+"""Columns of the catalogue's table: header -> (the first figure that is known, size of its unit in SI units)."""
 
 
 def _print_catalogue(entries: list[Any]) -> None:
@@ -53,16 +54,20 @@ def _print_catalogue(entries: list[Any]) -> None:
     catalogue = table("name", "vendor", "architecture", *COLUMNS, "price\nof", "sold\nby", numbers=COLUMNS)
     for entry in entries:
         announced = " *" if entry.status == "announced" else ""
-        figures = [(entry.figures.get(path), unit) for path, unit in COLUMNS.values()]
+        known = [[entry.figures[path] for path in paths if path in entry.figures] for paths, _ in COLUMNS.values()]
+        figures = [
+            (found[0] if found else None, unit) for found, (_, unit) in zip(known, COLUMNS.values(), strict=True)
+        ]
         cells = ["-" if figure is None else number(figure / unit).replace(",", "") for figure, unit in figures]
         price = ("-", "-") if entry.price is None else ((entry.price.date or "-")[:7], entry.price.seller)
         catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells, *price)
     out = console()
     out.print(catalogue)
     out.print(f"\n{len(entries)} accelerators; * announced, - unknown or absent.")
-    out.print("TF/s: dense matrix peak in TFLOP/s. link: scale-up bandwidth per direction and device.")
+    out.print("TF/s: dense matrix peak in TFLOP/s, 16 bit: bf16, else fp16. link: scale-up bandwidth per direction.")
     out.print(
-        "price: median of one kind of seller, on demand unless --prices says otherwise; estimate: nobody sells it."
+        "price: median of one kind of seller, on demand unless --prices says otherwise; estimate: nobody sells it; "
+        "bought: nobody rents it out, its price as new over its life."
     )
     out.print("`jaxroof hardware NAME` shows every figure of one and where it is from.")
 

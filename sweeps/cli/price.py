@@ -68,13 +68,15 @@ def run(options: argparse.Namespace) -> None:
     if options.elasticities and not one_point:
         raise ValueError("--elasticities are of one point: give one accelerator and one value per size")
     slopes = asked.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
+    judged = {device.name: asked.answer(device, options.efficiency, **first).beyond for device in devices}
+    beyond = {name: one.text for name, one in judged.items() if one.marked}
     if options.json:
         record = report.record(options, asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
-        print_json(record if one_point else report.points(options, asked, data))
+        print_json(record if one_point else report.points(options, asked, data, beyond))
     elif one_point:
         report.print_answer(options, asked, devices[0], first, answer, slopes)
     else:
-        report.print_points(options, asked, data)
+        report.print_points(options, asked, data, beyond)
     if options.output:
         report.written(data, options)
     if options.plot:

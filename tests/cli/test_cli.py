@@ -200,6 +200,18 @@ REFUSALS = {
         "does not divide the 32 attention heads",
     ),
     "no fp4 unit": (("step", *DEPLOYMENT, "--weights", "nvfp4", "--prefill", "8"), "has no fp4 figure"),
+    "no bf16": (
+        ("step", "--hardware", "Raspberry-Pi-5", "--model", "Llama-3.2-1B", "--prefill", "8"),
+        "Raspberry-Pi-5 has no bf16 figure; it has fp16, int8, fp32; weights fp16, or such as",
+    ),
+    "integers alone": (
+        ("request", "--hardware", "Edge-TPU", "--model", "Llama-3.2-1B", "--isl", "8", "--osl", "8"),
+        "Edge-TPU has no bf16 figure; it has int8",
+    ),
+    "no link": (
+        ("step", "--hardware", "Jetson-AGX-Orin", "--model", "Llama-3.2-1B", "--tp", "2", "--prefill", "8"),
+        "Jetson-AGX-Orin: tp = 2 exceeds the 1 devices that the hardware's links connect",
+    ),
     "malformed set": ((*STEP, "--set", "foo"), "PATH=VALUE"),
     "unknown path": ((*STEP, "--set", "hardware.memory.hbm.bandwith=8TB/s"), "did you mean memory.hbm.bandwidth"),
     "wrong unit": ((*STEP, "--set", "hardware.memory.hbm.bandwidth=8TB"), "TB/s"),
@@ -256,7 +268,7 @@ def test_a_closed_pipe_is_no_traceback():
     script = "import sys; from sweeps.cli import main; sys.exit(main())"
     command = f"{sys.executable} -c '{script}' hardware | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    assert done.stderr == "" and done.stdout.split()[:2] == ["bf16", "fp8"]
+    assert done.stderr == "" and done.stdout.split()[:2] == ["16", "bit"]
 
 
 def test_help_does_not_import_jax():

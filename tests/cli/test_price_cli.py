@@ -72,7 +72,7 @@ def test_many_points_and_their_file(capsys, tmp_path):
     words = ("--hardware", "H100-SXM,TPU-v6e", "--over", "b=1,8,64", "--over", "s=64", "-o", str(file))
     assert main([*ASKED, *words]) == 0
     out = capsys.readouterr().out
-    assert out.count("TPU-v6e") == 3
+    assert out.count("\nTPU-v6e ") == 3
     with xr.open_dataset(file) as data:
         assert dict(data.sizes) == {"hardware": 2, "b": 3, "s": 1}
     assert main([*ASKED, *words[:-2], "--json"]) == 0
@@ -97,6 +97,25 @@ def test_the_roofline(capsys, tmp_path):
     words = ("--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "--plot", str(picture))
     assert main([*ASKED, *words]) == 0
     assert picture.stat().st_size > 10_000
+
+
+def test_answers_beyond_the_evidence_say_so(capsys):
+    words = (*ASKED, "--over", "b=2", "--over", "s=64", "--efficiency", "learned")
+    assert main([*words, "--hardware", "H100-SXM"]) == 0
+    assert "beyond" not in capsys.readouterr().out
+    assert main([*words, "--hardware", "Apple-M4-Max"]) == 0
+    assert "octaves beyond the evidence: " in capsys.readouterr().out
+    assert main([*words, "--hardware", "H100-SXM,Apple-M4-Max"]) == 0
+    assert "beyond  Apple-M4-Max: " in capsys.readouterr().out
+    assert main([*words, "--hardware", "H100-SXM,Apple-M4-Max", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["beyond"]) == ["Apple-M4-Max"]
+
+
+@pytest.mark.parametrize("device", ["Edge-TPU", "TPU-v1", "V100-SXM", "Raspberry-Pi-5", "Apple-M1"])
+def test_a_device_without_bf16_is_refused_by_name(device, capsys):
+    assert main([*ASKED, "--over", "b=2", "--over", "s=64", "--hardware", f"H100-SXM,{device}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"jaxroof price: {device} has no bf16 figure, which matmul.256x1024 needs; it has ")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,29 @@ source = "sheet"
     assert entry.sources["matrix.bf16"] == entry.sources["links.scale_up.latency"] == "MyChip data sheet"
 
 
+INTEGERS = """
+[accelerator.Small]
+matrix.int8_TOPs = 4
+vector.int8_GOPs = 32
+memory.hbm.capacity_GB = 1
+memory.hbm.bandwidth_GBps = 0.5
+"""
+
+
+def test_vector_units_of_integers_have_no_float32(tmp_path):
+    """32 GOP/s on the one core; products in float32 are refused and not run on the vector units."""
+    hardware = hwspaces.hardware(written(tmp_path, INTEGERS)).hardware
+    assert hardware.matrix == {"int8": 4e12} and hardware.cores.vector_flops == 32e9
+
+
+@pytest.mark.parametrize(
+    "more", ["vector.fp32_GFLOPs = 32", "vector.fraction_of_matrix = 0.1", "matrix.bf16_TFLOPs = 2"]
+)
+def test_vector_units_of_integers_stand_beside_no_floating_point(tmp_path, more):
+    path = more.partition(" ")[0].rpartition("_")[0] if "fraction" not in more else more.partition(" ")[0]
+    refused(written(tmp_path, INTEGERS + more), f"int8 is of a device without floating point, but {path} is given")
+
+
 def test_several_in_one_file(tmp_path):
     path = written(tmp_path, GOOD + GOOD.replace("MyChip", "Other"))
     assert hwspaces.hardware(f"{path}#other").name == "Other"

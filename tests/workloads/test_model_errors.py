@@ -211,6 +211,21 @@ def test_an_unknown_precision():
         workloads.model("Llama-2-7B", weights="int3")
 
 
+@pytest.mark.parametrize("weights", ["bf16-fp16", "fp16-fp16", "-fp16", "int3-fp16", "w4a16-fp32"])
+def test_only_a_quantised_precision_leaves_a_rest_in_fp16(weights):
+    with pytest.raises(ValueError, match=f"weights is '{weights}'; it must be one of fp8"):
+        workloads.model("Llama-2-7B", weights=weights)
+
+
+def test_a_quantised_model_whose_rest_is_fp16():
+    """Bytes are those of w4a16; what is not quantised, and so attention, is multiplied in fp16."""
+    plain, half = (workloads.model("Llama-3.2-1B", weights=name) for name in ("w4a16", "w4a16-fp16"))
+    assert half.model.head.compute == "fp16" and plain.model.head.compute == "bf16"
+    own, other = (model.model.blocks[0].attention.qkv for model in (half, plain))
+    assert (own.compute, own.dequantised, own.bytes) == ("fp16", True, other.bytes)
+    assert half.precision == "w4a16 (group 128), rest fp16" and "runs in fp16" in half.notes[-1]
+
+
 @pytest.mark.parametrize(
     "name",
     [
