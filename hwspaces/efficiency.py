@@ -12,6 +12,7 @@ from hwspaces.hull import hull
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
+from jaxroof.op import STAND_INS
 from jaxroof.tree import leaf_paths, mapped
 
 FILES = Path(__file__).parent / "efficiencies"
@@ -49,8 +50,13 @@ TABLES = {
     "elementwise": KindEfficiency,
     "collective": LinkEfficiency,
     "host": Host,
+    "convolution": KindEfficiency,
+    "depthwise": KindEfficiency,
 }
 """Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
+
+OPTIONAL = tuple(STAND_INS)
+"""Tables that a file may leave out: another kind's kernels stand in."""
 
 _SHARE = "(0, 1]: it is a share of the datasheet's figure"
 _MAY_BE_ZERO = ("losses", "two_shot")
@@ -141,10 +147,12 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         raise ValueError(f"{file}: date = {date!r} is not a date, such as 2026-11-20")
     cited = texts(tables.get("source", {}), f"{file}: source")
     parts: dict[str, Any] = {}
-    sources = {}
+    sources, needed = {}, [table for table in TABLES if table not in OPTIONAL]
     for table, kind in TABLES.items():
+        if table in OPTIONAL and table not in tables:
+            continue
         if not isinstance(tables.get(table), Mapping):
-            raise ValueError(f"{file}: table {table} is missing; needed are {', '.join(TABLES)}")
+            raise ValueError(f"{file}: table {table} is missing; needed are {', '.join(needed)}")
         if any(isinstance(tables[table].get(name), Mapping) for name in kernel_tables.CLASSES):
             kernel_tables.required_format(tables, file)
             parts[table], own = kernel_tables.kernel_table(tables[table], f"{file}: {table}")

@@ -41,6 +41,8 @@ def efficiency_text(
     lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
     for table, kind in TABLES.items():
         entry = getattr(efficiency, table)
+        if entry is None:
+            continue
         fields = [
             field.name
             for field in dataclasses.fields(kind)

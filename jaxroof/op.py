@@ -5,8 +5,13 @@ from typing import Any
 from jaxroof.fanout import Fanout
 from jaxroof.struct import Scalar, static, struct
 
-KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise")
-"""Kinds of kernels. An `Efficiency` has one entry for each."""
+KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "convolution", "depthwise")
+"""Kinds of kernels. An `Efficiency` has one entry for each; convolutions may share those of `STAND_INS`."""
+
+STAND_INS = {"convolution": "linear", "depthwise": "elementwise"}
+"""Kind -> the one whose kernels it runs on where an efficiency has none for it: an implicit product, and a chain of
+element-wise work.
+"""
 
 ATTENTION_PHASES = {"prefill_attention": "prefill", "decode_attention": "decode"}
 """Kinds of attention kernels -> the phase of their queries."""
@@ -102,7 +107,7 @@ class Kernel(Op):
     vector_flops: Scalar | None = None  # FLOP per run on vector units
     exps: Scalar | None = None  # exponentials per run
     bytes: Scalar | None = None  # B per run read and written, each operand once
-    shape: Any = None  # what decides its tiles: by kind an `AttentionShape` or `ProductShape`; None: few bytes per FLOP
+    shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.shape`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
 

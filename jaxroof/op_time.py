@@ -5,7 +5,8 @@ from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.collectives import collective_algorithm, collective_time
-from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing
+from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing, entry_of
+from jaxroof.efficiency.convolution import cheapest_algorithm
 from jaxroof.efficiency.hull import Hull, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
@@ -35,7 +36,7 @@ def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
         return _collective_timing(op, hardware, efficiency.collective)
     if isinstance(op, Copy):
         return _copy_timing(op, hardware)
-    timing = _kernel_timing(getattr(efficiency, op.kind), op, hardware)
+    timing = _kernel_timing(entry_of(efficiency, op), op, hardware)
     return timing if op.reuse_bytes is not None else _started_early(timing, hardware, efficiency.host)
 
 
@@ -73,6 +74,13 @@ def _copy_timing(op: Copy, hardware: Hardware) -> Timing:
 def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardware: Hardware) -> Timing:
     if isinstance(entry, Surfaces):
         return surface_timing(entry, op, _kernel_timing(entry.base, op, hardware))
+    if op.kind == "convolution":
+        share = getattr(kernel_of(entry, op) if isinstance(entry, Kernels) else entry, "winograd", None)
+        return cheapest_algorithm(op, share, hardware, lambda one: _timed(entry, one, hardware))
+    return _timed(entry, op, hardware)
+
+
+def _timed(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
     if isinstance(entry, KindEfficiency):
         return roofline_timing(op, hardware, entry)
     return kernel_timing(entry, op, hardware)
@@ -107,7 +115,7 @@ def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
         return None
     if isinstance(op, Collective):
         return efficiency.collective
-    entry = getattr(efficiency, op.kind)
+    entry = entry_of(efficiency, op)
     entry = entry.base if isinstance(entry, Surfaces) else entry
     return kernel_of(entry, op) if isinstance(entry, Kernels) else entry
 
@@ -139,7 +147,7 @@ def op_extrapolation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> A
     """
     hull = op_hull(op, efficiency)
     distances = [] if hull is None else [hull_distance(hull, op, hardware)]
-    if isinstance(op, Kernel) and isinstance(entry := getattr(efficiency, op.kind), Surfaces):
+    if isinstance(op, Kernel) and isinstance(entry := entry_of(efficiency, op), Surfaces):
         distances += surface_distance(entry, op, hardware)
     return jnp.asarray(minimum(*distances) if len(distances) > 1 else distances[0] if distances else 0.0)
 

@@ -1,10 +1,11 @@
 """Time of one op on one device under constant shares of every peak: the slowest of its resources."""
 
-from jaxroof.arrays import rsqrt
+from jaxroof.arrays import jnp, rsqrt
 from jaxroof.efficiency import KindEfficiency, Timing
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.op import Kernel
+from jaxroof.shape import ConvolutionShape
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 
@@ -63,10 +64,14 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
     The rule is the lower bound that the best blocking attains, so it never charges a kernel for a poor tile.
     Without matrix work or with an unknown capacity the operands are moved once.
 
+    A convolution reads sqrt(window / stride) times fewer, for the places of its input are of several windows.
+
     Source: Hong & Kung, STOC 1981; constant 2 and tightness: Smith, Lowery, Langou & van de Geijn,
-    arXiv:1702.02017.
+    arXiv:1702.02017; convolutions: Demmel & Dinh, arXiv:1802.06905.
     """
     if op.matrix_flops is None or capacity is None:
         return op.bytes
     blocked = op.matrix_flops * op.operand_bytes * rsqrt(capacity / element_bytes)
+    if isinstance(op.shape, ConvolutionShape):  # places of its input are of several windows
+        blocked = blocked * rsqrt(jnp.maximum(op.shape.window / op.shape.stride, 1.0))
     return maximum(op.bytes, blocked)

@@ -1,4 +1,4 @@
-"""Dimensions of a kernel, which decide its tiles and waves: a matrix product's, and a fused attention's."""
+"""Dimensions of a kernel, which decide its tiles and waves: of a product, a convolution, and fused attention."""
 
 from jaxroof.struct import Scalar, static, struct
 
@@ -14,6 +14,17 @@ class ProductShape:
     weight_bytes: Scalar  # B per weight
     output_bytes: Scalar  # B per output element
     largest: Scalar | None = None  # rows of the busiest matrix; None: all have the same
+
+
+@struct
+class ConvolutionShape(ProductShape):
+    """A convolution as an implicit product: its rows are places of the result, its inputs channels times window."""
+
+    height: Scalar  # places of one image's result along its first axis
+    width: Scalar  # the same along all others
+    window: Scalar  # places of the input that one place of the result needs
+    stride: Scalar = 1.0  # places of the input per place of the result, over all axes
+    minimal: bool = static(default=False)  # 3 x 3, one place apart: minimal filtering (Winograd) applies
 
 
 @struct

@@ -7,7 +7,7 @@ from typing import Any
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces
+from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces, entry_of
 from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
@@ -136,7 +136,7 @@ def extrapolated_times(
 
 def evidence_of(op: AnyOp, efficiency: Efficiency) -> bool:
     """Whether it is known what the constants or tables that price `op` were fitted to: structure, not data."""
-    entry = getattr(efficiency, op.kind) if isinstance(op, Kernel) else None
+    entry = entry_of(efficiency, op) if isinstance(op, Kernel) else None
     return op_hull(op, efficiency) is not None or isinstance(entry, Surfaces)
 
 

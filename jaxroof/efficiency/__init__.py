@@ -1,7 +1,7 @@
 """Shortfall of silicon and software against the datasheet: interchangeable pytrees of named constants."""
 
 from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
-from jaxroof.efficiency.efficiency import Efficiency, datasheet
+from jaxroof.efficiency.efficiency import Efficiency, datasheet, entry_of
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.published import kernel
@@ -19,5 +19,6 @@ __all__ = [
     "Surfaces",
     "Timing",
     "datasheet",
+    "entry_of",
     "kernel",
 ]

@@ -15,6 +15,7 @@ class KindEfficiency:
     bandwidth: Scalar  # of HBM bandwidth
     cache_bandwidth: Scalar  # of L2 and scratchpad bandwidth
     kernel_time: Scalar  # s per kernel: launch inside a graph, fill and drain
+    winograd: Scalar | None = None  # of the rate of such a product that those of minimal filtering reach; None: unused
     hull: Hull | None = static(default=None)
 
 
@@ -37,5 +38,6 @@ class Host:
     step_time: Scalar  # s per engine step
     sequence_time: Scalar  # s per sequence that samples a token, per step
     request_time: Scalar  # s per request before its first step: tokenizer, scheduler, network
+    kernel_time: Scalar | None = None  # s per kernel that the host launches, beside the device; None: a graph has all
     early_launch: Scalar | None = None  # share of a step's launches that kernels hide which start before the last has
     # ended, where matrix units add up in a memory of their own; None: none

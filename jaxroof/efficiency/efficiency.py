@@ -1,8 +1,11 @@
 """Efficiency: times of every kind of op, of collectives and of the host under one argument, whatever its tier."""
 
+import dataclasses
+
 from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.surface import Surfaces
+from jaxroof.op import STAND_INS, Kernel
 from jaxroof.struct import struct
 
 
@@ -20,6 +23,14 @@ class Efficiency:
     elementwise: KindEfficiency | Kernels | Surfaces
     collective: LinkEfficiency
     host: Host
+    convolution: KindEfficiency | Kernels | None = None  # None: as `linear`, by the product that it is
+    depthwise: KindEfficiency | Kernels | None = None  # None: as `elementwise`
+
+
+def entry_of(efficiency: Efficiency, op: Kernel) -> KindEfficiency | Kernels | Surfaces:
+    """What prices a kernel: the entry of its kind, or of the kind that stands in for it."""
+    entry = getattr(efficiency, op.kind)
+    return getattr(efficiency, STAND_INS[op.kind]) if entry is None else entry
 
 
 def datasheet() -> Efficiency:
@@ -35,4 +46,6 @@ def datasheet() -> Efficiency:
         elementwise=kernels,
         collective=LinkEfficiency(losses=0.0),
         host=Host(step_time=0.0, sequence_time=0.0, request_time=0.0),
+        convolution=dataclasses.replace(kernels, winograd=1.0),
+        depthwise=kernels,
     )

@@ -37,6 +37,7 @@ class GemmKernel(TileCosts):
     fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
     software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
     packing_cycles: Scalar | None = None  # of a kernel that lays scales out for a tensor memory; None: none
+    winograd: Scalar | None = None  # share of a product's rate that those of minimal filtering reach; None: unused
     tensor_memory: Constants | None = None  # in place of those above in steps on cores with one: `on_cores`
     spread: Spread | None = None
     hull: Hull | None = static(default=None)

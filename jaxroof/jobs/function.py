@@ -14,14 +14,19 @@ from jaxroof.jobs.metric import Metric, lower
 from jaxroof.jobs.power import binding, clocks, step_joules
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.terms import extrapolations
-from jaxroof.op import Kernel, Ops
+from jaxroof.op import RESOURCES, Kernel, Ops
 from jaxroof.op_time import op_extrapolation, op_time, op_time_by_bound
 from jaxroof.rule import Rule
+from jaxroof.smooth import maximum
 from jaxroof.step import Lazy, Terms, evidence_known, evidence_of, matrix_floors, memory_floors, op_cost, op_flops
 from jaxroof.struct import Scalar, static, struct
 
 METRICS = {
-    "time": lower("s", "time of one run of the function, kernel after kernel, under the limit of electrical power"),
+    "time": lower(
+        "s",
+        "time of one run of the function, kernel after kernel, under the limit of electrical power, or of the host "
+        "that launches them",
+    ),
     "flops": Metric("1", "FLOP of one run of the function, matrix and vector units together"),
     "moved_bytes": Metric("B", "bytes that the kernels of one run read and write"),
     "kernels": lower("1", "kernels that one run of the function launches"),
@@ -121,6 +126,11 @@ def function_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
             "energy": power * limited,
         }
         time = limited
+    bound, host = binding(sums, "run", time), scenario.efficiency.host.kernel_time
+    if host is not None:  # it launches kernel after kernel, ahead of the device where that is slower
+        launching = host * sums["run_kernels"]
+        bound = jnp.where(launching > time, jnp.int8(RESOURCES.index("launch")), bound)
+        time = maximum(time, launching)
     peak = scenario.workload.function.peak_bytes(scenario.workload.sizes)
     return {
         "time": time,
@@ -133,7 +143,7 @@ def function_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         "kernels": sums["run_kernels"],
         "peak_bytes": peak,
         "fits_memory": peak <= hardware.memory.hbm.capacity,
-        "bound": binding(sums, "run", time),
+        "bound": bound,
     }
 
 

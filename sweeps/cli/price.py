@@ -7,7 +7,7 @@ from sweeps.cli.common import json_argument
 from sweeps.cli.outputs import dataset_argument, picture_argument
 from sweeps.cli.printing import print_json
 
-POLICIES = ("eager", "loops", "framework", "compiler")
+POLICIES = ("eager", "operators", "loops", "framework", "compiler")
 """Fusion policies, as `workloads.traced.fusion.POLICIES` has them, which needs JAX."""
 
 
@@ -29,11 +29,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = "values of a symbol, b=1,8,64, or of a number, hardware.memory.hbm.bandwidth=3TB/s,6TB/s; several times"
     parser.add_argument("--over", metavar="NAME=VALUES", action="append", default=[], help=what)
     parser.add_argument("--hardware", metavar="NAMES", help="accelerators, with commas between (jaxroof hardware)")
-    parser.add_argument("--fusion", metavar="POLICY", help="eager, loops, framework (default) or compiler")
+    parser.add_argument(
+        "--fusion", metavar="POLICY", help=f"one of {', '.join(POLICIES)}; framework where none is given"
+    )
+    what = "what products of float32 run as: tf32 (default) where the hardware has it, or fp32"
+    parser.add_argument("--float32", metavar="TYPE", help=what)
     parser.add_argument("--trips", metavar="N", help="how often loops run that do not say so")
     what = "loops without matrix products are one kernel each, as of selective scans"
     parser.add_argument("--fused-loops", action="store_true", help=what)
-    parser.add_argument("--efficiency", metavar="NAME", help="learned (default), derated, datasheet, a TOML file")
+    what = "learned (default), pytorch, tensorrt, tflite, ncnn, edge-tpu, derated, datasheet, a TOML file"
+    parser.add_argument("--efficiency", metavar="NAME", help=what)
     parser.add_argument("--set", metavar="PATH=VALUE", action="append", default=[], help="a figure of the hardware")
     what = "how much the time follows every number of the hardware and every size"
     parser.add_argument("--elasticities", action="store_true", help=what)
@@ -71,8 +76,8 @@ def run(options: argparse.Namespace) -> None:
     judged = {device.name: asked.answer(device, options.efficiency, **first).beyond for device in devices}
     beyond = {name: one.text for name, one in judged.items() if one.marked}
     if options.json:
-        record = report.record(asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
-        print_json(record if one_point else report.points(asked, data, beyond))
+        record = report.record(options, asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
+        print_json(record if one_point else report.points(options, asked, data, beyond))
     elif one_point:
         report.print_answer(options, asked, devices[0], first, answer, slopes)
     else:
@@ -133,8 +138,9 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
 
     name = options.function.partition(":")[2]
     try:
-        loops = options.fused_loops
-        found = traced(called, positional, named, policy=fusion, sizes=sizes, trips=trips, fused_loops=loops, name=name)
+        how = {"policy": fusion, "trips": trips, "fused_loops": options.fused_loops}
+        how["float32"] = options.float32 or "tf32"
+        found = traced(called, positional, named, sizes=sizes, name=name, **how)
     except TypeError as error:
         words = " ".join(str(error).split())[:300]
         raise ValueError(f"--args: {words}") from error

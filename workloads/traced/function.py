@@ -14,6 +14,7 @@ from workloads.traced.graph import Region
 from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
 from workloads.traced.on_chip import with_on_chip
+from workloads.traced.products import Product
 from workloads.traced.rules import require_known
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
@@ -21,6 +22,12 @@ from workloads.traced.walk import graph_of
 
 USUAL_SIZE = 256.0
 """Size of a symbol that fusion is decided at where none is given."""
+
+FLOAT32 = {
+    "tf32": "as tf32 where the hardware has it, else as fp32, else as bf16",
+    "fp32": "as fp32 where the hardware has it, else as tf32, else as bf16",
+}
+"""What products of float32 run as -> that in words."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,6 +53,11 @@ class Traced:
     moments: tuple[Amount, ...]
     notes: tuple[str, ...]
     dims: tuple[Any, ...] = ()
+
+    @property
+    def convolves(self) -> bool:
+        """Whether it has a convolution."""
+        return any(isinstance(kernel.core, Product) and kernel.core.window for kernel in self.kernels)
 
     def require_sizes(self, sizes: Mapping[str, float]) -> None:
         """ValueError in one line where a dimension of an argument would have no elements."""
@@ -99,6 +111,7 @@ def traced(
     trips: float | None = None,
     fused_loops: bool = False,
     name: str | None = None,
+    float32: str = "tf32",
 ) -> Traced:
     """The kernels of `function(*args)`.
 
@@ -110,10 +123,13 @@ def traced(
       trips: how often loops run that do not say so.
       fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
       name: of the function in notes.
+      float32: what products of float32 run as, one of `FLOAT32`.
 
     Raises:
-      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
+      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy or type.
     """
+    if float32 not in FLOAT32:
+        raise ValueError(f"float32 = {float32!r} is not known; known: {', '.join(FLOAT32)}")
     if policy not in POLICIES:
         raise ValueError(f"fusion = {policy!r} is not known; known: {', '.join(POLICIES)}")
     import jax
@@ -122,10 +138,18 @@ def traced(
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
     region = graph_of(closed, paths, trips)
     require_known(list(region.everything()))
-    return kernels_of(region, policy, sizes or {}, name or getattr(function, "__name__", "function"), fused_loops)
+    name = name or getattr(function, "__name__", "function")
+    return kernels_of(region, policy, sizes or {}, name, fused_loops, float32)
 
 
-def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: str, fused_loops: bool = False) -> Traced:
+def kernels_of(
+    region: Region,
+    policy: str,
+    sizes: Mapping[str, float],
+    name: str,
+    fused_loops: bool = False,
+    float32: str = "tf32",
+) -> Traced:
     """The kernels of a graph under a policy, at first at these sizes of its symbols."""
     symbols = sorted(set().union(*(symbols_of(value.shape) for value in region.inputs)))
     own = {symbol: float(sizes.get(symbol, USUAL_SIZE)) for symbol in symbols}
@@ -139,7 +163,9 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
     if any(kernel.core is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):
-        emission.notes.add("products of float32 run as tf32 where the hardware has it, else as fp32, else as bf16")
+        emission.notes.add(f"products of float32 run {FLOAT32[float32]}")
+    if float32 == "fp32":
+        emission.kernels = [dataclasses.replace(kernel, highest=True) for kernel in emission.kernels]
     kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
     moments = kept_moments(peaks, trials)
     dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}

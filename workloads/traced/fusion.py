@@ -1,6 +1,7 @@
 """Fusion policies: which primitives run as one kernel, from one each to what a compiler of today makes of them."""
 
 import itertools
+from collections.abc import Callable
 
 from workloads.traced.attention import attentions
 from workloads.traced.elementwise import REDUCTIONS
@@ -12,6 +13,8 @@ from workloads.traced.traffic import read_bytes
 
 POLICIES = {
     "eager": "every primitive is a kernel; views are free",
+    "operators": "every call of a jitted function without matrix products is a kernel, and every primitive outside of "
+    "one: modules that a framework runs one by one",
     "loops": "element-wise work is fused into the one kernel that reads it; reductions end a kernel, attention is not "
     "fused: as XLA does on CPUs",
     "framework": "kernels that libraries have: fused attention, norms and softmax of rows, chains of element-wise work",
@@ -51,6 +54,13 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
     """
     if policy == "eager":
         return Groups(region, [], at)
+    if policy == "operators":
+        groups = Groups(region, [], at)
+        _join_maps(groups, _of_one_operator)
+        _drop_instant(groups)
+        _join_siblings(groups, _of_one_operator)
+        _repeat_cheap(groups, _of_one_operator)
+        return groups
     if policy == "loops":
         groups = Groups(region, [], at)
         _join_chains(groups)
@@ -58,12 +68,14 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
         return groups
     groups = Groups(region, attentions(region, at, notes), at)
     groups = groups if groups.can_run else Groups(region, [], at)  # two of them may need each other's results
+    _join_narrowed(groups)
     _join_maps(groups)
     _drop_instant(groups)
     _join_products(groups, policy)
     if policy == "compiler":
         _join_siblings(groups)
     _repeat_cheap(groups)
+    _convert_again(groups)
     return groups
 
 
@@ -80,14 +92,25 @@ def _join_chains(groups: Groups) -> None:
                 groups.merge(there, here)
 
 
-def _join_maps(groups: Groups) -> None:
-    """Chains of element-wise work and reductions of rows, each node with what made its operands."""
+def _of_one_operator(one: Node, other: Node) -> bool:
+    return one.operator is not None and one.operator is other.operator
+
+
+def _any(one: Node, other: Node) -> bool:
+    return True
+
+
+def _join_maps(groups: Groups, together: Callable[[Node, Node], bool] = _any) -> None:
+    """Chains of element-wise work and reductions of rows, each node with what made its operands; those of two nodes
+    only where they may run `together`.
+    """
     for group in groups.where("map"):
         for producer in sorted(groups.producers(group), key=lambda one: -one.nodes[-1].number):
             here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
             if (
                 here is not there
                 and there.kind == "map"
+                and together(there.nodes[0], here.nodes[0])
                 and _fit(groups, there, here)
                 and groups.can_merge(there, here)
             ):
@@ -152,6 +175,21 @@ def _is_large(groups: Groups, user: Group, group: Group) -> bool:
     return max(groups.elements(value) for value in user.reads()) * SMALL > groups.space(group)
 
 
+def _join_narrowed(groups: Groups) -> None:
+    """Every product of 8-bit numbers with what scales its sums back to 8 bits: no library passes the sums on."""
+    for group in groups.where("product", lambda one: one.product is not None):
+        product, here = group.product, group
+        assert product is not None
+        value = product.outputs[0]
+        while value.bytes > 1.0 and "int32" in str(product.outputs[0].dtype):
+            users = groups.consumers(value)
+            alone = [(user.kind, len(user.nodes)) for user in users] == [("map", 1)]
+            if not (alone and groups.can_merge(here, users[0])):
+                break
+            value = users[0].nodes[0].outputs[0]
+            here = groups.merge(here, users[0])
+
+
 def _join_products(groups: Groups, policy: str) -> None:
     """Light work at the end of a product's kernel, and conversions of its operands at the beginning."""
     for group in groups.where("product"):
@@ -163,9 +201,10 @@ def _join_products(groups: Groups, policy: str) -> None:
 
 
 def _join_end(groups: Groups, group: Group, policy: str) -> None:
-    product = group.product
-    assert product is not None
-    (result,) = product.outputs[:1]
+    written = groups.writes(group)
+    if len(written) != 1:
+        return
+    (result,) = written
     users = groups.consumers(result)
     if len(users) != 1 or users[0].kind != "map":
         return
@@ -199,13 +238,17 @@ def _bytes(groups: Groups, values: list[Value]) -> float:
     return sum(groups.elements(value) * value.bytes for value in values)
 
 
-def _join_siblings(groups: Groups) -> None:
-    """Kernels of maps that read the same large array, where neither needs the other's result."""
+def _join_siblings(groups: Groups, together: Callable[[Node, Node], bool] = _any) -> None:
+    """Kernels of maps that read the same large array, where neither needs the other's result and both may run
+    `together`.
+    """
     for users in list(groups.users.values()):
         readers = dict.fromkeys(groups.of(user.nodes[0]) for user in users)
         for one, other in itertools.pairwise(group for group in readers if group.kind == "map"):
             here, there = groups.of(one.nodes[0]), groups.of(other.nodes[0])
             if here is there or here.above & there.own or there.above & here.own:
+                continue
+            if not together(here.nodes[0], there.nodes[0]):
                 continue
             large, small = sorted((groups.space(here), groups.space(there)), reverse=True)
             results = len(groups.writes(here)) + len(groups.writes(there))
@@ -215,8 +258,9 @@ def _join_siblings(groups: Groups) -> None:
                 groups.merge(here, there)
 
 
-def _repeat_cheap(groups: Groups) -> None:
-    """Values that others read are computed by these again where that reads no more bytes than the values have.
+def _repeat_cheap(groups: Groups, together: Callable[[Node, Node], bool] = _any) -> None:
+    """Values that others read are computed by these again where that reads no more bytes than the values have, and
+    both may run `together`.
 
     Gradients by JAX keep every intermediate value in its own type; kernels keep what these are made of.
     """
@@ -232,8 +276,25 @@ def _repeat_cheap(groups: Groups) -> None:
             for user in users:
                 read, size = set(map(id, user.reads())), read_bytes(groups, user, value)
                 more = _bytes(groups, [one for one in needed if id(one) not in read])
-                if user.kind == "map" and (more < size if written else more <= size):
+                cheap = more < size if written else more <= size
+                if user.kind == "map" and cheap and together(group.nodes[0], user.nodes[0]):
                     _repeat(groups, user, cone)
+
+
+def _convert_again(groups: Groups) -> None:
+    """Wider copies of a value that is in memory anyway are made by the kernels that read them."""
+    for group in groups.in_order():
+        written = groups.writes(group)
+        kept = set(map(id, written))
+        for value in written:
+            node = value.node
+            if node is None or node.name != "convert_element_type" or id(base(node.inputs[0])) not in kept:
+                continue
+            if base(node.inputs[0]).bytes < value.bytes and id(value) not in groups.kept:
+                for user in groups.consumers(value):
+                    operands = [] if user.product is None else map(base, user.product.inputs)
+                    if user.kind in ("map", "product") and all(operand is not value for operand in operands):
+                        _repeat(groups, user, [node])
 
 
 def _cone(value: Value, group: Group) -> list[Node]:

@@ -77,6 +77,7 @@ class Node:
     bodies: list[tuple["Region", Any]] = dataclasses.field(default_factory=list)  # what it runs, and how often
     known: bool = False
     number: int = 0  # place in its region
+    operator: object = None  # the outermost call without matrix products that it is in
 
     @property
     def is_view(self) -> bool:

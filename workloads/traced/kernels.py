@@ -9,7 +9,7 @@ from jaxroof.layers.attention import SOFTMAX_FLOPS
 from jaxroof.layers.experts import distinct_experts
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.op import AnyOp, Collective, Kernel
-from jaxroof.shape import AttentionShape, ProductShape
+from jaxroof.shape import AttentionShape, ConvolutionShape, ProductShape
 from jaxroof.smooth import positive_part
 from jaxroof.struct import Scalar
 from workloads.traced.attention import FORWARD, Attention
@@ -175,27 +175,29 @@ class TracedKernel:
         rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
         flops = 2.0 * rows * inputs * outputs * product.share
         if not self._multiplies():
-            return Kernel(kind="elementwise", **common, vector_flops=vector + flops, exps=exps if self.exps else None)
+            kind = "depthwise" if is_narrow(product) else "elementwise"
+            return Kernel(kind=kind, **common, vector_flops=vector + flops, exps=exps if self.exps else None)
         precision, matrices = self.precision(matrix), at.elements(product.matrices)
         if product.grouped and product.share == 1.0:
             untouched = matrices - distinct_experts(matrices, 1.0, rows)
             matrices = matrices - untouched
             common["bytes"] = common["bytes"] - untouched * inputs * outputs * self.weight_bytes
+        shape: dict[str, Any] = {
+            "rows": rows,
+            "outputs": outputs,
+            "inputs": inputs * product.share,
+            "matrices": matrices,
+            "weight_bytes": self.weight_bytes,
+            "output_bytes": self.output_bytes,
+        }
         return Kernel(
-            kind="experts" if product.grouped else "linear",
+            kind="experts" if product.grouped else "convolution" if product.window else "linear",
             precision=precision,
             matrix_flops=flops,
             operand_bytes=OPERAND_BYTES.get(precision, 8.0),
             vector_flops=vector if self.vector else None,
             exps=exps if self.exps else None,
-            shape=ProductShape(
-                rows=rows,
-                outputs=outputs,
-                inputs=inputs * product.share,
-                matrices=matrices,
-                weight_bytes=self.weight_bytes,
-                output_bytes=self.output_bytes,
-            ),
+            shape=_convolution(product, shape, at) if product.window else ProductShape(**shape),
             **common,
         )
 
@@ -231,6 +233,19 @@ class TracedKernel:
             gradient=None if forward else "inputs",
             **common | {"kernels": 2.0 if decodes else 1.0},
         )
+
+
+def _convolution(product: Product, shape: dict[str, Any], at: Sizes) -> ConvolutionShape:
+    """Its own dimensions beside those of the product that it is."""
+    height, width = at.elements(product.places[:1]), at.elements(product.places[1:])
+    return ConvolutionShape(
+        **shape,
+        height=height,
+        width=width,
+        window=at.elements(product.window) * product.share,
+        stride=float(product.stride),
+        minimal=product.minimal,
+    )
 
 
 def is_narrow(product: Product) -> bool:

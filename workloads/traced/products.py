@@ -22,6 +22,9 @@ class Product(NamedTuple):
     share: float = 1.0  # of the products that have a factor other than 0 by construction: of dilated operands
     grouped: bool = False  # rows are spread over the matrices by an operand
     window: Shape = ()  # of a convolution
+    places: Shape = ()  # of one image of its result
+    stride: int = 1  # places of its input per place of its result
+    minimal: bool = False  # 3 x 3, one place apart, one group: minimal filtering applies
 
 
 PRODUCTS = {"dot_general", "conv_general_dilated", "ragged_dot_general"}
@@ -89,8 +92,21 @@ def _convolution(node: Node) -> Product:
     places = _taken(out, (numbers.out_spec[0], *numbers.out_spec[2:]))
     share = 1.0 / math.prod(node.params["lhs_dilation"] or (1,))
     matrices = () if groups == 1 else (groups,)
-    return Product((*places, *matrices), (channels, *window), (features // groups,), matrices, left, right, share,
-                   window=window)  # fmt: skip
+    stride = math.prod(node.params["window_strides"])
+    apart = (stride, *(node.params["lhs_dilation"] or (1,)), *(node.params["rhs_dilation"] or (1,)))
+    return Product(
+        (*places, *matrices),
+        (channels, *window),
+        (features // groups,),
+        matrices,
+        left,
+        right,
+        share,
+        window=window,
+        places=places[1:],
+        stride=stride,
+        minimal=window == (3, 3) and set(apart) == {1} and groups == 1,
+    )
 
 
 def _grouped(node: Node) -> Product:

@@ -4,7 +4,7 @@ from typing import Any
 
 from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
 from workloads.traced.loops import counter_of, without_counting
-from workloads.traced.rules import is_known, refusal
+from workloads.traced.rules import is_known, kind_of, refusal
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
 """Parameters that hold what a call runs."""
@@ -88,7 +88,13 @@ class _Walker:
             consts = getattr(inner, "consts", ())
             for value, given in zip(operands, params.get("donated_invars", ()), strict=False):
                 value.donated = value.donated or (given and value.node is None)
-            return self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
+            first = len(nodes)
+            results = self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
+            if all(node.is_view or node.known or kind_of(node) in _LIGHT for node in nodes[first:]):
+                operator = object()
+                for node in nodes[first:]:
+                    node.operator = operator
+            return results
         if (inner is not None or "branches" in params) and not is_known(name):
             raise refusal(name)
         if name == "reduce":
@@ -152,6 +158,9 @@ class _Walker:
         branches = [self._region(branch, operands[1:], scope, axes, {}) for branch in eqn.params["branches"]]
         return _loop("cond", eqn, operands, scope, [(branch, 1) for branch in branches])
 
+
+_LIGHT = ("map", "move", "reduction", "free")
+"""Kinds of nodes that one kernel of a library does at once."""
 
 _PLAIN = ("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take")
 """Library functions whose names say nothing about where in a model they are called."""

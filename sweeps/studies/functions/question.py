@@ -61,6 +61,20 @@ class Function:
 
         return f"{self.traced.policy}: {POLICIES[self.traced.policy]}"
 
+    def notes(self, efficiency: str | None = None) -> tuple[str, ...]:
+        """What a reader of its answers under these constants should know, a sentence each."""
+        constants = hwspaces.efficiency(efficiency).efficiency
+        found = list(self.traced.notes)
+        if self.traced.convolves and constants.convolution is None:
+            found.append(
+                "these constants are of an engine without convolutions, which are priced as products of their sizes: "
+                "pytorch, tensorrt, tflite, ncnn and edge-tpu have kernels for them"
+            )
+        if constants.host.kernel_time is not None:
+            launch = hwspaces.formatted(constants.host.kernel_time, "s")
+            found.append(f"the host launches every kernel, {launch} each, ahead of the device")
+        return tuple(found)
+
     def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
         with eager():
@@ -201,6 +215,7 @@ def from_function(
     sizes: Mapping[str, float] | None = None,
     trips: float | None = None,
     fused_loops: bool = False,
+    float32: str = "tf32",
 ) -> Function:
     """A function of JAX arrays as a question: traced, never run.
 
@@ -212,13 +227,15 @@ def from_function(
       sizes: of symbols, where none are given later; fusion is decided there.
       trips: how often loops run that do not say so.
       fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
+      float32: what products of float32 run as: tf32 where the hardware has it, or fp32.
 
     Raises:
-      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
+      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy or type.
     """
     from workloads.traced.function import traced
 
-    found = traced(function, *args, policy=fusion, sizes=sizes, trips=trips, fused_loops=fused_loops)
+    how: dict[str, Any] = {"policy": fusion, "trips": trips, "fused_loops": fused_loops, "float32": float32}
+    found = traced(function, *args, sizes=sizes, **how)
     return Function(found, dict(sizes or {}))
 
 

@@ -26,7 +26,8 @@ SUMS, PASSED = 4 * 10 * 1000, 10 * 1000  # int32 sums of the first product, and 
 
 
 def moved(on_chip):
-    ops = traced(chain, *ARGUMENTS).ops(matrix=("int8",), on_chip=on_chip)
+    """B of the two products and of what scales the sums between them."""
+    ops = traced(chain, *ARGUMENTS, policy="loops").ops(matrix=("int8",), on_chip=on_chip)
     return [float(op.bytes) for op in ops.values()]
 
 

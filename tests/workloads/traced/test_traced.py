@@ -282,7 +282,9 @@ def test_a_rule_of_a_users_own(monkeypatch):
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="fusion = 'magic' is not known; known: eager, loops, framework, compiler"):
+    with pytest.raises(
+        ValueError, match="fusion = 'magic' is not known; known: eager, operators, loops, framework, compiler"
+    ):
         traced(jnp.tanh, array(64), policy="magic")
     with pytest.raises(ValueError, match="nothing is known of the primitive pure_callback"):
         traced(lambda x: jax.pure_callback(np.tanh, x, x), jax.ShapeDtypeStruct((4,), F32))

@@ -152,7 +152,7 @@ def test_a_depthwise_convolution_is_vector_work():
         )
 
     (op,) = traced(depthwise, array(4, 16, 16, 32), array(3, 3, 1, 32)).ops().values()
-    assert op.kind == "elementwise" and op.vector_flops == 2 * 4 * 256 * 9 * 32
+    assert op.kind == "depthwise" and op.vector_flops == 2 * 4 * 256 * 9 * 32
 
 
 def test_gradient_of_a_convolution_with_a_stride():
