@@ -143,7 +143,11 @@ class _Reader:
             return getattr(self, f"_{name}")(op, operands, values)
         if name in ("call", "composite"):
             callee = op.attributes["callee" if name == "call" else "decomposition"].value
-            return self.called(callee, operands)
+
+            def call(*given):
+                return self.called(callee, list(given))
+
+            return jax.jit(call)(*operands)  # kept as a call: under `operators` it is one kernel
         if name == "custom_call":
             target = op.attributes["call_target_name"].value
             if target in SAME:

@@ -92,6 +92,8 @@ def test_kernels_are_those_of_the_function(tmp_path, function, arguments):
             assert total(found, name) == pytest.approx(total(expected, name), rel=1e-12, abs=1.0), policy
         kinds = [sorted(op.kind for op in ops.values() if op.kind != "elementwise") for ops in (expected, found)]
         assert kinds[0] == kinds[1]
+        if policy == "operators":  # JAX's own functions are not all functions of the module
+            continue
         eager = policy in ("eager", "loops")
         assert total(found, "bytes") == pytest.approx(total(expected, "bytes"), rel=0.13 if eager else 0.006), policy
         assert total(found, "kernels") == pytest.approx(total(expected, "kernels"), rel=0.11 if eager else 1e-9), policy
