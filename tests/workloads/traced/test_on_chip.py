@@ -53,6 +53,23 @@ def test_weights_stay_in_what_the_largest_kernel_leaves():
     assert moved(OnChip(capacity=50e3, keeps_weights=1.0)) == [INPUT + FIRST, 0, SECOND + RESULT]
 
 
+def test_equal_kernels_are_one_op_of_their_mean():
+    """Of two products of 10 kB by 1 MB only the second reads what is passed on; the first moves its input, the second
+    its result. Both read their weights where they do not stay.
+    """
+
+    def twice(x, one, other):
+        x = jax.lax.dot(x, one).astype(jnp.int8)
+        return jax.lax.dot(x, other).astype(jnp.int8)
+
+    found = traced(twice, array(10, 1000), array(1000, 1000), array(1000, 1000))
+    for keeps, weights in ((0.0, 1e6), (1.0, 0.0)):
+        (op,) = found.ops(matrix=("int8",), on_chip=OnChip(capacity=1e7, keeps_weights=keeps)).values()
+        assert float(op.count) == 2.0 and float(op.bytes) == 10e3 + weights
+    (op,) = found.ops(matrix=("int8",)).values()
+    assert float(op.bytes) == 20e3 + 1e6
+
+
 def test_weights_of_a_loop_are_read_in_every_trip():
     def layers(x, stacked):
         return jax.lax.scan(lambda rows, one: ((rows @ one), None), x, stacked)[0]
