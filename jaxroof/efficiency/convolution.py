@@ -65,11 +65,10 @@ def implicit_product(op: Kernel, hardware: Hardware) -> Kernel:
     """The product that reads its rows from the image: channels padded to `CHANNEL_BYTES`, or, where a compiler fills a
     systolic array, inputs and outputs to its edge.
     """
-    shape, threads = op.shape, threaded(hardware)
-    inputs, outputs = padded_channels(op) * shape.window, shape.outputs
-    if threads < 1.0:
-        edge = array_edge(hardware, op.precision or "")
-        inputs, outputs = padded(shape.inputs, edge), padded(shape.outputs, edge)
+    shape, compiled = op.shape, threaded(hardware) < 1.0
+    edge = array_edge(hardware, op.precision or "")
+    inputs = jnp.where(compiled, padded(shape.inputs, edge), padded_channels(op) * shape.window)
+    outputs = jnp.where(compiled, padded(shape.outputs, edge), shape.outputs)
     more = (inputs * outputs) / (shape.inputs * shape.outputs)
     return dataclasses.replace(
         op,

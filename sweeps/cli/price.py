@@ -10,6 +10,9 @@ from sweeps.cli.printing import print_json
 POLICIES = ("eager", "operators", "loops", "framework", "compiler")
 """Fusion policies, as `workloads.traced.fusion.POLICIES` has them, which needs JAX."""
 
+FLOAT32 = ("tf32", "fp32")
+"""What products of float32 run as, the usual choice first: `workloads.traced.function.FLOAT32` without JAX."""
+
 
 MODULES = (".mlir", ".mlirbc", ".stablehlo")
 """Endings of files of StableHLO, as `workloads.traced.stablehlo` reads them, which needs JAX."""
@@ -58,6 +61,8 @@ def run(options: argparse.Namespace) -> None:
         from hwspaces.units import nearest
 
         raise ValueError(f"--fusion {fusion} is not known{nearest(fusion, POLICIES)}")
+    if options.float32 not in (None, *FLOAT32):
+        raise ValueError(f"--float32 {options.float32} is not known; known: {', '.join(FLOAT32)}")
     for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
@@ -139,7 +144,7 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     name = options.function.partition(":")[2]
     try:
         how = {"policy": fusion, "trips": trips, "fused_loops": options.fused_loops}
-        how["float32"] = options.float32 or "tf32"
+        how["float32"] = options.float32 or FLOAT32[0]
         found = traced(called, positional, named, sizes=sizes, name=name, **how)
     except TypeError as error:
         words = " ".join(str(error).split())[:300]

@@ -57,6 +57,23 @@ def test_the_table_says_policy_and_ops(capsys):
     assert "matmul.256x1024" in out and "activation" in out and "memory  " in out and "MFU" in out
     assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "--fusion", "eager"]) == 0
     assert "fusion eager: every primitive is a kernel" in capsys.readouterr().out
+    words = ("--fusion", "operators", "--efficiency", "pytorch")
+    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", *words]) == 0
+    out = capsys.readouterr().out
+    assert "fusion operators: every call of a jitted function" in out and "the host launches every kernel, " in out
+
+
+def test_the_precision_of_float32(capsys):
+    """Products of 32 bits run as TF32 where they may, and the answer says what they ran in."""
+    words = ("price", "jax.numpy:dot", "--args", "a=f32[512,512]", "b=f32[512,512]", "--hardware", "A100-SXM-80GB")
+    found = {}
+    for chosen in ("tf32", "fp32"):
+        assert main([*words, "--float32", chosen, "--json"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        found[record["ops"][0]["precision"]] = record["metrics"]["time"]
+    assert found["fp32"] > found["tf32"]
+    assert main([*words, "--float32", "fp19"]) == 2
+    assert "--float32 fp19" in capsys.readouterr().err
 
 
 def test_json_of_one_point(capsys):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import hwspaces
 import sweeps
 
 
@@ -85,3 +86,47 @@ def test_what_cannot_be_is_said(asked):
         asked.elasticities("H100-SXM", metric="speed", b=1, s=1)
     with pytest.raises(ValueError, match="'Q100' is neither in the catalogue"):
         asked.answer("Q100", b=1, s=1)
+
+
+def convolved(image, weight):
+    return jax.lax.conv_general_dilated(image, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def test_launches_of_the_host_bind_small_kernels():
+    """One convolution of a tiny image: as long as Python takes to launch it; a large one hides that."""
+    (b,) = jax.export.symbolic_shape("b")
+    asked = sweeps.from_function(convolved, array(b, 8, 8, 16), array(3, 3, 16, 16), fusion="operators")
+    launch = hwspaces.efficiency("pytorch").efficiency.host.kernel_time
+    small, large = (asked.answer("A100-SXM-80GB", "pytorch", b=b).metrics for b in (1, 1 << 16))
+    assert small["time"] == pytest.approx(launch) and large["time"] > 10 * launch
+    data = asked.sweep(["A100-SXM-80GB"], {"b": [1, 1 << 16]}, "pytorch")
+    np.testing.assert_allclose(data["time"].values.ravel(), [small["time"], large["time"]], rtol=1e-9)
+    assert any("the host launches every kernel" in note for note in asked.notes("pytorch"))
+
+
+def test_engines_without_convolutions_say_so():
+    asked = sweeps.from_function(convolved, array(1, 8, 8, 16), array(3, 3, 16, 16))
+    assert any("engine without convolutions" in note for note in asked.notes("learned"))
+    assert asked.notes("tensorrt") == asked.notes("datasheet") == ()
+
+
+def test_float32_is_a_choice():
+    """A square product of an A100 at its peaks of TF32 and of FP32."""
+    square, times = array(4096, 4096, dtype=jnp.float32), {}
+    for chosen in ("tf32", "fp32"):
+        asked = sweeps.from_function(jnp.dot, square, square, float32=chosen)
+        found = asked.answer("A100-SXM-80GB", "datasheet").metrics
+        times[chosen] = found["time"] / found["slowdown"]
+    assert times["fp32"] / times["tf32"] == pytest.approx(156 / 19.5, rel=0.01)
+
+
+@pytest.mark.parametrize("efficiency", ["datasheet", "tensorrt"])
+def test_sweeps_of_convolutions_are_their_points(efficiency):
+    """Whatever algorithm is fastest at each point, threads or a compiled array."""
+    (b,) = jax.export.symbolic_shape("b")
+    asked = sweeps.from_function(convolved, array(b, 14, 14, 96), array(3, 3, 96, 40))
+    names, batches = ["H100-SXM", "A100-SXM-80GB", "TPU-v6e"], [1, 32]
+    data = asked.sweep(names, {"b": batches}, efficiency)
+    points = [[asked.answer(name, efficiency, b=b).metrics["time"] for b in batches] for name in names]
+    np.testing.assert_allclose(data["time"].values, points, rtol=1e-9)
+    assert 0.0 < asked.elasticities("H100-SXM", efficiency, b=256)["workload.sizes.b"] <= 1.01

@@ -162,7 +162,10 @@ class _Walker:
 _LIGHT = ("map", "move", "reduction", "free")
 """Kinds of nodes that one kernel of a library does at once."""
 
-_PLAIN = ("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take", "call")
+_PLAIN = (
+    *("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take"),
+    "call",  # of a function of a module of StableHLO
+)
 """Library functions whose names say nothing about where in a model they are called."""
 
 

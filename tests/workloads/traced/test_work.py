@@ -28,7 +28,7 @@ from functions import (
 from jaxroof.op import Collective
 from jaxroof.shape import AttentionShape
 from workloads.traced.function import traced
-from workloads.traced.fusion import grouped
+from workloads.traced.fusion import POLICIES, grouped
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes
 from workloads.traced.walk import graph_of
@@ -258,6 +258,55 @@ def test_weights_of_eight_bits_are_converted_on_the_way():
     assert op.shape.weight_bytes == 1.0 and op.bytes == 128 * 256 + 2 * (64 * 128 + 64 * 256 + 256)
 
 
+def test_sums_of_eight_bit_products_stay_in_their_kernel():
+    """64 x 256 sums of int8 products leave as 1 B each; the next layer reads no more."""
+
+    def layer(x, weight, scale):
+        sums = jax.lax.dot(x, weight, preferred_element_type=jnp.int32)
+        return jnp.clip(jnp.round(sums * scale), -128, 127).astype(jnp.int8)
+
+    arguments = array(64, 128, dtype=jnp.int8), array(128, 256, dtype=jnp.int8), array(dtype=F32)
+    for policy in ("framework", "compiler"):
+        (op,) = traced(layer, *arguments, policy=policy).ops().values()
+        assert op.precision == "int8" and op.shape.output_bytes == 1.0
+        assert op.bytes == pytest.approx(64 * 128 + 128 * 256 + 64 * 256, abs=4)
+
+
+def test_a_wider_copy_is_not_written_beside_its_original():
+    """Two quantised products and a sum: each reads two arrays of 1 B per element, none a copy of 4 B."""
+
+    def branch(x, weight):
+        product = jax.lax.dot(x, weight, preferred_element_type=jnp.int32)
+        narrow = jnp.clip(product >> 8, -128, 127).astype(jnp.int8)
+        other = jax.lax.dot(narrow, weight, preferred_element_type=jnp.int32)
+        return jnp.clip((other >> 8) + narrow.astype(jnp.int32), -128, 127).astype(jnp.int8)
+
+    found = traced(branch, array(64, 64, dtype=jnp.int8), array(64, 64, dtype=jnp.int8), policy="compiler")
+    assert total(found, "kernels") == 2
+    assert total(found, "bytes") == pytest.approx((3 + 3) * 64 * 64, abs=8)
+
+
+def test_an_operator_is_one_kernel():
+    """A jitted function without products is one kernel, and what is outside of one is not joined to it."""
+
+    def block(x, y):
+        return jax.nn.silu(x) * y
+
+    arguments = array(64, 128), array(64, 128)
+    kernels = {policy: total(traced(block, *arguments, policy=policy), "kernels") for policy in POLICIES}
+    assert kernels["operators"] == 2 and kernels["framework"] == kernels["compiler"] == 1 < kernels["eager"]
+    assert total(traced(block, *arguments, policy="operators"), "bytes") == (2 + 3) * 2 * 64 * 128
+
+
+@pytest.mark.parametrize("chosen", ["tf32", "fp32"])
+def test_the_precision_of_float32_is_a_choice(chosen):
+    found = traced(jnp.dot, array(8, 16, dtype=F32), array(16, 8, dtype=F32), float32=chosen)
+    (op,) = found.ops(matrix=("fp32", "tf32", "bf16")).values()
+    assert op.precision == chosen and "products of float32 run " in " ".join(found.notes)
+    with pytest.raises(ValueError, match="^float32"):
+        traced(jnp.dot, array(8, 16, dtype=F32), array(16, 8, dtype=F32), float32="fp19")
+
+
 def test_gradients_keep_what_values_are_made_of():
     """A batch norm of 16-bit elements: statistics read x; sums read x and the gradient, and so does the kernel that
     writes the gradient of x: 2 + 4 + 6 bytes per element.
@@ -278,7 +327,7 @@ def test_resnet50_has_its_published_work():
     assert total(traced(gradient, resnet50_weights(), image), "matrix_flops") / forward == pytest.approx(2.97, abs=0.01)
 
 
-@pytest.mark.parametrize("policy", ["loops", "framework", "compiler"])
+@pytest.mark.parametrize("policy", ["operators", "loops", "framework", "compiler"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_kernels_can_run_one_after_the_other(name, policy):
     """Every kernel comes after those whose results it reads, and all work is done by some kernel."""
