@@ -1,8 +1,8 @@
 """Times evaluations of mappings: `python -m tests.bench.nests`.
 
 A layer of ResNet-50 on each shipped architecture, random factors that fit, one loop order, energy times cycles. NumPy's
-columns, compiled loops and XLA evaluate the same mappings in one thread; compilation is timed apart. Then one search with
-its default number of mappings.
+columns, compiled loops and XLA evaluate the same mappings in one thread; compilation is timed apart. Then one search
+with its default number of mappings.
 """
 
 import argparse
