@@ -35,6 +35,7 @@ def record(
 ) -> dict[str, Any]:
     """The answer for machines: SI units, accesses in words per instance."""
     from jaxroof.version import VERSION
+    from workloads.nests.checks import broken_limits
 
     names = [node.name for node in machine.nodes]
     kept = {
@@ -59,6 +60,7 @@ def record(
         "energy": float(cost.energy),
         "energies": {name: float(energy) for name, energy in cost.energies.items()},
         "fits": bool(cost.fits),
+        "keeps_limits": not broken_limits(machine, mapping),
         "instances": {name: float(count) for name, count in cost.instances.items()},
         "accesses": {
             f"{memory}.{tensor}": {name: float(count) for name, count in each._asdict().items()}
@@ -91,6 +93,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     """Print the mapping, accesses by memory and tensor, and time and energy."""
     from hwspaces import formatted
     from sweeps.cli.tables import console, percent, table
+    from workloads.nests.checks import broken_limits
 
     out = console()
     out.print(f"{options.layer} on {options.arch}: {problem.macs:,.0f} MACs, {_sizes(problem)}\n")
@@ -120,6 +123,8 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
         )
     for name, size in padded(problem, mapping).items():
         out.print(f"note    {name} is {problem.sizes[name]:.0f}, padded to {size:.0f}")
+    for broken in broken_limits(machine, mapping):
+        out.print(f"note    {broken}, which the limits of the architecture do not allow")
     if not cost.fits:
         out.print("note    the mapping does not fit: a memory or a fan-out is too small")
     if found is not None:

@@ -21,7 +21,7 @@ VERBS = {
     "query": "the points of a sweep that keep a condition, best first",
     "merge": "a folder of shards as one netCDF file",
     "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
-    "map": "a layer's loop nest on an accelerator: accesses, time and energy of a mapping, or the best mapping",
+    "map": "loop nests of a layer or a network on an accelerator: accesses, time, energy, the best mappings",
     "plot": "a picture of a sweep's file, a step's roofline or power, or a device's dies",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",

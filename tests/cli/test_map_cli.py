@@ -45,6 +45,15 @@ def test_a_given_mapping(files, capsys):
     assert moved == {"tile": 9831, "reads": 1354752, "fills": 157296, "updates": 0}
 
 
+def test_a_mapping_outside_of_limits_says_so(files, capsys):
+    (files / "wide.toml").write_text(EYERISS.replace("C3 S3", "P2 S3").replace("P8 Q2", "P4 C3 Q2"), encoding="utf-8")
+    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "wide.toml"]
+    assert main(words) == 0
+    assert "note    PE_rows: P is 2, which the limits of the architecture do not allow" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["keeps_limits"] is False
+
+
 def test_an_answer_is_a_mapping(files, capsys):
     words = ["map", "resnet50.conv2_3x3", "--arch", "eyeriss_like"]
     assert main([*words, "--mappings", "20000", "-o", "result.json"]) == 0

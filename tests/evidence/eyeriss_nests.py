@@ -124,7 +124,7 @@ class Row(NamedTuple):
     milliseconds: float
     buffer: float  # MB
     dram: float  # MB
-    joules: float  # on the chip, in units of the architecture
+    joules: float  # of accesses and MACs on the chip
 
 
 @functools.cache
@@ -169,13 +169,13 @@ def predicted(name: str, parts: Parts | None = None) -> Row:
         milliseconds=float((cost.cycles + loading) / machine.clock * 1e3),
         buffer=float(buffer * WORD / MEGABYTE),
         dram=float(dram * WORD / MEGABYTE),
-        joules=float(cost.energy - cost.energies["DRAM"]),
+        joules=float(cost.energies["mac"] + sum(cost.access_energies.values()) - cost.energies["DRAM"]),
     )
 
 
 @functools.cache
 def power_constants() -> tuple[float, float]:
-    """W of the chip beside its accesses, and J per J of the architecture: of AlexNet's five layers, relative errors."""
+    """W of the chip beside its accesses, and J per J of the shipped architecture, by relative errors of AlexNet."""
     rows = [
         (predicted(name).joules / predicted(name).milliseconds * 1e3, ALEXNET[name].measured.watts) for name in ALEXNET
     ]
@@ -194,7 +194,8 @@ def main(words: list[str] | None = None) -> None:
     """Print predictions beside measurements."""
     argparse.ArgumentParser(prog="python -m tests.evidence.eyeriss_nests", description=__doc__).parse_args(words)
     base, scale = power_constants()
-    print(f"power: {base * 1e3:.0f} mW and {scale:.2f} pJ per MAC's energy, of AlexNet")
+    mac = nests.architecture("eyeriss").value.mac_energy
+    print(f"power: {base * 1e3:.1f} mW and {scale * mac * 1e12:.3f} pJ of a MAC, of AlexNet")
     print("layer   units | ms measured error | mW measured error | buffer MB measured error | DRAM MB measured error")
     for network in (ALEXNET, VGG):
         for name, layer in network.items():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.evidence.eyeriss_nests import ALEXNET, LAYERS, PUBLISHED_CONV3, VGG, power, predicted
+from tests.evidence.eyeriss_nests import ALEXNET, LAYERS, PUBLISHED_CONV3, VGG, power, power_constants, predicted
+from workloads import nests
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -13,6 +14,13 @@ def test_units_time_traffic_and_power(name):
     assert row.buffer == pytest.approx(measured.buffer, rel=0.11)
     assert row.dram == pytest.approx(measured.dram, rel=0.06)
     assert power(name) == pytest.approx(measured.watts, rel=0.14)
+
+
+def test_the_shipped_architecture_has_the_fitted_power():
+    base, scale = power_constants()
+    machine = nests.architecture("eyeriss").value
+    assert scale == pytest.approx(1.0, rel=1e-3)
+    assert machine.nodes[1].leakage * machine.clock == pytest.approx(base, rel=1e-3)
 
 
 def test_all_layers():

@@ -1,6 +1,8 @@
 """Layers, architectures and mappings from files: shipped ones, Timeloop's, and refusals in one line."""
 
 import math
+import random
+import re
 
 import pytest
 
@@ -235,6 +237,22 @@ def test_refusals_of_sparse_designs(tmp_path, old, new, said):
         nests.timeloop_problem(str(path))
         nests.timeloop_architecture(str(path))
     assert said in str(error.value) and "\n" not in str(error.value) and "design.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_broken_designs_are_refused_in_one_line(tmp_path, seed):
+    """Any value of the file replaced by something else: a machine, or a ValueError of one line."""
+    draw = random.Random(seed)
+    places = list(re.finditer(r"(?<=: )[^\s{}\[\],][^{}\[\],\n]*|\[[^\[\]]*\]|\{[^{}]*\}", SPARSE))
+    found = draw.choice(places)
+    other = draw.choice(["7", "-1", "0", "[]", "{}", "x y", "null", "[1, a]", "{a: 1}", "1e400", "[[C]]", "true"])
+    path = tmp_path / "design.yaml"
+    path.write_text(SPARSE[: found.start()] + other + SPARSE[found.end() :], encoding="utf-8")
+    try:
+        problem, machine = nests.timeloop_problem(str(path)), nests.timeloop_architecture(str(path))
+        nests.timeloop_mapping(str(path), problem, machine)
+    except ValueError as error:
+        assert "\n" not in str(error) and "design.yaml" in str(error)
 
 
 def test_earlier_subtrees(tmp_path):

@@ -153,6 +153,22 @@ def built_mapping(
     )
 
 
+def broken_limits(machine: Machine, mapping: NestMapping) -> list[str]:
+    """What a mapping does that the machine's limits do not let a search do, in words: "PE_rows: Q is 4"."""
+    found = []
+    for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
+        limits = {name: (least, most) for name, least, most in node.limits}
+        for name in dict.fromkeys((*factors, *limits)):
+            allowed = node.dimensions is None or name in node.dimensions or place == 0
+            least, most = limits.get(name, (1.0, math.inf if allowed else 1.0))
+            count = factors.get(name, 1.0)
+            if count > most or (count < least < math.inf):
+                found.append(f"{node.name}: {name} is {count:.0f}")
+        if isinstance(node, Fanout) and (used := math.prod(factors.values())) < node.least * node.size:
+            found.append(f"{node.name}: {used:.0f} of {node.size:.0f} are used")
+    return found
+
+
 def residents(
     problem: Problem, machine: Machine, keeps: Mapping[str, Collection[str]], where: str
 ) -> tuple[tuple[str, ...], ...]:

@@ -22,6 +22,11 @@ PACKED, PLAIN = ("RLE", "CP", "B", "CSR", "COO"), ("UOP", "UB", "U")
 NODE = ("tag", "name", "class", "subclass", "attributes", "spatial", "constraints", "required_actions", "enabled")
 """Keys of a component or a container; attributes are Accelergy's, any, and some say what a memory holds and moves."""
 
+KINDS = dict.fromkeys(("bypass", "datatype", "bypassing"), "dataspace") | dict.fromkeys(
+    ("utilization", "parallelism"), "min_parallelism"
+)
+"""Other names of kinds of constraints."""
+
 CONSTRAINTS = ("dataspace", "temporal", "spatial", "min_parallelism")
 """Kinds of constraints of a node. `split` of a spatial one has no effect on counts: it is read and left."""
 
@@ -150,8 +155,7 @@ def _targets(path: str) -> dict[str, list[Mapping[str, Any]]]:
         where = f"{path}: {key}"
         for item in tables(checks.table(listed, where, ("version", "targets")).get("targets", []), where):
             kind = item.get("type")
-            known = {"bypass": "dataspace", "datatype": "dataspace", "bypassing": "dataspace"}
-            kind = known.get(str(kind), kind)
+            kind = KINDS.get(str(kind), kind)
             require(kind in CONSTRAINTS, where, f"type {kind!r} is none of {', '.join(CONSTRAINTS)}")
             name = str(item.get("target"))
             rules = {key: value for key, value in item.items() if key not in ("target", "type")}
@@ -164,16 +168,14 @@ def _rules(node: Mapping[str, Any], others: list[Mapping[str, Any]], where: str)
     found: dict[str, dict[str, Any]] = {}
     for each in (checks.table(node.get("constraints", {}), f"{where}: constraints", CONSTRAINTS), *others):
         for kind, rules in each.items():
-            if kind == "min_parallelism":
-                found[kind] = {
-                    "min": checks.table(rules, where, ("min",))["min"] if isinstance(rules, Mapping) else rules
-                }
-                continue
             known = {
+                "min_parallelism": ("min",),
                 "dataspace": ("keep", "bypass"),
                 "temporal": ("factors", "factors_only", "permutation"),
                 "spatial": ("factors", "factors_only", "permutation", "split", "no_reuse", "no_multicast_no_reduction"),
             }[kind]
+            plain = kind == "min_parallelism" and not isinstance(rules, Mapping)
+            rules = {"min": rules} if plain else rules
             found.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", known))
     return found
 
