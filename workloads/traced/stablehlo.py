@@ -28,6 +28,9 @@ LARGEST = 1 << 29
 MOST_OPERATIONS = 200_000
 """Operations that are read at most, those of a function as often as it is called."""
 
+WRONG = (TypeError, KeyError, AttributeError, NotImplementedError, IndexError, OverflowError, ZeroDivisionError)
+"""What JAX raises of operands that an operation does not take, beside ValueError."""
+
 BYTECODE = b"ML\xefR"
 """First bytes of a module in bytecode."""
 
@@ -127,7 +130,7 @@ class _Reader:
             try:
                 with _scope(op):
                     results = self._results(op, operands, values)
-            except (TypeError, KeyError, AttributeError, NotImplementedError, IndexError) as error:
+            except WRONG as error:
                 words = " ".join(str(error).split())[:200]
                 raise ValueError(f"{op.name} cannot be read: {type(error).__name__}: {words}") from error
             values.update(zip(op.results, results, strict=True))

@@ -38,6 +38,9 @@ BINARY = {
 }
 """Operation of two operands -> the function of `jax.lax`; those of CHLO broadcast first (`broadcast_add`)."""
 
+LARGEST_POWER = 64
+"""Whole exponents up to which a power is products."""
+
 COMPARED = {"EQ": lax.eq, "NE": lax.ne, "LT": lax.lt, "LE": lax.le, "GT": lax.gt, "GE": lax.ge}
 
 OPERATIONS: dict[str, Handler] = {}
@@ -104,7 +107,8 @@ def _constant(op: Any, _: list) -> list:
     shape, dtype = shape_of(result), element_type(result)
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
         number = value.get_splat_value()
-        scalar = dtype.type(getattr(number, "value", 0))
+        with np.errstate(all="ignore"):
+            scalar = dtype.type(getattr(number, "value", 0))
         return [scalar if not shape else lax.full(shape, scalar)]
     if isinstance(value, ir.DenseIntElementsAttr):
         return [np.array(value).astype(dtype).reshape(shape)]
@@ -191,7 +195,7 @@ def _power(op: Any, operands: list) -> list:
     value = named(exponent, "value") if getattr(exponent, "name", "") == "stablehlo.constant" else None
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
         number = getattr(value.get_splat_value(), "value", None)
-        if number is not None and number == int(number):
+        if number is not None and abs(number) <= LARGEST_POWER and number == int(number):
             return [lax.integer_pow(operands[0], int(number))]
     return [lax.pow(*operands)]
 
