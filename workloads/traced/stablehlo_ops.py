@@ -100,19 +100,30 @@ def named(op: Any, name: str, default: Any = None) -> Any:
     return op.attributes[name] if name in op.attributes else default
 
 
+def is_stored(op: Any) -> bool:
+    """Whether an operation is a constant that is read from memory when the model runs: an array of numbers that are no
+    masks and no indices, such as weights.
+    """
+    if op.name != "stablehlo.constant":
+        return False
+    value, dtype = op.attributes["value"], element_type(op.results[0])
+    if isinstance(value, ir.DenseElementsAttr):
+        known = dtype == np.bool_ or (np.issubdtype(dtype, np.integer) and dtype.itemsize >= 4)
+        return not (value.is_splat or known)
+    return bool(shape_of(op.results[0]))
+
+
 @operation("constant")
 def _constant(op: Any, _: list) -> list:
-    """Numbers that are of a mask or a counter; others are whatever: nothing depends on them."""
+    """One number everywhere, or those of a mask or of indices."""
     value, result = op.attributes["value"], op.results[0]
     shape, dtype = shape_of(result), element_type(result)
-    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        number = value.get_splat_value()
-        with np.errstate(all="ignore"):
-            scalar = dtype.type(getattr(number, "value", 0))
-        return [scalar if not shape else lax.full(shape, scalar)]
-    if isinstance(value, ir.DenseIntElementsAttr):
+    if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
         return [np.array(value).astype(dtype).reshape(shape)]
-    return [lax.full(shape, 0, dtype)]
+    number = value.get_splat_value() if isinstance(value, ir.DenseElementsAttr) else None
+    with np.errstate(all="ignore"):
+        scalar = dtype.type(getattr(number, "value", 0))
+    return [scalar if not shape else lax.full(shape, scalar)]
 
 
 @operation("iota")

@@ -114,6 +114,26 @@ def test_a_module_as_torch_xla_writes_it(tmp_path):
     assert norm.bytes == 4 * 2 * 16 * 128 and norm.exps == 16  # the square is a product
 
 
+HEX = 'dense<"0x' + "3F80000040000000" * 8192 + '">'
+
+
+@pytest.mark.parametrize("numbers", ["dense_resource<__elided__>", HEX], ids=["left out", "there"])
+def test_weights_in_a_module_are_read_from_memory(tmp_path, numbers):
+    """128 x 128 weights of 4 B, whether their numbers are there or not; masks of a module are known."""
+    path = tmp_path / "layer.mlir"
+    path.write_text(
+        module(
+            f"%0 = stablehlo.constant {numbers} : tensor<128x128xf32> "
+            "%1 = stablehlo.dot %arg0, %0 : (tensor<8x128xf32>, tensor<128x128xf32>) -> tensor<8x128xf32> "
+            "return %1 : tensor<8x128xf32>",
+            "%arg0: tensor<8x128xf32>",
+            "tensor<8x128xf32>",
+        )
+    )
+    (op,) = traced_module(path).ops().values()
+    assert op.bytes == 4 * (128 * 128 + 2 * 8 * 128) and op.shape.weight_bytes == 4.0
+
+
 def test_a_power_that_no_number_is_stays_a_power(tmp_path):
     path = tmp_path / "layer.mlir"
     path.write_text(TORCH.replace("dense<2.000000e+00>", "dense<2.000000e300>"))
