@@ -19,7 +19,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as dialect
 
 from workloads.traced.function import Traced, traced
-from workloads.traced.stablehlo_ops import BINARY, OPERATIONS, UNARY, element_type, shape_of
+from workloads.traced.stablehlo_ops import BINARY, OPERATIONS, UNARY, element_type, is_stored, shape_of
 from workloads.traced.stablehlo_regions import REGIONS
 
 LARGEST = 1 << 29
@@ -27,6 +27,9 @@ LARGEST = 1 << 29
 
 MOST_OPERATIONS = 200_000
 """Operations that are read at most, those of a function as often as it is called."""
+
+WRONG = (TypeError, KeyError, AttributeError, NotImplementedError, IndexError, OverflowError, ZeroDivisionError)
+"""What JAX raises of operands that an operation does not take, beside ValueError."""
 
 BYTECODE = b"ML\xefR"
 """First bytes of a module in bytecode."""
@@ -57,10 +60,16 @@ def traced_module(path: str | os.PathLike, trips: float | None = None, **options
     """
     with _module(path) as module, jax.enable_x64(True):
         reader = _Reader(module)
-        taken = reader.function("main").arguments
-        arguments = [jax.ShapeDtypeStruct(shape_of(value), element_type(value)) for value in taken]
+        taken = [*reader.function("main").arguments], list(reader.stored())
+        arguments, stored = (
+            [jax.ShapeDtypeStruct(shape_of(value), element_type(value)) for value in values] for values in taken
+        )
+
+        def main(arguments: list, stored: list) -> list:
+            return reader.main(arguments, dict(zip(taken[1], stored, strict=True)))
+
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
-        return traced(lambda *given: reader.called("main", list(given)), *arguments, trips=trips, name=name, **options)
+        return traced(main, arguments, stored, trips=trips, name=name, **options)
 
 
 @contextlib.contextmanager
@@ -92,6 +101,7 @@ class _Reader:
     def __init__(self, module: Any):
         functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
         self._functions = {op.attributes["sym_name"].value: op for op in functions}
+        self._stored: dict[Any, Any] = {}
         self._running: list[str] = []
         self._operations = 0
 
@@ -104,12 +114,26 @@ class _Reader:
             raise ValueError(f"the function {name} has no body")
         return blocks[0]
 
-    def called(self, name: str, arguments: list) -> list:
-        """Results of a function."""
+    def stored(self) -> Iterator[Any]:
+        """Constants that are read from memory: they are arguments of what is traced."""
+        waiting = list(self._functions.values())
+        while waiting:
+            op = waiting.pop()
+            if is_stored(op):
+                yield op.results[0]
+            blocks = (block for region in op.regions for block in region.blocks)
+            waiting += [inner.operation for block in blocks for inner in block.operations]
+
+    def main(self, arguments: list, stored: dict) -> list:
+        """Results of the function `main`, where constants of `stored` have these values."""
+        self._stored = stored
+        return self._called("main", arguments)
+
+    def _called(self, name: str, arguments: list) -> list:
         if name in self._running:
             raise ValueError(f"the function {name} calls itself")
         self._running.append(name)
-        found = self._block(self.function(name), arguments, {})
+        found = self._block(self.function(name), arguments, self._stored)
         self._running.pop()
         return found
 
@@ -124,10 +148,12 @@ class _Reader:
                 raise ValueError(f"the module runs more than {MOST_OPERATIONS:,} operations, loops counted once")
             if op.name.endswith(".return"):
                 return operands
+            if all(result in values for result in op.results) and op.results:
+                continue  # a constant that is stored
             try:
                 with _scope(op):
                     results = self._results(op, operands, values)
-            except (TypeError, KeyError, AttributeError, NotImplementedError, IndexError) as error:
+            except WRONG as error:
                 words = " ".join(str(error).split())[:200]
                 raise ValueError(f"{op.name} cannot be read: {type(error).__name__}: {words}") from error
             values.update(zip(op.results, results, strict=True))
@@ -145,7 +171,7 @@ class _Reader:
             callee = op.attributes["callee" if name == "call" else "decomposition"].value
 
             def call(*given):
-                return self.called(callee, list(given))
+                return self._called(callee, list(given))
 
             return jax.jit(call)(*operands)  # kept as a call: under `operators` it is one kernel
         if name == "custom_call":

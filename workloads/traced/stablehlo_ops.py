@@ -38,6 +38,9 @@ BINARY = {
 }
 """Operation of two operands -> the function of `jax.lax`; those of CHLO broadcast first (`broadcast_add`)."""
 
+LARGEST_POWER = 64
+"""Whole exponents up to which a power is products."""
+
 COMPARED = {"EQ": lax.eq, "NE": lax.ne, "LT": lax.lt, "LE": lax.le, "GT": lax.gt, "GE": lax.ge}
 
 OPERATIONS: dict[str, Handler] = {}
@@ -97,18 +100,30 @@ def named(op: Any, name: str, default: Any = None) -> Any:
     return op.attributes[name] if name in op.attributes else default
 
 
+def is_stored(op: Any) -> bool:
+    """Whether an operation is a constant that is read from memory when the model runs: an array of numbers that are no
+    masks and no indices, such as weights.
+    """
+    if op.name != "stablehlo.constant":
+        return False
+    value, dtype = op.attributes["value"], element_type(op.results[0])
+    if isinstance(value, ir.DenseElementsAttr):
+        known = dtype == np.bool_ or (np.issubdtype(dtype, np.integer) and dtype.itemsize >= 4)
+        return not (value.is_splat or known)
+    return bool(shape_of(op.results[0]))
+
+
 @operation("constant")
 def _constant(op: Any, _: list) -> list:
-    """Numbers that are of a mask or a counter; others are whatever: nothing depends on them."""
+    """One number everywhere, or those of a mask or of indices."""
     value, result = op.attributes["value"], op.results[0]
     shape, dtype = shape_of(result), element_type(result)
-    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        number = value.get_splat_value()
-        scalar = dtype.type(getattr(number, "value", 0))
-        return [scalar if not shape else lax.full(shape, scalar)]
-    if isinstance(value, ir.DenseIntElementsAttr):
+    if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
         return [np.array(value).astype(dtype).reshape(shape)]
-    return [lax.full(shape, 0, dtype)]
+    number = value.get_splat_value() if isinstance(value, ir.DenseElementsAttr) else None
+    with np.errstate(all="ignore"):
+        scalar = dtype.type(getattr(number, "value", 0))
+    return [scalar if not shape else lax.full(shape, scalar)]
 
 
 @operation("iota")
@@ -191,7 +206,7 @@ def _power(op: Any, operands: list) -> list:
     value = named(exponent, "value") if getattr(exponent, "name", "") == "stablehlo.constant" else None
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
         number = getattr(value.get_splat_value(), "value", None)
-        if number is not None and number == int(number):
+        if number is not None and abs(number) <= LARGEST_POWER and number == int(number):
             return [lax.integer_pow(operands[0], int(number))]
     return [lax.pow(*operands)]
 

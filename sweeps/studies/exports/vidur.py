@@ -33,6 +33,15 @@ NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 BLOCK = 16
 """Tokens per block of the KV cache: what Vidur's schedulers take by default."""
 
+ROUNDED = 8
+"""Tokens that Vidur rounds the tokens of a step up to."""
+
+GRAIN = 64
+"""Tokens of a cache that Vidur rounds contexts to by default."""
+
+PARTS = 8
+"""Sizes per doubling at which attention is priced: the trees that Vidur fits are constant between them."""
+
 ELEMENT = 2.0
 """B per element of messages, by which Vidur turns sizes into tokens."""
 
@@ -168,21 +177,21 @@ def _degree(case: Case) -> int:
 
 
 def token_counts(most: int) -> list[int]:
-    """Tokens of a step at which kernels are priced: every 8 up to 512, then in steps of at most a sixteenth."""
-    counts, at = [1, 2, 4], 8
+    """Tokens of a step at which kernels are priced: what Vidur rounds them to up to 4096, beyond in 64 per doubling."""
+    counts, at = {1, 2, 4, most}, ROUNDED
     while at < most:
-        counts.append(at)
-        at += 8 if at < 512 else 8 * (at // 128)
-    return [*(count for count in counts if count < most), most]
+        counts.add(at)
+        at += ROUNDED * max(1, at // 4096 * 8)
+    return sorted(counts)
 
 
-def _powers(first: int, most: int) -> list[int]:
-    """Halved octaves from `first` to `most`: 64, 96, 128, 192, ..."""
-    found, at = [], first
+def _octaves(first: int, most: int, step: int = 1) -> list[int]:
+    """Numbers from `first` to `most`, `PARTS` per doubling and multiples of `step`."""
+    found, at = {first, most}, float(first)
     while at < most:
-        found += [at, at + at // 2]
-        at *= 2
-    return sorted({*(each for each in found if each < most), most})
+        found.add(step * round(at / step))
+        at *= 2.0 ** (1.0 / PARTS)
+    return sorted(number for number in found if number <= most)
 
 
 def _compute(case: Case, most: int) -> list[dict[str, Any]]:
@@ -209,9 +218,13 @@ def _compute(case: Case, most: int) -> list[dict[str, Any]]:
 
 def _attention(case: Case, most: int, sequences: int) -> list[dict[str, Any]]:
     sizes, rows = _sizes(case.model.model), []
-    chunks = [(chunk, past) for chunk in _powers(16, most) for past in (0, *_powers(64, most)) if chunk + past <= most]
-    batches = [(batch, past) for batch in (1, 2, *_powers(4, sequences)) for past in (1, *_powers(64, most))]
-    batches = [(batch, past) for batch, past in dict.fromkeys(batches) if batch <= sequences]
+    chunks = [
+        (chunk, past)
+        for chunk in _octaves(16, most)
+        for past in (0, *_octaves(GRAIN, most, GRAIN))
+        if chunk + past <= most
+    ]
+    batches = [(batch, past) for batch in _octaves(1, sequences) for past in (1, *_octaves(GRAIN, most, GRAIN))]
     prefill, decode = np.array(chunks, float).T, np.array(batches, float).T
     parts = (
         (True, prefill, layer_times(case, {"prefill": prefill[0], "past": prefill[1]})),
@@ -241,7 +254,7 @@ def _attention(case: Case, most: int, sequences: int) -> list[dict[str, Any]]:
 
 def _host(case: Case, model: str, sequences: int) -> list[dict[str, Any]]:
     """Time outside of layers: of the host, and of the kernels that choose tokens, by sequences."""
-    batches = np.array(sorted({1, 2, *_powers(4, max(sequences, 4))}), float)
+    batches = np.array(_octaves(1, sequences), float)
     host, sampling = other_times(case, batches)
     times = dict.fromkeys(HOST, np.zeros(batches.shape)) | {"schedule": host, "sampler_e2e": sampling}
     return [

@@ -29,6 +29,7 @@ from functions import (
 )  # fmt: skip
 
 import sweeps
+from tests.stablehlo_modules import TORCH
 from workloads.traced.function import traced
 from workloads.traced.fusion import POLICIES
 from workloads.traced.stablehlo import traced_module
@@ -100,45 +101,6 @@ def test_kernels_are_those_of_the_function(tmp_path, function, arguments):
         assert total(found, "vector_flops") == pytest.approx(total(expected, "vector_flops"), rel=0.13, abs=2.0), policy
 
 
-TORCH = """module @IrToHlo.7 attributes {mhlo.is_dynamic = false, mhlo.use_auto_spmd_partitioning = false} {
-  func.func @main(%arg0: tensor<352x128xf32>, %arg1: tensor<16x128xf32>, %arg2: tensor<1xi64>,
-                  %arg3: tensor<2304x128xf32>, %arg4: tensor<1x128xf32>)
-      -> tuple<tensor<16x352xf32>, tensor<2304x128xf32>> {
-    %0 = stablehlo.constant dense<2.000000e+00> : tensor<16x128xf32>
-    %1 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
-    %2 = stablehlo.power %arg1, %0 : tensor<16x128xf32>
-    %3 = stablehlo.reduce(%2 init: %1) across dimensions = [1] : (tensor<16x128xf32>, tensor<f32>) -> tensor<16xf32>
-     reducer(%arg5: tensor<f32>, %arg6: tensor<f32>)  {
-      %20 = stablehlo.add %arg5, %arg6 : tensor<f32>
-      stablehlo.return %20 : tensor<f32>
-    }
-    %4 = stablehlo.rsqrt %3 : tensor<16xf32>
-    %5 = stablehlo.broadcast_in_dim %4, dims = [0] : (tensor<16xf32>) -> tensor<16x128xf32>
-    %6 = stablehlo.multiply %arg1, %5 : tensor<16x128xf32>
-    %7 = stablehlo.transpose %arg0, dims = [1, 0] {xla_shape = "f32[128,352]{0,1}"}
-      : (tensor<352x128xf32>) -> tensor<128x352xf32>
-    %8 = stablehlo.dot %6, %7, precision = [DEFAULT, DEFAULT]
-      : (tensor<16x128xf32>, tensor<128x352xf32>) -> tensor<16x352xf32>
-    %9 = stablehlo.composite "test.swish" %8 {decomposition = @swish} : (tensor<16x352xf32>) -> tensor<16x352xf32>
-    %10 = stablehlo.reshape %arg2 : (tensor<1xi64>) -> tensor<1x1xi64>
-    %11 = "stablehlo.scatter"(%arg3, %10, %arg4) <{indices_are_sorted = false, scatter_dimension_numbers =
-      #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],
-      index_vector_dim = 1>, unique_indices = false}> ({
-    ^bb0(%arg5: tensor<f32>, %arg6: tensor<f32>):
-      stablehlo.return %arg6 : tensor<f32>
-    }) : (tensor<2304x128xf32>, tensor<1x1xi64>, tensor<1x128xf32>) -> tensor<2304x128xf32>
-    %12 = stablehlo.tuple %9, %11 : tuple<tensor<16x352xf32>, tensor<2304x128xf32>>
-    return %12 : tuple<tensor<16x352xf32>, tensor<2304x128xf32>>
-  }
-  func.func private @swish(%arg0: tensor<16x352xf32>) -> tensor<16x352xf32> {
-    %0 = stablehlo.logistic %arg0 : tensor<16x352xf32>
-    %1 = stablehlo.multiply %arg0, %0 : tensor<16x352xf32>
-    return %1 : tensor<16x352xf32>
-  }
-}
-"""
-
-
 def test_a_module_as_torch_xla_writes_it(tmp_path):
     """A norm of 16 rows, a product with a transposed weight, an activation, and a row written into a cache in place."""
     path = tmp_path / "layer.mlir"
@@ -152,6 +114,34 @@ def test_a_module_as_torch_xla_writes_it(tmp_path):
     assert cache.bytes < 4 * 128 * 3 + 64  # the row, not the cache
     (norm,) = (op for name, op in ops.items() if "norm" in name)
     assert norm.bytes == 4 * 2 * 16 * 128 and norm.exps == 16  # the square is a product
+
+
+HEX = 'dense<"0x' + "3F80000040000000" * 8192 + '">'
+
+
+@pytest.mark.parametrize("numbers", ["dense_resource<__elided__>", HEX], ids=["left out", "there"])
+def test_weights_in_a_module_are_read_from_memory(tmp_path, numbers):
+    """128 x 128 weights of 4 B, whether their numbers are there or not; masks of a module are known."""
+    path = tmp_path / "layer.mlir"
+    path.write_text(
+        module(
+            f"%0 = stablehlo.constant {numbers} : tensor<128x128xf32> "
+            "%1 = stablehlo.dot %arg0, %0 : (tensor<8x128xf32>, tensor<128x128xf32>) -> tensor<8x128xf32> "
+            "return %1 : tensor<8x128xf32>",
+            "%arg0: tensor<8x128xf32>",
+            "tensor<8x128xf32>",
+        )
+    )
+    (op,) = traced_module(path).ops().values()
+    assert op.bytes == 4 * (128 * 128 + 2 * 8 * 128) and op.shape.weight_bytes == 4.0
+
+
+def test_a_power_that_no_number_is_stays_a_power(tmp_path):
+    path = tmp_path / "layer.mlir"
+    path.write_text(TORCH.replace("dense<2.000000e+00>", "dense<2.000000e300>"))
+    ops = traced_module(path).ops()
+    (norm,) = (op for name, op in ops.items() if "norm" in name)
+    assert norm.exps == 16 + 2 * 16 * 128  # a logarithm and an exponential each
 
 
 def test_scopes_come_from_locations(tmp_path):
