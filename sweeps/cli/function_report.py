@@ -32,7 +32,7 @@ def print_answer(
     out.print(f"memory  {formatted(metrics['peak_bytes'], 'B')} at most, {fits} {capacity}")
     if "energy" in metrics:
         out.print(f"energy  {formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W")
-    tables.print_lines(out, "note", asked.traced.notes)
+    tables.print_lines(out, "note", asked.notes(device))
     if slopes:
         out.print()
         shown = tables.table("number", "elasticity of time", numbers=("elasticity of time",))
@@ -42,7 +42,7 @@ def print_answer(
         out.print(shown)
 
 
-def print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
+def print_points(options: argparse.Namespace, asked: Any, devices: list[Any], data: Any) -> None:
     """Print a row for every point of a sweep."""
     from hwspaces import efficiency, formatted
     from sweeps.cli import tables
@@ -52,7 +52,7 @@ def print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
     out.print(
         f"{asked.traced.name}, efficiency {efficiency(options.efficiency).name}\nfusion {asked.policy}", end="\n\n"
     )
-    rows = points(asked, data)["points"]
+    rows = points(asked, devices, data)["points"]
     sizes = [name for name in rows[0] if name in data.dims and name != "hardware"]
     columns = ["hardware", *sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory", "fits", "bound"]
     shown = tables.table(*columns, numbers=[*sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory"])
@@ -70,10 +70,10 @@ def print_points(options: argparse.Namespace, asked: Any, data: Any) -> None:
             row["bound"],
         )
     out.print(shown)
-    tables.print_lines(out, "note", asked.traced.notes)
+    tables.print_lines(out, "note", asked.notes(devices))
 
 
-def points(asked: Any, data: Any) -> dict[str, Any]:
+def points(asked: Any, devices: list[Any], data: Any) -> dict[str, Any]:
     """Every point of a sweep for machines."""
     import itertools
 
@@ -98,7 +98,7 @@ def points(asked: Any, data: Any) -> dict[str, Any]:
             else:
                 row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
         rows.append(row)
-    return {**data.attrs, "notes": list(asked.traced.notes), "points": rows}
+    return {**data.attrs, "notes": list(asked.notes(devices)), "points": rows}
 
 
 def record(asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def record(asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> dic
         "sizes": sizes,
         "metrics": answer.metrics,
         "ops": [dataclasses.asdict(op) for op in answer.ops],
-        "notes": list(asked.traced.notes),
+        "notes": list(asked.notes(device)),
     }
 
 
@@ -133,7 +133,7 @@ def draw(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, 
 
     constants = hwspaces.efficiency(options.efficiency)
     title = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}"
-    notes = "; ".join((f"fusion {asked.traced.policy}", *asked.traced.notes))
+    notes = "; ".join((f"fusion {asked.traced.policy}", *asked.notes(device)))
     style.saved(ops_roofline(answer.ops, device.hardware, title, constants.name, notes), options.plot, options.force)
     if not options.json:
         print(f"\n{options.plot}: {title}")

@@ -65,11 +65,11 @@ def run(options: argparse.Namespace) -> None:
     slopes = asked.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
     if options.json:
         record = report.record(asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
-        print_json(record if one_point else report.points(asked, data))
+        print_json(record if one_point else report.points(asked, devices, data))
     elif one_point:
         report.print_answer(options, asked, devices[0], first, answer, slopes)
     else:
-        report.print_points(options, asked, data)
+        report.print_points(options, asked, devices, data)
     if options.output:
         report.written(data, options)
     if options.plot:

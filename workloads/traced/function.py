@@ -7,11 +7,14 @@ from typing import Any
 from jaxroof.op import Ops
 from jaxroof.struct import Scalar
 from jaxroof.tree import leaves, structure
+from workloads.traced.attention import Attention
 from workloads.traced.emission import Emission
 from workloads.traced.fusion import POLICIES
-from workloads.traced.graph import Region
-from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
+from workloads.traced.graph import Region, dtype_name
+from workloads.traced.kernels import Amount, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
+from workloads.traced.precisions import is_asked
+from workloads.traced.products import Product
 from workloads.traced.rules import require_known
 from workloads.traced.sharing import with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
@@ -60,10 +63,17 @@ class Traced:
 
         Args:
           sizes: of every symbol: a number, a column of them, or a tracer. Every quantity is differentiable in them.
-          matrix: precisions of the hardware's matrix units: float32 runs as tf32 where there is that.
+          matrix: precisions of the hardware's matrix units, which with what JAX was asked for decide those of products:
+            `workloads.traced.precisions`.
         """
         at = Sizes(self.sizes if sizes is None else sizes)
         return {kernel.name: kernel.op(at, matrix) for kernel in self.kernels}
+
+    def asked_products(self) -> tuple[tuple[str, str], ...]:
+        """Types of operands whose products run as JAX is asked to, each with what it was asked for."""
+        products = (kernel for kernel in self.kernels if isinstance(kernel.core, Product | Attention))
+        found = dict.fromkeys((dtype_name(kernel.dtype), kernel.asked) for kernel in products)
+        return tuple((name, asked) for name, asked in found if is_asked(name))
 
     def peak_bytes(self, sizes: Mapping[str, Scalar] | None = None) -> Scalar:
         """B that exist at once at most: inputs, results, and what kernels pass on. Shape ()."""
@@ -117,8 +127,6 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
         raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
-    if any(kernel.core is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):
-        emission.notes.add("products of float32 run as tf32 where the hardware has it, else as fp32, else as bf16")
     kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
     moments = kept_moments(peaks, trials)
     dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}
@@ -140,11 +148,11 @@ def _sharding_notes(region: Region) -> set[str]:
 def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> list[TracedKernel]:
     """Kernels of which each is another op: of those that are the same at two sizes, one with all their runs."""
     found: dict[Any, TracedKernel] = {}
-    matrix = {choice for choices in PRECISIONS.values() for choice in choices}
     for kernel in kernels:
         alone = dataclasses.replace(kernel, runs=[()])
-        ops = [alone.op(at, matrix) for at in (first, second)]
-        key = structure(ops[0]), tuple(float(leaf) for op in ops for leaf in leaves(op))
+        ops = [alone.op(at, ("fp32",)) for at in (first, second)]
+        numbers = tuple(float(leaf) for op in ops for leaf in leaves(op))
+        key = str(kernel.dtype), kernel.asked, structure(ops[0]), numbers
         if key in found:
             found[key].runs.extend(kernel.runs)
         else:

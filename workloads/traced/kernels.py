@@ -15,25 +15,10 @@ from workloads.traced.attention import FORWARD, Attention
 from workloads.traced.graph import Node, dtype_name
 from workloads.traced.known import Mask
 from workloads.traced.messages import Message
+from workloads.traced.precisions import DEFAULT, VECTOR_TYPES, Run, run_of
 from workloads.traced.products import Product
 from workloads.traced.rules import RULES
 from workloads.traced.sizes import Shape, Sizes, shape_key
-
-PRECISIONS = {
-    "float64": ("fp64",),
-    "float32": ("tf32", "fp32", "bf16"),
-    "bfloat16": ("bf16",),
-    "float16": ("fp16", "bf16"),
-    "int8": ("int8",),
-    "uint8": ("int8",),
-}
-"""Type of a product's operands -> precisions that it may run in, the first that the hardware has.
-
-float32 runs as JAX does by default: on tensor cores as tf32, on TPUs in one pass of bf16.
-"""
-
-VECTOR_TYPES = ("int16", "int32", "int64", "uint16", "uint32", "uint64", "bool")
-"""Types whose products run on vector units: no matrix unit has them."""
 
 DECODED_QUERIES = 8.0
 """Queries of one sequence up to which attention to more keys than queries is that of decoding."""
@@ -87,7 +72,7 @@ class TracedKernel:
     dtype: Any = None  # of the operands of products
     weight_bytes: float = 0.0  # B per weight in memory
     output_bytes: float = 0.0  # B per element of its result
-    highest: bool = False  # float32 stays float32
+    asked: str = DEFAULT  # precision of its products that JAX was asked for
     launches: float = 1.0  # kernels per run
     runs: list[Shape] = dataclasses.field(default_factory=list)  # how often, as products of trips: the sum of them
 
@@ -120,27 +105,19 @@ class TracedKernel:
         products = [work.matrix_flops for work in works if work.matrix_flops is not None]
         if not products:
             return Kernel(kind="elementwise", **common)
-        precision = self.precision(matrix)
-        operand_bytes = OPERAND_BYTES.get(precision, 8.0)
+        run = self.run(matrix)
         # of this kind are kernels with products and no known tiles, such as recurrences
         return Kernel(
             kind="prefill_attention",
-            precision=precision,
-            matrix_flops=sum(products, 0.0),
-            operand_bytes=operand_bytes,
+            precision=run.precision,
+            matrix_flops=run.passes * sum(products, 0.0),
+            operand_bytes=OPERAND_BYTES.get(run.precision, 8.0),
             **common,
         )
 
-    def precision(self, matrix: Collection[str]) -> str:
-        """The precision that its products run in on hardware with these; the first choice where it has none of them."""
-        name = dtype_name(self.dtype)
-        choices = PRECISIONS.get(name)
-        if choices is None:
-            eight, four = name.startswith("float8"), name.startswith(("float4", "int4", "uint4"))
-            choices = ("fp8",) if eight else ("fp4", "int8") if four else (name,)
-        if name == "float32" and self.highest:
-            choices = ("fp32", "tf32", "bf16")
-        return next((choice for choice in choices if choice in matrix), choices[0])
+    def run(self, matrix: Collection[str]) -> Run:
+        """How its products run on hardware with these precisions."""
+        return run_of(dtype_name(self.dtype), self.asked, matrix)
 
     def _product(
         self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
@@ -149,22 +126,22 @@ class TracedKernel:
         flops = 2.0 * rows * inputs * outputs * product.share
         if is_narrow(product) or dtype_name(self.dtype).startswith(VECTOR_TYPES):
             return Kernel(kind="elementwise", **common, vector_flops=vector + flops, exps=exps if self.exps else None)
-        precision, matrices = self.precision(matrix), at.elements(product.matrices)
+        run, matrices = self.run(matrix), at.elements(product.matrices)
         if product.grouped and product.share == 1.0:
             untouched = matrices - distinct_experts(matrices, 1.0, rows)
             matrices = matrices - untouched
             common["bytes"] = common["bytes"] - untouched * inputs * outputs * self.weight_bytes
         return Kernel(
             kind="experts" if product.grouped else "linear",
-            precision=precision,
-            matrix_flops=flops,
-            operand_bytes=OPERAND_BYTES.get(precision, 8.0),
+            precision=run.precision,
+            matrix_flops=run.passes * flops,
+            operand_bytes=OPERAND_BYTES.get(run.precision, 8.0),
             vector_flops=vector if self.vector else None,
             exps=exps if self.exps else None,
             shape=ProductShape(
                 rows=rows,
                 outputs=outputs,
-                inputs=inputs * product.share,
+                inputs=inputs * product.share * run.passes,  # passes add up as further inputs do
                 matrices=matrices,
                 weight_bytes=self.weight_bytes,
                 output_bytes=self.output_bytes,
@@ -177,7 +154,8 @@ class TracedKernel:
         forward = attention.products == FORWARD
         pairs, widths = attended(attention.mask, queries, keys), key_width + value_width
         # models of kernels see as many heads more as there are products: `jaxroof.training.backward`
-        more = 1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths
+        run = self.run(matrix)
+        more = run.passes * (1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths)
         shape = AttentionShape(
             sequences=sequences,
             queries=queries,
@@ -191,13 +169,13 @@ class TracedKernel:
             causal=attention.mask is not None,
             latent=attention.latent,
         )
-        every, precision = sequences * heads * pairs, self.precision(matrix)
+        every = sequences * heads * pairs
         decodes = self.name.rpartition("/")[2].startswith("decode")
         return Kernel(
             kind="decode_attention" if decodes else "prefill_attention",
-            precision=precision,
+            precision=run.precision,
             matrix_flops=2.0 * every * widths * more,
-            operand_bytes=OPERAND_BYTES.get(precision, 8.0),
+            operand_bytes=OPERAND_BYTES.get(run.precision, 8.0),
             vector_flops=(1.0 if forward else BACKWARD_VECTOR) * SOFTMAX_FLOPS * every,
             exps=every,
             shape=shape,

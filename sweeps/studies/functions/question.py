@@ -58,6 +58,12 @@ class Function:
 
         return f"{self.traced.policy}: {POLICIES[self.traced.policy]}"
 
+    def notes(self, hardware: Device | Sequence[Device]) -> tuple[str, ...]:
+        """What a reader of an answer on these accelerators should know: the precision of float32 among it."""
+        from sweeps.studies.functions.precision_notes import precision_notes
+
+        return (*self.traced.notes, *precision_notes(self.traced, _entries(hardware)))
+
     def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
         with eager():
@@ -105,8 +111,7 @@ class Function:
         from sweeps.run.engine import Plan
         from sweeps.run.precision import precision
 
-        alone = isinstance(hardware, str | hwspaces.HardwareEntry)
-        devices = [_entry(device) for device in ((hardware,) if alone else hardware)]  # type: ignore[arg-type, union-attr]
+        devices = _entries(hardware)
         if len({device.name for device in devices}) < len(devices) or not devices:
             raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
@@ -257,6 +262,12 @@ def _plain(name: str, value: Any) -> float | bool | str:
 
 def _entry(device: Device) -> hwspaces.HardwareEntry:
     return hwspaces.hardware(device) if isinstance(device, str) else device
+
+
+def _entries(hardware: Device | Sequence[Device]) -> list[hwspaces.HardwareEntry]:
+    if isinstance(hardware, str | hwspaces.HardwareEntry):
+        return [_entry(hardware)]
+    return [_entry(device) for device in hardware]
 
 
 def _devices_axis(devices: Sequence[Any]) -> Axis:
