@@ -42,11 +42,12 @@ VIEWS = {
 class Value:
     """An array: made by a node, an input of its region, or a constant."""
 
-    __slots__ = ("constant", "donated", "dtype", "name", "node", "shape")
+    __slots__ = ("constant", "donated", "dtype", "name", "node", "shape", "shown")
 
     def __init__(self, shape: Shape, dtype: Any, node: "Node | None" = None, constant: Any = None, name: str = ""):
         self.shape, self.dtype, self.node, self.constant, self.name = tuple(shape), dtype, node, constant, name
         self.donated = False  # an argument whose memory results may take
+        self.shown: Value | None = None  # the array in memory that it is a view of, where that was asked for
 
     @property
     def bytes(self) -> float:
@@ -113,8 +114,9 @@ def viewed(value: Value) -> Iterator[Value]:
 
 def base(value: Value) -> Value:
     """The array in memory that a value is a view of."""
-    *_, last = viewed(value)
-    return last
+    if value.shown is None:
+        *_, value.shown = viewed(value)
+    return value.shown
 
 
 def dtype_name(dtype: Any) -> str:
