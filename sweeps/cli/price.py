@@ -106,7 +106,7 @@ def _require_sizes(asked: Any, over: dict[str, list[float]]) -> None:
 
 def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes: dict[str, float]) -> Any:
     """The question that the flags describe; what the user's code raises in one line."""
-    from sweeps.ask.functions import arguments_of, named_object
+    from sweeps.ask.functions import arguments_of, named_object, users_code
     from sweeps.studies.functions.question import Function
     from workloads.traced.function import traced
 
@@ -116,11 +116,8 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     positional, named = arguments_of(function, options.args)
 
     def called(arguments: tuple, keywords: dict) -> Any:
-        try:
+        with users_code(f"{options.function} cannot be traced"):
             return function(*arguments, **keywords)
-        except Exception as error:  # of the user's code, or of JAX in it
-            words = " ".join(str(error).partition("\n--------------------")[0].split())[:300]
-            raise ValueError(f"{options.function} cannot be traced: {type(error).__name__}: {words}") from error
 
     name = options.function.partition(":")[2]
     try:

@@ -75,6 +75,10 @@ class Traced:
         found = dict.fromkeys((dtype_name(kernel.dtype), kernel.asked) for kernel in products)
         return tuple((name, asked) for name, asked in found if is_asked(name))
 
+    def precisions(self, matrix: Collection[str]) -> tuple[str, ...]:
+        """Precisions that its products run in on matrix units with these, which may lack them."""
+        return tuple(dict.fromkeys(kernel.run(matrix).precision for kernel in self.kernels if kernel.on_matrix_units))
+
     def peak_bytes(self, sizes: Mapping[str, Scalar] | None = None) -> Scalar:
         """B that exist at once at most: inputs, results, and what kernels pass on. Shape ()."""
         return peak_bytes(list(self.moments), Sizes(self.sizes if sizes is None else sizes))
@@ -93,7 +97,9 @@ def traced(
 
     Args:
       function: of trees of arrays; traced by JAX, never run.
-      args: arrays, or `jax.ShapeDtypeStruct`s, whose shapes may have symbols of `jax.export.symbolic_shape`.
+      args: trees of arrays or `jax.ShapeDtypeStruct`s, whose shapes may have symbols of `jax.export.symbolic_shape`.
+        Other leaves, such as numbers and functions, are static: the function sees them as they are. What it writes
+        into its arguments, as into modules of Flax NNX, is a result.
       policy: how primitives are fused, one of `POLICIES`.
       sizes: of symbols, at which fusion is decided.
       trips: how often loops run that do not say so.
@@ -107,11 +113,27 @@ def traced(
         raise ValueError(f"fusion = {policy!r} is not known; known: {', '.join(POLICIES)}")
     import jax
 
-    closed = jax.make_jaxpr(function)(*args)
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
+    flat, tree = jax.tree_util.tree_flatten_with_path(args)
+    places = [place for place, (_, leaf) in enumerate(flat) if is_array(leaf)]
+
+    def called(*arrays: Any) -> list[Any]:
+        given = dict(zip(places, arrays, strict=True))
+        whole = jax.tree.unflatten(tree, [given.get(place, leaf) for place, (_, leaf) in enumerate(flat)])
+        results = jax.tree.leaves(function(*whole))
+        own = set(map(id, arrays))
+        written = [leaf for leaf in jax.tree.leaves(whole) if id(leaf) not in own]  # modules of Flax NNX
+        return [one for one in (*results, *written) if is_array(one)]
+
+    closed = jax.make_jaxpr(called)(*(flat[place][1] for place in places))
+    paths = [jax.tree_util.keystr(flat[place][0]) for place in places]
     region = graph_of(closed, paths, trips)
     require_known(list(region.everything()))
     return kernels_of(region, policy, sizes or {}, name or getattr(function, "__name__", "function"), fused_loops)
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of a tree is an array, or says the shape of one; other ones are taken as they are."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
 def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: str, fused_loops: bool = False) -> Traced:

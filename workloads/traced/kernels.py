@@ -119,12 +119,19 @@ class TracedKernel:
         """How its products run on hardware with these precisions."""
         return run_of(dtype_name(self.dtype), self.asked, matrix)
 
+    @property
+    def on_matrix_units(self) -> bool:
+        """Whether it is attention, or a product that matrix units have."""
+        if isinstance(self.core, Product):
+            return not (is_narrow(self.core) or dtype_name(self.dtype).startswith(VECTOR_TYPES))
+        return isinstance(self.core, Attention)
+
     def _product(
         self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
     ) -> Kernel:
         rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
         flops = 2.0 * rows * inputs * outputs * product.share
-        if is_narrow(product) or dtype_name(self.dtype).startswith(VECTOR_TYPES):
+        if not self.on_matrix_units:
             return Kernel(kind="elementwise", **common, vector_flops=vector + flops, exps=exps if self.exps else None)
         run, matrices = self.run(matrix), at.elements(product.matrices)
         if product.grouped and product.share == 1.0:

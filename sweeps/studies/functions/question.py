@@ -72,6 +72,7 @@ class Function:
     def scenario(self, hardware: Device, efficiency: str | None, sizes: Mapping[str, float]) -> Scenario:
         """One run of the function on an accelerator; ValueError in one line for a name or a size that cannot be."""
         device, constants = _entry(hardware), hwspaces.efficiency(efficiency)
+        self._require_precisions(device)
         return self._at(device.hardware, constants.efficiency, self._sizes(sizes))
 
     def answer(self, hardware: Device, efficiency: str | None = None, **sizes: float) -> FunctionAnswer:
@@ -114,6 +115,8 @@ class Function:
         devices = _entries(hardware)
         if len({device.name for device in devices}) < len(devices) or not devices:
             raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
+        for device in devices:
+            self._require_precisions(device)
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
         base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
         axes = [_devices_axis(devices)] if len(devices) > 1 else []
@@ -163,6 +166,11 @@ class Function:
         wanted = tuple(knob.path for knob in knobs(scenario, ("hardware",))) + own if paths is None else tuple(paths)
         value, slopes = at_base(changes(FUNCTION, (metric,), wanted), scenario)[metric]
         return {path: float(slope) / float(value) for path, slope in slopes.items()}
+
+    def _require_precisions(self, device: hwspaces.HardwareEntry) -> None:
+        """ValueError in one line where matrix units of an accelerator do not have what products need."""
+        for precision in self.traced.precisions(tuple(device.hardware.matrix)):
+            hwspaces.require_precision(device, precision)
 
     def _at(self, hardware: Any, efficiency: Any, sizes: Mapping[str, float]) -> Scenario:
         work = FunctionWork(sizes=dict(sizes), function=self.traced)

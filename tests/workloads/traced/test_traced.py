@@ -285,8 +285,59 @@ def test_a_rule_of_a_users_own(monkeypatch):
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="fusion = 'magic' is not known; known: eager, loops, framework, compiler"):
         traced(jnp.tanh, array(64), policy="magic")
-    with pytest.raises(ValueError, match="nothing is known of the primitive pure_callback"):
+    with pytest.raises(ValueError, match="pure_callback runs Python on the host"):
         traced(lambda x: jax.pure_callback(np.tanh, x, x), jax.ShapeDtypeStruct((4,), F32))
+
+
+def test_a_kernel_of_ones_own_is_refused_and_added(monkeypatch):
+    """2 FLOP per element, and both arrays once."""
+    pallas = pytest.importorskip("jax.experimental.pallas")
+
+    def doubled(x):
+        return pallas.pallas_call(lambda read, write: None, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+    with pytest.raises(
+        ValueError, match=r'what is inside pallas_call: .* @workloads.traced.rules.rule\("pallas_call"\)'
+    ):
+        traced(doubled, array(64, 64, dtype=F32))
+    monkeypatch.setitem(RULES, "pallas_call", lambda node, at: Work(2.0 * at.elements(node.inputs[0].shape)))
+    (op,) = traced(doubled, array(64, 64, dtype=F32)).ops().values()
+    assert (op.vector_flops, op.bytes) == (2 * 64 * 64, 2 * 4 * 64 * 64)
+
+
+def test_what_is_no_array_is_static():
+    """A layer with its activation, and how often it runs, as models of Equinox have them; the same comes out."""
+
+    def run(layer, x, times):
+        for _ in range(times):
+            x = layer["activation"](x @ layer["weight"])
+        return layer | {"weight": x}
+
+    layer = {"weight": array(64, 64), "activation": jnp.tanh}
+    ops = traced(run, layer, array(64, 64), 3).ops()
+    assert sum(float(op.count * (op.matrix_flops or 0.0)) for op in ops.values()) == 3 * 2 * 64**3
+
+
+def test_what_is_written_into_arguments_is_a_result():
+    """As modules with state have it: a dictionary's entry here."""
+
+    def step(state, x):
+        state["weight"] = state["weight"] - x.T @ x
+        return x.sum()
+
+    ops = traced(step, {"weight": array(64, 64)}, array(32, 64)).ops()
+    assert sum(float(op.matrix_flops or 0.0) for op in ops.values()) == 2 * 32 * 64 * 64
+
+
+def test_a_sparse_product_multiplies_what_is_stored():
+    from jax.experimental.sparse import BCOO
+
+    def product(stored, places, x):
+        return BCOO((stored, places), shape=(64, 64)) @ x
+
+    found = traced(product, array(500, dtype=F32), array(500, 2, dtype=INT), array(64, 32, dtype=F32))
+    (op,) = found.ops().values()
+    assert op.vector_flops == 2 * 500 * 32 and op.bytes == 4 * (500 + 2 * 500 + 64 * 32 + 64 * 32)
 
 
 def test_a_mask_that_is_an_argument_is_said():
