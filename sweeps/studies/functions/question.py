@@ -13,9 +13,7 @@ from jaxroof.energy import power_known
 from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.op import RESOURCES, AnyOp, Collective, Kernel, Ops
-from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.names import variable
-from sweeps.ask.question import Question
 from sweeps.run.answer import OpAnswer
 
 if TYPE_CHECKING:
@@ -95,6 +93,9 @@ class Function:
         efficiency: str | None = None,
         settings: Mapping[str, Iterable[Any]] | None = None,
         breakdown: bool = False,
+        metrics: Sequence[str] | None = None,
+        elasticities: Sequence[str] = (),
+        dtype: str = "float64",
     ) -> "xr.Dataset":
         """Metrics over a grid of accelerators, sizes, and leaves of the hardware, as a labelled dataset.
 
@@ -104,13 +105,16 @@ class Function:
           efficiency: as `answer` takes it.
           settings: values of leaves by dotted path, in SI units or text with a unit: an axis each.
           breakdown: also the costs of every op.
+          metrics: those that are wanted; None: all, or the time where `elasticities` are asked for.
+          elasticities: dotted paths, "hardware.memory.hbm.bandwidth" or "hardware.memory": of the metrics in their
+            numbers at every point, as `elasticity_of_<metric>` with a dimension `knob`. Then no breakdown.
+          dtype: "float64" or "float32".
 
         Raises:
           ValueError: one line that names what is wrong.
         """
-        from sweeps.data.dataset import dataset, fill
-        from sweeps.run.engine import Plan
         from sweeps.run.precision import precision
+        from sweeps.studies.functions import grid
 
         devices = _entries(hardware)
         if len({device.name for device in devices}) < len(devices) or not devices:
@@ -119,23 +123,14 @@ class Function:
             self._require_precisions(device)
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
         base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
-        axes = [_devices_axis(devices)] if len(devices) > 1 else []
-        axes += [
-            Axis(
-                name,
-                len(values),
-                {f"workload.sizes.{name}": np.array(values)},
-                (Coordinate(name, np.array(values), "1", f"size {name}"),),
-            )
-            for name, values in sizes.items()
-        ]
-        axes += [_leaf_axis(base, path, values) for path, values in (settings or {}).items()]
-        question = Question(FUNCTION, base, None, breakdown)
+        grid.require_metrics(base, metrics)
+        axes = grid.axes(base, devices, sizes, settings or {})
         names = ", ".join(device.name for device in devices)
         attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": names}
-        with precision("float64"):
-            plan = Plan(question, tuple(axes), "float64")
-            return fill(dataset(plan.axes, plan.outputs, attributes), plan.pieces())
+        with precision(dtype):
+            if elasticities:
+                return grid.slopes(base, axes, elasticities, metrics or ("time",), attributes)
+            return grid.evaluated(base, axes, metrics, breakdown, dtype, attributes)
 
     def elasticities(
         self,
@@ -276,22 +271,3 @@ def _entries(hardware: Device | Sequence[Device]) -> list[hwspaces.HardwareEntry
     if isinstance(hardware, str | hwspaces.HardwareEntry):
         return [_entry(hardware)]
     return [_entry(device) for device in hardware]
-
-
-def _devices_axis(devices: Sequence[Any]) -> Axis:
-    names = np.array([device.name for device in devices], object)
-    choice = Choice(tuple(device.hardware for device in devices), np.arange(len(devices)))
-    return Axis("hardware", len(devices), {"hardware": choice}, (Coordinate("hardware", names, "", "accelerator"),))
-
-
-def _leaf_axis(base: Scenario, path: str, values: Iterable[Any]) -> Axis:
-    """An axis over one number of the hardware or of the constants."""
-    from sweeps.ask.cases import leaf_number
-    from sweeps.ask.leaf_axes import short_name
-    from sweeps.ask.leaves import leaf_long_name, leaf_unit
-    from sweeps.ask.paths import number
-
-    number(base, path)
-    numbers = np.array([float(leaf_number(path, value)) for value in values])
-    label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
-    return Axis(label.name, len(numbers), {path: numbers}, (label,))
