@@ -149,7 +149,8 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
         raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
-    kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
+    apart = Sizes({symbol: size * (2.0 + 3.0 * i) + 1.0 for i, (symbol, size) in enumerate(own.items())})
+    kernels = _named(_merged(emission.kernels, trials[0], apart))
     moments = kept_moments(peaks, trials)
     dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}
     notes = tuple(sorted(emission.notes))
@@ -168,7 +169,10 @@ def _sharding_notes(region: Region) -> set[str]:
 
 
 def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> list[TracedKernel]:
-    """Kernels of which each is another op: of those that are the same at two sizes, one with all their runs."""
+    """Kernels of which each is another op: of those that are the same at two sizes, one with all their runs.
+
+    Every symbol has a size of its own at one of them: those of nodes and of edges are not alike.
+    """
     found: dict[Any, TracedKernel] = {}
     for kernel in kernels:
         alone = dataclasses.replace(kernel, runs=[()])

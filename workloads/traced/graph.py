@@ -82,6 +82,8 @@ class Node:
             return True
         if self.name.startswith("reduce") and "axes" in self.params:
             return all(self.inputs[0].shape[axis] == 1 for axis in self.params["axes"])
+        if self.name == "gather":
+            return self.inputs[1].known  # which elements are read does not depend on an input
         if self.name == "convert_element_type":
             return self.inputs[0].dtype == self.outputs[0].dtype
         return self.name == "concatenate" and len(self.inputs) == 1

@@ -256,6 +256,14 @@ def test_equal_ops_are_one():
     assert [float(op.count) for op in found.ops().values()] == [30.0, 30.0]
 
 
+def test_ops_over_different_symbols_are_apart():
+    """Two products that are alike where both sizes are."""
+    n, e = jax.export.symbolic_shape("n, e")
+    found = traced(lambda nodes, edges, w: (nodes @ w, edges @ w), array(n, 64), array(e, 64), array(64, 64))
+    ops = found.ops({"n": 100.0, "e": 700.0}).values()
+    assert sorted(float(op.matrix_flops) for op in ops) == [2 * 100 * 64 * 64, 2 * 700 * 64 * 64]
+
+
 def test_an_unknown_primitive_is_refused_by_name_and_added_in_a_line(monkeypatch):
     monkeypatch.delitem(ELEMENTWISE, "tanh")
     with pytest.raises(ValueError, match=r'primitive tanh: .*ELEMENTWISE\["tanh"\] = \(vector FLOP, exponentials\)'):
