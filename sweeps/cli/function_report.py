@@ -42,7 +42,7 @@ def print_answer(
         out.print(shown)
 
 
-def print_points(options: argparse.Namespace, asked: Any, devices: list[Any], data: Any) -> None:
+def print_points(options: argparse.Namespace, asked: Any, notes: tuple[str, ...], data: Any) -> None:
     """Print a row for every point of a sweep."""
     from hwspaces import efficiency, formatted
     from sweeps.cli import tables
@@ -52,7 +52,7 @@ def print_points(options: argparse.Namespace, asked: Any, devices: list[Any], da
     out.print(
         f"{asked.traced.name}, efficiency {efficiency(options.efficiency).name}\nfusion {asked.policy}", end="\n\n"
     )
-    rows = points(asked, devices, data)["points"]
+    rows = points(asked, notes, data)["points"]
     sizes = [name for name in rows[0] if name in data.dims and name != "hardware"]
     columns = ["hardware", *sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory", "fits", "bound"]
     shown = tables.table(*columns, numbers=[*sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory"])
@@ -70,10 +70,10 @@ def print_points(options: argparse.Namespace, asked: Any, devices: list[Any], da
             row["bound"],
         )
     out.print(shown)
-    tables.print_lines(out, "note", asked.notes(devices))
+    tables.print_lines(out, "note", notes)
 
 
-def points(asked: Any, devices: list[Any], data: Any) -> dict[str, Any]:
+def points(asked: Any, notes: tuple[str, ...], data: Any) -> dict[str, Any]:
     """Every point of a sweep for machines."""
     import itertools
 
@@ -98,7 +98,7 @@ def points(asked: Any, devices: list[Any], data: Any) -> dict[str, Any]:
             else:
                 row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
         rows.append(row)
-    return {**data.attrs, "notes": list(asked.notes(devices)), "points": rows}
+    return {**data.attrs, "notes": list(notes), "points": rows}
 
 
 def record(asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> dict[str, Any]:

@@ -63,13 +63,14 @@ def run(options: argparse.Namespace) -> None:
     if options.elasticities and not one_point:
         raise ValueError("--elasticities are of one point: give one accelerator and one value per size")
     slopes = asked.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
+    notes = () if one_point else asked.notes(devices, over)
     if options.json:
         record = report.record(asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
-        print_json(record if one_point else report.points(asked, devices, data))
+        print_json(record if one_point else report.points(asked, notes, data))
     elif one_point:
         report.print_answer(options, asked, devices[0], first, answer, slopes)
     else:
-        report.print_points(options, asked, devices, data)
+        report.print_points(options, asked, notes, data)
     if options.output:
         report.written(data, options)
     if options.plot:

@@ -37,6 +37,7 @@ class Traced:
       moments: memory at the moments that may be the peak.
       notes: what a reader should know.
       dims: symbolic dimensions of its arguments.
+      decided: the same function where fusion is decided at other sizes, by these.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Traced:
     moments: tuple[Amount, ...]
     notes: tuple[str, ...]
     dims: tuple[Any, ...] = ()
+    decided: "Callable[[Mapping[str, float]], Traced] | None" = None
 
     def require_sizes(self, sizes: Mapping[str, float]) -> None:
         """ValueError in one line where a dimension of an argument would have no elements."""
@@ -153,8 +155,17 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
     kernels = _named(_merged(emission.kernels, trials[0], apart))
     moments = kept_moments(peaks, trials)
     dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}
-    notes = tuple(sorted(emission.notes))
-    return Traced(name, policy, tuple(symbols), own, kernels, tuple(moments), notes, tuple(dims.values()))
+    return Traced(
+        name=name,
+        policy=policy,
+        symbols=tuple(symbols),
+        sizes=own,
+        kernels=kernels,
+        moments=tuple(moments),
+        notes=tuple(sorted(emission.notes)),
+        dims=tuple(dims.values()),
+        decided=lambda sizes: kernels_of(region, policy, own | dict(sizes), name, fused_loops),
+    )
 
 
 def _sharding_notes(region: Region) -> set[str]:

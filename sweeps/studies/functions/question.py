@@ -56,11 +56,25 @@ class Function:
 
         return f"{self.traced.policy}: {POLICIES[self.traced.policy]}"
 
-    def notes(self, hardware: Device | Sequence[Device]) -> tuple[str, ...]:
-        """What a reader of an answer on these accelerators should know: the precision of float32 among it."""
-        from sweeps.studies.functions.precision_notes import precision_notes
+    def notes(
+        self, hardware: Device | Sequence[Device], over: Mapping[str, Sequence[float]] | None = None
+    ) -> tuple[str, ...]:
+        """What a reader of an answer on these accelerators should know.
 
-        return (*self.traced.notes, *precision_notes(self.traced, _entries(hardware)))
+        Args:
+          hardware: as `sweep` takes it.
+          over: values of symbols: whether fusion would be another one at their ends is among the notes.
+        """
+        from sweeps.studies.functions.notes import fusion_notes, precision_notes
+
+        own = precision_notes(self.traced, _entries(hardware))
+        return (*self.traced.notes, *own, *fusion_notes(self.traced, over or {}))
+
+    def decided_at(self, **sizes: float) -> "Function":
+        """The same function where fusion is decided at these sizes: which arrays are large, and which are alike."""
+        assert self.traced.decided is not None
+        found = {name: self._size(name, value) for name, value in sizes.items()}
+        return dataclasses.replace(self, traced=self.traced.decided(found))
 
     def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
@@ -127,6 +141,7 @@ class Function:
         axes = grid.axes(base, devices, sizes, settings or {})
         names = ", ".join(device.name for device in devices)
         attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": names}
+        attributes["notes"] = "; ".join(self.notes(devices, sizes))
         with precision(dtype):
             if elasticities:
                 return grid.slopes(base, axes, elasticities, metrics or ("time",), attributes)

@@ -212,6 +212,20 @@ def test_symbolic_sizes_are_functions():
         assert np.broadcast_to(column.bytes, 2)[1] == alone.bytes, name
 
 
+def test_fusion_that_would_differ_at_the_ends_of_a_grid_is_said():
+    """A row of 65,536 numbers is reduced and worked on in one kernel, a longer one in two."""
+    (width,) = jax.export.symbolic_shape("width")
+    asked = sweeps.from_function(lambda x: x - x.mean(-1, keepdims=True), array(64, width), sizes={"width": 1024})
+    assert asked.notes("H100-SXM", {"width": [1024, 4096]}) == (
+        "fusion is decided at width = 1,024; the same at width = 4,096",
+    )
+    (note,) = asked.notes("H100-SXM", {"width": [1024, 1048576]})
+    assert note.startswith("fusion is decided at width = 1,024; at width = 1,048,576 it would be 2 kernels instead of")
+    assert asked.notes("H100-SXM", {"width": [1024]}) == ()
+    assert asked.decided_at(width=1048576).answer("H100-SXM", width=1048576).metrics["kernels"] == 2
+    assert asked.sweep("H100-SXM", {"width": [1024, 4096]}).attrs["notes"].startswith("fusion is decided at width")
+
+
 def test_symbolic_expressions():
     (b,) = jax.export.symbolic_shape("b", constraints=["mod(b, 4) == 0"])
 
