@@ -27,7 +27,8 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
     Raises:
       ValueError: one line, for a loop without a known number of trips, or a call that is not known.
     """
-    walker = _Walker(trips)
+    alone = len(closed.jaxpr.eqns) == 1  # jit of all: its name says nothing
+    walker = _Walker(trips, {closed.jaxpr.eqns[0].params.get("name")} if alone else set())
     inputs = [
         Value(var.aval.shape, var.aval.dtype, name=name) for var, name in zip(closed.jaxpr.invars, names, strict=True)
     ]
@@ -37,8 +38,9 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
 
 
 class _Walker:
-    def __init__(self, trips: float | None):
+    def __init__(self, trips: float | None, plain: set[Any]):
         self._trips = trips
+        self._plain = {*_PLAIN, *plain}
         self._constants: dict[int, Value] = {}
 
     def inlined(
@@ -82,7 +84,7 @@ class _Walker:
         inner = next((params[key] for key in CALLS if key in params), None)
         if name in INLINED and inner is not None:
             called = params.get("name")
-            deeper = f"{scope}/{called}".strip("/") if isinstance(called, str) and called not in _PLAIN else scope
+            deeper = f"{scope}/{called}".strip("/") if isinstance(called, str) and called not in self._plain else scope
             if name == "shard_map":
                 return self._sharded(eqn, inner, operands, nodes, deeper, axes)
             consts = getattr(inner, "consts", ())
@@ -163,7 +165,8 @@ _LIGHT = ("map", "move", "reduction", "free")
 """Kinds of nodes that one kernel of a library does at once."""
 
 _PLAIN = (
-    *("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take"),
+    *("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take", "_pad"),
+    *("softplus", "logsumexp", "_roll_static", "_one_hot"),
     "call",  # of a function of a module of StableHLO
 )
 """Library functions whose names say nothing about where in a model they are called."""
