@@ -71,7 +71,9 @@ class _Work(argparse._SubParsersAction):
 
 def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.ArgumentParser]:
     """Declare the flags of a step, and those of a training iteration behind `TRAIN`; the parsers of both."""
-    words = parser.add_subparsers(dest="work", metavar=TRAIN, action=_Work, help="a training iteration, not a step")
+    words = parser.add_subparsers(
+        dest="work", metavar=f"[{TRAIN}]", action=_Work, help="a training iteration, not a step"
+    )
     iteration = words.add_parser(TRAIN, help="one training iteration", description=about)
     train.case_arguments(iteration)
     _step_arguments(parser)
