@@ -3,7 +3,6 @@
 from jaxroof.arrays import jnp, rsqrt
 from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.tiles import waves
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.op import Kernel
@@ -29,13 +28,11 @@ BATCHED_TILES = {
     (64.0, 128.0): ("volta", "pascal"),
     (32.0, 128.0): ("volta",),
     (128.0, 32.0): ("volta",),
-    (64.0, 64.0): ("volta", "amd"),
+    (64.0, 64.0): ("volta",),
     (32.0, 64.0): ("amd",),
-    (16.0, 64.0): ("amd",),
-    (32.0, 32.0): ("amd",),
-    (16.0, 16.0): ("amd",),
 }
-"""The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere."""
+"""The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere; AMD's
+library has many, of which this is the most frequent."""
 
 NARROW_LANES = 64.0
 """fp32 lanes of one core of data-centre Pascal and of what followed; other Pascal cores have twice as many, and kernels
@@ -76,7 +73,6 @@ class SgemmKernel:
     matrix: Scalar  # share of the peak in the main loop of a tile of `LARGE` x `LARGE`
     small: Scalar  # extra time of the main loop of a tile of m x n: small * 32 (1 / m + 1 / n - 2 / LARGE)
     tile_cycles: Scalar  # clock cycles of a tile outside its main loop
-    softness: Scalar  # of an idle core's time in the last wave that is lost; 1: waves end together
     lone: Scalar  # extra time of a main loop whose core has no other tile, by `LONE`: few threads do not fill a core
     bandwidth: Scalar  # share of HBM bandwidth
     kept: Scalar  # share of L2 that holds operands from one wave to the next
@@ -100,9 +96,9 @@ class SgemmKernel:
 def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run of `op`, which has a `ProductShape`.
 
-    time = launch + min over tiles: sqrt(c^2 + h^2) + results / (bandwidth share HBM)
+    time = launch + min over tiles: sqrt(c^2 + h^2)
     c: main loops and fixed cycles of all waves, the best of `SPLITS` where there is one matrix
-    h: operands, read once, and once more by every wave as far as L2 has lost them
+    h: results, written once, and operands, read once, and again by every wave as far as L2 has lost them
     """
     kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
     shape = op.shape
@@ -118,13 +114,13 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
         m, n = tile
         down, across = ceiling(rows * (1.0 / m)), ceiling(shape.outputs * (1.0 / n))
         core = _core_time(kernel, op, hardware, rate, m, n, shape.matrices * down * across, many)
-        read = _reading_time(kernel, op, hardware, rows, m, n, down, across, hbm, odd)
+        moved = _reading_time(kernel, op, hardware, rows, m, n, down, across, hbm, odd) + written
         has = many * _share(classes, BATCHED_TILES.get(tile, ())) + (1.0 - many) * _share(classes, TILES.get(tile, ()))
-        times.append(jnp.sqrt(core * core + read * read) * (1.0 + NEVER * (1.0 - has)))
+        times.append(jnp.sqrt(core * core + moved * moved) * (1.0 + NEVER * (1.0 - has)))
         parts.append(core)
     launch = op.kernels * kernel.launch_cycles / clock(hardware)
     return Timing(
-        launch + op.kernels * (cheapest(*times) + written),
+        launch + op.kernels * cheapest(*times),
         {"matrix": op.kernels * cheapest(*parts), "hbm": op.bytes / hbm, "launch": launch},
     )
 
@@ -144,10 +140,10 @@ def _share(classes: dict[str, Scalar], of: tuple[str, ...]) -> Scalar:
     return minimum(1.0, sum(classes[name] for name in of)) if of else 0.0
 
 
-def _unaligned(rows: Scalar, inputs: Scalar) -> Array:
-    """1 where rows or inputs are no multiple of `ALIGNED`, 0 elsewhere, shape ()."""
-    padded = ALIGNED * (ceiling(rows * (1.0 / ALIGNED)) + ceiling(inputs * (1.0 / ALIGNED)))
-    return jnp.where(padded > rows + inputs, 1.0, 0.0)
+def _unaligned(first: Scalar, other: Scalar) -> Array:
+    """1 where either number is no multiple of `ALIGNED`, 0 elsewhere, shape ()."""
+    padded = ALIGNED * (ceiling(first * (1.0 / ALIGNED)) + ceiling(other * (1.0 / ALIGNED)))
+    return jnp.where(padded > first + other, 1.0, 0.0)
 
 
 def _core_time(
@@ -162,7 +158,7 @@ def _core_time(
 ) -> Array:
     """c: time in s of `tiles` tiles of m x n on the cores, by the best split of their inputs, shape ().
 
-    waves(x) fixed + max(waves(x), 1 + lone LONE / (m n)) main,  x = tiles splits / cores
+    waves fixed + max(waves, 1 + lone LONE / (m n)) main,  waves = ceil(tiles splits / cores)
     main = 2 inputs m n (1 + small 32 (1/m + 1/n - 2/128)) cores / rate
     """
     cores = gpu_cores(hardware)
@@ -175,7 +171,7 @@ def _core_time(
     times = []
     for splits in SPLITS:
         main = element * (STEP * ceiling(op.shape.inputs / (splits * STEP)))
-        turns = waves(tiles * (splits / cores), kernel.softness)
+        turns = maximum(1.0, ceiling(tiles * (splits / cores)))
         time = main * maximum(turns, alone) + turns * (kernel.tile_cycles * cycle)
         if splits > 1.0:
             time = (time + kernel.split_cycles * cycle + splits * partial) * (1.0 + NEVER * many)

@@ -43,18 +43,13 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
     widths = shape.heads * (shape.key_width + shape.value_width)
     kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
     passes = kernels * shape.keys
+    readings = softmax_readings(shape.keys) * shape.keys
     ops: Ops = {
         f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
         f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
         f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),
         f"{kind}_softmax": elementwise(
-            rows,
-            softmax_readings(shape.keys) * shape.keys,
-            shape.keys,
-            size,
-            SOFTMAX_FLOPS * shape.keys,
-            count,
-            exps=shape.keys,
+            rows, readings, shape.keys, size, SOFTMAX_FLOPS * shape.keys, count, exps=readings
         ),
         f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
     }
@@ -62,7 +57,7 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
 
 
 def softmax_readings(keys: Scalar) -> Array:
-    """Times that softmax reads rows of `keys` elements, shape ()."""
+    """Times that softmax reads rows of `keys` elements and takes their exponentials, shape ()."""
     return jnp.where(keys > SOFTMAX_KEPT, 2.0, 1.0)
 
 

@@ -79,11 +79,16 @@ def op_of_row(name: str) -> Callable[[Any, Any, Any, Any, Any], Kernel]:
     if name in PRODUCTS:
         return lambda b, h, m, n, k: linear(b * m, n, k, FP32, 4.0, 1.0, matrices=b)
     if name == "softmax":
-        return lambda b, h, m, n, k: elementwise(b, softmax_readings(h) * h, h, 4.0, SOFTMAX_FLOPS * h, 1.0, exps=h)
+        return lambda b, h, m, n, k: _softmax(b, h)
     if name == "ln":
         return lambda b, h, m, n, k: elementwise(b, NORM_READINGS * h, h, 4.0, NORM_FLOPS * h, 1.0)
     reads, flops = ARRAYS.get(name, 1.0), FLOPS.get(name, 1.0)
     return lambda b, h, m, n, k: elementwise(b, reads * h, h, 4.0, flops * h, 1.0)
+
+
+def _softmax(rows: Any, width: Any) -> Kernel:
+    readings = softmax_readings(width) * width
+    return elementwise(rows, readings, width, 4.0, SOFTMAX_FLOPS * width, 1.0, exps=readings)
 
 
 @functools.lru_cache(maxsize=64)

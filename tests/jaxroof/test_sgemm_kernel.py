@@ -1,4 +1,4 @@
-"""fp32 products by a library's kernels: worked times, rereading, throttled clocks, tiles by class of cores, gradients."""
+"""fp32 products by a library's kernels: worked times, rereading, throttled clocks, tiles by class of cores."""
 
 import dataclasses
 
@@ -19,7 +19,6 @@ PLAIN = SgemmKernel(
     matrix=1.0,
     small=0.0,
     tile_cycles=0.0,
-    softness=1.0,
     lone=0.0,
     bandwidth=1.0,
     kept=1.0,
