@@ -79,6 +79,7 @@ class SgemmKernel:
     flight: Scalar  # tiles of one core that read at once
     unaligned: Scalar  # extra time of readings whose rows or inputs are no multiples of `ALIGNED`
     single: Scalar  # extra share of the main loop that reads such operands one by one through registers
+    stored: Scalar  # the same of results, where outputs are no such multiple
     split_cycles: Scalar  # clock cycles of adding up partial sums
     split_traffic: Scalar  # times that a partial sum passes device memory
     launch_cycles: Scalar  # clock cycles of a kernel between others in a stream
@@ -108,7 +109,8 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     odd = _unaligned(rows, shape.inputs)
     rate = _sustained_rate(kernel, op, hardware, 1.0 + kernel.single * odd * hardware.cores.register_copies)
     hbm = hardware.memory.hbm.bandwidth * kernel.bandwidth
-    written = shape.rows * shape.outputs * shape.output_bytes / hbm
+    pieces = _unaligned(shape.outputs, 0.0) * (1.0 - hardware.cores.wide_waves)
+    written = shape.rows * shape.outputs * shape.output_bytes * (1.0 + kernel.stored * pieces) / hbm
     times, parts = [], []
     for tile in dict.fromkeys((*TILES, *BATCHED_TILES)):
         m, n = tile

@@ -41,6 +41,7 @@ PRIORS = {
     "flight": (1.0, 0.7),
     "unaligned": (0.2, 0.7),
     "single": (0.08, 0.7),
+    "stored": (0.5, 0.7),
     "split_cycles": (40000.0, 0.7),
     "process_energy": (5.0, 0.5),
     "idle_power": (0.7, 0.3),

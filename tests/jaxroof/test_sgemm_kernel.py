@@ -24,6 +24,7 @@ PLAIN = SgemmKernel(
     kept=1.0,
     flight=1.0,
     unaligned=0.0,
+    stored=0.0,
     single=0.0,
     split_cycles=1e9,
     split_traffic=0.0,
