@@ -34,10 +34,6 @@ BATCHED_TILES = {
 """The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere; AMD's
 library has many, of which this is the most frequent."""
 
-NARROW_LANES = 64.0
-"""fp32 lanes of one core of data-centre Pascal and of what followed; other Pascal cores have twice as many, and kernels
-of their own."""
-
 SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Parts that a kernel may cut the inputs of one product into."""
 
@@ -86,9 +82,9 @@ class SgemmKernel:
     process_energy: Scalar  # J drawn per J of arithmetic in `Hardware.energy`, at `USUAL_CLOCK`
     idle_power: Scalar  # W of one core beside its products
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
-    scattered: Scalar  # on cores with `Cores.shared_issue`: factor on the time of unaligned readings
-    far: Scalar  # the same: factor on readings beyond `reach_bytes`, added to it
-    reach_bytes: Scalar  # B that such cores' address translation covers
+    scattered: Scalar  # extra time of readings on Pascal, whose kernels take a sector of each row at once
+    far: Scalar  # further such time where the rows in flight are many times L2's capacity
+    reach: Scalar  # times of L2's capacity at which half of `far` is felt
     wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
@@ -118,8 +114,9 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
         core = _core_time(kernel, op, hardware, rate, m, n, shape.matrices * down * across, many)
         moved = _reading_time(kernel, op, hardware, rows, m, n, down, across, hbm, odd) + written
         has = many * _share(classes, BATCHED_TILES.get(tile, ())) + (1.0 - many) * _share(classes, TILES.get(tile, ()))
-        times.append(jnp.sqrt(core * core + moved * moved) * (1.0 + NEVER * (1.0 - has)))
-        parts.append(core)
+        lacking = 1.0 + NEVER * (1.0 - has)
+        times.append(jnp.sqrt(core * core + moved * moved) * lacking)
+        parts.append(core * lacking)
     launch = op.kernels * kernel.launch_cycles / clock(hardware)
     return Timing(
         launch + op.kernels * cheapest(*times),
@@ -128,14 +125,12 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
 
 
 def _classes(hardware: Hardware) -> dict[str, Scalar]:
-    """Share of each class of `TILES` that the cores belong to: 1 of theirs, 0 of the others."""
+    """1 for the cores' class in `TILES`, 0 for the others. Pascal is known by `Cores.shared_issue`."""
     cores = hardware.cores
     amd = cores.wide_waves
     pascal = (1.0 - amd) * (0.0 if cores.shared_issue is None else cores.shared_issue)
     volta = (1.0 - amd) * cores.register_copies * (1.0 - pascal)
-    lanes = cores.vector_flops / (2.0 * clock(hardware))
-    wide = pascal * jnp.minimum(jnp.maximum(lanes / NARROW_LANES - 1.0, 0.0), 1.0)
-    return {"amd": amd, "pascal": pascal, "volta": volta, "modern": 1.0 - amd - pascal - volta, "wide": wide}
+    return {"amd": amd, "pascal": pascal, "volta": volta, "modern": 1.0 - amd - pascal - volta}
 
 
 def _share(classes: dict[str, Scalar], of: tuple[str, ...]) -> Scalar:
@@ -196,7 +191,8 @@ def _reading_time(
     """h: time in s of reading both operands, shape ().
 
     bytes = once + (waves x wave - once) wave / (wave + kept L2)
-    wave: B of the different rows and columns that all tiles in flight read
+    time = bytes (1 + unaligned) (1 + scattered + far r^2 / (1 + r^2)) / rate of HBM,  r = wave / (reach L2)
+    wave: B of the different rows and columns that all tiles in flight read; the second factor is Pascal's
     """
     shape = op.shape
     flight = gpu_cores(hardware) * kernel.flight
@@ -209,8 +205,8 @@ def _reading_time(
     if hardware.memory.l2 is not None:
         again = again * (wave / (wave + kernel.kept * hardware.memory.l2.capacity))
     slow = 1.0 + kernel.unaligned * odd * (1.0 - hardware.cores.wide_waves)
-    if hardware.cores.shared_issue is not None:
-        ratio = wave / kernel.reach_bytes
+    if hardware.cores.shared_issue is not None and hardware.memory.l2 is not None:
+        ratio = wave / (kernel.reach * hardware.memory.l2.capacity)
         beyond = kernel.far * (ratio * ratio / (1.0 + ratio * ratio))
         single = jnp.where(shape.matrices > 1.0, 0.0, 1.0)
         slow = slow * (1.0 + hardware.cores.shared_issue * single * (kernel.scattered + beyond))

@@ -47,7 +47,7 @@ PRIORS = {
     "idle_power": (0.7, 0.3),
     "scattered": (3.0, 0.7),
     "far": (10.0, 0.7),
-    "reach_bytes": (2.5e8, 0.7),
+    "reach": (40.0, 0.7),
 }
 """Constant of a product -> median of its prior and standard deviation of its logarithm; ours."""
 

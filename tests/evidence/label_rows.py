@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.efficiency import Efficiency
@@ -93,12 +92,11 @@ def _softmax(rows: Any, width: Any) -> Kernel:
 
 @functools.lru_cache(maxsize=64)
 def _timer(name: str) -> Callable[..., jax.Array]:
-    """Compiled: s of rows of one operation, as one call of PyTorch takes them."""
+    """Compiled: s of rows of one operation, as one call of PyTorch takes them on a host that takes no time for it."""
     op = op_of_row(name)
 
     def seconds(columns: tuple, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
-        kernel = op_time(op(*columns), hardware, efficiency)
-        return jnp.maximum(HOST_TIME.get(name, 0.0), CALL_TIME.get(name, OTHER_CALL_TIME) + kernel)
+        return CALL_TIME.get(name, OTHER_CALL_TIME) + op_time(op(*columns), hardware, efficiency)
 
     return jax.jit(jax.vmap(seconds, in_axes=(0, None, None)))
 
@@ -110,7 +108,7 @@ def predicted(rows: Any, efficiency: Efficiency) -> np.ndarray:
     for (name, gpu), part in rows.assign(place=places).groupby(["op", "device"], sort=False):
         columns = tuple(part[column].to_numpy(np.float32) for column in ("B", "H", "M", "N", "K"))
         found[part.place.to_numpy()] = np.asarray(_timer(name)(columns, kernel_device(gpu), efficiency))
-    return found
+    return np.maximum(found, rows.op.map(HOST_TIME).fillna(0.0).to_numpy())
 
 
 @functools.cache
