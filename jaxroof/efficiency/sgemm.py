@@ -32,7 +32,7 @@ BATCHED_TILES = {
     (32.0, 64.0): ("amd",),
 }
 """The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere; AMD's
-library has many, of which this is the most frequent."""
+library has many, of 16 to 128, of which one stands for all."""
 
 SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Parts that a kernel may cut the inputs of one product into."""

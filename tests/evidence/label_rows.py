@@ -44,12 +44,12 @@ ARRAYS = {"add": 2.0, "mul": 2.0, "div": 2.0, "pow": 2.0}
 FLOPS = {"div": 8.0, "divu": 8.0, "gelu": 20.0, "tanh": 20.0, "pow": POWER_FLOPS, "powu": POWER_FLOPS}
 """Vector FLOP per element, where it is not one; ours."""
 
-HOST_TIME = {"bmm": 36e-6, "linear": 60e-6}
+HOST_TIME = {"bmm": 40e-6, "linear": 62e-6}
 """s between two events around one call, however short its kernel: Python, dispatch and the library's choice of a
-kernel. The host's, so no accelerator says it; medians over devices of the shortest 1 %: bmm 27 to 51, linear 52 to 94
+kernel. The host's, so no accelerator says it; means over devices of the shortest calls: bmm 30 to 50, linear 52 to 90
 us. Others are never that short."""
 
-CALL_TIME = {"bmm": 18e-6, "linear": 18e-6}
+CALL_TIME = {"bmm": 17e-6, "linear": 17e-6}
 """s between those events that no kernel fills, launch excepted: medians over devices of the intercepts of time against
 bytes and operations."""
 
