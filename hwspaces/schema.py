@@ -76,6 +76,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     figures.add("cores.wide_waves", 0.0, "32 threads run an instruction, or none, unless a source says otherwise")
     figures.add("cores.tensor_memory", 0.0, "registers hold the matrix units' results unless a source says otherwise")
+    figures.add("cores.register_copies", 0.0, "copies run beside threads, or none, unless a source says otherwise")
     figures.add("cores.compiled", 0.0, "blocks of threads run unless a source says otherwise")
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}

@@ -81,6 +81,11 @@ class Cores:
         "AMD's compute units for data centres; 0: 32, or no threads",
         default=0.0,
     )
+    register_copies: Scalar = switch(
+        "1 where copies into the scratchpad pass registers",
+        "NVIDIA's cores before Ampere; 0: they run beside the threads",
+        default=0.0,
+    )
     compiled: Scalar = switch(
         "1 where a compiler schedules few wide cores",
         "each then works as several of a GPU's size side by side; 0: blocks of threads on many cores",

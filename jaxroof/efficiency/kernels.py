@@ -7,6 +7,7 @@ from jaxroof.efficiency.decode import DecodeKernel, decode_timing
 from jaxroof.efficiency.gemm import GemmKernel, gemm_timing
 from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing
 from jaxroof.efficiency.prefill import PrefillKernel, prefill_timing
+from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
@@ -15,11 +16,12 @@ from jaxroof.op import Kernel
 from jaxroof.shape import AttentionShape
 from jaxroof.struct import struct
 
-KernelModel = StreamKernel | GemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
+KernelModel = StreamKernel | GemmKernel | SgemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
 
 MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
     StreamKernel: stream_timing,
     GemmKernel: gemm_timing,
+    SgemmKernel: sgemm_timing,
     PrefillKernel: prefill_timing,
     GroupedKernel: grouped_timing,
     DecodeKernel: decode_timing,

@@ -1,5 +1,6 @@
 """Time of streaming kernels: element-wise work, norms, copies and conversions."""
 
+from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
@@ -19,6 +20,8 @@ class StreamKernel:
     matrix: Scalar  # share of the matrix peak
     core_bytes: Scalar | None = None  # B that one core reads and writes per clock cycle; None: never binds
     residency: Scalar | None = None  # share of L2 that holds what the kernels around it share with it; None: nothing
+    exp: Scalar | None = None  # share of the special-function peak; None: `vector`
+    wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
     spread: Spread | None = None
     hull: Hull | None = static(default=None)
 
@@ -30,6 +33,7 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
 
     `vector` is the longer of the operations and of the bytes that cores issue at `core_bytes` per cycle.
     """
+    kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
     cores, times = hardware.cores, {}
     if op.bytes is not None:
         times["hbm"] = _cold_bytes(kernel, op, hardware) / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
@@ -39,7 +43,8 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
         issued = op.bytes / (gpu_cores(hardware) * clock(hardware) * kernel.core_bytes)
         times["vector"] = maximum(times["vector"], issued) if "vector" in times else issued
     if op.exps is not None and cores.exp_rate is not None:
-        times["exp"] = op.exps / (cores.count * cores.exp_rate * kernel.vector)
+        share = kernel.vector if kernel.exp is None else kernel.exp
+        times["exp"] = op.exps / (cores.count * cores.exp_rate * share)
     if op.matrix_flops is not None:
         times["matrix"] = op.matrix_flops / (matrix_peak(hardware, op.precision) * kernel.matrix)
     launch = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)

@@ -72,8 +72,6 @@ class TileCosts:
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
     idle_power: Scalar | None = None  # W of one core beside its products, at full clock; None: none
     store_cycles: Scalar | None = None  # clock cycles that `STORED` results of a tile take beside `tile_cycles`
-    process_energy: Scalar | None = None  # J drawn per J of arithmetic in `Hardware.energy`; None: `energy` says it
-    shared_issue: Scalar | None = None  # extra share of the main loop where `Cores.shared_issue` is 1
     software: Scalar | None = None  # extra share of the main loop where matrix units are not asynchronous
     promotion: Scalar | None = None  # the same where they have no memory for results: registers scale and add blocks
     step_cycles: Scalar | None = None  # clock cycles of one `STEP_BYTES` step of a tile at least; None: no such bound
@@ -95,9 +93,6 @@ def sustained_rate(
     busy = min(1, tiles of `STORED` results / cores): cores that have no tile draw nothing
     energy per FLOP = energy (operand_bytes / 2) sqrt(energy_rate / 16-bit peak of one core)
 
-    With `process_energy`, where the hardware's J per FLOP are known, energy per FLOP = process_energy times that of the
-    precision, and the limit is sharper: 8 in place of 4.
-
     Args:
       flops: of the product.
       sustained: the device has run at full load before, as in serving: u = 1.
@@ -111,18 +106,14 @@ def sustained_rate(
         return rate
     width = 0.5 * operand_bytes
     core_rate = matrix_peak(hardware, precision) * width / hardware.cores.count
-    by_process = costs.process_energy is not None and hardware.energy is not None
-    if by_process:
-        energy = costs.process_energy * hardware.energy.matrix[precision]
-    else:
-        energy = costs.energy * width * rsqrt(core_rate / costs.energy_rate)
+    energy = costs.energy * width * rsqrt(core_rate / costs.energy_rate)
     # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
     drawn = rate * energy
     if costs.idle_power is not None:
         drawn = drawn + costs.idle_power * hardware.cores.count
     excess = jnp.maximum(drawn / (costs.power * hardware.power.tdp), NEGLIGIBLE)
     fourth = (excess * excess) * (excess * excess)
-    capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth) if by_process else 1.0 + fourth))
+    capped = rsqrt(jnp.sqrt(1.0 + fourth))
     if results is None and sustained:
         return rate * capped
     denied = 1.0 - capped
@@ -150,12 +141,11 @@ def matrix_time(
     time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
-    A main loop in software is 1 + software (1 - asynchronous) times as long, one that shares its issue slots with
-    address arithmetic 1 + shared_issue, one whose results pass registers 1 + promotion (1 - tensor_memory). A main loop
-    of few rows and outputs lasts step_cycles / clock per step at least: the next operands are asked for as the last
-    ones are used. A systolic array under a compiler (`Cores.compiled`) has neither of the last two; it runs at
-    `ARRAY_SHARE` whatever the tile, small = 0, and fixed = FILL_CYCLES / tile_clock. Vector units
-    (`Cores.vector_products`) may take `VECTOR_TILES` too, at small = 0 and `VECTOR_SHARE`.
+    A main loop in software is 1 + software (1 - asynchronous) times as long, one whose results pass registers
+    1 + promotion (1 - tensor_memory). A main loop of few rows and outputs lasts step_cycles / clock per step at least:
+    the next operands are asked for as the last ones are used. A systolic array under a compiler (`Cores.compiled`) has
+    neither of the last two; it runs at `ARRAY_SHARE` whatever the tile, small = 0, fixed = FILL_CYCLES / tile_clock.
+    Vector units (`Cores.vector_products`) may take `VECTOR_TILES` too, at small = 0 and `VECTOR_SHARE`.
 
     Args:
       rate: FLOP/s of all cores at `precision`, `sustained_rate`.
@@ -171,8 +161,6 @@ def matrix_time(
         vectors = hardware.cores.vector_products
         tiles, small = (*VECTOR_TILES, *tiles), small * (1.0 - vectors)
         element_time = element_time * (1.0 + vectors * (1.0 / VECTOR_SHARE - 1.0))
-    if costs.shared_issue is not None and hardware.cores.shared_issue is not None:
-        element_time = element_time * (1.0 + costs.shared_issue * hardware.cores.shared_issue)
     if costs.software is not None:
         element_time = element_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
     if costs.promotion is not None:

@@ -10,15 +10,15 @@ from jaxroof.model import WeightFormat
 from jaxroof.op import ATTENTION_PHASES, Ops, in_phase, with_role
 from jaxroof.rule import Rule
 from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar
+from jaxroof.struct import Array, Scalar
 
 SCORE_KERNELS = 2.0
 """Kernels that scale and mask the scores. Hugging Face transformers 4.46, `attn_implementation="eager"`: GPT-2
 divides and selects, BERT divides and adds, OPT adds and clamps."""
 
-SOFTMAX_READINGS = 2.0
-"""Times that softmax reads a row: for its maximum and sum, and for its result. PyTorch, aten SoftMax.cu: rows beyond
-1,024 elements are not kept in registers."""
+SOFTMAX_KEPT = 1024.0
+"""Elements of a row that softmax keeps in registers. PyTorch, aten SoftMax.cu: it reads a longer row for its maximum
+and sum, and again for its result."""
 
 SOFTMAX_FLOPS = 4.0
 """Vector FLOP per score beside the exponential: maximum, subtract, sum, divide."""
@@ -43,16 +43,22 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
     widths = shape.heads * (shape.key_width + shape.value_width)
     kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
     passes = kernels * shape.keys
+    readings = softmax_readings(shape.keys) * shape.keys
     ops: Ops = {
         f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
         f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
         f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),
         f"{kind}_softmax": elementwise(
-            rows, SOFTMAX_READINGS * shape.keys, shape.keys, size, SOFTMAX_FLOPS * shape.keys, count, exps=shape.keys
+            rows, readings, shape.keys, size, SOFTMAX_FLOPS * shape.keys, count, exps=readings
         ),
         f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
     }
     return in_phase(with_role(ops, "attention"), ATTENTION_PHASES[kind])
+
+
+def softmax_readings(keys: Scalar) -> Array:
+    """Times that softmax reads rows of `keys` elements and takes their exponentials, shape ()."""
+    return jnp.where(keys > SOFTMAX_KEPT, 2.0, 1.0)
 
 
 def fused_only(mixer: object, deployment: Deployment) -> Iterator[Rule]:

@@ -31,12 +31,11 @@ ROWS = [
     "sync_guidellm,else,h100_sxm,llama-2-7b-hf,serving,chat,,70,1292,,",
 ]
 
-LIMIT = 0.12
+LIMIT = 0.10
 """Mean absolute error of a device that is asked for."""
 
-HOT = ("P4",)
-"""Devices beyond it: a P4 of 75 W slows down under whole models (16 sequences take 2.34 times as long as 8), which
-its table of single kernels does not show."""
+WIDER = {"P4": 0.14}
+"""Devices beyond it: of a P4's three rows 16 sequences of BERT take 2.34 times as long as 8."""
 
 
 @pytest.fixture
@@ -150,6 +149,6 @@ def test_devices_are_met_within_the_limit():
     groups: dict[str, list[float]] = {}
     for row in scored_passes(found, hwspaces.efficiency(EFFICIENCY).efficiency):
         groups.setdefault(row.label.gpu, []).append(abs(row.error))
-    means = {gpu: sum(errors) / len(errors) for gpu, errors in groups.items() if gpu not in HOT}
-    assert len(means) >= 8
-    assert {gpu: mean for gpu, mean in means.items() if mean > LIMIT} == {}
+    means = {gpu: sum(errors) / len(errors) for gpu, errors in groups.items()}
+    assert len(means) >= 9
+    assert {gpu: mean for gpu, mean in means.items() if mean > WIDER.get(gpu, LIMIT)} == {}

@@ -1,0 +1,239 @@
+"""Time of a matrix product by a BLAS library's fp32 kernels: their tiles, rereading of operands, throttled clocks."""
+
+from jaxroof.arrays import jnp, rsqrt
+from jaxroof.efficiency.core_class import Constants, on_cores
+from jaxroof.efficiency.hull import Hull
+from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
+from jaxroof.op import Kernel
+from jaxroof.smooth import ceiling, cheapest, maximum, minimum
+from jaxroof.struct import Array, Scalar, static, struct
+
+TILES = {
+    (128.0, 128.0): ("modern", "volta", "amd"),
+    (64.0, 128.0): ("modern", "volta", "amd"),
+    (32.0, 128.0): ("modern", "volta", "pascal"),
+    (128.0, 32.0): ("modern", "volta", "pascal"),
+    (64.0, 64.0): ("modern", "volta", "pascal", "amd"),
+    (32.0, 64.0): ("modern", "volta", "amd"),
+    (32.0, 32.0): ("modern", "volta"),
+    (128.0, 64.0): ("amd",),
+    (96.0, 96.0): ("amd",),
+}
+"""Rows and outputs of a tile -> classes of cores whose library has it for one product, as names of kernels say (cuBLAS
+11 and 12: `ampere_sgemm_128x64_tn` has 128 outputs and 64 rows; rocBLAS: `MT128x64x16`)."""
+
+BATCHED_TILES = {
+    (128.0, 128.0): ("modern",),
+    (64.0, 128.0): ("volta", "pascal"),
+    (32.0, 128.0): ("volta",),
+    (128.0, 32.0): ("volta",),
+    (64.0, 64.0): ("volta",),
+    (32.0, 64.0): ("amd",),
+}
+"""The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere; AMD's
+library has many, of 16 to 128, of which one stands for all."""
+
+SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Parts that a kernel may cut the inputs of one product into."""
+
+STEP = 8.0
+"""Inputs that a main loop takes at once: dimensions are rounded up to it."""
+
+ALIGNED = 8.0
+"""Rows and inputs are read in whole sectors of 32 B where they are multiples of it."""
+
+LONE = 64.0 * 128.0
+"""Results of a tile that takes 1 + `SgemmKernel.lone` times as long alone on a core: sets its scale only."""
+
+LARGE = 128.0
+"""Edge of the largest tile, elements, which sets the scale of `SgemmKernel.matrix`."""
+
+UNIT = 32.0
+"""Elements of the edges that `SgemmKernel.small` counts in: sets its scale only."""
+
+USUAL_CLOCK = 1.4e9
+"""Hz of the clock at which `SgemmKernel.process_energy` holds: sets its scale only."""
+
+LIMIT_SHARE = 0.85
+"""Share of the electrical limit that the cores may take; memory, L2 and leakage take the rest."""
+
+NEVER = 1e6
+"""Factor on the time of a tile that a library does not have: finite, and never the least."""
+
+
+@struct
+class SgemmKernel:
+    """Constants of fp32 products whose operands threads bring, most of them on vector units."""
+
+    matrix: Scalar  # share of the peak in the main loop of a tile of `LARGE` x `LARGE`
+    small: Scalar  # extra time of the main loop of a tile of m x n: small * 32 (1 / m + 1 / n - 2 / LARGE)
+    tile_cycles: Scalar  # clock cycles of a tile outside its main loop
+    lone: Scalar  # extra time of a main loop whose core has no other tile, by `LONE`: few threads do not fill a core
+    bandwidth: Scalar  # share of HBM bandwidth
+    kept: Scalar  # share of L2 that holds operands from one wave to the next
+    flight: Scalar  # tiles of one core that read at once
+    unaligned: Scalar  # extra time of readings whose rows or inputs are no multiples of `ALIGNED`
+    single: Scalar  # extra share of the main loop that reads such operands one by one through registers
+    stored: Scalar  # the same of results, where outputs are no such multiple
+    split_cycles: Scalar  # clock cycles of adding up partial sums
+    split_traffic: Scalar  # times that a partial sum passes device memory
+    launch_cycles: Scalar  # clock cycles of a kernel between others in a stream
+    process_energy: Scalar  # J drawn per J of arithmetic in `Hardware.energy`, at `USUAL_CLOCK`
+    idle_power: Scalar  # W of one core beside its products
+    onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
+    scattered: Scalar  # extra time of readings on Pascal, whose kernels take a sector of each row at once
+    far: Scalar  # further such time where the rows in flight are many times L2's capacity
+    reach: Scalar  # times of L2's capacity at which half of `far` is felt
+    wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
+    spread: Spread | None = None
+    hull: Hull | None = static(default=None)
+
+
+def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
+    """Time of one run of `op`, which has a `ProductShape`.
+
+    time = launch + min over tiles: sqrt(c^2 + h^2)
+    c: main loops and fixed cycles of all waves, the best of `SPLITS` where there is one matrix
+    h: results, written once, and operands, read once, and again by every wave as far as L2 has lost them
+    """
+    kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
+    shape = op.shape
+    rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
+    many = jnp.where(shape.matrices > 1.0, 1.0, 0.0)
+    classes = _classes(hardware)
+    odd = _unaligned(rows, shape.inputs)
+    rate = _sustained_rate(kernel, op, hardware, 1.0 + kernel.single * odd * hardware.cores.register_copies)
+    hbm = hardware.memory.hbm.bandwidth * kernel.bandwidth
+    pieces = _unaligned(shape.outputs, 0.0) * (1.0 - hardware.cores.wide_waves)
+    written = shape.rows * shape.outputs * shape.output_bytes * (1.0 + kernel.stored * pieces) / hbm
+    times, parts = [], []
+    for tile in dict.fromkeys((*TILES, *BATCHED_TILES)):
+        m, n = tile
+        down, across = ceiling(rows * (1.0 / m)), ceiling(shape.outputs * (1.0 / n))
+        core = _core_time(kernel, op, hardware, rate, m, n, shape.matrices * down * across, many)
+        moved = _reading_time(kernel, op, hardware, rows, m, n, down, across, hbm, odd) + written
+        has = many * _share(classes, BATCHED_TILES.get(tile, ())) + (1.0 - many) * _share(classes, TILES.get(tile, ()))
+        lacking = 1.0 + NEVER * (1.0 - has)
+        times.append(jnp.sqrt(core * core + moved * moved) * lacking)
+        parts.append(core * lacking)
+    launch = op.kernels * kernel.launch_cycles / clock(hardware)
+    return Timing(
+        launch + op.kernels * cheapest(*times),
+        {"matrix": op.kernels * cheapest(*parts), "hbm": op.bytes / hbm, "launch": launch},
+    )
+
+
+def _classes(hardware: Hardware) -> dict[str, Scalar]:
+    """1 for the cores' class in `TILES`, 0 for the others. Pascal is known by `Cores.shared_issue`."""
+    cores = hardware.cores
+    amd = cores.wide_waves
+    pascal = (1.0 - amd) * (0.0 if cores.shared_issue is None else cores.shared_issue)
+    volta = (1.0 - amd) * cores.register_copies * (1.0 - pascal)
+    return {"amd": amd, "pascal": pascal, "volta": volta, "modern": 1.0 - amd - pascal - volta}
+
+
+def _share(classes: dict[str, Scalar], of: tuple[str, ...]) -> Scalar:
+    return minimum(1.0, sum(classes[name] for name in of)) if of else 0.0
+
+
+def _unaligned(first: Scalar, other: Scalar) -> Array:
+    """1 where either number is no multiple of `ALIGNED`, 0 elsewhere, shape ()."""
+    padded = ALIGNED * (ceiling(first * (1.0 / ALIGNED)) + ceiling(other * (1.0 / ALIGNED)))
+    return jnp.where(padded > first + other, 1.0, 0.0)
+
+
+def _core_time(
+    kernel: SgemmKernel,
+    op: Kernel,
+    hardware: Hardware,
+    rate: Scalar,
+    m: float,
+    n: float,
+    tiles: Scalar,
+    many: Scalar,
+) -> Array:
+    """c: time in s of `tiles` tiles of m x n on the cores, by the best split of their inputs, shape ().
+
+    waves fixed + max(waves, 1 + lone LONE / (m n)) main,  waves = ceil(tiles splits / cores)
+    main = 2 inputs m n (1 + small 32 (1/m + 1/n - 2/128)) cores / rate
+    """
+    cores = gpu_cores(hardware)
+    cycle = 1.0 / clock(hardware)
+    edges = kernel.small * UNIT * (1.0 / m + 1.0 / n - 2.0 / LARGE)
+    element = 2.0 * m * n * (1.0 + edges) * cores / rate
+    alone = 1.0 + kernel.lone * (LONE / (m * n))
+    partial = op.shape.rows * op.shape.outputs * op.shape.output_bytes * kernel.split_traffic
+    partial = partial / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
+    times = []
+    for splits in SPLITS:
+        main = element * (STEP * ceiling(op.shape.inputs / (splits * STEP)))
+        turns = maximum(1.0, ceiling(tiles * (splits / cores)))
+        time = main * maximum(turns, alone) + turns * (kernel.tile_cycles * cycle)
+        if splits > 1.0:
+            time = (time + kernel.split_cycles * cycle + splits * partial) * (1.0 + NEVER * many)
+        times.append(time)
+    return cheapest(*times)
+
+
+def _reading_time(
+    kernel: SgemmKernel,
+    op: Kernel,
+    hardware: Hardware,
+    rows: Scalar,
+    m: float,
+    n: float,
+    down: Scalar,
+    across: Scalar,
+    hbm: Scalar,
+    odd: Scalar,
+) -> Array:
+    """h: time in s of reading both operands, shape ().
+
+    bytes = once + (waves x wave - once) wave / (wave + kept L2)
+    time = bytes (1 + unaligned) (1 + scattered + far r^2 / (1 + r^2)) / rate of HBM,  r = wave / (reach L2)
+    wave: B of the different rows and columns that all tiles in flight read; the second factor is Pascal's
+    """
+    shape = op.shape
+    flight = gpu_cores(hardware) * kernel.flight
+    columns = minimum(across, flight)
+    panels = minimum(down, maximum(flight / across, 1.0))
+    products = minimum(jnp.maximum(shape.matrices, 1.0), maximum(flight / (across * down), 1.0))
+    wave = (columns * n + panels * m) * products * shape.inputs * op.operand_bytes
+    once = shape.matrices * (rows + shape.outputs) * shape.inputs * op.operand_bytes
+    again = jnp.maximum(wave * (shape.matrices * down * across / (columns * panels * products)) - once, 0.0)
+    if hardware.memory.l2 is not None:
+        again = again * (wave / (wave + kernel.kept * hardware.memory.l2.capacity))
+    slow = 1.0 + kernel.unaligned * odd * (1.0 - hardware.cores.wide_waves)
+    if hardware.cores.shared_issue is not None and hardware.memory.l2 is not None:
+        ratio = wave / (kernel.reach * hardware.memory.l2.capacity)
+        beyond = kernel.far * (ratio * ratio / (1.0 + ratio * ratio))
+        single = jnp.where(shape.matrices > 1.0, 0.0, 1.0)
+        slow = slow * (1.0 + hardware.cores.shared_issue * single * (kernel.scattered + beyond))
+    return (once + again) * slow / hbm
+
+
+def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware, issued: Scalar) -> Scalar:
+    """FLOP/s of all cores in a main loop: a share of the peak, less what electrical power denies.
+
+    excess = (peak J per FLOP (clock / USUAL_CLOCK)^2 issued + idle_power cores) / (LIMIT_SHARE tdp)
+    rate = peak matrix / issued (1 - u busy (1 - (1 + excess^8)^(-1/8))),  u = t / (t + onset_time),  t = flops / peak
+
+    Voltage goes with the clock, and energy with its square.
+
+    Args:
+      issued: instructions over those of a main loop without single loads; each takes a slot and energy.
+    """
+    peak = matrix_peak(hardware, op.precision)
+    best = peak * kernel.matrix / issued
+    if hardware.power.tdp is None or hardware.energy is None:
+        return best
+    ratio = clock(hardware) / USUAL_CLOCK
+    drawn = peak * hardware.energy.matrix[op.precision] * kernel.process_energy * (ratio * ratio * issued)
+    excess = (drawn + kernel.idle_power * hardware.cores.count) / (LIMIT_SHARE * hardware.power.tdp)
+    square = excess * excess
+    fourth = square * square
+    capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth)))
+    busy = minimum(1.0, op.shape.rows * op.shape.outputs * (1.0 / LONE) / hardware.cores.count)
+    denied = (1.0 - capped) * busy * (op.matrix_flops / (op.matrix_flops + peak * kernel.onset_time))
+    return best * (1.0 - denied)
