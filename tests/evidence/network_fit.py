@@ -31,6 +31,9 @@ DEVIATION = 0.15
 OUTLIER = 2.0
 """Residuals beyond this many standard deviations count linearly, not squared."""
 
+STEP = 0.04
+"""Difference of logarithms that slopes are taken over: times are stairs of counted tiles."""
+
 NO_HOST = Host(step_time=0.0, sequence_time=0.0, request_time=0.0)
 
 
@@ -102,6 +105,13 @@ ARM = (
     Parameter(_kinds("bandwidth", "convolution", "depthwise", "elementwise"), 0.5, 0.3, 0.1, 0.95, BOARDS),
     Parameter(("linear.bandwidth",), 0.5, 0.3, 0.1, 0.95, BOARDS),
     Parameter(_kinds("kernel_time", *ALL), 10e-6, 0.7, 1e-6, 100e-6, "ours: one layer's start on all threads"),
+)
+
+MOBILE = (
+    Parameter(_kinds("matrix", "convolution", "linear"), 0.3, 0.5, 0.05, 1.0, "ours: OpenCL's products of textures"),
+    Parameter(("depthwise.vector",), 0.3, 0.5, 0.03, 1.0, TAPS),
+    Parameter(_kinds("bandwidth", *ALL), 0.5, 0.3, 0.1, 0.95, "ours: the GPU's share of a phone's memory"),
+    Parameter(_kinds("kernel_time", *ALL), 30e-6, 0.7, 2e-6, 3e-4, "ours: one OpenCL kernel in a queue"),
 )
 
 NCNN = (*ARM, Parameter(("convolution.winograd",), 0.6, 0.4, 0.1, 1.0, WINOGRAD))
@@ -187,6 +197,14 @@ LIBRARIES: Mapping[str, Library] = {
         "2.1 and XNNPACK",
         ("With --fusion compiler. Convolutions are implicit products: there is no minimal filtering.",),
     ),
+    "tflite-gpu": Library(
+        lambda: _shares(None),
+        None,
+        MOBILE,
+        "TensorFlow Lite on GPUs of phones",
+        "2020",
+        ("With --fusion compiler.",),
+    ),
     "ncnn": Library(
         lambda: _shares(0.6),
         None,
@@ -234,9 +252,15 @@ def solution(bench: Bench, library: Library, counted: np.ndarray) -> Efficiency:
         ratio = np.log(bench.times(lambda row: found) / bench.measured)
         return np.concatenate([ratio[counted] / DEVIATION, (point - priors) / spreads])
 
+    def slopes(point: np.ndarray) -> np.ndarray:
+        steps = STEP * np.eye(len(point))
+        ends = [(np.minimum(point + step, bounds[1]), np.maximum(point - step, bounds[0])) for step in steps]
+        rise = [(residuals(high) - residuals(low)) / (high - low).sum() for high, low in ends]
+        return np.stack(rise, axis=1)
+
     begin = np.clip(priors, bounds[0] + 1e-6, bounds[1] - 1e-6)
     best = least_squares(
-        residuals, begin, bounds=tuple(bounds), loss="soft_l1", f_scale=OUTLIER, diff_step=1e-3, max_nfev=30
+        residuals, begin, slopes, bounds=tuple(bounds), loss="soft_l1", f_scale=OUTLIER, xtol=1e-3, max_nfev=30
     )
     return constants(best.x)
 
