@@ -49,11 +49,12 @@ class Parameter(NamedTuple):
 
 
 class Library(NamedTuple):
-    """What runs networks: starting constants, and what of them is fitted."""
+    """What runs networks: starting constants, what of them is fitted, and to whose rows."""
 
     start: Callable[[], Efficiency]
     base: str | None  # whose kernels the others are
     parameters: tuple[Parameter, ...]
+    rows: str  # name of the engine in `ENGINES`; other releases and libraries by its constants judge
     engine: str
     version: str
     notes: tuple[str, ...]
@@ -64,6 +65,9 @@ def _kinds(field: str, *kinds: str) -> tuple[str, ...]:
 
 
 ALL = ("linear", "elementwise", "convolution", "depthwise")
+ALONE = tuple(f"prefill_attention.wide.{field}" for field in ("cache_write", "query_copy", "launch_cycles"))
+"""What attention in an engine has beside its kernel: rotations, a cache, their launches."""
+
 GEMM = "as matrix products of the same sizes reach"
 WINOGRAD = (
     "Lavin and Gray, arXiv:1509.09308: 1.5 to 2 times the rate of direct convolutions where 2.25 times less is to do"
@@ -125,15 +129,21 @@ EDGE = (
 
 
 def _gpu(base: str) -> Efficiency:
-    """Kernels of an engine whose products run alone: without the quantisation that its 8-bit tables time with them."""
+    """Kernels of an engine that run alone: products without the quantisation that its 8-bit tables time with them,
+    attention without the rotations and the cache that its tables time with it.
+    """
     own = hwspaces.efficiency(base).efficiency
     alone = {"row_cycles": None, "software_row_cycles": None, "packing_cycles": None, "tensor_memory": None}
     unsaid = {"hull": None, "spread": None}
     wide, narrow = (dataclasses.replace(getattr(own.linear, name), **alone) for name in ("wide", "narrow"))
     stream = own.elementwise.wide
+    attention = dataclasses.replace(
+        own.prefill_attention.wide, cache_write=0.0, query_copy=0.0, launch_cycles=wide.launch_cycles
+    )
     return dataclasses.replace(
         own,
         linear=Kernels(wide=wide, narrow=narrow),
+        prefill_attention=dataclasses.replace(own.prefill_attention, wide=attention, narrow=None),
         convolution=Kernels(
             wide=dataclasses.replace(wide, winograd=0.6, **unsaid), narrow=dataclasses.replace(narrow, **unsaid)
         ),
@@ -174,6 +184,7 @@ LIBRARIES: Mapping[str, Library] = {
         _pytorch,
         "learned-vllm",
         PYTORCH,
+        "PyTorch",
         "PyTorch and MXNet with cuDNN",
         "2020 to 2022",
         (
@@ -186,6 +197,7 @@ LIBRARIES: Mapping[str, Library] = {
         "learned-trtllm",
         TENSORRT,
         "TensorRT",
+        "TensorRT",
         "7 and 8",
         ("With --fusion compiler: norms, activations and sums run at the end of products.",),
     ),
@@ -193,6 +205,7 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         ARM,
+        "TFLite",
         "TensorFlow Lite on Arm cores",
         "2.1 and XNNPACK",
         ("With --fusion compiler. Convolutions are implicit products: there is no minimal filtering.",),
@@ -201,6 +214,7 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         MOBILE,
+        "TFLite GPU",
         "TensorFlow Lite on GPUs of phones",
         "2020",
         ("With --fusion compiler.",),
@@ -209,6 +223,7 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(0.6),
         None,
         NCNN,
+        "ncnn",
         "ncnn on Arm cores",
         "2022",
         ("With --fusion compiler.",),
@@ -217,6 +232,7 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         EDGE,
+        "Edge TPU",
         "Edge TPU compiler",
         "2020",
         ("With --fusion compiler, for networks of int8.",),
@@ -266,15 +282,16 @@ def solution(bench: Bench, library: Library, counted: np.ndarray) -> Efficiency:
 
 
 def left_out(bench: Bench, library: Library, key: Callable[[Row], str]) -> dict[str, float]:
-    """Median error of the rows of every value of `key`, by a fit of all the others."""
+    """Median error of the rows of every value of `key`, by a fit of all others of this library's inference."""
     values = np.array([key(row) for row in bench.rows])
+    own = np.array([row.engine == library.rows and not row.training for row in bench.rows])
     found = {}
     for value in sorted(set(values)):
         out = values == value
-        if out.all():
+        if not (own & ~out).any():
             continue
-        constants = solution(bench, library, ~out)
-        errors = np.abs(bench.times(lambda row, own=constants: own) / bench.measured - 1.0)  # type: ignore[misc]
+        constants = solution(bench, library, own & ~out)
+        errors = np.abs(bench.times(lambda row, found=constants: found) / bench.measured - 1.0)  # type: ignore[misc]
         found[str(value)] = float(np.median(errors[out]))
     return found
 
@@ -316,6 +333,9 @@ def _text(name: str, library: Library, constants: Efficiency, all_rows: Sequence
 def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, str]:
     """Source of every constant: fitted, or whose kernels it is of."""
     facts = {path: f"{fitted}; prior {one.prior:g}: {one.fact}" for one in library.parameters for path in one.paths}
+    facts |= (
+        {} if library.base is None else dict.fromkeys(ALONE, "attention of a network is one kernel, like a product")
+    )
     sources: dict[str, str] = {}
     base = {} if library.base is None else hwspaces.efficiency(library.base).sources
     for field in dataclasses.fields(constants):

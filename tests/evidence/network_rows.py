@@ -15,7 +15,7 @@ SOURCES = {
     "mlperf": "MLPerf Inference, results of NVIDIA, closed division: v0.5 (MobileNet), v0.7 (A100, T4), v1.0 (Xavier), "
     "v2.0 (A30, Orin); SingleStream: mean latency",
     "lite": "tensorflow/tpu, models/official/efficientnet/lite/README.md: Pixel 4, its GPU and four threads",
-    "jetson": "NVIDIA-AI-IOT/jetson_benchmarks, README.md and nx-benchmarks.csv: JetPack 4.4, GPU alone at a batch of 1",
+    "jetson": "NVIDIA-AI-IOT/jetson_benchmarks, README.md and nx-benchmarks.csv: JetPack 4.4, GPU alone",
     "nnmeter": "microsoft/nn-Meter issue 83: Pixel 4, TensorFlow Lite 2.1 built from source, one thread",
     "xnnpack": "google/XNNPACK, README.md: Raspberry Pi 4, all cores, February 2020",
     "ncnn": "Tencent/ncnn, benchmark/README.md: Raspberry Pi 4 at 1.8 GHz, four threads and one",
@@ -27,6 +27,7 @@ ENGINES = {
     "PyTorch": ("operators", "pytorch"),
     "MXNet": ("framework", "pytorch"),
     "TensorRT": ("compiler", "tensorrt"),
+    "TensorRT 4": ("compiler", "tensorrt"),
     "TFLite": ("compiler", "tflite"),
     "XNNPACK": ("compiler", "tflite"),
     "TFLite GPU": ("compiler", "tflite-gpu"),
@@ -128,7 +129,7 @@ def _tensorrt() -> Iterator[Row]:
     }
     for precision, times in volta.items():
         for batch, time in times.items():
-            yield Row("resnet50", "V100-SXM", "TensorRT", precision, batch, 1e-3 * time, "trt4")
+            yield Row("resnet50", "V100-SXM", "TensorRT 4", precision, batch, 1e-3 * time, "trt4")
     ampere = {"resnet50": 0.45, "resnet101": 0.84, "mobilenet_v1": 0.16, "mobilenet_v2": 0.30, "efficientnet_b0": 0.67}
     for network, time in ampere.items():
         yield Row(network, "A100-SXM-80GB", "TensorRT", "int8", 1, 1e-3 * time, "trt8")
