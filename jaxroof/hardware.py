@@ -1,5 +1,6 @@
 """Hardware: peak rates, capacities and latencies of one accelerator and its links."""
 
+from collections.abc import Collection
 from typing import Any
 
 from jaxroof.field import number, part, share, switch, word
@@ -292,6 +293,11 @@ def gpu_cores(hardware: Hardware) -> Array:
 def threaded(hardware: Hardware) -> Scalar:
     """1 where blocks of threads run, 0 where a compiler schedules the cores, whose copies run ahead by themselves."""
     return 1.0 - hardware.cores.compiled
+
+
+def floating(precisions: Collection[str]) -> bool:
+    """Whether a device computes in floating point: one whose matrix precisions are integers alone does not at all."""
+    return any(not precision.startswith("int") for precision in precisions)
 
 
 def matrix_peak(hardware: Hardware, precision: str) -> Scalar:

@@ -24,7 +24,9 @@ def case_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
     parser.add_argument(
-        "--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16, nvfp4 ..."
+        "--weights",
+        metavar="PRECISION",
+        help="in place of the checkpoint's: fp8, int8, w4a16, w4a16-fp16 (the rest in fp16), nvfp4 ...",
     )
     parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
     prices_argument(parser)

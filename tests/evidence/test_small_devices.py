@@ -31,6 +31,7 @@ class Row(NamedTuple):
 
 PROMPTS = (
     Row("Apple-M1-Max", "Llama-2-7B", "fp16", 512.0, 599.53),
+    Row("Apple-M2-Max", "Llama-2-7B", "fp16", 512.0, 755.67),
     Row("Apple-M2-Ultra", "Llama-2-7B", "fp16", 512.0, 1401.85),
     Row("Apple-M3-Max", "Llama-2-7B", "fp16", 512.0, 779.17),
     Row("Apple-M4-Max", "Llama-2-7B", "fp16", 512.0, 922.83),
@@ -39,6 +40,7 @@ PROMPTS = (
 
 SIXTEEN_BITS = (
     Row("Apple-M1-Max", "Llama-2-7B", "fp16", 1.0, 23.03),
+    Row("Apple-M2-Max", "Llama-2-7B", "fp16", 1.0, 24.65),
     Row("Apple-M2-Ultra", "Llama-2-7B", "fp16", 1.0, 41.02),
     Row("Apple-M3-Max", "Llama-2-7B", "fp16", 1.0, 25.09),
     Row("Apple-M4-Max", "Llama-2-7B", "fp16", 1.0, 31.64),
@@ -54,6 +56,7 @@ ORIN = (
 FOUR_BITS = (
     Row("Apple-M1", "Llama-2-7B", "w4a16-fp16", 1.0, 14.15),
     Row("Apple-M1-Max", "Llama-2-7B", "w4a16-fp16", 1.0, 61.19),
+    Row("Apple-M2-Max", "Llama-2-7B", "w4a16-fp16", 1.0, 65.95),
     Row("Apple-M2-Ultra", "Llama-2-7B", "w4a16-fp16", 1.0, 94.27),
     Row("Apple-M3-Max", "Llama-2-7B", "w4a16-fp16", 1.0, 66.31),
     Row("Apple-M4-Max", "Llama-2-7B", "w4a16-fp16", 1.0, 83.06),

@@ -9,7 +9,7 @@ from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.fusion import grouped
 from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
-from workloads.traced.kernels import DECODED_QUERIES, Amount, TracedKernel, is_narrow
+from workloads.traced.kernels import DECODED_QUERIES, Amount, Run, TracedKernel, is_narrow
 from workloads.traced.liveness import Peaks
 from workloads.traced.messages import message_of
 from workloads.traced.products import Product, product_of
@@ -71,7 +71,7 @@ class Emission:
                     vector.add((*shape, trips), flops)
                     exps.add((*shape, trips), special)
         name = f"{node.scope}/{node.name}".strip("/")
-        return TracedKernel(name, vector, exps, moved(groups, group), [], None, runs=[runs])
+        return TracedKernel(name, vector, exps, moved(groups, group), [], None, runs=[Run(runs)])
 
     def _weight(self, region: Region) -> tuple[float, float]:
         """Matrix FLOP and B of a branch, to compare it by."""
@@ -112,13 +112,13 @@ class Emission:
             amount = Amount()
             for value in core.buffers:  # type: ignore[union-attr]
                 amount.add(value.shape, value.bytes)
-        found = TracedKernel(
-            self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, highest, runs=[runs]
+        # a loop's body reads other weights in every trip
+        stay = weights(groups, group, core.right) if isinstance(core, Product) and not runs else Amount()
+        return TracedKernel(
+            *(self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, highest),
+            runs=[Run(runs, passed_on(groups, group), stay)],
+            floats=_floats(groups, group),
         )
-        found.passed, found.floats = passed_on(groups, group), _floats(groups, group)
-        if isinstance(core, Product) and not runs:  # a loop's body reads other weights in every trip
-            found.weights = weights(groups, group, core.right)
-        return found
 
     def _name(self, group: Group, core: Any) -> str:
         """Scope and kind of a kernel: "block/attention"."""
@@ -135,7 +135,9 @@ def _row_sums(attention: Attention, kernel: TracedKernel, runs: Shape) -> Traced
     vector.add((*rows, *attention.value_width), ROW_SUM_FLOPS)
     moved_bytes.add((*rows, *attention.value_width), OUTPUT_SUM_BYTES)
     moved_bytes.add((*rows, *attention.key_width), QUERY_SUM_BYTES)
-    return TracedKernel(f"{kernel.name}_row_sums", vector, Amount(), moved_bytes, [], None, launches=2.0, runs=[runs])
+    return TracedKernel(
+        f"{kernel.name}_row_sums", vector, Amount(), moved_bytes, [], None, launches=2.0, runs=[Run(runs)]
+    )
 
 
 def _is_light(node: Node, at: Sizes) -> bool:

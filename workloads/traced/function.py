@@ -11,7 +11,7 @@ from jaxroof.tree import leaves, structure
 from workloads.traced.emission import Emission
 from workloads.traced.fusion import POLICIES
 from workloads.traced.graph import Region
-from workloads.traced.kernels import PRECISIONS, Amount, TracedKernel
+from workloads.traced.kernels import PRECISIONS, Amount, Run, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
 from workloads.traced.on_chip import with_on_chip
 from workloads.traced.products import Product
@@ -189,11 +189,11 @@ def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> lis
     found: dict[Any, TracedKernel] = {}
     matrix = {choice for choices in PRECISIONS.values() for choice in choices}
     for kernel in kernels:
-        alone = dataclasses.replace(kernel, runs=[()])
+        alone = dataclasses.replace(kernel, runs=[Run(())])
         ops = [alone.op(at, matrix) for at in (first, second)]
         key = structure(ops[0]), tuple(float(leaf) for op in ops for leaf in leaves(op))
         if key in found:
-            found[key].runs.extend(kernel.runs)
+            found[key].take(kernel)
         else:
             found[key] = kernel
     return list(found.values())

@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
+from jaxroof.hardware import floating
 from jaxroof.layers.attention import SOFTMAX_FLOPS
 from jaxroof.layers.experts import distinct_experts
 from jaxroof.layers.linear import OPERAND_BYTES
@@ -74,6 +75,14 @@ def _is_one(dim: Any) -> bool:
     return isinstance(dim, int) and dim == 1
 
 
+class Run(NamedTuple):
+    """One place where a kernel runs in a function, and which of its bytes a compiler may keep on the chip."""
+
+    times: Shape  # how often, a product of trips
+    passed: Amount = Amount()  # B that other kernels make for it, and that it makes for them alone
+    weights: Amount = Amount()  # B of weights, which exist before the function runs
+
+
 @dataclasses.dataclass(eq=False)
 class TracedKernel:
     """One kernel of a function: what decides the op that it is, as functions of sizes."""
@@ -89,9 +98,7 @@ class TracedKernel:
     output_bytes: float = 0.0  # B per element of its result
     highest: bool = False  # float32 stays float32
     launches: float = 1.0  # kernels per run
-    runs: list[Shape] = dataclasses.field(default_factory=list)  # how often, as products of trips: the sum of them
-    passed: Amount = dataclasses.field(default_factory=Amount)  # B of what other kernels make for it, and it for them
-    weights: Amount = dataclasses.field(default_factory=Amount)  # B of weights that exist before the function runs
+    runs: list[Run] = dataclasses.field(default_factory=list)  # how often: the sum of them
     floats: str = ""  # a type of floating point that it writes
 
     def op(self, at: Sizes, matrix: Collection[str]) -> AnyOp:
@@ -101,7 +108,7 @@ class TracedKernel:
           at: values of the symbols.
           matrix: precisions that the hardware has a matrix figure for.
         """
-        count = sum((at.elements(shape) for shape in self.runs), 0.0)
+        count = sum((at.elements(run.times) for run in self.runs), 0.0)
         if isinstance(self.core, Message):
             return Collective(
                 operation=self.core.operation,
@@ -134,6 +141,11 @@ class TracedKernel:
             **common,
         )
 
+    def take(self, other: "TracedKernel") -> None:
+        """Run as often as an equal kernel too, in its place."""
+        self.runs += other.runs
+        self.floats = self.floats or other.floats
+
     def precision(self, matrix: Collection[str]) -> str:
         """The precision that its products run in on hardware with these; the first choice where it has none of them."""
         choices = self._precisions()
@@ -144,11 +156,10 @@ class TracedKernel:
 
         Hardware without any matrix precision in floating point has none in its vector units either.
         """
-        floating = any(not precision.startswith("int") for precision in matrix)
         if self._multiplies() and not any(choice in matrix for choice in self._precisions()):
             *others, last = self._precisions()
             return f"no {', '.join(others)}{' or ' * bool(others)}{last} figure, which {self.name} needs"
-        if self.floats and not floating:
+        if self.floats and not floating(matrix):
             return f"no floating point, and {self.name} writes {self.floats}"
         return ""
 

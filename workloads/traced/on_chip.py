@@ -7,7 +7,7 @@ from jaxroof.arrays import jnp
 from jaxroof.hardware import OnChip
 from jaxroof.op import Kernel, Ops
 from jaxroof.shape import ProductShape
-from jaxroof.smooth import minimum, positive_part
+from jaxroof.smooth import positive_part
 from jaxroof.struct import Scalar
 from workloads.traced.kernels import TracedKernel
 from workloads.traced.sizes import Sizes
@@ -22,26 +22,36 @@ def with_on_chip(ops: Ops, kernels: Sequence[TracedKernel], at: Sizes, on_chip: 
     bytes = all - min(passed on, capacity) - share weights,
     share = keeps_weights min(1, max(0, capacity - largest passed on) / weights of all kernels)
 
+    Equal kernels are one op, of their mean.
+
     Args:
       ops: of `kernels`, in the same order.
       at: sizes of the symbols.
 
     Source: Coral documentation, Edge TPU Compiler, parameter data caching; Jouppi et al., ISCA 2017, unified buffer.
     """
-    passed = [kernel.passed.at(at) for kernel in kernels]
-    weights = [kernel.weights.at(at) for kernel in kernels]
     largest, every = jnp.asarray(0.0), jnp.asarray(0.0)
-    for one, own, op in zip(passed, weights, ops.values(), strict=True):
-        largest, every = jnp.maximum(largest, one), every + op.count * own
+    means = []
+    for kernel in kernels:
+        passed = weights = runs = jnp.asarray(0.0)
+        for run in kernel.runs:
+            count, moved = at.elements(run.times), run.passed.at(at)
+            largest = jnp.maximum(largest, moved)
+            passed = passed + count * jnp.minimum(moved, on_chip.capacity)
+            weights = weights + count * run.weights.at(at)
+            runs = runs + count
+        every = every + weights
+        runs = jnp.maximum(runs, 1e-30)  # none in a loop without trips
+        means.append((passed / runs, weights / runs))
     room = positive_part(on_chip.capacity - largest)
     share = on_chip.keeps_weights * jnp.minimum(1.0, room / jnp.maximum(every, 1.0))
     return {
-        name: _kept(op, minimum(one, on_chip.capacity), share, own) if isinstance(op, Kernel) else op
-        for (name, op), one, own in zip(ops.items(), passed, weights, strict=True)
+        name: _moved(op, passed, share, weights) if isinstance(op, Kernel) else op
+        for (name, op), (passed, weights) in zip(ops.items(), means, strict=True)
     }
 
 
-def _kept(op: Kernel, passed: Scalar, share: Scalar, weights: Scalar) -> Kernel:
+def _moved(op: Kernel, passed: Scalar, share: Scalar, weights: Scalar) -> Kernel:
     """An op without the bytes that stay on the chip; its weights are as many, and smaller in memory."""
     shape = op.shape
     if isinstance(shape, ProductShape):

@@ -53,6 +53,23 @@ def test_weights_stay_in_what_the_largest_kernel_leaves():
     assert moved(OnChip(capacity=50e3, keeps_weights=1.0)) == [INPUT + FIRST, 0, SECOND + RESULT]
 
 
+def test_equal_kernels_are_one_op_of_their_mean():
+    """Of two products of 10 kB by 1 MB only the second reads what is passed on; the first moves its input, the second
+    its result. Both read their weights where they do not stay.
+    """
+
+    def twice(x, one, other):
+        x = jax.lax.dot(x, one).astype(jnp.int8)
+        return jax.lax.dot(x, other).astype(jnp.int8)
+
+    found = traced(twice, array(10, 1000), array(1000, 1000), array(1000, 1000))
+    for keeps, weights in ((0.0, 1e6), (1.0, 0.0)):
+        (op,) = found.ops(matrix=("int8",), on_chip=OnChip(capacity=1e7, keeps_weights=keeps)).values()
+        assert float(op.count) == 2.0 and float(op.bytes) == 10e3 + weights
+    (op,) = found.ops(matrix=("int8",)).values()
+    assert float(op.bytes) == 20e3 + 1e6
+
+
 def test_weights_of_a_loop_are_read_in_every_trip():
     def layers(x, stacked):
         return jax.lax.scan(lambda rows, one: ((rows @ one), None), x, stacked)[0]
@@ -66,6 +83,23 @@ def test_a_network_that_fits_on_the_edge_tpu_is_faster_than_its_link():
     """120 kB over 0.5 GB/s take 0.24 ms; input and result alone 3.6 us."""
     time = sweeps.from_function(chain, *ARGUMENTS).answer("Edge-TPU", "datasheet").metrics["time"]
     assert (INPUT + RESULT) / 0.5e9 <= time < FIRST / 0.5e9
+
+
+@pytest.mark.parametrize(("layers", "width", "rows", "published"), [(5, 2000, 200, 12.3), (4, 1118, 168, 9.7)])
+def test_perceptrons_of_tpu_v1_run_at_the_rate_of_their_weights(layers, width, rows, published):
+    """MLP0 and MLP1 of Jouppi et al., ISCA 2017, tables 1 and 3: layers, weights (20 and 5 million), batch, TOP/s.
+
+    Weights of 1 B are read in every run at 34 GB/s, 2 x 200 operations per B make 13.6 TOP/s: MLP0 reached 30.8 GB/s.
+    """
+
+    def network(x, weights):
+        for one in weights:
+            x = jnp.clip(jax.lax.dot(x, one, preferred_element_type=jnp.int32) >> 7, 0, 127).astype(jnp.int8)
+        return x
+
+    asked = sweeps.from_function(network, array(rows, width), [array(width, width)] * layers, fusion="compiler")
+    metrics = asked.answer("TPU-v1", "datasheet").metrics
+    assert 2.0 * layers * rows * width**2 / metrics["time"] == pytest.approx(published * 1e12, rel=0.1)
 
 
 def product(x, y):
