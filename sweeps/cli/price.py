@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trips", metavar="N", help="how often loops run that do not say so")
     what = "loops without matrix products are one kernel each, as of selective scans"
     parser.add_argument("--fused-loops", action="store_true", help=what)
-    what = "learned (default), pytorch, tensorrt, tflite, ncnn, edge-tpu, derated, datasheet, a TOML file"
+    what = "learned (default), pytorch, tensorrt, tflite, tflite-gpu, ncnn, edge-tpu, derated, datasheet, a TOML file"
     parser.add_argument("--efficiency", metavar="NAME", help=what)
     parser.add_argument("--set", metavar="PATH=VALUE", action="append", default=[], help="a figure of the hardware")
     what = "how much the time follows every number of the hardware and every size"

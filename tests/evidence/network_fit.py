@@ -31,6 +31,9 @@ DEVIATION = 0.15
 OUTLIER = 2.0
 """Residuals beyond this many standard deviations count linearly, not squared."""
 
+STEP = 0.04
+"""Difference of logarithms that slopes are taken over: times are stairs of counted tiles."""
+
 NO_HOST = Host(step_time=0.0, sequence_time=0.0, request_time=0.0)
 
 
@@ -46,11 +49,12 @@ class Parameter(NamedTuple):
 
 
 class Library(NamedTuple):
-    """What runs networks: starting constants, and what of them is fitted."""
+    """What runs networks: starting constants, what of them is fitted, and to whose rows."""
 
     start: Callable[[], Efficiency]
     base: str | None  # whose kernels the others are
     parameters: tuple[Parameter, ...]
+    rows: str  # name of the engine in `ENGINES`; other releases and libraries by its constants judge
     engine: str
     version: str
     notes: tuple[str, ...]
@@ -61,6 +65,9 @@ def _kinds(field: str, *kinds: str) -> tuple[str, ...]:
 
 
 ALL = ("linear", "elementwise", "convolution", "depthwise")
+ALONE = tuple(f"prefill_attention.wide.{field}" for field in ("cache_write", "query_copy", "launch_cycles"))
+"""What attention in an engine has beside its kernel: rotations, a cache, their launches."""
+
 GEMM = "as matrix products of the same sizes reach"
 WINOGRAD = (
     "Lavin and Gray, arXiv:1509.09308: 1.5 to 2 times the rate of direct convolutions where 2.25 times less is to do"
@@ -104,6 +111,13 @@ ARM = (
     Parameter(_kinds("kernel_time", *ALL), 10e-6, 0.7, 1e-6, 100e-6, "ours: one layer's start on all threads"),
 )
 
+MOBILE = (
+    Parameter(_kinds("matrix", "convolution", "linear"), 0.3, 0.5, 0.05, 1.0, "ours: OpenCL's products of textures"),
+    Parameter(("depthwise.vector",), 0.3, 0.5, 0.03, 1.0, TAPS),
+    Parameter(_kinds("bandwidth", *ALL), 0.5, 0.3, 0.1, 0.95, "ours: the GPU's share of a phone's memory"),
+    Parameter(_kinds("kernel_time", *ALL), 30e-6, 0.7, 2e-6, 3e-4, "ours: one OpenCL kernel in a queue"),
+)
+
 NCNN = (*ARM, Parameter(("convolution.winograd",), 0.6, 0.4, 0.1, 1.0, WINOGRAD))
 
 EDGE = (
@@ -115,15 +129,21 @@ EDGE = (
 
 
 def _gpu(base: str) -> Efficiency:
-    """Kernels of an engine whose products run alone: without the quantisation that its 8-bit tables time with them."""
+    """Kernels of an engine that run alone: products without the quantisation that its 8-bit tables time with them,
+    attention without the rotations and the cache that its tables time with it.
+    """
     own = hwspaces.efficiency(base).efficiency
     alone = {"row_cycles": None, "software_row_cycles": None, "packing_cycles": None, "tensor_memory": None}
     unsaid = {"hull": None, "spread": None}
     wide, narrow = (dataclasses.replace(getattr(own.linear, name), **alone) for name in ("wide", "narrow"))
     stream = own.elementwise.wide
+    attention = dataclasses.replace(
+        own.prefill_attention.wide, cache_write=0.0, query_copy=0.0, launch_cycles=wide.launch_cycles
+    )
     return dataclasses.replace(
         own,
         linear=Kernels(wide=wide, narrow=narrow),
+        prefill_attention=dataclasses.replace(own.prefill_attention, wide=attention, narrow=None),
         convolution=Kernels(
             wide=dataclasses.replace(wide, winograd=0.6, **unsaid), narrow=dataclasses.replace(narrow, **unsaid)
         ),
@@ -164,6 +184,7 @@ LIBRARIES: Mapping[str, Library] = {
         _pytorch,
         "learned-vllm",
         PYTORCH,
+        "PyTorch",
         "PyTorch and MXNet with cuDNN",
         "2020 to 2022",
         (
@@ -176,6 +197,7 @@ LIBRARIES: Mapping[str, Library] = {
         "learned-trtllm",
         TENSORRT,
         "TensorRT",
+        "TensorRT",
         "7 and 8",
         ("With --fusion compiler: norms, activations and sums run at the end of products.",),
     ),
@@ -183,14 +205,25 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         ARM,
+        "TFLite",
         "TensorFlow Lite on Arm cores",
         "2.1 and XNNPACK",
         ("With --fusion compiler. Convolutions are implicit products: there is no minimal filtering.",),
+    ),
+    "tflite-gpu": Library(
+        lambda: _shares(None),
+        None,
+        MOBILE,
+        "TFLite GPU",
+        "TensorFlow Lite on GPUs of phones",
+        "2020",
+        ("With --fusion compiler.",),
     ),
     "ncnn": Library(
         lambda: _shares(0.6),
         None,
         NCNN,
+        "ncnn",
         "ncnn on Arm cores",
         "2022",
         ("With --fusion compiler.",),
@@ -199,6 +232,7 @@ LIBRARIES: Mapping[str, Library] = {
         lambda: _shares(None),
         None,
         EDGE,
+        "Edge TPU",
         "Edge TPU compiler",
         "2020",
         ("With --fusion compiler, for networks of int8.",),
@@ -234,23 +268,30 @@ def solution(bench: Bench, library: Library, counted: np.ndarray) -> Efficiency:
         ratio = np.log(bench.times(lambda row: found) / bench.measured)
         return np.concatenate([ratio[counted] / DEVIATION, (point - priors) / spreads])
 
+    def slopes(point: np.ndarray) -> np.ndarray:
+        steps = STEP * np.eye(len(point))
+        ends = [(np.minimum(point + step, bounds[1]), np.maximum(point - step, bounds[0])) for step in steps]
+        rise = [(residuals(high) - residuals(low)) / (high - low).sum() for high, low in ends]
+        return np.stack(rise, axis=1)
+
     begin = np.clip(priors, bounds[0] + 1e-6, bounds[1] - 1e-6)
     best = least_squares(
-        residuals, begin, bounds=tuple(bounds), loss="soft_l1", f_scale=OUTLIER, diff_step=1e-3, max_nfev=30
+        residuals, begin, slopes, bounds=tuple(bounds), loss="soft_l1", f_scale=OUTLIER, xtol=1e-3, max_nfev=30
     )
     return constants(best.x)
 
 
 def left_out(bench: Bench, library: Library, key: Callable[[Row], str]) -> dict[str, float]:
-    """Median error of the rows of every value of `key`, by a fit of all the others."""
+    """Median error of the rows of every value of `key`, by a fit of all others of this library's inference."""
     values = np.array([key(row) for row in bench.rows])
+    own = np.array([row.engine == library.rows and not row.training for row in bench.rows])
     found = {}
     for value in sorted(set(values)):
         out = values == value
-        if out.all():
+        if not (own & ~out).any():
             continue
-        constants = solution(bench, library, ~out)
-        errors = np.abs(bench.times(lambda row, own=constants: own) / bench.measured - 1.0)  # type: ignore[misc]
+        constants = solution(bench, library, own & ~out)
+        errors = np.abs(bench.times(lambda row, found=constants: found) / bench.measured - 1.0)  # type: ignore[misc]
         found[str(value)] = float(np.median(errors[out]))
     return found
 
@@ -292,6 +333,9 @@ def _text(name: str, library: Library, constants: Efficiency, all_rows: Sequence
 def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, str]:
     """Source of every constant: fitted, or whose kernels it is of."""
     facts = {path: f"{fitted}; prior {one.prior:g}: {one.fact}" for one in library.parameters for path in one.paths}
+    facts |= (
+        {} if library.base is None else dict.fromkeys(ALONE, "attention of a network is one kernel, like a product")
+    )
     sources: dict[str, str] = {}
     base = {} if library.base is None else hwspaces.efficiency(library.base).sources
     for field in dataclasses.fields(constants):

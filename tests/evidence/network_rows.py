@@ -14,7 +14,8 @@ SOURCES = {
     "trt-bert": "NVIDIA/TensorRT, demo/BERT/README.md: averages with fixed lengths of text",
     "mlperf": "MLPerf Inference, results of NVIDIA, closed division: v0.5 (MobileNet), v0.7 (A100, T4), v1.0 (Xavier), "
     "v2.0 (A30, Orin); SingleStream: mean latency",
-    "lite": "tensorflow/tpu, models/official/efficientnet/lite/README.md: Pixel 4, four threads",
+    "lite": "tensorflow/tpu, models/official/efficientnet/lite/README.md: Pixel 4, its GPU and four threads",
+    "jetson": "NVIDIA-AI-IOT/jetson_benchmarks, README.md and nx-benchmarks.csv: JetPack 4.4, GPU alone",
     "nnmeter": "microsoft/nn-Meter issue 83: Pixel 4, TensorFlow Lite 2.1 built from source, one thread",
     "xnnpack": "google/XNNPACK, README.md: Raspberry Pi 4, all cores, February 2020",
     "ncnn": "Tencent/ncnn, benchmark/README.md: Raspberry Pi 4 at 1.8 GHz, four threads and one",
@@ -26,8 +27,10 @@ ENGINES = {
     "PyTorch": ("operators", "pytorch"),
     "MXNet": ("framework", "pytorch"),
     "TensorRT": ("compiler", "tensorrt"),
+    "TensorRT 4": ("compiler", "tensorrt"),
     "TFLite": ("compiler", "tflite"),
     "XNNPACK": ("compiler", "tflite"),
+    "TFLite GPU": ("compiler", "tflite-gpu"),
     "ncnn": ("compiler", "ncnn"),
     "Edge TPU": ("compiler", "edge-tpu"),
 }
@@ -126,7 +129,7 @@ def _tensorrt() -> Iterator[Row]:
     }
     for precision, times in volta.items():
         for batch, time in times.items():
-            yield Row("resnet50", "V100-SXM", "TensorRT", precision, batch, 1e-3 * time, "trt4")
+            yield Row("resnet50", "V100-SXM", "TensorRT 4", precision, batch, 1e-3 * time, "trt4")
     ampere = {"resnet50": 0.45, "resnet101": 0.84, "mobilenet_v1": 0.16, "mobilenet_v2": 0.30, "efficientnet_b0": 0.67}
     for network, time in ampere.items():
         yield Row(network, "A100-SXM-80GB", "TensorRT", "int8", 1, 1e-3 * time, "trt8")
@@ -141,6 +144,7 @@ def _tensorrt() -> Iterator[Row]:
     }
     for (network, device), time in lone.items():
         yield Row(network, device, "TensorRT", "int8", 1, 1e-3 * time, "mlperf")
+    yield from _rates("TensorRT", "jetson", "Jetson-Xavier-NX", "vgg19", "int8", {1: 66.43})
     full = {
         ("resnet50", "A100-PCIe-40GB"): 32008.2,
         ("resnet50", "T4"): 6035.57,
@@ -172,6 +176,10 @@ def _phones() -> Iterator[Row]:
     for precision, times in lite.items():
         for number, time in enumerate(times):
             yield Row(f"efficientnet_lite{number}", "Cortex-A76", "TFLite", precision, 1, 1e-3 * time, "lite")
+    graphics = {"fp32": (9.0, 12.0, 16.0, 23.0, 36.0), "fp16": (6.0, 8.0, 10.0, 14.0, 21.0)}
+    for precision, times in graphics.items():
+        for number, time in enumerate(times):
+            yield Row(f"efficientnet_lite{number}", "Adreno-640", "TFLite GPU", precision, 1, 1e-3 * time, "lite")
     lone = {"alexnet": 53.052, "googlenet": 111.755, "mnasnet": 35.028, "mobilenet_v1": 43.295, "mobilenet_v2": 30.212}
     for network, time in lone.items():
         yield Row(network, "Cortex-A76", "TFLite", "fp32", 1, 1e-3 * time, "nnmeter", cores=1, clock=2.84e9)
@@ -222,6 +230,7 @@ FITTED = {
         ("resnet50", "mobilenet_v1", "efficientnet_b0", "bert_base"),
         ("A100-SXM-80GB", "A100-SXM-40GB", "A100-PCIe-40GB", "T4"),
     ),
+    "tflite-gpu": (("efficientnet_lite0", "efficientnet_lite2", "efficientnet_lite4"), ("Adreno-640",)),
     "tflite": (("efficientnet_lite0", "efficientnet_lite2", "efficientnet_lite4"), ("Cortex-A76",)),
     "ncnn": (("squeezenet", "mobilenet_v1", "resnet18", "googlenet", "efficientnet_b0"), ("Raspberry-Pi-4",)),
     "edge-tpu": (("googlenet", "inception_v4", "resnet152", "mobilenet_v2"), ("Edge-TPU",)),

@@ -63,7 +63,7 @@ def efficiency_notes(traced: "Traced", constants: Efficiency) -> tuple[str, ...]
     if traced.convolves and constants.convolution is None:
         found.append(
             "these constants are of an engine without convolutions, which are priced as products of their sizes: "
-            "pytorch, tensorrt, tflite, ncnn and edge-tpu have kernels for them"
+            "pytorch, tensorrt, tflite, tflite-gpu, ncnn and edge-tpu have kernels for them"
         )
     if constants.host.kernel_time is not None:
         launch = formatted(constants.host.kernel_time, "s")
