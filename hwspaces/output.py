@@ -87,6 +87,9 @@ KINDS = {
     ),
     "launch": Kind("launch flags", (".sh", ".yaml", ".yml"), _says(rb"# jaxroof \d")),
     "problem": Kind("a problem of Timeloop", (".yaml",), _says(rb"# Timeloop problem, jaxroof \d")),
+    "trace": Kind("an execution trace", (".et",), _says(rb".{1,2}\n\x05\d\.\d\.\d.{1,4}source.{1,4}jaxroof \d")),
+    "groups": Kind("groups of ranks", (".json",), _says(rb'\{\}|\{"1": \[\d+, \d')),
+    "profile": Kind("a profile of Vidur", (".csv",), _says(rb"[^\n]*,jaxroof_version\n")),
     "hardware": Kind("a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")),
 }
 """What jaxroof writes, by name."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sweeps.studies.elasticity.api import sensitivity as sensitivity
     from sweeps.studies.fleets.answer import fleet as fleet
     from sweeps.studies.functions.question import from_function as from_function
+    from sweeps.studies.functions.question import from_stablehlo as from_stablehlo
     from sweeps.studies.optimization.search import optimize as optimize
     from sweeps.studies.optimization.spec import problem as problem
     from sweeps.studies.served.comparison import compare_served as compare_served
@@ -40,6 +41,7 @@ _HOMES = {
     "latency_curve": "sweeps.serving.curve",
     "fleet": "sweeps.studies.fleets.answer",
     "from_function": "sweeps.studies.functions.question",
+    "from_stablehlo": "sweeps.studies.functions.question",
     "optimize": "sweeps.studies.optimization.search",
     "problem": "sweeps.studies.optimization.spec",
     "query": "sweeps.data.querying.run",

@@ -78,7 +78,7 @@ FLOORS = {
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
         | {"feedforward", "layer_kinds"},  # parts of a model
         {"catalogue", "huggingface", "entry"},  # models
-        {"traced", "networks"},  # functions
+        {"traced", "networks", "functions"},  # functions
         {"arrivals", "lengths", "prefixes", "streams", "classes", "traffic", "traces", "summary"},  # requests
         {"nests"},  # loop nests
     ),

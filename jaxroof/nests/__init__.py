@@ -2,11 +2,12 @@
 
 from jaxroof.nests.cost import NestCost, nest_cost
 from jaxroof.nests.counts import Accesses, accesses
-from jaxroof.nests.structs import Fanout, Machine, Mapping, Memory, Problem, Tensor
+from jaxroof.nests.structs import Fanout, Limits, Machine, Mapping, Memory, Problem, Tensor
 
 __all__ = [
     "Accesses",
     "Fanout",
+    "Limits",
     "Machine",
     "Mapping",
     "Memory",

@@ -13,7 +13,7 @@ class NestCost(NamedTuple):
     """What a mapping costs. `fits` is true where all tiles and copies have room."""
 
     accesses: dict[tuple[str, str], Accesses]  # by memory and tensor, words per instance
-    instances: dict[str, Scalar]  # of each memory that are in use
+    instances: dict[str, Scalar]  # of each memory that are in use; of a fan-out with transfers: of what is outside
     compute_cycles: Scalar
     cycles: Scalar  # of the slowest of arithmetic and memories
     utilization: Scalar  # share of the arithmetic units in use, while they compute
@@ -27,8 +27,8 @@ class NestCost(NamedTuple):
 def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     """Accesses, cycles and energy of a problem on a machine in one mapping.
 
-    cycles = max over memories of (temporal loops, reads / read bandwidth, writes / write bandwidth, all / bandwidth);
-    energy = MACs + accesses of whole blocks + leakage of instances in use.
+    cycles = max of (temporal loops; reads, writes and both over their bandwidths, of each memory and fan-out);
+    energy = MACs + accesses of whole blocks + transfers through fan-outs + leakage of instances in use.
 
     Args:
       problem, machine, mapping: as of `accesses`.
@@ -41,15 +41,16 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     """
     found = accesses(problem, machine, mapping)
     used, steps, instances, fits = 1.0, 1.0, {}, True
-    for node, factors in zip(machine.nodes, mapping.factors, strict=True):
+    for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
         copies = _product(factors)
+        if isinstance(node, Memory) or place in machine.networks:
+            instances[node.name] = used
         if isinstance(node, Fanout):
             used = used * copies
             fits = jnp.logical_and(fits, copies <= node.size)
         else:
-            instances[node.name] = used
             steps = steps * copies
-    zeros = 1.0 - _effective(problem)
+    zeros = 1.0 - _effective(problem, machine)
     by_tensor: dict[tuple[str, str], Scalar] = {}
     energies: dict[str, Scalar] = {}
     arithmetic = steps * (1.0 - machine.skipping * zeros)
@@ -62,6 +63,18 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
             spent = {key: instances[node.name] * _access_energy(node, each) for key, each in own.items()}
             by_tensor |= spent
             energies[node.name] = sum(spent.values())
+    for place in machine.networks:
+        network = machine.nodes[place]
+        own = {
+            (network.name, name): found[network.name, name] for name in problem.tensors if (network.name, name) in found
+        }
+        spent = {}
+        for key, moved in own.items():
+            energy, bandwidth = (network.transfer_energy or {}), (network.transfer_bandwidth or {})
+            spent[key] = instances[network.name] * (moved.reads + moved.updates) * energy.get(key[1], 0.0)
+            times += [words / bandwidth[key[1]] for words in (moved.reads, moved.updates) if key[1] in bandwidth]
+        by_tensor |= spent
+        energies[network.name] = sum(spent.values())
     cycles = maximum(*times)
     for node in machine.nodes:
         if isinstance(node, Memory):
@@ -82,11 +95,11 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     )
 
 
-def _effective(problem: Problem) -> Scalar:
-    """Share of the MACs all of whose operands are not zero, zeros standing at random."""
+def _effective(problem: Problem, machine: Machine) -> Scalar:
+    """Share of the MACs whose operands are not zero, of those that count; zeros stand at random."""
     share: Scalar = 1.0
-    for tensor in problem.tensors.values():
-        if not tensor.output:
+    for name, tensor in problem.tensors.items():
+        if not tensor.output and name in (machine.gated_by or problem.tensors):
             share = share * tensor.density
     return share
 

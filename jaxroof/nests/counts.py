@@ -9,7 +9,9 @@ Counting rules, those of Timeloop's published reference outputs:
 - A tile of partial sums is written up each time that it leaves, and fetched again each time that it returns. Its
   first visit fetches nothing.
 - Arithmetic units hold nothing: each MAC reads its operands and updates its sum in the innermost memory; of a memory
-  that is gated, only where the tensors that gate it are not zero.
+  that is gated, only where the other tensors that gate it are not zero.
+- A memory that compresses a tensor holds and moves it without its zeros.
+- A word passes the network of a fan-out once on its way to all copies that need it, and once for sums that are added.
 
 Source: Parashar et al., Timeloop, ISPASS 2019, section VI, for tiles, multicast and spatial reduction; reference
 outputs of Accelergy-Project/timeloop-accelergy-exercises for first visits and changes of step.
@@ -53,10 +55,12 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
       mapping: loops of each of its nodes; factors may be fractions, for gradients.
 
     Returns:
-      Scalars, or columns where factors are columns. Gradients follow the counts as products; which loops leave a tile
-      in place is decided by which factors are above 1.
+      Scalars, or columns where factors are columns. By fan-out and tensor too, where the machine says what transfers
+      cost: words that pass to the copies (reads) and back (updates), per instance of what is outside. Gradients follow
+      the counts as products; which loops leave a tile in place is decided by which factors are above 1.
     """
     inner, units = inner_extents(mapping), len(machine.nodes)
+    networks = machine.networks
     steps = _product(loop.count for loop in _temporal(machine, mapping, inner, units))
     found = {}
     for name, tensor in problem.tensors.items():
@@ -67,17 +71,33 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
         for place, below in zip(homes, [*homes[1:], units], strict=True):
             own, inside = held[place], held[below]
             sent = inside.loaded * _copies(tensor, machine, mapping, inner, range(place + 1, below))
-            key, acting = (machine.nodes[place].name, name), 1.0
-            if below == units:
-                for other in machine.nodes[place].gated_by:
-                    acting = acting * problem.tensors[other].density if other in problem.tensors else acting
+            node = machine.nodes[place]
+            acting = _acting(problem, node, name) if below == units else 1.0
             if tensor.output:
-                found[key] = Accesses(own.tile, acting * jnp.maximum(sent - own.distinct, 0.0), fills, acting * sent)
+                moved = Accesses(own.tile, acting * jnp.maximum(sent - own.distinct, 0.0), fills, acting * sent)
                 fills = jnp.maximum(inside.loaded - inside.distinct, 0.0)
             else:
-                found[key] = Accesses(own.tile, acting * sent, fills, 0.0)
+                moved = Accesses(own.tile, acting * sent, fills, 0.0)
                 fills = inside.loaded
+            for network in networks:
+                if place < network < below:
+                    share = 1.0 / _copies(tensor, machine, mapping, inner, range(place + 1, network))
+                    passing = share * moved.reads, share * moved.updates
+                    found[machine.nodes[network].name, name] = Accesses(0.0, passing[0], 0.0, passing[1])
+            if node.compression and name in node.compression:
+                share = jnp.minimum(node.compression[name] * tensor.density, 1.0)
+                moved = Accesses(*(share * count for count in moved))
+            found[node.name, name] = moved
     return found
+
+
+def _acting(problem: Problem, node: Any, name: str) -> Scalar:
+    """Share of the MACs that access a tensor in a memory: none where another one that gates it is zero."""
+    share: Scalar = 1.0
+    for other in node.gated_by:
+        if other != name and other in problem.tensors:
+            share = share * problem.tensors[other].density
+    return share
 
 
 def words(tensor: Tensor, extents: Extents) -> Scalar:

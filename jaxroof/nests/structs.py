@@ -36,6 +36,10 @@ class Problem:
         return math.prod(self.sizes.values())
 
 
+Limits = tuple[tuple[str, float, float], ...]
+"""Dimensions with the least and the most iterations that a node may have of them."""
+
+
 @struct
 class Memory:
     """One level of memory. An access moves a block of `block` words."""
@@ -43,7 +47,11 @@ class Memory:
     name: str = static()
     keeps: tuple[str, ...] = static(default=())  # tensors that may reside here, others pass; none: all may
     dimensions: tuple[str, ...] | None = static(default=None)  # loops that a search places here; None: all
-    gated_by: tuple[str, ...] = static(default=())  # where elements of these are zero, MACs do not access it
+    passes: tuple[str, ...] = static(default=())  # tensors that may not reside here
+    limits: Limits = static(default=())  # what a search may place here
+    order: tuple[str, ...] = static(default=())  # a search puts these loops innermost, in this order, outermost first
+    gated_by: tuple[str, ...] = static(default=())  # where elements of another one are zero, MACs do not access it
+    compression: dict[str, Scalar] | None = None  # by tensor: stored words per element that is not zero; at most all
     capacity: Scalar = math.inf  # words of one instance
     word_bits: Scalar = 8.0
     block: Scalar = 1.0  # words of an access
@@ -64,6 +72,10 @@ class Fanout:
     dimensions: tuple[str, ...] | None = static(default=None)  # loops that a search places here; None: all
     multicast: bool = static(default=True)  # one read reaches all copies that need the same words
     reduces: bool = static(default=True)  # partial sums of the same words are added on their way up
+    limits: Limits = static(default=())  # what a search may place here
+    least: Scalar = 0.0  # share of the copies that a search uses at least
+    transfer_energy: dict[str, Scalar] | None = None  # by tensor: J of a word that passes, either way
+    transfer_bandwidth: dict[str, Scalar] | None = None  # by tensor: words per cycle, each way
     size: Scalar
 
 
@@ -76,6 +88,16 @@ class Machine:
     clock: Scalar = 1e9  # Hz
     gating: Scalar = 0.0  # 1 where MACs with a zero operand cost no energy
     skipping: Scalar = 0.0  # 1 where they cost no time either
+    gated_by: tuple[str, ...] = static(default=())  # operands whose zeros do so; none: all
+
+    @property
+    def networks(self) -> tuple[int, ...]:
+        """Places of the fan-outs whose transfers cost something."""
+        return tuple(
+            place
+            for place, node in enumerate(self.nodes)
+            if isinstance(node, Fanout) and (node.transfer_energy or node.transfer_bandwidth)
+        )
 
     @property
     def units(self) -> Scalar:

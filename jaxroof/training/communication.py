@@ -46,8 +46,9 @@ def data_parallel_time(
     backward: Scalar,
     first: Scalar | None = None,
     last: Scalar | None = None,
-) -> tuple[Scalar, Scalar]:
-    """Time in s of messages between copies of the weights in one iteration that is exposed, and that is hidden.
+) -> tuple[Scalar, dict[str, Scalar]]:
+    """Time in s of messages between copies of the weights in one iteration that is exposed, and that is hidden, the
+    latter by the passes that hide it: every or the first forward one, every or the last backward one.
 
     ZeRO 0: one all-reduce of gradients behind the last backward pass. 1: reduce-scatter there, and all-gather of
     updated weights behind the first forward pass. 2: gradients are scattered after every micro-batch, as shards of
@@ -69,16 +70,17 @@ def data_parallel_time(
     once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
     once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
     first, last = (forward if first is None else first), (backward if last is None else last)
-    exposed, hidden = 0.0, 0.0
-    for times, sent, cover in (
-        (number, each_forward, forward),
-        (number, each_backward, backward),
-        (1.0, once_forward, first),
-        (1.0, once_backward, last),
-    ):
+    places = {
+        "every forward": (number, each_forward, forward),
+        "every backward": (number, each_backward, backward),
+        "first forward": (1.0, once_forward, first),
+        "last backward": (1.0, once_backward, last),
+    }
+    exposed, hidden = 0.0, {}
+    for place, (times, sent, cover) in places.items():
         cover = training.overlap * cover
         exposed = exposed + times * positive_part(sent - cover)
-        hidden = hidden + times * minimum(sent, cover)
+        hidden[place] = jnp.asarray(times * minimum(sent, cover))
     return exposed, hidden
 
 

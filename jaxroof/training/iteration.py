@@ -11,7 +11,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
-from jaxroof.op import PARALLELISMS
+from jaxroof.op import PARALLELISMS, Ops
 from jaxroof.op_time import op_time
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Scalar, struct
@@ -34,6 +34,7 @@ class Iteration:
     unlimited: Scalar  # the same without that limit
     forward: Scalar  # of one micro-batch on one stage, messages that do not hide included
     backward: Scalar  # the same, recomputation included
+    weight_backward: Scalar  # of `backward`, kernels that make gradients of weights
     micro_batches: Scalar  # 1, per replica
     bubble: Scalar  # idle
     recompute: Scalar  # kernels that run again, in all micro-batches
@@ -41,6 +42,7 @@ class Iteration:
     contention: Scalar  # that kernels take longer while messages run behind them, in all micro-batches
     exposed: dict[str, Scalar]  # messages that kernels wait for, by kind
     hidden: dict[str, Scalar]  # messages that run behind kernels, by kind
+    copies_hidden: dict[str, Scalar]  # of those between copies of the weights, by the passes that hide them
     executed: Scalar  # s of matrix work at peak on the mean device, recomputation included
     energy: Joules | None  # of the mean device; None: unknown
 
@@ -83,17 +85,17 @@ def iteration(
     both = {"forward": forward, "backward": backward}
 
     # bubble
-    idle = 0.0
+    idle, weight = 0.0, stage.part("backward", "weight")
     if deployment.pp is not None:
         # while the pipeline fills and drains there is no other chunk that its messages could hide behind
-        weight = stage.part("backward", "weight")
         alone, back = (time + interleaved * waits[word].hidden_pp for word, time in both.items())
         idle = bubble_time(training.schedule, alone, back, weight, pp, training.virtual_stages, number)
 
     # messages: exposed ones are in `forward` and `backward` already, but for those of data parallelism
     exposed, hidden = _messages(stage, number, waits, full)
     covers = (chunked_passes(training.virtual_stages, pp) * time for time in (forward, backward))
-    exposed["dp"], hidden["dp"] = data_parallel_time(sums, training, number, forward, backward, *covers)
+    exposed["dp"], beside = data_parallel_time(sums, training, number, forward, backward, *covers)
+    hidden["dp"] = sum(beside.values())
 
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
     slowed = training.contention * sum(hidden[kind] for kind in PARALLELISMS if kind != "tp")
@@ -108,6 +110,7 @@ def iteration(
         unlimited=total,
         forward=forward,
         backward=backward,
+        weight_backward=jnp.asarray(weight),
         micro_batches=number,
         bubble=jnp.asarray(idle),
         recompute=number * (selective * attention + full * stage.layers * sums["forward_layers_compute"]),
@@ -115,6 +118,7 @@ def iteration(
         contention=jnp.asarray(slowed),
         exposed={kind: jnp.asarray(exposed[kind]) for kind in PARALLELISMS},
         hidden={kind: jnp.asarray(hidden[kind]) for kind in PARALLELISMS},
+        copies_hidden=beside,
         executed=number / pp * (floors + full * sums.get("forward_layers_floor", 0.0)),
         energy=energy,
     )
@@ -228,7 +232,16 @@ class _Stage:
 def send_time(
     hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
 ) -> Scalar:
-    """Time in s of a stage's messages to the next one per micro-batch and direction, shape (); 0 for one stage.
+    """Time in s of a stage's messages to the next one per micro-batch and direction, shape (); 0 for one stage."""
+    if deployment.pp is None:
+        return 0.0
+    times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
+    parts = stage_messages(model, deployment, training).values()
+    return times * sum(op_time(part, hardware, efficiency) for part in parts)
+
+
+def stage_messages(model: Model, deployment: Deployment, training: Training) -> Ops:
+    """One message of a micro-batch from a device of a stage to that of the next one, and what its receivers gather.
 
     Tensor-parallel devices hold the same tokens, or a part each with sequence parallelism: each sends a part, and
     without sequence parallelism those that receive gather the whole.
@@ -236,15 +249,13 @@ def send_time(
     Source: Narayanan et al., arXiv:2104.04473, section 4.1 (scatter/gather optimisation); Korthikanti et al.,
     arXiv:2205.05198, section 4.2.2.
     """
-    if deployment.pp is None:
-        return 0.0
     tokens, _ = pass_tokens(deployment, training)
-    message = tokens * model.hidden * deployment.communication_bytes
-    parts = [collective("send_recv", message / deployment.tp, 2.0, 1.0, stage_devices(deployment))]
+    message, stride = tokens * model.hidden * deployment.communication_bytes, stage_devices(deployment)
+    part = message / deployment.tp
+    ops: Ops = {"stage_send": collective("send_recv", part, 2.0, 1.0, stride, parallelism="pp", role="stage")}
     if not deployment.sequence_parallel:
-        parts.append(collective("all_gather", message, deployment.tp, 1.0))
-    times = device_sends(training.schedule, deployment.pp, training.virtual_stages)
-    return times * sum(op_time(part, hardware, efficiency) for part in parts)
+        ops["stage_gather"] = collective("all_gather", message, deployment.tp, 1.0, parallelism="pp", role="stage")
+    return ops
 
 
 def _over(sums: Sums, what: str) -> Scalar:

@@ -1,10 +1,14 @@
-"""Functions and their arguments from text: `module:function`, `x=bf16[b,s,4096]`, `params=module:tree`."""
+"""Functions and their arguments from text: `module:function`, `x=bf16[b,s,4096]`, `params=module:tree`, `heads=8`."""
 
+import ast
+import contextlib
 import importlib
 import inspect
+import pathlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hwspaces.units import nearest
@@ -12,6 +16,7 @@ from hwspaces.units import nearest
 DTYPES = {
     **{"bf16": "bfloat16", "f16": "float16", "fp16": "float16", "f32": "float32", "fp32": "float32", "f64": "float64"},
     **{"f8": "float8_e4m3fn", "fp8": "float8_e4m3fn", "i4": "int4", "i8": "int8", "i16": "int16", "i32": "int32"},
+    **{"c64": "complex64", "c128": "complex128"},
     **{"i64": "int64", "u4": "uint4", "u8": "uint8", "u16": "uint16", "u32": "uint32", "bool": "bool"},
 }
 """Short names of dtypes; the long ones that JAX writes are known too."""
@@ -32,11 +37,10 @@ def named_object(reference: str, flag: str) -> Any:
     module, _, path = reference.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    try:
+    if module.endswith(".py"):
+        raise ValueError(f"{flag} {reference}: give the module's name, {module.removesuffix('.py')}:{path}")
+    with users_code(f"{flag} {reference}: importing {module} fails"):
         found: Any = importlib.import_module(module)
-    except Exception as error:
-        words = " ".join(str(error).split())
-        raise ValueError(f"{flag} {reference}: importing {module} fails: {type(error).__name__}: {words}") from error
     for name in path.split("."):
         if not hasattr(found, name):
             raise ValueError(f"{flag} {reference}: {module} has no {name}{nearest(name, dir(found))}")
@@ -44,11 +48,39 @@ def named_object(reference: str, flag: str) -> Any:
     return found
 
 
+@contextlib.contextmanager
+def users_code(what: str) -> Iterator[None]:
+    """Code of the user: what it prints goes to stderr, and what it raises is a ValueError of one line, `what` first."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        words = " ".join(_JAX_REMARKS.split(str(error))[0].split())[:300]
+        raise ValueError(f"{what}: {type(error).__name__}: {words}{_place(error)}") from error
+
+
+_JAX_REMARKS = re.compile(r"\n-{10}|The error occurred while tracing|This concrete value was not available")
+"""Begin what JAX says after the error itself."""
+
+_OWN = [pathlib.Path(__file__).parents[2] / name for name in ("sweeps", "workloads", "jaxroof")]
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the user's code that an error comes from: " (mymodule.py:12)"; nothing where that is unknown."""
+    frames = [pathlib.Path(frame.filename) / str(frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    others = [
+        path for path in frames if path.suffix != ">" and not {"site-packages", "importlib"} & set(path.parts)
+        and not any(path.is_relative_to(own) for own in _OWN) and path.parent.is_file()
+    ]  # fmt: skip
+    return f" ({others[-1].parent.name}:{others[-1].name})" if others else ""
+
+
 def arguments_of(function: Callable[..., Any], texts: Sequence[str], flag: str = "--args") -> tuple[tuple, dict]:
     """Positional and named arguments from texts "name=value" or "value".
 
-    A value is an array, "bf16[b,s,4096]", whose sizes are numbers, symbols and sums and products of them; or
-    "module:name", a tree of arrays or of `jax.ShapeDtypeStruct`s, or a function without arguments that returns one.
+    A value is an array, "bf16[b,s,4096]", whose sizes are numbers, symbols and sums and products of them;
+    "module:name", a tree of arrays or of `jax.ShapeDtypeStruct`s, a model that is one, or a function without arguments
+    that returns one; or a number, text or tuple as Python writes it, which is static.
 
     Raises:
       ValueError: one line that names the text and what is allowed.
@@ -62,7 +94,7 @@ def arguments_of(function: Callable[..., Any], texts: Sequence[str], flag: str =
     for text in texts:
         match = _NAMED.fullmatch(text)
         if match is None:
-            raise ValueError(f"{flag} {text!r} must be NAME=DTYPE[SIZES] or NAME=module:tree")
+            raise ValueError(f"{flag} {text!r} must be NAME=DTYPE[SIZES], NAME=module:tree or NAME=number")
         name, value = match.groups()
         if name is not None and parameters is not None and name not in parameters:
             raise ValueError(f"{flag} {text!r}: the function has no argument {name}{nearest(name, parameters)}")
@@ -90,9 +122,13 @@ def _parameters(function: Callable[..., Any]) -> list[str] | None:
 def _value(text: str, where: str, scope: Any, flag: str) -> Any:
     match = _ARRAY.fullmatch(text)
     if match is None:
-        if not _REFERENCE.fullmatch(text):
-            raise ValueError(f"{flag} {where!r} must be DTYPE[SIZES], such as bf16[b,s,4096], or module:tree")
-        return _tree(named_object(text, flag), where, flag)
+        if _REFERENCE.fullmatch(text):
+            return _tree(named_object(text, flag), where, flag)
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            expected = "DTYPE[SIZES], such as bf16[b,s,4096], module:tree, or a value such as 8, True or 'same'"
+            raise ValueError(f"{flag} {where!r} must be {expected}") from None
     import jax
     import numpy as np
     from jax import export
@@ -103,6 +139,8 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
         kind = np.dtype(jax.numpy.dtype(name))
     except TypeError:
         raise ValueError(f"{flag} {where!r}: {dtype} is no dtype{nearest(dtype, DTYPES)}") from None
+    if jax.dtypes.canonicalize_dtype(kind) != kind:
+        raise ValueError(f"{flag} {where!r}: JAX has no {kind.name} unless JAX_ENABLE_X64=1 is set")
     try:
         shape = export.symbolic_shape(sizes.replace(" ", ""), scope=scope) if sizes.strip() else ()
     except Exception as error:
@@ -114,16 +152,15 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
 
 
 def _tree(found: Any, where: str, flag: str) -> Any:
-    """A tree of arrays, or what a function without arguments returns; ValueError in one line for anything else."""
+    """A tree with arrays or numbers, a model that is one, or what a function without arguments returns."""
     import jax
 
-    if callable(found):
-        try:
+    from workloads.traced.function import is_array
+
+    if callable(found) and not any(map(is_array, jax.tree.leaves(found))):
+        with users_code(f"{flag} {where!r}: calling it fails"):
             found = found()
-        except Exception as error:
-            words = " ".join(str(error).split())
-            raise ValueError(f"{flag} {where!r}: calling it fails: {type(error).__name__}: {words}") from error
-    for leaf in jax.tree.leaves(found):
-        if not isinstance(leaf, int | float | complex) and not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
-            raise ValueError(f"{flag} {where!r}: a {type(leaf).__name__} in it is no array and no number")
+    leaves = jax.tree.leaves(found)
+    if leaves and not any(is_array(leaf) or isinstance(leaf, int | float | complex) for leaf in leaves):
+        raise ValueError(f"{flag} {where!r}: a {type(leaves[0]).__name__} is no array, no number and no tree of these")
     return found

@@ -1,14 +1,17 @@
-"""`jaxroof export`: a step in the format of another program."""
+"""`jaxroof export`: a step or a training iteration in the format of another program."""
 
 import argparse
 from typing import Any
 
-from sweeps.cli import common, step
+from sweeps.cli import common, step, train
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import output_argument
 
 PROMPTS = {"isl": "prefill", "batch": "prefills"}
 """Flags of a batch of equal requests -> those of the step that prefills it."""
+
+TRAIN = "train"
+"""The word for a training iteration, where a kind has both."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,16 +19,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     about = "Write one engine step as trace events: kernels, collectives and copies, and the host over time."
     perfetto = kinds.add_parser("perfetto", help="timeline for Perfetto and chrome://tracing", description=about)
-    _step_arguments(perfetto)
-    output_argument(
-        perfetto,
-        "-o",
-        "--output",
-        kinds=("timeline",),
-        required=True,
-        metavar="FILE.json",
-        help="the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it",
-    )
+    about = "Write one training iteration as trace events: passes, messages and idle time of every pipeline stage."
+    for each in _works(perfetto, about):
+        output_argument(
+            each,
+            "-o",
+            "--output",
+            kinds=("timeline",),
+            metavar="FILE.json",
+            help="the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it",
+        )
+    about = "Write one engine step as execution traces of MLCommons Chakra, a file per rank, as ASTRA-sim reads them."
+    chakra = kinds.add_parser("chakra", help="execution traces of Chakra, for ASTRA-sim", description=about)
+    about = "Write one training iteration as execution traces of MLCommons Chakra, a file per rank."
+    for each in _works(chakra, about):
+        output_argument(
+            each,
+            "-o",
+            "--output",
+            kinds=("trace", "groups"),
+            folder="pictures",
+            metavar="DIR",
+            help="folder to write, new or empty or of the same ranks",
+        )
+    about = "Write a model's layers on an accelerator as profiles of the simulator Vidur: kernels, messages, the host."
+    vidur = kinds.add_parser("vidur", help="profiles of a model on an accelerator, for Vidur", description=about)
+    _profile_arguments(vidur)
     about = "Write the matrix products of one engine step as problems of Timeloop 0.4, a file for each."
     timeloop = kinds.add_parser("timeloop", help="matrix products as problems of Timeloop", description=about)
     _step_arguments(timeloop)
@@ -35,9 +54,52 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         kinds=("problem",),
         folder="pictures",
-        required=True,
         metavar="DIR",
         help="folder to write, new or empty or of the same products",
+    )
+
+
+class _Work(argparse._SubParsersAction):
+    """What is exported in place of a step; its flags stand behind it."""
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        given = sorted(getattr(namespace, "_given", ()))
+        if given:
+            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: --{given[0]} is before it")
+        super().__call__(parser, namespace, values, option_string)
+
+
+def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.ArgumentParser]:
+    """Declare the flags of a step, and those of a training iteration behind `TRAIN`; the parsers of both."""
+    words = parser.add_subparsers(
+        dest="work", metavar=f"[{TRAIN}]", action=_Work, help="a training iteration, not a step"
+    )
+    iteration = words.add_parser(TRAIN, help="one training iteration", description=about)
+    train.case_arguments(iteration)
+    _step_arguments(parser)
+    return [parser, iteration]
+
+
+def _profile_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16 ...")
+    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.settings_argument(parser, "--set", "any number of the hardware, with its unit", "PATH=VALUE")
+    parser.add_argument("--tp", default="1", metavar="N,..", help="tensor-parallel degrees (default 1)")
+    parser.add_argument("--most-tokens", default="4096", metavar="TOKENS", help="of a step, and of a request (4096)")
+    parser.add_argument("--most-sequences", default="128", metavar="N", help="of a decode step (default 128)")
+    parser.add_argument("--device", metavar="NAME", help="what Vidur calls the device (default: in lower case)")
+    parser.add_argument("--network", metavar="NAME", help="what Vidur calls its node (default: DEVICE_node)")
+    parser.add_argument("--repository", metavar="OWNER/NAME", help="what Vidur calls the model (default: where it is)")
+    output_argument(
+        parser,
+        "-o",
+        "--output",
+        kinds=("profile",),
+        folder="pictures",
+        metavar="DIR",
+        help="folder to write, laid out as Vidur's data/profiling; new or empty or of the same model",
     )
 
 
@@ -67,26 +129,94 @@ def _case(options: argparse.Namespace) -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Write what is wanted, and say what is in it."""
-    (_timeline if options.kind == "perfetto" else _products)(options)
+    if options.output is None:
+        raise ValueError("-o is missing: the name of what is written")
+    {"perfetto": _timeline, "chakra": _traces, "timeloop": _products, "vidur": _profiles}[options.kind](options)
+
+
+def _worded(options: argparse.Namespace) -> tuple[Any, str]:
+    """The case of a step or a training iteration, and what it works on in words."""
+    if getattr(options, "work", None) != TRAIN:
+        case = _case(options)
+        return case, step.step_text(case)
+    case = train.training_case(options)
+    work = case.scenario.workload
+    return case, f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens"
 
 
 def _timeline(options: argparse.Namespace) -> None:
     from sweeps.cli import tables
     from sweeps.run.answer import answer
-    from sweeps.show import timeline
+    from sweeps.show import timeline, training_timeline
 
-    case = _case(options)
-    found, what = answer(case), step.step_text(case)
+    case, what = _worded(options)
+    found = answer(case)
+    if options.work == TRAIN:
+        training_timeline.written(options.output, case, found, what, options.force)
+        time = tables.metric_text("iteration_time", found.metrics["iteration_time"])
+        print(f"{options.output}: {time} of training on {what}")
+        return
     timeline.written(options.output, case, found, what, options.force)
     hidden = timeline.hidden_time(found)
     also = f"; overlap hides {tables.metric_text('step_time', hidden)} more of communication" if hidden else ""
     print(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
 
 
+def _traces(options: argparse.Namespace) -> None:
+    from sweeps.run.answer import answer
+    from sweeps.studies.exports.chakra import written
+
+    case, what = _worded(options)
+    *files, groups = written(options.output, case, answer(case), what, options.force)
+    print(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
+    print(f"{groups}: groups of ranks")
+
+
 def _products(options: argparse.Namespace) -> None:
     from sweeps.studies.nests.products import written
 
-    case = _case(options)
-    what = step.step_text(case)
+    case, what = _worded(options)
     for path in written(options.output, case, what, options.force):
         print(path)
+
+
+def _profiles(options: argparse.Namespace) -> None:
+    from sweeps.ask.cases import case
+    from sweeps.studies.exports.vidur import names, written
+
+    common.require_names(options)
+    degrees = [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
+    if len(set(degrees)) < len(degrees):
+        raise ValueError(f"--tp {options.tp} has a degree twice")
+    most = {name: int(common.whole_number(f"--{name.replace('_', '-')}", getattr(options, name))) for name in MOST}
+    for name, least in MOST.items():
+        if not least <= most[name] <= LARGEST:
+            raise ValueError(f"--{name.replace('_', '-')} {most[name]} must be from {least} to {LARGEST:,}")
+    settings = common.overrides(options.set)
+    for path in settings:
+        if not path.startswith("hardware."):
+            raise ValueError(f"--set {path}: profiles take numbers of the hardware alone")
+    cases = [
+        case(
+            "step",
+            options.hardware,
+            options.model,
+            workload={"prefill": 1.0},
+            deployment={"tp": degree},
+            weights=options.weights,
+            efficiency=options.efficiency,
+            overrides=settings,
+        )
+        for degree in degrees
+    ]
+    called = names(cases[0], options.model, options.device, options.network, options.repository)
+    tokens, sequences = most.values()
+    for path in written(options.output, cases, *called, tokens, sequences, options.force):
+        print(path)
+
+
+MOST = {"most_tokens": 64, "most_sequences": 4}
+"""Flags of the largest step, and the least that each can be."""
+
+LARGEST = 1 << 20
+"""What they can be at most."""

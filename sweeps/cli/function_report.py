@@ -34,7 +34,7 @@ def print_answer(
         out.print(f"energy  {formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W")
     if answer.beyond.marked:
         tables.print_lines(out, "beyond", [answer.beyond.text])
-    tables.print_lines(out, "note", asked.notes(options.efficiency))
+    tables.print_lines(out, "note", asked.notes(device, efficiency=options.efficiency))
     if slopes:
         out.print()
         shown = tables.table("number", "elasticity of time", numbers=("elasticity of time",))
@@ -44,7 +44,9 @@ def print_answer(
         out.print(shown)
 
 
-def print_points(options: argparse.Namespace, asked: Any, data: Any, beyond: dict[str, str]) -> None:
+def print_points(
+    options: argparse.Namespace, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
+) -> None:
     """Print a row for every point of a sweep, and how far its accelerators are beyond the evidence at the first one."""
     from hwspaces import efficiency, formatted
     from sweeps.cli import tables
@@ -54,7 +56,7 @@ def print_points(options: argparse.Namespace, asked: Any, data: Any, beyond: dic
     out.print(
         f"{asked.traced.name}, efficiency {efficiency(options.efficiency).name}\nfusion {asked.policy}", end="\n\n"
     )
-    rows = points(options, asked, data, beyond)["points"]
+    rows = points(asked, notes, data, beyond)["points"]
     sizes = [name for name in rows[0] if name in data.dims and name != "hardware"]
     columns = ["hardware", *sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory", "fits", "bound"]
     shown = tables.table(*columns, numbers=[*sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory"])
@@ -73,10 +75,10 @@ def print_points(options: argparse.Namespace, asked: Any, data: Any, beyond: dic
         )
     out.print(shown)
     tables.print_lines(out, "beyond", [f"{device}: {text}" for device, text in beyond.items()])
-    tables.print_lines(out, "note", asked.notes(options.efficiency))
+    tables.print_lines(out, "note", notes)
 
 
-def points(options: argparse.Namespace, asked: Any, data: Any, beyond: dict[str, str]) -> dict[str, Any]:
+def points(asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]) -> dict[str, Any]:
     """Every point of a sweep for machines."""
     import itertools
 
@@ -101,7 +103,7 @@ def points(options: argparse.Namespace, asked: Any, data: Any, beyond: dict[str,
             else:
                 row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
         rows.append(row)
-    return {**data.attrs, "beyond": beyond, "notes": list(asked.notes(options.efficiency)), "points": rows}
+    return {**data.attrs, "beyond": beyond, "notes": list(notes), "points": rows}
 
 
 def record(
@@ -118,7 +120,7 @@ def record(
         "metrics": answer.metrics,
         "ops": [dataclasses.asdict(op) for op in answer.ops],
         "beyond": answer.beyond.text if answer.beyond.marked else None,
-        "notes": list(asked.notes(options.efficiency)),
+        "notes": list(asked.notes(device, efficiency=options.efficiency)),
     }
 
 
@@ -139,7 +141,7 @@ def draw(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, 
 
     constants = hwspaces.efficiency(options.efficiency)
     title = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}"
-    notes = "; ".join((f"fusion {asked.traced.policy}", *asked.notes(options.efficiency)))
+    notes = "; ".join((f"fusion {asked.traced.policy}", *asked.notes(device, efficiency=options.efficiency)))
     style.saved(ops_roofline(answer.ops, device.hardware, title, constants.name, notes), options.plot, options.force)
     if not options.json:
         print(f"\n{options.plot}: {title}")

@@ -40,7 +40,7 @@ def pictures(found: Any) -> Iterator[tuple[str, Any]]:
     for family in dict.fromkeys(one.group.family for one in found.scored):
         members = [one for one in found.scored if one.group.family == family]
         for name, draw in (("predicted", measured_against_predicted), ("errors", errors_by_feature)):
-            yield f"{family.replace(' ', '_')}_{name}", draw(family, members)
+            yield f"{family.replace(',', '').replace(' ', '_')}_{name}", draw(family, members)
 
 
 def record(options: argparse.Namespace, found: Any) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""`jaxroof map`: accesses, time and energy of a layer's loop nest on an accelerator, in a given mapping or the best."""
+"""`jaxroof map`: accesses, time and energy of loop nests on an accelerator, in a given mapping or the best ones."""
 
 import argparse
+import math
 from typing import Any
 
 from sweeps.cli.common import json_argument, whole_number
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import output_argument, picture_argument
 from sweeps.cli.printing import print_json
 
 MAPPINGS = 500_000
@@ -14,7 +15,10 @@ MOST_MAPPINGS = 10**9
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument(
-        "layer", nargs="?", metavar="LAYER", help="a name, FILE.toml, FILE.toml#NAME or a Timeloop problem.yaml"
+        "layer",
+        nargs="?",
+        metavar="LAYER",
+        help="a name, FILE.toml, FILE.toml#NAME or a Timeloop problem.yaml; of a network: all of its layers",
     )
     parser.add_argument("--arch", metavar="NAME", help="architecture: a name, FILE.toml or a Timeloop arch.yaml")
     parser.add_argument("--energies", metavar="FILE", help="energy table of a Timeloop arch.yaml: ERT.yaml")
@@ -25,9 +29,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument("--objective", metavar="WHAT", help="edp (default: energy times cycles), energy or cycles")
     search.add_argument("--search", metavar="HOW", help="random (default), enumerate or gradient")
     search.add_argument("--bypass", action="store_true", help="also let tensors pass memories that may keep them")
+    search.add_argument(
+        "--pad", metavar="SHARE", help="dimensions may grow by this share, to sizes with better factors (default 0)"
+    )
     search.add_argument("--mappings", metavar="N", help=f"mappings that are evaluated (default {MAPPINGS:,})")
     search.add_argument("--seed", metavar="N", help="of random draws (default 0)")
     output_argument(parser, "-o", "--output", kinds=("answer",), metavar="RESULT.json", help="the answer as a file")
+    picture_argument(parser, "energy of a network's layers by component, a .png or .svg")
     json_argument(parser)
 
 
@@ -41,12 +49,17 @@ def run(options: argparse.Namespace) -> None:
         return map_report.print_names(options.json)
     if options.arch is None:
         raise ValueError("--arch is missing; `jaxroof map` lists the known architectures")
-    problem, machine = _problem(options.layer), _machine(options)
+    machine = _machine(options)
+    if (names := _network(options)) is not None:
+        from sweeps.cli import map_network
+
+        return map_network.run(options, machine, names, lambda problem: _searched(options, problem, machine))
+    problem = _problem(options.layer)
     if options.mapping is None:
         found = _searched(options, problem, machine)
         mapping, cost = found.mapping, found.cost
     else:
-        for name in ("objective", "search", "bypass", "mappings", "seed"):
+        for name in ("objective", "search", "bypass", "pad", "mappings", "seed"):
             if getattr(options, name) not in (None, False):
                 raise ValueError(f"--{name} is for a search, and --mapping gives the mapping")
         found, mapping = None, _mapping(options.mapping, problem, machine)
@@ -59,6 +72,18 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         return print_json(record)
     map_report.show(options, problem, machine, mapping, cost, found)
+
+
+def _network(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """Layers of the network that is asked for; None for a layer."""
+    from workloads import nests
+
+    names = () if _is_yaml(options.layer) else nests.network_layers(options.layer)
+    if names and options.mapping is not None:
+        raise ValueError(f"--mapping is for one layer; {options.layer} has {len(names)}")
+    if not names and options.plot is not None:
+        raise ValueError(f"--plot is for a network; {options.layer} is one layer")
+    return names or None
 
 
 def _problem(name: str) -> Any:
@@ -112,8 +137,19 @@ def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
             mappings=mappings,
             seed=seed,
             bypass=options.bypass,
+            pad=0.0 if options.pad is None else _share(options.pad),
             report=lambda done, total: line.show(f"{done:,} of about {total:,} mappings", min(done, total), total),
         )
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"--pad {text} must be a share from 0 to 1, such as 0.05")
+    return share
 
 
 def _is_yaml(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Text and JSON of a mapped loop nest."""
 
 import argparse
+import math
 from typing import Any
 
 from jaxroof.nests import Fanout
@@ -34,6 +35,7 @@ def record(
 ) -> dict[str, Any]:
     """The answer for machines: SI units, accesses in words per instance."""
     from jaxroof.version import VERSION
+    from workloads.nests.checks import broken_limits
 
     names = [node.name for node in machine.nodes]
     kept = {
@@ -48,6 +50,7 @@ def record(
         "mapping": {
             "loops": dict(zip(names, map(_loops, mapping.factors, mapping.orders), strict=True)),
             "keeps": kept,
+            **({"padded": True} if padded(problem, mapping) else {}),
         },
         "macs": float(problem.macs),
         "cycles": float(cost.cycles),
@@ -57,6 +60,7 @@ def record(
         "energy": float(cost.energy),
         "energies": {name: float(energy) for name, energy in cost.energies.items()},
         "fits": bool(cost.fits),
+        "keeps_limits": not broken_limits(machine, mapping),
         "instances": {name: float(count) for name, count in cost.instances.items()},
         "accesses": {
             f"{memory}.{tensor}": {name: float(count) for name, count in each._asdict().items()}
@@ -68,6 +72,12 @@ def record(
         searched = {"evaluated": found.evaluated, "complete": found.complete, "space": found.space}
         answer["search"] = searched | {"seconds": round(found.seconds, 3)}
     return answer
+
+
+def padded(problem: Any, mapping: Any) -> dict[str, float]:
+    """Dimensions that the factors of a mapping make larger than they are, with what they are made."""
+    reached = {name: math.prod(own.get(name, 1.0) for own in mapping.factors) for name in problem.sizes}
+    return {name: size for name, size in reached.items() if size > problem.sizes[name]}
 
 
 def write(answer: dict[str, Any], path: str, force: bool) -> None:
@@ -83,6 +93,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     """Print the mapping, accesses by memory and tensor, and time and energy."""
     from hwspaces import formatted
     from sweeps.cli.tables import console, percent, table
+    from workloads.nests.checks import broken_limits
 
     out = console()
     out.print(f"{options.layer} on {options.arch}: {problem.macs:,.0f} MACs, {_sizes(problem)}\n")
@@ -110,6 +121,10 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
         out.print(
             f"energy  {formatted(cost.energy, 'J')}, {formatted(cost.energy / problem.macs, 'J')} per MAC: {parts}"
         )
+    for name, size in padded(problem, mapping).items():
+        out.print(f"note    {name} is {problem.sizes[name]:.0f}, padded to {size:.0f}")
+    for broken in broken_limits(machine, mapping):
+        out.print(f"note    {broken}, which the limits of the architecture do not allow")
     if not cost.fits:
         out.print("note    the mapping does not fit: a memory or a fan-out is too small")
     if found is not None:

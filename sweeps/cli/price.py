@@ -1,4 +1,4 @@
-"""`jaxroof price`: a function of JAX arrays as ops, on one accelerator in detail or over many and over sizes."""
+"""`jaxroof price`: a function of JAX arrays, or a model in StableHLO, as ops, on one accelerator or over many."""
 
 import argparse
 from typing import Any
@@ -10,13 +10,14 @@ from sweeps.cli.printing import print_json
 POLICIES = ("eager", "operators", "loops", "framework", "compiler")
 """Fusion policies, as `workloads.traced.fusion.POLICIES` has them, which needs JAX."""
 
-FLOAT32 = ("tf32", "fp32")
-"""What products of float32 run as, the usual choice first: `workloads.traced.function.FLOAT32` without JAX."""
+MODULES = (".mlir", ".mlirbc", ".stablehlo")
+"""Endings of files of StableHLO, as `workloads.traced.stablehlo` reads them, which needs JAX."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="a function of JAX arrays")
+    what = "a function of JAX arrays, MODULE:FUNCTION; or a file of StableHLO, FILE.mlir"
+    parser.add_argument("function", nargs="?", metavar="FUNCTION", help=what)
     parser.add_argument(
         "--args",
         nargs="+",
@@ -30,8 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fusion", metavar="POLICY", help=f"one of {', '.join(POLICIES)}; framework where none is given"
     )
-    what = "what products of float32 run as: tf32 (default) where the hardware has it, or fp32"
-    parser.add_argument("--float32", metavar="TYPE", help=what)
     parser.add_argument("--trips", metavar="N", help="how often loops run that do not say so")
     what = "loops without matrix products are one kernel each, as of selective scans"
     parser.add_argument("--fused-loops", action="store_true", help=what)
@@ -56,9 +55,7 @@ def run(options: argparse.Namespace) -> None:
         from hwspaces.units import nearest
 
         raise ValueError(f"--fusion {fusion} is not known{nearest(fusion, POLICIES)}")
-    if options.float32 not in (None, *FLOAT32):
-        raise ValueError(f"--float32 {options.float32} is not known; known: {', '.join(FLOAT32)}")
-    for value, flag in ((options.function, "MODULE:FUNCTION"), (options.hardware, "--hardware NAMES")):
+    for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
     over, settings = _over(options.over)
@@ -75,13 +72,14 @@ def run(options: argparse.Namespace) -> None:
     slopes = asked.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
     judged = {device.name: asked.answer(device, options.efficiency, **first).beyond for device in devices}
     beyond = {name: one.text for name, one in judged.items() if one.marked}
+    notes = () if one_point else asked.notes(devices, over, options.efficiency)
     if options.json:
         record = report.record(options, asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
-        print_json(record if one_point else report.points(options, asked, data, beyond))
+        print_json(record if one_point else report.points(asked, notes, data, beyond))
     elif one_point:
         report.print_answer(options, asked, devices[0], first, answer, slopes)
     else:
-        report.print_points(options, asked, data, beyond)
+        report.print_points(options, asked, notes, data, beyond)
     if options.output:
         report.written(data, options)
     if options.plot:
@@ -118,7 +116,9 @@ def _require_sizes(asked: Any, over: dict[str, list[float]]) -> None:
 
 def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes: dict[str, float]) -> Any:
     """The question that the flags describe; what the user's code raises in one line."""
-    from sweeps.ask.functions import arguments_of, named_object
+    if options.function.endswith(MODULES):
+        return _module(options, fusion, trips)
+    from sweeps.ask.functions import arguments_of, named_object, users_code
     from sweeps.studies.functions.question import Function
     from workloads.traced.function import traced
 
@@ -128,21 +128,26 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     positional, named = arguments_of(function, options.args)
 
     def called(arguments: tuple, keywords: dict) -> Any:
-        try:
+        with users_code(f"{options.function} cannot be traced"):
             return function(*arguments, **keywords)
-        except Exception as error:  # of the user's code, or of JAX in it
-            words = " ".join(str(error).partition("\n--------------------")[0].split())[:300]
-            raise ValueError(f"{options.function} cannot be traced: {type(error).__name__}: {words}") from error
 
     name = options.function.partition(":")[2]
     try:
         how = {"policy": fusion, "trips": trips, "fused_loops": options.fused_loops}
-        how["float32"] = options.float32 or FLOAT32[0]
         found = traced(called, positional, named, sizes=sizes, name=name, **how)
     except TypeError as error:
         words = " ".join(str(error).split())[:300]
         raise ValueError(f"--args: {words}") from error
     return Function(found)
+
+
+def _module(options: argparse.Namespace, fusion: str, trips: float | None) -> Any:
+    """The question of a model in StableHLO."""
+    from sweeps.studies.functions.question import from_stablehlo
+
+    if options.args:
+        raise ValueError(f"--args {options.args[0]}: a module of StableHLO has the sizes of its arguments")
+    return from_stablehlo(options.function, fusion, trips, options.fused_loops)
 
 
 def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[str]]]:

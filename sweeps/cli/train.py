@@ -32,6 +32,15 @@ OFFLOADS = ("optimizer",)
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
+    case_arguments(parser)
+    parser.add_argument("--search", action="store_true", help="every layout of --devices, the fastest that fit first")
+    parser.add_argument("--devices", metavar="N", help="of --search")
+    parser.add_argument("--top", metavar="N", help=f"layouts of --search that are shown (default {TOP})")
+    common.json_argument(parser)
+
+
+def case_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that describe one training."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
     parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
     parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
@@ -40,12 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
     add_flags(parser, {name: deployment.flags()[name] for name in PLACES})
-    parser.add_argument("--search", action="store_true", help="every layout of --devices, the fastest that fit first")
-    parser.add_argument("--devices", metavar="N", help="of --search")
-    parser.add_argument("--top", metavar="N", help=f"layouts of --search that are shown (default {TOP})")
     what = "any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times"
     common.settings_argument(parser, "--set", what, "PATH=VALUE")
-    common.json_argument(parser)
 
 
 def workload_arguments(parser: argparse.ArgumentParser) -> None:

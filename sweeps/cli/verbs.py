@@ -2,8 +2,8 @@
 
 VERBS = {
     "step": "one engine step: a table of its ops with time, share, work and what binds each",
-    "price": "a function of JAX arrays on any hardware: its ops with time, work and what binds each; over sizes",
-    "export": "one engine step for other programs: a timeline for Perfetto, matrix products for Timeloop",
+    "price": "a function of JAX arrays, or a model in StableHLO, on any hardware: its ops, time and work; over sizes",
+    "export": "a step or a training iteration for other programs: Perfetto, Chakra, Timeloop; profiles for Vidur",
     "collective": "an all-reduce or another collective: time and bus bandwidth by algorithm and message size",
     "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
     "train": "one iteration of training: time, MFU, messages, memory, cost; or the best layouts of many devices",
@@ -21,7 +21,7 @@ VERBS = {
     "query": "the points of a sweep that keep a condition, best first",
     "merge": "a folder of shards as one netCDF file",
     "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
-    "map": "a layer's loop nest on an accelerator: accesses, time and energy of a mapping, or the best mapping",
+    "map": "loop nests of a layer or a network on an accelerator: accesses, time, energy, the best mappings",
     "plot": "a picture of a sweep's file, a step's roofline or power, or a device's dies",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",

@@ -20,6 +20,9 @@ LONGEST_EAGER = 1 << 17
 MANY_SLOPES = 1 << 16
 """Points from which the gradient in all numbers at once is worth its compilation."""
 
+FEW_SLOPES = 1 << 18
+"""Points from which the same is worth it for however few numbers: 70 us per point on NumPy are then 18 s."""
+
 DIRECTIONS = 4
 """Numbers per metric from which the gradient in all of them at once costs less than one after the other."""
 
@@ -55,8 +58,8 @@ def designs(gradients: bool) -> Way:
 
 def slopes(points: int, numbers: int, metrics: int) -> Way:
     """The gradients of `metrics` in `numbers` at `points` of one structure: what costs less, compilation included."""
-    many = points >= MANY_SLOPES and numbers > DIRECTIONS * metrics and _backend() == "cpu"
-    return ALL_SLOPES if many else SLOPES
+    many = points >= (MANY_SLOPES if numbers > DIRECTIONS * metrics else FEW_SLOPES)
+    return ALL_SLOPES if many and _backend() == "cpu" else SLOPES
 
 
 def _backend() -> str:

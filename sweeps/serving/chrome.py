@@ -1,44 +1,23 @@
 """A simulation as a trace that chrome://tracing and Perfetto open: steps, requests and counters over time."""
 
 import heapq
-import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from hwspaces.output import replacing
-from jaxroof.struct import Scalar
 from jaxroof.traffic import STATUSES
-from jaxroof.version import VERSION
 from sweeps.serving.run import Simulation, waiting
+from sweeps.serving.trace_events import named, span, us, written_events
 
 ENGINE, REQUESTS = 1, 2
 """Processes of the trace: the engine with its counters, and the requests."""
-
-MICROSECONDS = 1e6
 
 
 def written(path: str | os.PathLike, found: Simulation, force: bool = False) -> None:
     """Write the trace of a simulation as `written_events` does."""
     written_events(path, events(found), {}, force)
-
-
-def written_events(
-    path: str | os.PathLike, listed: Iterable[dict[str, Any]], about: dict[str, Any], force: bool = False
-) -> None:
-    """Write events as JSON, one a line, with what is said about them; the file appears when it is whole.
-
-    Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
-    """
-    head = json.dumps({"source": f"jaxroof {VERSION}", **about}, allow_nan=False)
-    with replacing(path, ("timeline",), force=force) as name, open(name, "w", encoding="utf-8") as file:
-        file.write(f'{{"otherData": {head}, "displayTimeUnit": "ms", "traceEvents": [\n')
-        for place, event in enumerate(listed):
-            file.write((",\n" if place else "") + json.dumps(event, allow_nan=False))
-        file.write("\n]}\n")
 
 
 def events(found: Simulation) -> Iterator[dict[str, Any]]:
@@ -104,18 +83,3 @@ def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
         for name, begin, end in zip(("queue", "prefill", "decode"), times[:-1], times[1:], strict=True):
             if end > begin:
                 yield {**span(REQUESTS, lane, name, us(begin), us(end - begin)), "args": about}
-
-
-def span(process: int, thread: int, name: str, start: float, length: float) -> dict[str, Any]:
-    """Event of something that lasts `length` us from `start` us on."""
-    return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": start, "dur": length}
-
-
-def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    """Event that names a process (`process_name`) or one of its tracks (`thread_name`)."""
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
-
-
-def us(seconds: Scalar) -> float:
-    """us, to the ns."""
-    return round(float(seconds) * MICROSECONDS, 3)

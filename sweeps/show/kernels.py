@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+import hwspaces
 from sweeps.measure.validate.kernel_errors import ScoredKernels
 from sweeps.measure.validate.kernel_power import PowerScore
 from sweeps.show import style
@@ -28,6 +29,13 @@ NAMES = {
     "num_tokens": "tokens",
     "topk": "experts per token",
     "num_experts": "experts",
+    "inter_size": "width of an expert",
+    "moe_tp_size": "devices that share an expert",
+    "rows": "rows of all experts",
+    "stored": "rows of all experts, masked ones too",
+    "touched": "experts with rows",
+    "largest": "rows of the busiest expert",
+    "copies": "copies of the weights in turn",
 }
 """Column of a table -> what it counts."""
 
@@ -35,11 +43,11 @@ NAMES = {
 @style.styled
 def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per device: predicted over measured time, against measured time; dark where rows are many."""
-    devices = list(dict.fromkeys(one.group.device for one in scored))
+    devices, spread = list(dict.fromkeys(one.group.device for one in scored)), _measured(scored)
     made, panels = _panels(
         scored,
         len(devices),
-        f"{family}: predicted over measured time",
+        f"{family[:1].upper()}{family[1:]}: predicted over measured time",
         "Shade: rows, logarithmic. Lines: median, and the range of 90 % of rows. Beside each name: median and mean "
         "absolute error.",
     )
@@ -50,31 +58,33 @@ def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> 
         axes.hexbin(
             measured, shown, xscale="log", yscale="log", gridsize=45, bins="log", cmap="Greys", linewidths=0, mincnt=1
         )
-        _band(axes, measured, ratio, style.SERIES_COLOURS[0])
-        axes.set_title(f"{device}: {_error_text(ratio)}", fontsize=9)
-        style.quantity_axis(axes, "x", "measured", "s", measured, True)
+        _spread(axes, measured, ratio, style.SERIES_COLOURS[0])
+        _median(axes, measured, ratio, style.SERIES_COLOURS[0])
+        axes.set_title(f"{_name(device)}: {_error_text(ratio)}", fontsize=9)
+        style.quantity_axis(axes, "x", "measured", "s", spread, True, (spread.min(), spread.max()))
     return made
 
 
 @style.styled
 def errors_by_feature(family: str, scored: Sequence[ScoredKernels]) -> Any:
-    """A panel per column of the table: median and 90 % range of predicted over measured time, a colour per device."""
+    """A panel per column of the table: median of predicted over measured time by device, 90 % range of all rows."""
     names = [name for name in scored[0].group.columns if len(np.unique(_column(scored, name))) > 1]
     devices = list(dict.fromkeys(one.group.device for one in scored))
     made, panels = _panels(
         scored,
         len(names),
-        f"{family}: error against everything that describes a call",
-        "Predicted over measured time: line, the median of a range; shade, the range of 90 % of rows.",
+        f"{family[:1].upper()}{family[1:]}: error against everything that describes a call",
+        "Predicted over measured time: line, the median of a device; shade, the range of 90 % of all rows.",
     )
     for axes, name in zip(panels, names, strict=True):
+        _spread(axes, np.maximum(_column(scored, name), 0.5), _ratio(scored), style.QUIET)
         for colour, device in zip(style.SERIES_COLOURS, devices, strict=False):
             part = [one for one in scored if one.group.device == device]
-            _band(axes, np.maximum(_column(part, name), 0.5), _ratio(part), colour, device)
+            _median(axes, np.maximum(_column(part, name), 0.5), _ratio(part), colour, _name(device))
         axes.set_xlabel(NAMES.get(name, name.replace("_", " ")))
         axes.set_xscale("log")
         style.scaled_ticks(axes.xaxis, np.maximum(_column(scored, name), 0.5), "1", True)
-    panels[0].legend(fontsize=7)
+    panels[0].legend(fontsize=7, ncols=2, loc="upper center")
     return made
 
 
@@ -121,8 +131,22 @@ def _panels(scored: Sequence[ScoredKernels], count: int, title: str, details: st
     return made, panels
 
 
-def _band(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, label: str = "") -> None:
-    """Median and 90 % range of `ratio` over ranges of `feature`: its values where they are few, else equal shares."""
+def _spread(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str) -> None:
+    """The range of 90 % of `ratio` over ranges of `feature`, as a shade."""
+    at, groups = _ranges(feature, ratio)
+    low, _, high = style.spread_of(groups)
+    style.ratio_axis(axes)
+    axes.fill_between(at, low, high, color=colour, alpha=0.13, lw=0)
+
+
+def _median(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, label: str = "") -> None:
+    """The median of `ratio` over ranges of `feature`, as a line."""
+    at, groups = _ranges(feature, ratio)
+    axes.plot(at, style.spread_of(groups)[1], "-", lw=1.3, color=colour, label=label)
+
+
+def _ranges(feature: np.ndarray, ratio: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Places on the axis of `feature` and the ratios there: values where few, else equal shares of rows."""
     values = np.unique(feature)
     if len(values) > BINS:
         values = np.unique(np.quantile(feature, np.linspace(0.0, 1.0, BINS + 1)))
@@ -132,10 +156,12 @@ def _band(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, label:
     else:
         groups, at = [ratio[feature == value] for value in values], values
     kept = [i for i, group in enumerate(groups) if len(group)]
-    low, middle, high = style.spread_of(groups[i] for i in kept)
-    style.ratio_axis(axes)
-    axes.fill_between(at[kept], low, high, color=colour, alpha=0.13, lw=0)
-    axes.plot(at[kept], middle, "-", lw=1.3, color=colour, label=label)
+    return at[kept], [groups[i] for i in kept]
+
+
+def _name(device: str) -> str:
+    """The catalogue's own name of a device, for an alias."""
+    return hwspaces.hardware(device).name
 
 
 def _error_text(ratio: np.ndarray) -> str:

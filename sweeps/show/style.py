@@ -58,6 +58,9 @@ PLAIN_UNITS = ("1", "", "1/s", "1/J")
 LARGEST_RATIO = 3.0
 """Of predicted to measured times; what is beyond is drawn at the edge."""
 
+MOST_DECADES = 5
+"""Of a logarithmic axis with a tick at each; on longer ones every other decade has one."""
+
 _TITLE_INCHES, _DETAIL_INCHES, _SOURCE_INCHES, _MARGIN = 0.25, 0.19, 0.16, 0.12
 
 
@@ -284,7 +287,8 @@ def round_numbers(low: float, high: float, log: bool) -> np.ndarray:
     if log:
         decades = np.log10(high / low)
         leading = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
-        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        step = 1 if decades < MOST_DECADES else 2
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1, step)
         numbers = np.outer(powers, leading).ravel()
     else:
         numbers = matplotlib().ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)

@@ -9,7 +9,7 @@ from jaxroof.overlap import HIDDEN
 from jaxroof.step import HOST
 from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer, OpAnswer
-from sweeps.serving.chrome import named, span, us, written_events
+from sweeps.serving.trace_events import named, span, us, written_events
 
 PROCESS = 1
 """The process of the trace: one device of the deployment."""

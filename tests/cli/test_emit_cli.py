@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from sweeps.cli import main
+from tests.commands import printed, refused
 from tests.launch_rows import DENSE, EXPERTS, SPLIT, row
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -31,20 +31,6 @@ def result(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json.dumps({"model": "several", "question": {}, "rows": rows}))
     return path
-
-
-def printed(capsys, *words):
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert status == 0, err
-    return out
-
-
-def refused(capsys, *words):
-    assert main([str(word) for word in words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith(f"jaxroof {words[0]}: ")
-    return err
 
 
 def test_the_best_row_is_printed_by_default(capsys, result):

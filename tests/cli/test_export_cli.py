@@ -1,29 +1,16 @@
 """`jaxroof export`: what its files hold, what they add up to, and refusals."""
 
+import itertools
 import json
 import re
 
 import pytest
 
-from sweeps.cli import main
+from tests.commands import printed, refused
 from workloads.nests import timeloop_problem
 
 LLAMA = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B")
 PROMPTS = (*LLAMA, "--batch", "4", "--isl", "1024", "--tp", "2")
-
-
-def printed(capsys, *words):
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert status == 0, err
-    return out
-
-
-def refused(capsys, *words):
-    assert main([str(word) for word in words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("jaxroof export: ")
-    return err
 
 
 def spans(path):
@@ -105,8 +92,88 @@ def test_refusals_of_a_timeline_are_one_line_and_leave_nothing(capsys, tmp_path)
         (("--hardware", "H1000", *LLAMA[2:], "--isl", "8", *out), "H1000"),
     ):
         assert message in refused(capsys, "export", "perfetto", *words)
-    assert "--output" in refused(capsys, "export", "perfetto", *PROMPTS)
+    assert "-o is missing" in refused(capsys, "export", "perfetto", *PROMPTS)
     assert "invalid choice: 'chart'" in refused(capsys, "export", "chart")
+    assert not list(tmp_path.iterdir())
+
+
+SCHEDULES = {
+    "1f1b": ("--pp", "4", "--tp", "2", "--dp", "2", "--zero", "1"),
+    "gpipe": ("--pp", "4", "--schedule", "gpipe"),
+    "zero-bubble": ("--pp", "4", "--schedule", "zero-bubble"),
+    "interleaved": ("--pp", "4", "--schedule", "interleaved:2", "--tp", "2"),
+    "dualpipe": ("--pp", "4", "--schedule", "dualpipe"),
+    "one stage": ("--dp", "4", "--zero", "3", "--recompute", "full"),
+}
+
+
+@pytest.mark.parametrize("flags", SCHEDULES.values(), ids=SCHEDULES)
+def test_every_device_is_busy_or_idle_for_the_iteration(capsys, tmp_path, flags):
+    flags = (*LLAMA, "--global-batch", "16", "--seq", "4096", *flags)
+    metrics = json.loads(printed(capsys, "train", *flags, "--json"))["metrics"]
+    printed(capsys, "export", "perfetto", "train", *flags, "-o", tmp_path / "t.json")
+    written = json.loads((tmp_path / "t.json").read_text())
+    events, about = written["traceEvents"], written["otherData"]
+    devices = {event["pid"] for event in events}
+    assert devices == set(range(1, (4 if "--pp" in flags else 1) + 1))
+    slowdown, number = metrics.get("slowdown", 1.0), metrics["micro_batches"]
+    chunks = 2 if "interleaved:2" in flags else 1
+    for device in devices:
+        own = [event for event in events if event["pid"] == device and event["ph"] == "X" and event["tid"] == 1]
+        end = 0.0
+        for event in own:
+            assert event["ts"] == pytest.approx(end, abs=2e-3) and event["dur"] >= 0.0  # us
+            end = event["ts"] + event["dur"]
+        assert end == pytest.approx(1e6 * metrics["iteration_time"], abs=0.01)
+        idle = sum(event["dur"] for event in own if event["name"] == "idle")
+        stretch = about["schedule stretched by"]
+        if stretch == 1.0:
+            assert idle == pytest.approx(1e6 * slowdown * metrics["bubble_time"], abs=0.1)
+        assert stretch == pytest.approx(1.0, abs=0.05) and (idle > 0.0) == ("--pp" in flags)
+        forward = [event["dur"] for event in own if event["name"].startswith("forward")]
+        assert len(forward) == number * chunks
+        each = 1e6 * slowdown * stretch * metrics["micro_batch_forward_time"] / chunks
+        assert forward == pytest.approx([each] * len(forward), rel=1e-5)
+        beside = [event for event in events if event["pid"] == device and event["ph"] == "X" and event["tid"] == 2]
+        hidden = sum(metrics[f"{kind}_hidden"] for kind in ("tp", "pp", "dp", "ep", "cp"))
+        assert sum(event["dur"] for event in beside) == pytest.approx(1e6 * slowdown * hidden, abs=0.1)
+        for before, after in itertools.pairwise(beside):  # Perfetto drops spans that cross each other
+            assert after["ts"] >= before["ts"] + before["dur"] - 2e-3
+
+
+def test_arrows_lead_from_a_stage_to_the_next_one(capsys, tmp_path):
+    """2 stages, 4 micro-batches: each goes there and back once; an arrow's ends are inside of one pass each."""
+    flags = (*LLAMA, "--global-batch", "4", "--seq", "2048", "--pp", "2", "-o", tmp_path / "t.json")
+    printed(capsys, "export", "perfetto", "train", *flags)
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    starts, ends = ({event["id"]: event for event in events if event["ph"] == ph} for ph in "sf")
+    assert len(starts) == 2 * 4 and starts.keys() == ends.keys()
+
+    def inside(arrow):
+        (found,) = [
+            event["name"]
+            for event in events
+            if event["ph"] == "X" and (event["pid"], event["tid"]) == (arrow["pid"], arrow["tid"])
+            if event["ts"] < arrow["ts"] < event["ts"] + event["dur"]
+        ]
+        return found, arrow["pid"]
+
+    for number, start in starts.items():
+        (source, first), (target, second) = inside(start), inside(ends[number])
+        assert source == target and start["ts"] < ends[number]["ts"] and ends[number]["bp"] == "e"
+        assert (first, second) == ((1, 2) if source.startswith("forward") else (2, 1))
+
+
+def test_refusals_of_an_iteration_are_one_line(capsys, tmp_path):
+    training, out = (*LLAMA, "--global-batch", "16", "--seq", "2048"), ("-o", tmp_path / "t.json")
+    for words, message in (
+        ((*LLAMA, "--seq", "64", *out), "--global-batch is missing"),
+        ((*training, "--pp", "3", "--schedule", "interleaved:2", *out), "schedule = interleaved does not run"),
+        ((*training, "--isl", "3", *out), "--isl"),
+        (training, "-o is missing"),
+        ((*training, "-o", tmp_path / "t.et"), "must end in .json"),
+    ):
+        assert message in refused(capsys, "export", "perfetto", "train", *words)
     assert not list(tmp_path.iterdir())
 
 

@@ -45,6 +45,15 @@ def test_a_given_mapping(files, capsys):
     assert moved == {"tile": 9831, "reads": 1354752, "fills": 157296, "updates": 0}
 
 
+def test_a_mapping_outside_of_limits_says_so(files, capsys):
+    (files / "wide.toml").write_text(EYERISS.replace("C3 S3", "P2 S3").replace("P8 Q2", "P4 C3 Q2"), encoding="utf-8")
+    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "wide.toml"]
+    assert main(words) == 0
+    assert "note    PE_rows: P is 2, which the limits of the architecture do not allow" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["keeps_limits"] is False
+
+
 def test_an_answer_is_a_mapping(files, capsys):
     words = ["map", "resnet50.conv2_3x3", "--arch", "eyeriss_like"]
     assert main([*words, "--mappings", "20000", "-o", "result.json"]) == 0
@@ -54,6 +63,52 @@ def test_an_answer_is_a_mapping(files, capsys):
     assert main([*words, "--mapping", "result.json", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert {name: again[name] for name in ("energy", "cycles")} == {name: answer[name] for name in ("energy", "cycles")}
+
+
+NETWORK = (
+    LAYER.replace("kind", "[first]\ncount = 3\nkind")
+    + """
+[second]
+kind = "matmul"
+sizes = { M = 8, N = 16, K = 32 }
+"""
+)
+
+
+def test_a_network(files, capsys):
+    """Totals are the layers, each as often as the network has it; the layers are those that are mapped alone."""
+    (files / "network.toml").write_text(NETWORK, encoding="utf-8")
+    words = ["map", "network.toml", "--arch", "eyeriss_like", "--mappings", "20000"]
+    assert main([*words, "--json", "-o", "answer.json", "--plot", "energy.png"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    first, second = answer["layers"]
+    assert first["layer"] == "network.toml#first" and first["count"] == 3 and second["count"] == 1
+    assert answer["energy"] == pytest.approx(3 * first["energy"] + second["energy"])
+    assert answer["macs"] == 3 * 10838016 + 8 * 16 * 32
+    assert sum(answer["energies"].values()) == pytest.approx(answer["energy"])
+    assert json.loads((files / "answer.json").read_text(encoding="utf-8")) == answer
+    assert (files / "energy.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*words[:1], "network.toml#first", *words[2:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["energy"] == first["energy"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "32,518,144 MACs, the best mapping of each layer" in out and "of 168 units busy" in out
+    assert main([*words, "--mapping", "mapping.toml"]) == 2
+    assert "--mapping is for one layer; network.toml has 2" in capsys.readouterr().err
+    assert main([*words[:1], "network.toml#first", *words[2:], "--plot", "one.png"]) == 2
+    assert "--plot is for a network; network.toml#first is one layer" in capsys.readouterr().err
+
+
+def test_a_padded_mapping_is_read_again(files, capsys):
+    words = ["map", "alexnet.conv1", "--arch", "eyeriss_like"]
+    assert main([*words, "--mappings", "50000", "--pad", "0.02", "-o", "padded.json"]) == 0
+    assert "is 55, padded to 56" in capsys.readouterr().out
+    answer = json.loads((files / "padded.json").read_text(encoding="utf-8"))
+    assert answer["mapping"]["padded"] is True and answer["cycles"] < 732050
+    assert main([*words, "--mapping", "padded.json", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cycles"] == answer["cycles"]
+    assert main([*words, "--pad", "2"]) == 2
+    assert "--pad 2 must be a share from 0 to 1" in capsys.readouterr().err
 
 
 def test_names(capsys):

@@ -15,6 +15,10 @@ AT_A_POINT = (
     "disaggregate --hardware H100-SXM --model Llama-3.1-8B --isl 1024 --osl 64 --batch 8",
     "colocate --hardware H100-SXM --model Llama-3.1-8B --isl 1024 --osl 64 --batch 8"
     " --neighbour model=Qwen3-8B --neighbour isl=512 --neighbour osl=64",
+    "export perfetto --hardware H100-SXM --model Llama-3.1-8B --isl 512 --tp 2 -o {folder}/step.json",
+    "export perfetto train --hardware H100-SXM --model Llama-2-7B --global-batch 8 --seq 512 --pp 2 -o {folder}/a.json",
+    "export chakra --hardware H100-SXM --model Llama-3.1-8B --isl 512 --tp 2 -o {folder}/chakra",
+    "export vidur --hardware H100-SXM --model Llama-3.1-8B --most-tokens 128 -o {folder}/vidur",
     "hardware H100-SXM",
     "models Llama-3.1-8B",
 )

@@ -47,8 +47,9 @@ def traced_network(network: str, precision: str, batch: int, policy: str, traini
     """A network at one batch, traced once."""
     found: Network = dataclasses.replace(getattr(workloads.networks, network), dtype=DTYPES[precision])
     found = found if size is None else dataclasses.replace(found, size=size)
-    more: dict[str, Any] = {"policy": policy, "float32": "tf32" if precision == "tf32" else "fp32", "name": network}
-    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # JAX as users have it
+    more: dict[str, Any] = {"policy": policy, "name": network}
+    asked = jax.default_matmul_precision("default" if precision == "tf32" else "highest")
+    with asked, jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # JAX as users have it
         return _traced(found, batch, policy, training, more)
 
 

@@ -282,6 +282,57 @@ def test_partial_sums_without_a_tree_are_written_apart():
     assert found["dram", Y].updates == 16 * 16 * 32  # 16 copies of 512 sums, each leaves once: R is innermost
 
 
+def test_transfers_of_a_fanout():
+    """4 x 3 units need 6 rows a step, on one bus: 2 steps of M are 12 words in, and 2 x 4 sums out, added over R."""
+    figures = {"transfer_energy": {X: 2.0, Y: 0.5}, "transfer_bandwidth": {X: 1.0, Y: 4.0}}
+    nodes = (memory("dram"), Fanout(name="pes", size=12.0, **figures), memory("rf"))
+    nest = mapping(("M2", ALL), ("P4 R3", ()), ("", (W, Y)))
+    cost = nest_cost(convolution(), Machine(nodes=nodes), nest)
+    assert tuple(cost.accesses["pes", X]) == (0, 12, 0, 0) and tuple(cost.accesses["pes", Y]) == (0, 0, 0, 8)
+    assert cost.access_energies["pes", X] == 24.0 and cost.energies["pes"] == 24.0 + 4.0 and cost.energy == 28.0
+    assert cost.compute_cycles == 2 and cost.cycles == 12.0  # inputs at a word a cycle
+    slope = jax.grad(
+        lambda each: (
+            nest_cost(
+                convolution(),
+                Machine(nodes=(nodes[0], dataclasses.replace(nodes[1], transfer_energy={X: each, Y: 0.5}), nodes[2])),
+                nest,
+            ).energy
+        )
+    )(2.0)
+    assert slope == pytest.approx(12.0)  # fmt: skip
+
+
+def test_a_bus_within_a_fanout_serves_its_own_copies():
+    """2 groups of 3 units: the outer bus has what both need, the inner ones of each group half of it."""
+    inner = Fanout(name="inner", size=3.0, transfer_energy={W: 1.0})
+    nodes = (memory("dram"), Fanout(name="outer", size=2.0, transfer_energy={W: 1.0}), inner, memory("rf"))
+    cost = nest_cost(convolution(), Machine(nodes=nodes), mapping(("", ALL), ("M2", ()), ("C3", ()), ("R5", ALL)))
+    assert cost.accesses["outer", W].reads == 30 and cost.accesses["inner", W].reads == 15
+    assert cost.energies["outer"] == 30.0 and cost.energies["inner"] == 30.0
+
+
+def test_compressed_tensors():
+    """Of 18 inputs half are zero: 9 words with 1.5 of storage each; weights without zeros are held as they are."""
+    tensors = {name: dataclasses.replace(each, density=0.5 if name == X else 1.0) for name, each in ONE.tensors.items()}
+    packed = memory("main", compression={X: 1.5, W: 1.5})
+    found = accesses(
+        dataclasses.replace(ONE, tensors=tensors), Machine(nodes=(packed, BUFFER)), mapping(("P16", ALL), ("R3", ALL))
+    )
+    assert tuple(found["main", X]) == (13.5, 13.5, 0, 0) and found["main", W].reads == 3
+    assert found["buffer", X].fills == 18 and found["buffer", X].reads == 48
+
+
+def test_a_tensor_is_not_gated_by_itself():
+    tensors = {
+        name: dataclasses.replace(each, density=0.25 if name == X else 1.0) for name, each in ONE.tensors.items()
+    }
+    machine = Machine(nodes=(memory("buffer", gated_by=(X,)),), mac_energy=1.0, gating=1.0, gated_by=(W,))
+    cost = nest_cost(dataclasses.replace(ONE, tensors=tensors), machine, mapping(("P16 R3", ALL)))
+    assert cost.accesses["buffer", X].reads == 48 and cost.accesses["buffer", W].reads == 12
+    assert cost.energies["mac"] == 48.0  # only zeros of weights count, and there are none
+
+
 def test_structs_are_trees():
     """What JAX takes apart and puts together again is the same, and static parts are structure."""
     for one in (CONV1, EYERISS, ON_EYERISS):

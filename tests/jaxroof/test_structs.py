@@ -113,9 +113,10 @@ def examples(chip, dense, mixture, single, experts, feedforward, attention):
         TrainingMemory(weights=1.0, gradients=2.0, optimizer=3.0, activations=4.0, buffers=5.0),
         Iteration(
             **dict.fromkeys(("time", "unlimited", "forward", "backward", "micro_batches", "bubble"), 1.0),
-            **dict.fromkeys(("recompute", "optimizer", "contention", "executed", "energy"), 1.0),
+            **dict.fromkeys(("recompute", "optimizer", "contention", "executed", "energy", "weight_backward"), 1.0),
             exposed={"tp": 1.0},
             hidden={"tp": 0.0},
+            copies_hidden={"last backward": 0.0},
         ),
     ]
     roots += production(dense, single, requests)

@@ -46,7 +46,8 @@ def test_gradients_hide_behind_several_passes():
     sums = {"dp_all_reduce": 3.0, "dp_reduce_scatter": 0.0, "dp_all_gather": 0.0}
     for last, expected in ((None, 2.0), (2.5, 0.5)):
         exposed, hidden = data_parallel_time(sums, TRAINING, 4.0, 0.5, 1.0, last=last)
-        assert float(exposed) == pytest.approx(expected, rel=0.05) and float(exposed + hidden) == pytest.approx(3.0)
+        assert float(exposed) == pytest.approx(expected, rel=0.05)
+        assert float(exposed + hidden["last backward"]) == pytest.approx(3.0) and float(sum(hidden.values())) <= 3.0
 
 
 def test_gathers_of_quantised_tokens(dense):

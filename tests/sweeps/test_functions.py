@@ -101,20 +101,21 @@ def test_launches_of_the_host_bind_small_kernels():
     assert small["time"] == pytest.approx(launch) and large["time"] > 10 * launch
     data = asked.sweep(["A100-SXM-80GB"], {"b": [1, 1 << 16]}, "pytorch")
     np.testing.assert_allclose(data["time"].values.ravel(), [small["time"], large["time"]], rtol=1e-9)
-    assert any("the host launches every kernel" in note for note in asked.notes("pytorch"))
+    assert any("the host launches every kernel" in note for note in asked.notes("H100-SXM", None, "pytorch"))
 
 
 def test_engines_without_convolutions_say_so():
     asked = sweeps.from_function(convolved, array(1, 8, 8, 16), array(3, 3, 16, 16))
-    assert any("engine without convolutions" in note for note in asked.notes("learned"))
-    assert asked.notes("tensorrt") == asked.notes("datasheet") == ()
+    assert any("engine without convolutions" in note for note in asked.notes("H100-SXM", None, "learned"))
+    assert asked.notes("H100-SXM", None, "tensorrt") == asked.notes("H100-SXM", None, "datasheet") == ()
 
 
 def test_float32_is_a_choice():
     """A square product of an A100 at its peaks of TF32 and of FP32."""
     square, times = array(4096, 4096, dtype=jnp.float32), {}
     for chosen in ("tf32", "fp32"):
-        asked = sweeps.from_function(jnp.dot, square, square, float32=chosen)
+        with jax.default_matmul_precision({"tf32": "default", "fp32": "highest"}[chosen]):
+            asked = sweeps.from_function(jnp.dot, square, square)
         found = asked.answer("A100-SXM-80GB", "datasheet").metrics
         times[chosen] = found["time"] / found["slowdown"]
     assert times["fp32"] / times["tf32"] == pytest.approx(156 / 19.5, rel=0.01)

@@ -10,6 +10,8 @@ from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor, nest_cost
 from sweeps.studies.nests import found_mapping
 from sweeps.studies.nests.search import compiled_scores, scores
 from sweeps.studies.nests.space import mapping_space
+from workloads import nests
+from workloads.nests import checks
 from workloads.nests.checks import residents
 from workloads.nests.documents import convolution
 
@@ -79,6 +81,38 @@ def test_compiled_scores_are_the_same(native, monkeypatch):
         assert compiled_scores(space, orders, "edp")(rows) == pytest.approx(plain, rel=1e-5)
 
 
+@pytest.mark.parametrize("method", ["random", "enumerate", "gradient"])
+def test_limits_of_the_machine_are_kept(method):
+    outer, units, inner = machine().nodes
+    outer = dataclasses.replace(outer, limits=(("M", 1.0, 2.0), ("P", 2.0, np.inf)), order=("C", "M"))
+    units = dataclasses.replace(units, limits=(("C", 2.0, 2.0), ("M", 1.0, 1.0)), least=0.5)
+    inner = dataclasses.replace(inner, limits=(("R", np.inf, np.inf),))
+    limited = Machine(nodes=(outer, units, inner), mac_energy=1.0)
+    found = found_mapping(PROBLEM, limited, KEPT, objective="energy", method=method, mappings=3000)
+    first, second, last = found.mapping.factors
+    assert first.get("M", 1.0) <= 2.0 and first["P"] >= 2.0 and second["C"] == 2.0 and "M" not in second
+    assert (
+        last["R"] == 3.0 and "R" not in first and found.mapping.orders[0][-2:] in (("C", "M"), ("P", "C"), ("P", "M"))
+    )
+    assert found.cost.instances["rf"] >= 2.0 and found.cost.energy >= everything("energy")
+
+
+def test_padded_sizes():
+    """5 rows on 4 units: alone, 5 is prime and 1 unit works 5 times; padded to 8, or 6, more of them work."""
+    problem = convolution({"M": 1, "C": 1, "P": 5, "R": 1})
+    alone = found_mapping(problem, machine(), KEPT, objective="cycles", mappings=1000)
+    padded = found_mapping(problem, machine(), KEPT, objective="cycles", mappings=1000, pad=0.6)
+    assert alone.cost.cycles == 5.0 and padded.cost.cycles == 2.0
+    assert np.prod([factors.get("P", 1.0) for factors in padded.mapping.factors]) in (6.0, 8.0)
+
+
+def test_limits_that_no_factors_keep():
+    outer, units, inner = machine().nodes
+    limited = Machine(nodes=(outer, dataclasses.replace(units, limits=(("R", 2.0, 2.0),)), inner))
+    with pytest.raises(ValueError, match="R = 3 has no factors that the architecture allows"):
+        found_mapping(PROBLEM, limited, KEPT, mappings=2000)
+
+
 def test_many_mappings_are_compiled(monkeypatch):
     monkeypatch.setattr("sweeps.studies.nests.search.COMPILED", 1000)
     monkeypatch.setattr("sweeps.studies.nests.search.COMPILED_CHUNK", 8192)
@@ -97,6 +131,25 @@ def test_tensors_pass_a_memory_that_costs_more_than_it_saves():
     assert stays.mapping.kept == kept and passes.mapping.kept[1] == ()
     assert passes.cost.energy == pytest.approx(everything("energy"), rel=0.02)
     assert passes.cost.energy < 0.6 * stays.cost.energy
+
+
+REFERENCE = {
+    "eyeriss_like": {"DRAM": "P8 Q2 M4", "shared_glb": "P14 Q4", "PE_columns": "Q14", "PE_rows": "C3 S3",
+                     "weights_spad": "R3", "psum_spad": "M8"},
+    "simba_like": {"DRAM": "Q28", "GlobalBuffer": "P4", "PEs": "C3 M4", "PEInputBuffer": "Q4", "buffers": "M4",
+                   "PEWeightBuffer": "R3 P4 S3", "PEAccuBuffer": "M2 P7"},
+}  # fmt: skip
+"""Mappings of the default problem that Timeloop's mapper found for two example designs: reference outputs @67b75f2."""
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_a_search_beats_the_mapper_of_the_reference(name):
+    entry = nests.architecture(name).value
+    problem = convolution({"N": 1, "M": 32, "C": 3, "P": 112, "Q": 112, "R": 3, "S": 3}, stride=2)
+    loops = {node: checks.parsed_loops(text, node) for node, text in REFERENCE[name].items()}
+    theirs = nest_cost(problem, entry, checks.built_mapping(problem, entry, loops, {}, name))
+    mine = found_mapping(problem, entry, residents(problem, entry, {}, name), mappings=30_000).cost
+    assert mine.fits and mine.energy * mine.cycles <= 0.8 * theirs.energy * theirs.cycles
 
 
 def test_a_large_machine_and_problem_end():

@@ -17,13 +17,14 @@ from jaxroof.training.schedules import (
     stage_sends,
     weight_copies,
 )
-from tests.training.simulation import (
+from sweeps.studies.exports.pipeline import (
+    Pipeline,
     dual_pipe,
     gpipe,
     interleaved,
-    iteration_time,
     most_held,
     one_forward_one_backward,
+    placed,
     zero_bubble,
 )
 
@@ -45,7 +46,8 @@ def idle(lists, tasks, micro_batches, chunks=1, both_ends=False) -> float:
     forward, inputs, weights = tasks
     whole = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
     parts = {kind: time / chunks for kind, time in whole.items()}
-    return iteration_time(lists, parts, chunks, both_ends) - micro_batches * (forward + inputs + weights)
+    end = max(task.end for task in placed(Pipeline(lists, chunks, both_ends), parts))
+    return end - micro_batches * (forward + inputs + weights)
 
 
 def closed(name, rows):

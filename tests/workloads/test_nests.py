@@ -1,5 +1,9 @@
 """Layers, architectures and mappings from files: shipped ones, Timeloop's, and refusals in one line."""
 
+import math
+import random
+import re
+
 import pytest
 
 from jaxroof.nests import accesses, nest_cost
@@ -103,6 +107,184 @@ def test_timeloop_files_of_exercise_04(timeloop):
         assert cost.energies[name] == pytest.approx(energy * 1e-12, rel=1e-4), name
 
 
+CONSTRAINED = """
+    constraints:
+      min_parallelism: 0.5
+      spatial: {permutation: [C, K], factors: [P=1, R=1], split: 1, no_reuse: true}
+"""
+
+TARGETS = """
+architecture_constraints:
+  targets:
+  - {target: buffer, type: temporal, factors: "P=1 K<=8 R=0", permutation: RK}
+  - {target: registers, type: bypass, bypass: [Weights]}
+"""
+
+
+def test_constraints_of_timeloop(timeloop, tmp_path):
+    path = tmp_path / "constrained.yaml"
+    path.write_text(ARCHITECTURE.replace("meshX: 16}", "meshX: 16}" + CONSTRAINED.rstrip()) + TARGETS, encoding="utf-8")
+    _, units, buffer, registers = nests.timeloop_architecture(str(path)).nodes
+    assert units.limits == (("P", 1.0, 1.0), ("R", 1.0, 1.0)) and units.least == 0.5
+    assert not units.multicast and not units.reduces
+    assert buffer.limits == (("P", 1.0, 1.0), ("K", 1.0, 8.0), ("R", math.inf, math.inf)) and buffer.order == ("K", "R")
+    problem = nests.timeloop_problem(timeloop["problem"])
+    machine = nests.timeloop_architecture(str(path))
+    assert registers.passes == ("Weights",) and residents(problem, machine, {}, "test")[3] == ("Inputs", "Outputs")
+
+
+SPARSE = """
+architecture:
+  version: '0.4'
+  subtree:
+  - name: eyeriss
+    attributes: {technology: 45nm}
+    local:
+    - {name: "DRAM[1..1]", class: DRAM, attributes: {width: 64, datawidth: 16}}
+    - name: "shared_glb[1..1]"
+      class: storage
+      attributes: {depth: 12800, width: 64, read_bandwidth: 16, write_bandwidth: 16, datawidth: 16}
+    - {name: "inter_PE_column_spatial[1..1]", class: dummy_storage, attributes: {width: 1}}
+    - {name: "inter_PE_spatial[1..14]", class: dummy_storage, attributes: {width: 1}}
+    - name: "ifmap_spad[1..168]"
+      attributes: {depth: 12, width: 17, datawidth: 17, read_bandwidth: 2, write_bandwidth: 2}
+    - name: "weights_spad[1..168]"
+      attributes: {depth: 224, width: 16, datawidth: 16, read_bandwidth: 2, write_bandwidth: 2}
+    - {name: "psum_spad[1..168]", attributes: {depth: 24, width: 16, datawidth: 16}}
+    - {name: "mac[1..168]", class: intmac}
+architecture_constraints:
+  targets:
+  - {target: shared_glb, type: dataspace, keep: [Inputs, Outputs], bypass: [Weights]}
+  - {target: inter_PE_column_spatial, type: spatial, factors: "N=1,C=1,P=1,R=1,S=1", permutation: NCPRSQM, split: 7}
+  - {target: inter_PE_column_spatial, type: temporal, factors: "C=1,M=1,R=1,S=1,N=1,P=1,Q=1", permutation: CMRSNPQ}
+  - {target: inter_PE_column_spatial, type: dataspace, bypass: [Weights, Inputs, Outputs]}
+  - {target: inter_PE_spatial, type: spatial, factors: "N=1,P=1,Q=1,R=1", permutation: NPQRSCM, split: 4}
+  - {target: ifmap_spad, type: dataspace, keep: [Inputs], bypass: [Weights, Outputs]}
+  - {target: ifmap_spad, type: temporal, factors: "M=1,C=1,P=1,Q=1,R=1,S=1", permutation: NMCPQRS}
+  - {target: weights_spad, type: dataspace, keep: [Weights], bypass: [Outputs, Inputs]}
+  - {target: weights_spad, type: temporal, factors: "M=1,P=1,Q=1,S=1", permutation: NMPQSCR}
+  - {target: psum_spad, type: dataspace, keep: [Outputs], bypass: [Weights, Inputs]}
+  - {target: psum_spad, type: temporal, factors: "C=1,R=1,S=1,P=1,Q=1", permutation: NCPQRSM}
+problem:
+  version: '0.4'
+  instance:
+    {C: 256, M: 384, N: 4, P: 13, Q: 13, R: 3, S: 3, densities: {
+      Inputs: {distribution: fixed_structured, density: 0.275}, Weights: 0.446133, Outputs: 0.403}}
+  shape:
+    name: convolution
+    dimensions: [C, M, R, S, N, P, Q]
+    data_spaces:
+    - {name: Weights, projection: [[[C]], [[M]], [[R]], [[S]]]}
+    - {name: Inputs, projection: [[[N]], [[C]], [[R], [P]], [[S], [Q]]]}
+    - {name: Outputs, projection: [[[N]], [[M]], [[Q]], [[P]]], read_write: true}
+sparse_optimizations:
+  targets:
+  - name: DRAM
+    representation_format:
+      data_spaces:
+      - {name: Inputs, ranks: [{format: UOP}, {format: RLE}]}
+      - {name: Outputs, ranks: [{format: UOP}, {format: RLE}]}
+  - name: weights_spad
+    action_optimization: [{type: gating, options: [{target: Weights, condition_on: [Inputs]}]}]
+mapping:
+- {target: psum_spad, type: datatype, keep: [Outputs], bypass: [Weights, Inputs]}
+- {target: inter_PE_spatial, type: datatype, keep: [], bypass: [Weights, Inputs, Outputs]}
+- {target: psum_spad, type: temporal, factors: C1 M2 R1 S1 N1 P1 Q1, permutation: MCRSNPQ}
+- {target: weights_spad, type: temporal, factors: C4 M1 R3 S1 N1 P1 Q1, permutation: CRMSNPQ}
+- {target: inter_PE_spatial, type: spatial, factors: C2 M4 R1 S1 N1 P1 Q1, permutation: CMRSNPQ, split: 0}
+- {target: inter_PE_spatial, type: temporal, factors: C1 M1 R1 S1 N1 P1 Q1, permutation: CMRSNPQ}
+- {target: inter_PE_column_spatial, type: spatial, factors: C1 M8 R1 S1 N1 P1 Q1, permutation: MCRSNPQ, split: 1}
+- {target: shared_glb, type: temporal, factors: C1 M1 R1 S1 N4 P13 Q13, permutation: NPQCMRS}
+- {target: DRAM, type: temporal, factors: C32 M6 R1 S3 N1 P1 Q1, permutation: SMCRNPQ}
+"""
+
+
+def test_a_sparse_design_of_subtrees(tmp_path):
+    """sparseloop 04.2.2 @09545d3: its input as the front end writes it, and the mapping of its reference output."""
+    path = tmp_path / "design.yaml"
+    path.write_text(SPARSE, encoding="utf-8")
+    problem, machine = nests.timeloop_problem(str(path)), nests.timeloop_architecture(str(path))
+    names = [node.name for node in machine.nodes]
+    assert names[:4] == ["DRAM", "shared_glb", "inter_PE_column_spatial", "inter_PE_spatial"] and machine.units == 168
+    cost = nest_cost(problem, machine, nests.timeloop_mapping(str(path), problem, machine))
+    moved = cost.accesses
+    assert moved["weights_spad", "Weights"].reads == pytest.approx(2569882, abs=1)
+    assert moved["DRAM", "Inputs"].reads == pytest.approx(380160, abs=1)
+    assert moved["DRAM", "Outputs"].updates == pytest.approx(3347596, abs=1)
+    assert moved["shared_glb", "Outputs"][1:] == (24660480, 8047104, 24920064)
+    assert cost.fits and cost.utilization == 64 / 168
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "format: UOP}, {format: RLE}]}\n      - {name: Outputs",
+            "format: XYZ}]}\n      - {name: Outputs",
+            "format XYZ is none",
+        ),
+        ("type: gating", "type: spatial_skipping", "spatial_skipping is no gating or skipping"),
+        ("name: weights_spad\n    action", "name: weights\n    action", "for weights, which is no node"),
+        ("[1..14]", "[1..5]", "168 of it, below 5 of inter_PE_spatial"),
+        ("fixed_structured", "banded", "distribution banded is none of"),
+        ('"mac[1..168]"', '"mac[2..168]"', "must be a name, NAME[0..N] or NAME[1..N]"),
+    ],
+)
+def test_refusals_of_sparse_designs(tmp_path, old, new, said):
+    path = tmp_path / "design.yaml"
+    path.write_text(SPARSE.replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        nests.timeloop_problem(str(path))
+        nests.timeloop_architecture(str(path))
+    assert said in str(error.value) and "\n" not in str(error.value) and "design.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_broken_designs_are_refused_in_one_line(tmp_path, seed):
+    """Any value of the file replaced by something else: a machine, or a ValueError of one line."""
+    draw = random.Random(seed)
+    places = list(re.finditer(r"(?<=: )[^\s{}\[\],][^{}\[\],\n]*|\[[^\[\]]*\]|\{[^{}]*\}", SPARSE))
+    found = draw.choice(places)
+    other = draw.choice(["7", "-1", "0", "[]", "{}", "x y", "null", "[1, a]", "{a: 1}", "1e400", "[[C]]", "true"])
+    path = tmp_path / "design.yaml"
+    path.write_text(SPARSE[: found.start()] + other + SPARSE[found.end() :], encoding="utf-8")
+    try:
+        problem, machine = nests.timeloop_problem(str(path)), nests.timeloop_architecture(str(path))
+        nests.timeloop_mapping(str(path), problem, machine)
+    except ValueError as error:
+        assert "\n" not in str(error) and "design.yaml" in str(error)
+
+
+def test_earlier_subtrees(tmp_path):
+    """Ranges from 0 count what is in each of the outer ones; a fan-out without a name is below the memory outside."""
+    path = tmp_path / "earlier.yaml"
+    path.write_text(
+        """
+architecture:
+  version: 0.3
+  subtree:
+  - name: system
+    local: [{name: DRAM, class: DRAM, attributes: {datawidth: 8}}]
+    subtree:
+    - name: "PE[0..15]"
+      local:
+      - {name: spad, class: regfile, attributes: {depth: 64, width: 8, datawidth: 8}}
+      - {name: "mac[0..3]", class: intmac}
+mapping:
+- {target: DRAM, type: temporal, factors: C4 K8 R1 P1, permutation: KC}
+- {target: DRAM, type: spatial, factors: C8 K2 R1 P1, permutation: CK}
+- {target: spad, type: temporal, factors: C1 K1 R3 P16, permutation: RP}
+- {target: spad, type: spatial, factors: C1 K2 R1 P1, permutation: K}
+"""
+        + PROBLEM,
+        encoding="utf-8",
+    )
+    problem, machine = nests.timeloop_problem(str(path)), nests.timeloop_architecture(str(path))
+    assert [node.name for node in machine.nodes] == ["DRAM", "below_DRAM", "spad", "below_spad"] and machine.units == 64
+    cost = nest_cost(problem, machine, nests.timeloop_mapping(str(path), problem, machine))
+    assert cost.instances["spad"] == 16 and cost.utilization == 0.5
+
+
 def test_without_an_energy_table_energies_are_zero(timeloop):
     machine = nests.timeloop_architecture(timeloop["arch"])
     assert machine.mac_energy == 0.0 and machine.units == 16
@@ -118,6 +300,21 @@ def test_without_an_energy_table_energies_are_zero(timeloop):
         ("problem", "projection: [[[K]], [[P]]]", "projection: 7", "Outputs: projection: must be a list of axes"),
         ("arch", "!Component", "!Wire", "not YAML: could not determine a constructor"),
         ("arch", "meshX: 16", "meshX: 0", "units: spatial.meshX: 0 must be a whole number"),
+        ("arch", "class: intmac", "size: 3", "unit: there is no size; allowed: "),
+        (
+            "arch",
+            "meshX: 16}",
+            "meshX: 16}\n    constraints: {spatial: {no_link_transfer: [Inputs]}}",
+            "there is no no_link",
+        ),
+        ("arch", "meshX: 16}", "meshX: 16}\n    constraints: {spatial: {no_reuse: [Inputs]}}", "read for all tensors"),
+        (
+            "arch",
+            "meshX: 16}",
+            "meshX: 16}\n    constraints: {temporal: {factors: C2}}",
+            "for a memory, not for a fan-out",
+        ),
+        ("arch", "meshX: 16}", "meshX: 16}\n    constraints: {skew: 1}", "constraints: there is no skew"),
         ("mapping", "C=16", "C=8", "factors of C multiply to 16; its size is 32"),
         ("mapping", "target: buffer", "target: cache", "there is no target cache; there are main, units"),
         ("mapping", "factors: C1 K1 R1 P1", "factors: C2 K1 R1 P1", "units: it takes no temporal loops"),
@@ -149,20 +346,9 @@ def test_macs_of_networks():
     assert sum(value for layer, value in macs.items() if layer.startswith("alexnet.conv")) == pytest.approx(
         666e6, rel=1e-3
     )
-    once, twice = (
-        ("conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1", "conv4_1", "fc6", "fc7", "fc8"),
-        ("conv3_2", "conv4_2"),
-    )
-    total = sum(macs[f"vgg16.{name}"] for name in once) + 2 * sum(macs[f"vgg16.{name}"] for name in twice)
-    assert total + 3 * macs["vgg16.conv5_1"] == pytest.approx(15.47e9, rel=1e-3)
-    repeats = {"conv2": 2, "conv3": 3, "conv4": 5, "conv5": 2}
-    total = macs["resnet50.conv1"] + macs["resnet50.fc"]
-    for stage, others in repeats.items():
-        part = {name: macs[f"resnet50.{stage}_{name}"] for name in ("reduce", "3x3", "expand", "shortcut")}
-        first = macs.get(f"resnet50.{stage}_first_3x3", part["3x3"])
-        total += macs[f"resnet50.{stage}_first_reduce"] + first + part["expand"] + part["shortcut"]
-        total += others * (part["reduce"] + part["3x3"] + part["expand"])
-    assert total == pytest.approx(4.09e9, rel=2e-3)
+    for network, expected in (("vgg16", 15.47e9), ("resnet50", 4.09e9)):
+        layers = map(nests.layer, nests.network_layers(network))
+        assert sum(entry.count * entry.value.macs for entry in layers) == pytest.approx(expected, rel=2e-3), network
 
 
 LAYER = """
@@ -236,6 +422,13 @@ def test_refusals_of_mappings(tmp_path, text, said):
         ("[[nodes]]\nmemory = 'a'\ncapacity = 1", "node 1: there is no capacity; did you mean"),
         ("gating = 1\n[[nodes]]\nmemory = 'a'", "gating: 1 must be true or false"),
         ("[[nodes]]\nmemory = 'a b'", "must be a name of letters"),
+        ("[[nodes]]\nmemory = 'a'\nfactors = 'P==1'", "node 1: factors: 'P==1' must be a dimension and a count"),
+        ("[[nodes]]\nmemory = 'a'\ncompression = {Inputs = 'x'}", "compression.Inputs: 'x' must be a positive number"),
+        (
+            "[[nodes]]\nmemory = 'a'\n[[nodes]]\nfanout = 'b'\nsize = 2\nleast_used = 2",
+            "least_used: 2 must be at most 1",
+        ),
+        ("[[nodes]]\nfanout = 'b'\nsize = 2\ntransfer_energy_pJ = 1", "transfer_energy_pJ: 1 must be a table"),
     ],
 )
 def test_refusals_of_architectures(tmp_path, text, said):

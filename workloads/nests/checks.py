@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout, Machine, Problem
+from jaxroof.nests import Fanout, Limits, Machine, Problem
 from jaxroof.nests import Mapping as NestMapping
 
 MOST = 2**53
@@ -113,7 +113,12 @@ def checked_machine(machine: Machine, where: str) -> Machine:
 
 
 def built_mapping(
-    problem: Problem, machine: Machine, loops: Mapping[str, Loops], keeps: Mapping[str, Collection[str]], where: str
+    problem: Problem,
+    machine: Machine,
+    loops: Mapping[str, Loops],
+    keeps: Mapping[str, Collection[str]],
+    where: str,
+    padded: bool = False,
 ) -> NestMapping:
     """A mapping of a problem on a machine.
 
@@ -122,6 +127,7 @@ def built_mapping(
       loops: loops of nodes by name; a node without any has none.
       keeps: tensors that reside in a memory, by its name; those that it may keep where it is not named.
       where: the file.
+      padded: factors may multiply to more than a dimension's size, at most twice as much.
 
     Raises:
       ValueError: one line: a node, dimension or tensor that there is not, a dimension twice in one node, factors that
@@ -138,13 +144,29 @@ def built_mapping(
             require(dimension in reached, f"{where}: {name}", f"{dimension} is no dimension; there are {known}")
             reached[dimension] *= count
     for dimension, size in problem.sizes.items():
-        fits = reached[dimension] == size
+        fits = size <= reached[dimension] <= 2 * size if padded else reached[dimension] == size
         require(fits, where, f"factors of {dimension} multiply to {reached[dimension]}; its size is {size:.0f}")
     return NestMapping(
         factors=tuple({each: float(n) for each, n in loops.get(name, []) if n > 1} for name in names),
         orders=tuple(tuple(each for each, n in loops.get(name, []) if n > 1) for name in names),
         kept=residents(problem, machine, keeps, where),
     )
+
+
+def broken_limits(machine: Machine, mapping: NestMapping) -> list[str]:
+    """What a mapping does that the machine's limits do not let a search do, in words: "PE_rows: Q is 4"."""
+    found = []
+    for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
+        limits = {name: (least, most) for name, least, most in node.limits}
+        for name in dict.fromkeys((*factors, *limits)):
+            allowed = node.dimensions is None or name in node.dimensions or place == 0
+            least, most = limits.get(name, (1.0, math.inf if allowed else 1.0))
+            count = factors.get(name, 1.0)
+            if count > most or (count < least < math.inf):
+                found.append(f"{node.name}: {name} is {count:.0f}")
+        if isinstance(node, Fanout) and (used := math.prod(factors.values())) < node.least * node.size:
+            found.append(f"{node.name}: {used:.0f} of {node.size:.0f} are used")
+    return found
 
 
 def residents(
@@ -156,12 +178,12 @@ def residents(
         if isinstance(node, Fanout):
             kept.append(())
             continue
-        wanted: Iterable[str] = keeps.get(node.name, node.keeps or tuple(problem.tensors))
+        able = [name for name in node.keeps or problem.tensors if name not in node.passes]
+        wanted: Iterable[str] = keeps.get(node.name, able)
         for name in wanted if node.name in keeps else ():
             known = ", ".join(problem.tensors)
             require(name in problem.tensors, f"{where}: {node.name}", f"{name} is no tensor; there are {known}")
-            allowed = not node.keeps or name in node.keeps
-            require(allowed, f"{where}: {node.name}", f"{name} cannot reside there; it keeps {', '.join(node.keeps)}")
+            require(name in able, f"{where}: {node.name}", f"{name} cannot reside there; it keeps {', '.join(able)}")
         kept.append(tuple(name for name in problem.tensors if name in set(wanted)))
     missing = [name for name in problem.tensors if name not in kept[0]]
     outermost = machine.nodes[0].name
@@ -177,6 +199,17 @@ def parsed_loops(value: Any, where: str) -> Loops:
         require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P8")
         found.append((match[1], whole(int(match[2]), where)))
     return found
+
+
+def parsed_limits(value: Any, where: str) -> Limits:
+    """Limits of loops from a text such as "P=1 M<=4 S>=3 C=all"; the last one has what other nodes leave."""
+    found = []
+    for part in text(value, where).split():
+        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part)
+        require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8")
+        count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
+        found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
+    return tuple(found)
 
 
 def _shown(value: Any) -> str:

@@ -25,6 +25,7 @@ class NestEntry:
     name: str
     source: str
     value: Any  # a `Problem` or a `Machine`
+    count: int = 1  # of a layer in its network
 
 
 def layer_names() -> tuple[str, ...]:
@@ -60,7 +61,23 @@ def layer(name_or_path: str) -> NestEntry:
     elif part:
         raise ValueError(f"{where}: the file has one layer, without a name: leave {part} out")
     problem = checks.checked_problem(_problem(content, where), where)
-    return NestEntry(name_or_path, checks.text(content.get("source", ""), f"{where}: source"), problem)
+    source = checks.text(content.get("source", ""), f"{where}: source")
+    return NestEntry(name_or_path, source, problem, checks.whole(content.get("count", 1), f"{where}: count"))
+
+
+def network_layers(name_or_path: str) -> tuple[str, ...]:
+    """Names of all layers of a network, which is a shipped one or a TOML file with several layers; none: it is a layer.
+
+    Raises:
+      ValueError: one line: what is wrong with the file.
+    """
+    if name_or_path.endswith(".toml"):
+        content, sign = document.toml(name_or_path), "#"
+    elif name_or_path in _shipped("layers"):
+        content, sign = _read("layers", name_or_path), "."
+    else:
+        return ()
+    return () if "kind" in content else tuple(f"{name_or_path}{sign}{part}" for part in _sections(content))
 
 
 def architecture(name_or_path: str) -> NestEntry:
@@ -73,7 +90,7 @@ def architecture(name_or_path: str) -> NestEntry:
         raise ValueError(
             f"there is no architecture {name_or_path}{_hint(name_or_path, architecture_names(), 'a TOML file')}"
         )
-    known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "nodes")
+    known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "gated_by", "nodes")
     checks.table(content, name_or_path, known)
     listed = content.get("nodes")
     checks.require(isinstance(listed, list), name_or_path, "nodes are missing: [[nodes]], from the outermost")
@@ -86,6 +103,7 @@ def architecture(name_or_path: str) -> NestEntry:
             name: float(checks.flag(content.get(name, False), f"{name_or_path}: {name}"))
             for name in ("gating", "skipping")
         },
+        gated_by=checks.words(content.get("gated_by", []), f"{name_or_path}: gated_by"),
     )
     source = checks.text(content.get("source", ""), f"{name_or_path}: source")
     return NestEntry(name_or_path, source, checks.checked_machine(machine, name_or_path))
@@ -93,6 +111,8 @@ def architecture(name_or_path: str) -> NestEntry:
 
 def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     """A mapping from a TOML file: tables `loops` ("P8 Q2" by node, from the outermost) and `keeps` (tensors by memory).
+
+    With `padded = true` factors may multiply to more than a dimension's size.
 
     Args:
       path: the file; or an answer of `jaxroof map`, in JSON.
@@ -105,7 +125,7 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
         content = checks.table(checks.table(document.json_value(path), path).get("mapping"), f"{path}: mapping")
     else:
         content = document.toml(path)
-    checks.table(content, path, ("source", "loops", "keeps"))
+    checks.table(content, path, ("source", "loops", "keeps", "padded"))
     loops = {
         name: checks.parsed_loops(value, f"{path}: loops.{name}")
         for name, value in checks.table(content.get("loops", {}), f"{path}: loops").items()
@@ -114,7 +134,8 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
         name: checks.words(value, f"{path}: keeps.{name}")
         for name, value in checks.table(content.get("keeps", {}), f"{path}: keeps").items()
     }
-    return checks.built_mapping(problem, machine, loops, keeps, path)
+    padded = checks.flag(content.get("padded", False), f"{path}: padded")
+    return checks.built_mapping(problem, machine, loops, keeps, path, padded)
 
 
 def convolution(
@@ -142,7 +163,7 @@ def _problem(content: Mapping[str, Any], where: str) -> Problem:
     kind = content["kind"]
     more = {"convolution": ("stride", "dilation"), "matmul": (), "einsum": ("tensors", "output")}
     checks.require(isinstance(kind, str) and kind in more, f"{where}: kind", f"{kind!r} is none of {', '.join(more)}")
-    checks.table(content, where, ("kind", "source", "sizes", "densities", *more[kind]))
+    checks.table(content, where, ("kind", "source", "count", "sizes", "densities", *more[kind]))
     sizes = {
         checks.word(name, f"{where}: sizes"): checks.whole(size, f"{where}: sizes.{name}")
         for name, size in checks.table(content.get("sizes"), f"{where}: sizes").items()
@@ -209,30 +230,57 @@ _MEMORY = {
 }
 """Keys of a memory: fields and their units."""
 
+_TRANSFERS = {
+    "transfer_energy_pJ": ("transfer_energy", 1e-12),
+    "transfer_words_per_cycle": ("transfer_bandwidth", 1.0),
+}
+"""Keys of a fan-out, numbers by tensor: fields and their units."""
+
 
 def _node(content: Any, where: str) -> Memory | Fanout:
     checks.table(content, where)
     kind = "fanout" if "fanout" in content else "memory"
     known = (
-        ("fanout", "size", "multicast", "reduces") if kind == "fanout" else ("memory", "keeps", "gated_by", *_MEMORY)
+        ("fanout", "size", "multicast", "reduces", "least_used", *_TRANSFERS)
+        if kind == "fanout"
+        else ("memory", "keeps", "passes", "gated_by", "order", "compression", *_MEMORY)
     )
-    checks.table(content, where, (*known, "loops"))
+    checks.table(content, where, (*known, "loops", "factors"))
     name = checks.word(content.get(kind), f"{where}: {kind}")
     loops = checks.words(content["loops"], f"{where}: loops") if "loops" in content else None
+    limits = checks.parsed_limits(content.get("factors", ""), f"{where}: factors")
     if kind == "fanout":
-        flags = {
+        own: dict[str, Any] = {
             each: checks.flag(content[each], f"{where}: {each}") for each in ("multicast", "reduces") if each in content
         }
+        for key, (field, scale) in _TRANSFERS.items():
+            if key in content:
+                own[field] = _by_tensor(content[key], f"{where}: {key}", scale)
+        if "least_used" in content:
+            own["least"] = checks.number(content["least_used"], f"{where}: least_used", zero=True)
+            checks.require(own["least"] <= 1.0, f"{where}: least_used", f"{own['least']:g} must be at most 1")
         size = checks.whole(content.get("size"), f"{where}: size")
-        return Fanout(name=name, dimensions=loops, size=float(size), **flags)
-    figures = {
+        return Fanout(name=name, dimensions=loops, limits=limits, size=float(size), **own)
+    figures: dict[str, Any] = {
         field: scale * checks.number(content[key], f"{where}: {key}", zero=scale < 1.0)
         for key, (field, scale) in _MEMORY.items()
         if key in content
     }
     figures.setdefault("update_energy", figures.get("write_energy", 0.0))
-    keeps, gates = (checks.words(content.get(each, []), f"{where}: {each}") for each in ("keeps", "gated_by"))
-    return Memory(name=name, keeps=keeps, gated_by=gates, dimensions=loops, **figures)
+    named: dict[str, Any] = {
+        key: checks.words(content.get(key, []), f"{where}: {key}") for key in ("keeps", "passes", "gated_by", "order")
+    }
+    if "compression" in content:
+        figures["compression"] = _by_tensor(content["compression"], f"{where}: compression", 1.0)
+    return Memory(name=name, dimensions=loops, limits=limits, **named, **figures)
+
+
+def _by_tensor(content: Any, where: str, scale: float) -> dict[str, float]:
+    """Numbers by names of tensors."""
+    return {
+        checks.word(name, where): scale * checks.number(value, f"{where}.{name}", zero=scale < 1.0)
+        for name, value in checks.table(content, where).items()
+    }
 
 
 def _sections(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,13 @@
-"""Architectures, problems and mappings of Timeloop, version 0.4: the part of the format that its exercises use."""
+"""Problems and mappings of Timeloop, version 0.4."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor
 from jaxroof.nests import Mapping as NestMapping
 from workloads.nests import checks
 from workloads.nests.checks import require
-from workloads.traces.documents import yaml_object
-
-TAGS = ("Container", "Component", "Parallel", "Hierarchical")
-"""Kinds of nodes of an architecture."""
-
-ENERGIES = {"read": "read_energy", "write": "write_energy", "update": "update_energy", "leak": "leakage"}
-"""Actions of an energy table, pJ, and the fields of a memory."""
+from workloads.nests.timeloop_yaml import BELOW, names, section, tables
 
 
 def timeloop_problem(path: str) -> Problem:
@@ -22,157 +16,89 @@ def timeloop_problem(path: str) -> Problem:
     Raises:
       ValueError: one line: no such file, PyYAML is not installed, or what is wrong or not covered in it.
     """
-    content = _section(path, "problem")
+    content = section(path, "problem")
     shape = checks.table(content.get("shape"), f"{path}: problem.shape")
     instance = checks.table(content.get("instance"), f"{path}: problem.instance")
-    dimensions = _names(shape.get("dimensions"), f"{path}: problem.shape.dimensions")
+    dimensions = names(shape.get("dimensions"), f"{path}: problem.shape.dimensions")
     sizes = {
         name: float(checks.whole(instance.get(name, 1), f"{path}: problem.instance.{name}")) for name in dimensions
     }
     where = f"{path}: problem.shape.coefficients"
-    listed = _tables(shape.get("coefficients", []), where)
+    listed = tables(shape.get("coefficients", []), where)
     defaults = {checks.word(each.get("name"), f"{where}: name"): each.get("default", 1) for each in listed}
     factors = {
         name: checks.whole(instance.get(name, value), f"{path}: problem.instance.{name}")
         for name, value in defaults.items()
     }
-    tensors = {}
-    for space in _tables(shape.get("data_spaces", shape.get("data-spaces")), f"{path}: problem.shape.data_spaces"):
+    tensors, densities = {}, _densities(instance.get("densities", {}), f"{path}: problem.instance.densities")
+    for space in tables(shape.get("data_spaces", shape.get("data-spaces")), f"{path}: problem.shape.data_spaces"):
         name = checks.word(space.get("name"), f"{path}: problem.shape.data_spaces: name")
         where, projection = f"{path}: {name}: projection", space.get("projection")
         require(isinstance(projection, list), where, "must be a list of axes")
         axes = tuple(_axis(axis, factors, where) for axis in projection)
         output = space.get("read_write", space.get("read-write", False))
-        tensors[name] = Tensor(axes=axes, output=bool(output))
+        tensors[name] = Tensor(axes=axes, output=bool(output), density=densities.pop(name, 1.0))
+    for name in densities:
+        require(False, f"{path}: problem.instance.densities", f"{name} is no data space")
     return checks.checked_problem(Problem(sizes=sizes, tensors=tensors), path)
-
-
-def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
-    """The machine of a YAML file: `architecture` with `nodes`, of which containers fan out over meshX x meshY.
-
-    The last component is the arithmetic.
-
-    Args:
-      path: the file.
-      energies: a YAML file with an energy reference table (ERT or ERT_summary), pJ per action; without it every energy
-        is zero, as an architecture states none.
-
-    Raises:
-      ValueError: as of `timeloop_problem`.
-    """
-    content = _section(path, "architecture")
-    require("nodes" in content, path, "architecture.nodes are missing: version 0.4 with nodes is read")
-    found: list[Memory | Fanout] = []
-    mac, table = 0.0, _energy_table(energies) if energies else {}
-    nodes = list(_flat(content["nodes"], path))
-    for node in nodes:
-        name = checks.word(node.get("name"), f"{path}: name")
-        where = f"{path}: {name}"
-        mesh = checks.table(node.get("spatial", {}), f"{where}: spatial", ("meshX", "meshY"))
-        size = 1
-        for each, count in mesh.items():
-            size *= checks.whole(count, f"{where}: spatial.{each}")
-        if size > 1:
-            container = node["tag"] == "Container"
-            found.append(Fanout(name=name if container else f"{name}_spatial", size=float(size)))
-        if node["tag"] == "Container":
-            continue
-        attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
-        require(not energies or name in table, where, f"{energies} has no energies of it")
-        if node is nodes[-1]:
-            mac = table.get(name, {}).get("compute", 0.0)
-            continue
-        found.append(_memory(name, attributes, node, table.get(name, {}), where))
-    require(bool(found), path, "architecture.nodes has no memory")
-    return checks.checked_machine(Machine(nodes=tuple(found), mac_energy=mac), path)
 
 
 def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     """The mapping of a YAML file: a list of `mapping` with targets; permutations are from the innermost.
 
-    A spatial target is a container's name, or inter_NAME_spatial as Timeloop writes it. Temporal loops of a fan-out
-    must be of 1 iteration.
+    A spatial target is a container's name, or inter_NAME_spatial as Timeloop writes it; of a memory, the fan-out below
+    it. Temporal loops of a fan-out, and all of what the architecture has once, must be of 1 iteration.
 
     Raises:
       ValueError: as of `timeloop_problem` and of `workloads.nests.checks.built_mapping`.
     """
-    listed = _section(path, "mapping", list)
-    names = {node.name: node for node in machine.nodes}
+    listed = section(path, "mapping", list)
+    nodes = {node.name: node for node in machine.nodes}
     loops: dict[str, checks.Loops] = {}
     keeps: dict[str, list[str]] = {}
-    for item in _tables(listed, f"{path}: mapping"):
-        target = str(item.get("target"))
-        inner = target.removeprefix("inter_").removesuffix("_spatial")
-        target = target if target in names else inner if inner in names else f"{inner}_spatial"
-        require(target in names, path, f"there is no target {item.get('target')}; there are {', '.join(names)}")
-        where, kind = f"{path}: {target}", item.get("type")
+    for item in tables(listed, f"{path}: mapping"):
+        kind, target = item.get("type"), _target(item, nodes)
+        where = f"{path}: {target}"
         if kind in ("datatype", "dataspace", "bypass"):
-            if isinstance(names[target], Fanout):
-                continue
-            gone = _names(item.get("bypass", []), f"{where}: bypass")
-            kept = _names(item["keep"], f"{where}: keep") if "keep" in item else list(problem.tensors)
-            keeps[target] = [name for name in kept if name not in gone]
+            if isinstance(nodes.get(target), Memory):
+                gone = names(item.get("bypass", []), f"{where}: bypass")
+                kept = names(item["keep"], f"{where}: keep") if "keep" in item else list(problem.tensors)
+                keeps[target] = [name for name in kept if name not in gone]
             continue
         require(kind in ("temporal", "spatial"), where, f"type {kind!r} is none of temporal, spatial, datatype, bypass")
         counts = dict(_factors(item.get("factors", ""), where))
-        order = _names(item.get("permutation", list(counts)), f"{where}: permutation")
+        order = names(item.get("permutation", list(counts)), f"{where}: permutation")
         order += [name for name in counts if name not in order]
-        fits = (kind == "spatial") == isinstance(names[target], Fanout)
-        if not fits:
-            require(all(count == 1 for count in counts.values()), where, f"it takes no {kind} loops")
+        alone = all(count == 1 for count in counts.values())
+        require(alone or target in nodes, path, f"there is no target {target}; there are {', '.join(nodes)}")
+        if target not in nodes:
             continue
-        loops[target] = [(name, counts[name]) for name in reversed(order) if name in counts]
+        fits = (kind == "spatial") == isinstance(nodes[target], Fanout)
+        require(alone or fits, where, f"it takes no {kind} loops")
+        if fits:
+            loops[target] = [(name, counts[name]) for name in reversed(order) if name in counts]
     return checks.built_mapping(problem, machine, loops, keeps, path)
 
 
-def _section(path: str, name: str, kind: type = dict) -> Any:
-    content = yaml_object(path, tags=TAGS).values
-    require(isinstance(content.get(name), kind), path, f"it has no {name}")
-    return content[name]
+def _target(item: Mapping[str, Any], nodes: Mapping[str, Memory | Fanout]) -> str:
+    """The node that a directive is for, or the name in the file where there is none."""
+    target = str(item.get("target"))
+    inner = target.removeprefix("inter_").removesuffix("_spatial")
+    below = [BELOW + target] if item.get("type") == "spatial" else []
+    return next((name for name in (*below, target, inner, f"{inner}_spatial") if name in nodes), target)
 
 
-def _flat(nodes: Any, where: str) -> Iterator[Mapping[str, Any]]:
-    """Components and containers from the outermost; those in parallel one after the other, as Timeloop has them."""
-    for node in _tables(nodes, f"{where}: nodes"):
-        require(node.get("tag") in TAGS, where, "a node has none of the tags !Container, !Component, !Parallel")
-        if "nodes" in node:
-            yield from _flat(node["nodes"], where)
-        else:
-            yield node
-
-
-def _memory(
-    name: str, attributes: Mapping[str, Any], node: Mapping[str, Any], actions: Mapping[str, float], where: str
-) -> Memory:
-    word = checks.number(attributes.get("datawidth", 8), f"{where}: datawidth")
-    width = checks.number(attributes.get("width", word), f"{where}: width")
-    figures: dict[str, Any] = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
-    for key, field in (("read_bandwidth", "read_bandwidth"), ("write_bandwidth", "write_bandwidth")):
-        if key in attributes:
-            figures[field] = checks.number(attributes[key], f"{where}: {key}")
-    block = width / word
-    if "depth" in attributes:
-        figures["capacity"] = block * checks.number(attributes["depth"], f"{where}: depth")
-    space = checks.table(checks.table(node.get("constraints", {}), where).get("dataspace", {}), where)
-    require("keep" in space or not space.get("bypass"), where, "bypass is read beside keep only")
-    keeps = tuple(_names(space.get("keep", []), f"{where}: keep"))
-    return Memory(name=name, keeps=keeps, word_bits=word, block=block, **figures)
-
-
-def _energy_table(path: str) -> dict[str, dict[str, float]]:
-    """J of the actions of each component by its last name; of several energies of one action the largest."""
-    content = yaml_object(path).values
-    listed = content.get("ERT_summary", content.get("ERT"))
-    require(isinstance(listed, Mapping), path, "it has neither ERT_summary nor ERT")
-    found: dict[str, dict[str, float]] = {}
-    for row in _tables(listed.get("table_summary", listed.get("tables")), path):
-        name = str(row.get("name")).partition("[")[0].rpartition(".")[2]
-        actions = found.setdefault(name, {})
-        for action in _tables(row.get("actions"), f"{path}: {name}"):
-            energy = action.get("max_energy", action.get("energy", 0.0))
-            energy = 1e-12 * checks.number(energy, f"{path}: {name}: {action.get('name')}", zero=True)
-            key = str(action.get("name"))
-            actions[key] = max(energy, actions.get(key, 0.0))
+def _densities(content: Any, where: str) -> dict[str, float]:
+    """Shares that are not zero: a number each, or `density` of a `distribution` that is the same everywhere."""
+    found = {}
+    for name, value in checks.table(content, where).items():
+        if isinstance(value, Mapping):
+            kind = str(value.get("distribution")).replace("-", "_")
+            fine = kind in ("fixed_structured", "hypergeometric")
+            require(fine, f"{where}.{name}", f"distribution {kind} is none of fixed_structured, hypergeometric")
+            value = value.get("density")
+        found[name] = checks.number(value, f"{where}.{name}")
+        require(found[name] <= 1.0, f"{where}.{name}", f"{found[name]:g} must be at most 1")
     return found
 
 
@@ -181,7 +107,7 @@ def _axis(axis: Any, factors: Mapping[str, int], where: str) -> tuple[tuple[int,
     terms = []
     require(isinstance(axis, list), where, f"{axis!r} must be a list")
     for term in axis if axis and isinstance(axis[0], list) else [axis]:
-        name, *coefficient = _names(term, where)
+        name, *coefficient = names(term, where)
         for each in coefficient:
             require(each in factors, where, f"{each} is no coefficient")
         terms.append((factors[coefficient[0]] if coefficient else 1, name))
@@ -192,17 +118,3 @@ def _factors(value: Any, where: str) -> checks.Loops:
     """Factors as "P=4 Q=2", "P4,Q2" or a list of such texts."""
     parts = value if isinstance(value, list) else [value]
     return [loop for part in parts for loop in checks.parsed_loops(str(part).replace(",", " "), f"{where}: factors")]
-
-
-def _names(value: Any, where: str) -> list[str]:
-    """A list of names; or a text of letters, each one."""
-    if isinstance(value, str):
-        value = value.replace(",", " ").split() if "," in value or " " in value else list(value)
-    return list(checks.words(value, where))
-
-
-def _tables(value: Any, where: str) -> list[Mapping[str, Any]]:
-    require(
-        isinstance(value, list) and all(isinstance(each, Mapping) for each in value), where, "must be a list of tables"
-    )
-    return value

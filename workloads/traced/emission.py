@@ -12,6 +12,7 @@ from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import DECODED_QUERIES, Amount, Run, TracedKernel, is_narrow
 from workloads.traced.liveness import Peaks
 from workloads.traced.messages import message_of
+from workloads.traced.precisions import asked, strictest
 from workloads.traced.products import Product, product_of
 from workloads.traced.rules import RULES, kind_of, shape_work
 from workloads.traced.sharing import REPEATED
@@ -93,7 +94,7 @@ class Emission:
                 vector.add(shape, flops)
                 exps.add(shape, special)
         core, product = None, group.product if group.kind == "product" else None
-        dtype, weight, output, highest = None, 0.0, 0.0, False
+        dtype, weight, output = None, 0.0, 0.0
         if group.attention is not None:
             core, dtype = group.attention, group.attention.dtype
         elif product is not None:
@@ -102,7 +103,6 @@ class Emission:
             weight, output = _weight_bytes(group, core), _output_bytes(groups, group)
             if core.grouped:
                 self.notes.add("rows of a grouped product are spread over its matrices at random, without preference")
-            highest = "HIGHEST" in str(product.params.get("precision"))
         elif group.kind == "kernel" and group.nodes[0].inputs:
             dtype = group.nodes[0].inputs[0].dtype
         elif group.kind == "message":
@@ -114,8 +114,9 @@ class Emission:
                 amount.add(value.shape, value.bytes)
         # a loop's body reads other weights in every trip
         stay = weights(groups, group, core.right) if isinstance(core, Product) and not runs else Amount()
+        precision = strictest(asked(node) for node in group.nodes if kind_of(node) == "product")
         return TracedKernel(
-            *(self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, highest),
+            *(self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, precision),
             runs=[Run(runs, passed_on(groups, group), stay)],
             floats=_floats(groups, group),
         )

@@ -8,12 +8,14 @@ from jaxroof.hardware import OnChip
 from jaxroof.op import Ops
 from jaxroof.struct import Scalar
 from jaxroof.tree import leaves, structure
+from workloads.traced.attention import Attention
 from workloads.traced.emission import Emission
 from workloads.traced.fusion import POLICIES
-from workloads.traced.graph import Region
-from workloads.traced.kernels import PRECISIONS, Amount, Run, TracedKernel
+from workloads.traced.graph import Region, dtype_name
+from workloads.traced.kernels import Amount, Run, TracedKernel
 from workloads.traced.liveness import kept_moments, peak_bytes
 from workloads.traced.on_chip import with_on_chip
+from workloads.traced.precisions import is_asked
 from workloads.traced.products import Product
 from workloads.traced.rules import require_known
 from workloads.traced.sharing import with_shared_nodes
@@ -22,12 +24,6 @@ from workloads.traced.walk import graph_of
 
 USUAL_SIZE = 256.0
 """Size of a symbol that fusion is decided at where none is given."""
-
-FLOAT32 = {
-    "tf32": "as tf32 where the hardware has it, else as fp32, else as bf16",
-    "fp32": "as fp32 where the hardware has it, else as tf32, else as bf16",
-}
-"""What products of float32 run as -> that in words."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,6 +39,7 @@ class Traced:
       moments: memory at the moments that may be the peak.
       notes: what a reader should know.
       dims: symbolic dimensions of its arguments.
+      decided: the same function where fusion is decided at other sizes, by these.
     """
 
     name: str
@@ -53,6 +50,7 @@ class Traced:
     moments: tuple[Amount, ...]
     notes: tuple[str, ...]
     dims: tuple[Any, ...] = ()
+    decided: "Callable[[Mapping[str, float]], Traced] | None" = None
 
     @property
     def convolves(self) -> bool:
@@ -91,12 +89,19 @@ class Traced:
 
         Args:
           sizes: of every symbol: a number, a column of them, or a tracer. Every quantity is differentiable in them.
-          matrix: precisions of the hardware's matrix units: float32 runs as tf32 where there is that.
+          matrix: precisions of the hardware's matrix units, which with what JAX was asked for decide those of products:
+            `workloads.traced.precisions`.
           on_chip: memory that a compiler fills; what stays there is not among the bytes of an op.
         """
         at = Sizes(self.sizes if sizes is None else sizes)
         ops = {kernel.name: kernel.op(at, matrix) for kernel in self.kernels}
         return ops if on_chip is None else with_on_chip(ops, self.kernels, at, on_chip)
+
+    def asked_products(self) -> tuple[tuple[str, str], ...]:
+        """Types of operands whose products run as JAX is asked to, each with what it was asked for."""
+        products = (kernel for kernel in self.kernels if isinstance(kernel.core, Product | Attention))
+        found = dict.fromkeys((dtype_name(kernel.dtype), kernel.asked) for kernel in products)
+        return tuple((name, asked) for name, asked in found if is_asked(name))
 
     def peak_bytes(self, sizes: Mapping[str, Scalar] | None = None) -> Scalar:
         """B that exist at once at most: inputs, results, and what kernels pass on. Shape ()."""
@@ -111,45 +116,52 @@ def traced(
     trips: float | None = None,
     fused_loops: bool = False,
     name: str | None = None,
-    float32: str = "tf32",
 ) -> Traced:
     """The kernels of `function(*args)`.
 
     Args:
       function: of trees of arrays; traced by JAX, never run.
-      args: arrays, or `jax.ShapeDtypeStruct`s, whose shapes may have symbols of `jax.export.symbolic_shape`.
+      args: trees of arrays or `jax.ShapeDtypeStruct`s, whose shapes may have symbols of `jax.export.symbolic_shape`.
+        Other leaves, such as numbers and functions, are static: the function sees them as they are. What it writes
+        into its arguments, as into modules of Flax NNX, is a result.
       policy: how primitives are fused, one of `POLICIES`.
       sizes: of symbols, at which fusion is decided.
       trips: how often loops run that do not say so.
       fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
       name: of the function in notes.
-      float32: what products of float32 run as, one of `FLOAT32`.
 
     Raises:
-      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy or type.
+      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
     """
-    if float32 not in FLOAT32:
-        raise ValueError(f"float32 = {float32!r} is not known; known: {', '.join(FLOAT32)}")
     if policy not in POLICIES:
         raise ValueError(f"fusion = {policy!r} is not known; known: {', '.join(POLICIES)}")
     import jax
 
-    closed = jax.make_jaxpr(function)(*args)
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
+    flat, tree = jax.tree_util.tree_flatten_with_path(args)
+    places = [place for place, (_, leaf) in enumerate(flat) if is_array(leaf)]
+
+    def called(*arrays: Any) -> list[Any]:
+        given = dict(zip(places, arrays, strict=True))
+        whole = jax.tree.unflatten(tree, [given.get(place, leaf) for place, (_, leaf) in enumerate(flat)])
+        results = jax.tree.leaves(function(*whole))
+        own = set(map(id, arrays))
+        written = [leaf for leaf in jax.tree.leaves(whole) if id(leaf) not in own]  # modules of Flax NNX
+        return [one for one in (*results, *written) if is_array(one)]
+
+    closed = jax.make_jaxpr(called)(*(flat[place][1] for place in places))
+    paths = [jax.tree_util.keystr(flat[place][0]) for place in places]
     region = graph_of(closed, paths, trips)
     require_known(list(region.everything()))
     name = name or getattr(function, "__name__", "function")
-    return kernels_of(region, policy, sizes or {}, name, fused_loops, float32)
+    return kernels_of(region, policy, sizes or {}, name, fused_loops)
 
 
-def kernels_of(
-    region: Region,
-    policy: str,
-    sizes: Mapping[str, float],
-    name: str,
-    fused_loops: bool = False,
-    float32: str = "tf32",
-) -> Traced:
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf of a tree is an array, or says the shape of one; other ones are taken as they are."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: str, fused_loops: bool = False) -> Traced:
     """The kernels of a graph under a policy, at first at these sizes of its symbols."""
     symbols = sorted(set().union(*(symbols_of(value.shape) for value in region.inputs)))
     own = {symbol: float(sizes.get(symbol, USUAL_SIZE)) for symbol in symbols}
@@ -162,15 +174,21 @@ def kernels_of(
         raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
-    if any(kernel.core is not None and str(kernel.dtype) == "float32" for kernel in emission.kernels):
-        emission.notes.add(f"products of float32 run {FLOAT32[float32]}")
-    if float32 == "fp32":
-        emission.kernels = [dataclasses.replace(kernel, highest=True) for kernel in emission.kernels]
-    kernels = _named(_merged(emission.kernels, trials[0], trials[2]))
+    apart = Sizes({symbol: size * (2.0 + 3.0 * i) + 1.0 for i, (symbol, size) in enumerate(own.items())})
+    kernels = _named(_merged(emission.kernels, trials[0], apart))
     moments = kept_moments(peaks, trials)
     dims = {str(dim): dim for value in region.inputs for dim in value.shape if not isinstance(dim, int)}
-    notes = tuple(sorted(emission.notes))
-    return Traced(name, policy, tuple(symbols), own, kernels, tuple(moments), notes, tuple(dims.values()))
+    return Traced(
+        name=name,
+        policy=policy,
+        symbols=tuple(symbols),
+        sizes=own,
+        kernels=kernels,
+        moments=tuple(moments),
+        notes=tuple(sorted(emission.notes)),
+        dims=tuple(dims.values()),
+        decided=lambda sizes: kernels_of(region, policy, own | dict(sizes), name, fused_loops),
+    )
 
 
 def _sharding_notes(region: Region) -> set[str]:
@@ -185,13 +203,16 @@ def _sharding_notes(region: Region) -> set[str]:
 
 
 def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> list[TracedKernel]:
-    """Kernels of which each is another op: of those that are the same at two sizes, one with all their runs."""
+    """Kernels of which each is another op: of those that are the same at two sizes, one with all their runs.
+
+    Every symbol has a size of its own at one of them: those of nodes and of edges are not alike.
+    """
     found: dict[Any, TracedKernel] = {}
-    matrix = {choice for choices in PRECISIONS.values() for choice in choices}
     for kernel in kernels:
         alone = dataclasses.replace(kernel, runs=[Run(())])
-        ops = [alone.op(at, matrix) for at in (first, second)]
-        key = structure(ops[0]), tuple(float(leaf) for op in ops for leaf in leaves(op))
+        ops = [alone.op(at, ("fp32",)) for at in (first, second)]
+        numbers = tuple(float(leaf) for op in ops for leaf in leaves(op))
+        key = str(kernel.dtype), kernel.asked, structure(ops[0]), numbers
         if key in found:
             found[key].take(kernel)
         else:

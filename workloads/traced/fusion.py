@@ -119,8 +119,7 @@ def _join_maps(groups: Groups, together: Callable[[Node, Node], bool] = _any) ->
 
 def _fit(groups: Groups, maker: Group, user: Group) -> bool:
     """Whether the user's elements are computed where the maker's are."""
-    made = {id(value): value for node in maker.nodes for value in node.outputs}
-    shared = [value for value in user.reads() if id(value) in made]
+    shared = [value for value in user.reads() if groups.of_value(value) is maker]
     reduced = [value for value in shared if _below_reduction(value, maker)]
     large, small = sorted((groups.space(maker), groups.space(user)), reverse=True)
     if any(_is_barrier(groups, value, maker) for value in reduced):
@@ -132,16 +131,20 @@ def _fit(groups: Groups, maker: Group, user: Group) -> bool:
 
 def _below_reduction(value: Value, group: Group) -> list[Node]:
     """The reductions of a group that a value in it depends on."""
-    inside, found, waiting, seen = set(map(id, group.nodes)), [], [value.node], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or id(node) not in inside or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.name in REDUCTIONS:
-            found.append(node)
-        waiting += [base(operand).node for operand in node.inputs]
-    return found
+    if not group.reduces:
+        return []
+    if id(value) not in group.below:
+        inside, found, waiting, seen = set(map(id, group.nodes)), [], [value.node], set()
+        while waiting:
+            node = waiting.pop()
+            if node is None or id(node) not in inside or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if node.name in REDUCTIONS:
+                found.append(node)
+            waiting += [base(operand).node for operand in node.inputs]
+        group.below[id(value)] = found
+    return group.below[id(value)]
 
 
 def _is_barrier(groups: Groups, value: Value, group: Group) -> bool:
@@ -192,8 +195,10 @@ def _join_narrowed(groups: Groups) -> None:
 
 def _join_products(groups: Groups, policy: str) -> None:
     """Light work at the end of a product's kernel, and conversions of its operands at the beginning."""
+    groups.restart()
     for group in groups.where("product"):
         _join_end(groups, group, policy)
+    groups.restart()
     for group in groups.where("map"):
         if _is_prologue(groups, group):
             (user,) = {id(one): one for value in groups.writes(group) for one in groups.consumers(value)}.values()
@@ -242,11 +247,12 @@ def _join_siblings(groups: Groups, together: Callable[[Node, Node], bool] = _any
     """Kernels of maps that read the same large array, where neither needs the other's result and both may run
     `together`.
     """
+    groups.restart()
     for users in list(groups.users.values()):
         readers = dict.fromkeys(groups.of(user.nodes[0]) for user in users)
         for one, other in itertools.pairwise(group for group in readers if group.kind == "map"):
             here, there = groups.of(one.nodes[0]), groups.of(other.nodes[0])
-            if here is there or here.above & there.own or there.above & here.own:
+            if here is there or groups.depends(here, there) or groups.depends(there, here):
                 continue
             if not together(here.nodes[0], there.nodes[0]):
                 continue
@@ -317,6 +323,3 @@ def _repeat(groups: Groups, user: Group, cone: list[Node]) -> None:
         groups.users[gone] = [one for one in groups.users.get(gone, ()) if groups.of(one.nodes[0]) is not user]
     for new in after.keys() - before:
         groups.users.setdefault(new, []).append(user)
-        maker = groups.of_value(after[new])
-        if maker is not None:
-            user.above |= maker.own | maker.above

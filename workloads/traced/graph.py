@@ -39,14 +39,19 @@ VIEWS = {
 """Primitives that only say how the elements of an array are read; the last two are of loops and of `shard_map`."""
 
 
+CARRY = "carry"
+"""Name of a value that one run of a loop's body leaves to the next."""
+
+
 class Value:
     """An array: made by a node, an input of its region, or a constant."""
 
-    __slots__ = ("constant", "donated", "dtype", "name", "node", "shape")
+    __slots__ = ("constant", "donated", "dtype", "name", "node", "shape", "shown")
 
     def __init__(self, shape: Shape, dtype: Any, node: "Node | None" = None, constant: Any = None, name: str = ""):
         self.shape, self.dtype, self.node, self.constant, self.name = tuple(shape), dtype, node, constant, name
         self.donated = False  # an argument whose memory results may take
+        self.shown: Value | None = None  # the array in memory that it is a view of, where that was asked for
 
     @property
     def bytes(self) -> float:
@@ -82,6 +87,8 @@ class Node:
             return True
         if self.name.startswith("reduce") and "axes" in self.params:
             return all(self.inputs[0].shape[axis] == 1 for axis in self.params["axes"])
+        if self.name == "gather":
+            return self.inputs[1].known  # which elements are read does not depend on an input
         if self.name == "convert_element_type":
             return self.inputs[0].dtype == self.outputs[0].dtype
         return self.name == "concatenate" and len(self.inputs) == 1
@@ -114,8 +121,9 @@ def viewed(value: Value) -> Iterator[Value]:
 
 def base(value: Value) -> Value:
     """The array in memory that a value is a view of."""
-    *_, last = viewed(value)
-    return last
+    if value.shown is None:
+        *_, value.shown = viewed(value)
+    return value.shown
 
 
 def dtype_name(dtype: Any) -> str:

@@ -1,9 +1,11 @@
 """Kernels of a region as groups of its nodes, merged step by step so that they can always run one after the other."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 
 from workloads.traced.attention import Attention
+from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.graph import Node, Region, Value, base
 from workloads.traced.rules import kind_of, shape_work
 from workloads.traced.sizes import Sizes
@@ -18,7 +20,14 @@ class Group:
     repeated: list[Node] = dataclasses.field(default_factory=list)  # nodes of other groups that it computes again
     attention: Attention | None = None
     own: int = 0  # bits of its nodes
-    above: int = 0  # bits of all nodes that it depends on
+    above: int = 0  # one bit or more of each group that it depends on, where `Groups` has come to it
+    space: float | None = None  # elements that it goes over, where that was asked for
+    below: dict[int, list[Node]] = dataclasses.field(default_factory=dict)  # its reductions below a value, where asked
+
+    @functools.cached_property
+    def reduces(self) -> bool:
+        """Whether there is a reduction in it."""
+        return any(node.name in REDUCTIONS for node in self.nodes)
 
     @property
     def product(self) -> Node | None:
@@ -61,16 +70,24 @@ class Groups:
             for node in group.nodes:
                 self._of[id(node)] = group
                 group.own |= 1 << node.number
-        self._live = {id(group): group for group in _in_order(groups, self)}
+        self._live = {id(group): group for group in groups}
         self.users: dict[int, list[Group]] = {}
+        self.restart()
         for group in self:
-            for producer in self.producers(group):
-                group.above |= producer.own | producer.above
             for value in group.reads():
                 self.users.setdefault(id(value), []).append(group)
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._live.values())
+
+    def restart(self) -> None:
+        """Begin a pass over the groups in order. What a group depends on is found where the pass comes to it, so that a
+        merge has nothing to tell the groups that follow.
+        """
+        self._order = _in_order(list(self), self)
+        self._live = {id(group): group for group in self._order}
+        self._place = {id(group): place for place, group in enumerate(self._order)}
+        self._reached = 0
 
     def in_order(self) -> list[Group]:
         """All groups, each after those that it depends on."""
@@ -110,8 +127,15 @@ class Groups:
         values = (value for node in group.nodes for value in node.outputs)
         return [value for value in values if id(value) in self.kept or self.consumers(value)]
 
+    def depends(self, group: Group, on: Group) -> bool:
+        """Whether a group needs another one's results, or those of groups that do."""
+        self._reach(group)
+        return bool(group.above & on.own)
+
     def can_merge(self, one: Group, other: Group) -> bool:
         """Whether no third group depends on one of two and is needed by the other."""
+        self._reach(one)
+        self._reach(other)
         for first, second in ((one, other), (other, one)):
             for between in self.producers(second):
                 if between is not first and between.above & first.own:
@@ -120,6 +144,8 @@ class Groups:
 
     def merge(self, one: Group, other: Group) -> Group:
         """Both as one group, of the kind of what is no map."""
+        self._reach(one)
+        self._reach(other)
         kind = one.kind if one.kind != "map" else other.kind
         merged = Group(
             sorted((*one.nodes, *other.nodes), key=lambda node: node.number),
@@ -130,13 +156,37 @@ class Groups:
         merged.above = (one.above | other.above) & ~merged.own
         for node in merged.nodes:
             self._of[id(node)] = merged
+        self._place[id(merged)] = max(self._place.pop(id(gone)) for gone in (one, other))
         for gone in (one, other):
             del self._live[id(gone)]
-        for group in self:
-            if group.above & merged.own:
-                group.above |= merged.above | merged.own
         self._live[id(merged)] = merged
+        self._pass_on(merged)
         return merged
+
+    def _reach(self, group: Group) -> None:
+        """Find what the groups up to this one depend on."""
+        while self._reached <= self._place[id(group)]:
+            found = self._order[self._reached]
+            self._reached += 1
+            if id(found) in self._live:
+                found.above = 0
+                for producer in self.producers(found):
+                    found.above |= producer.own | producer.above
+
+    def _pass_on(self, changed: Group) -> None:
+        """Let what depends on a group, and has been reached, depend on all that it does.
+
+        One bit of a group says that it is needed: those of all its nodes need not be passed on.
+        """
+        waiting = [changed]
+        while waiting:
+            maker = waiting.pop()
+            for value in (value for node in maker.nodes for value in node.outputs):
+                for user in self.consumers(value):
+                    new = maker.above & ~user.above or not maker.own & user.above
+                    if new and self._place[id(user)] < self._reached:
+                        user.above |= maker.own | maker.above
+                        waiting.append(user)
 
     def elements(self, value: Value) -> float:
         """Elements of an array, for decisions."""
@@ -144,7 +194,9 @@ class Groups:
 
     def space(self, group: Group) -> float:
         """Elements that a group of maps goes over."""
-        return max((float(self.at.elements(shape_work(node)[0])) for node in group.nodes), default=1.0)
+        if group.space is None:
+            group.space = max((float(self.at.elements(shape_work(node)[0])) for node in group.nodes), default=1.0)
+        return group.space
 
     def where(self, kind: str, test: Callable[[Group], bool] = lambda group: True) -> list[Group]:
         """Groups of a kind, in order."""

@@ -16,25 +16,10 @@ from workloads.traced.attention import FORWARD, Attention
 from workloads.traced.graph import Node, dtype_name
 from workloads.traced.known import Mask
 from workloads.traced.messages import Message
+from workloads.traced.precisions import DEFAULT, VECTOR_TYPES, Products, products_of
 from workloads.traced.products import Product
 from workloads.traced.rules import RULES
 from workloads.traced.sizes import Shape, Sizes, shape_key
-
-PRECISIONS = {
-    "float64": ("fp64",),
-    "float32": ("tf32", "fp32", "bf16"),
-    "bfloat16": ("bf16",),
-    "float16": ("fp16", "bf16"),
-    "int8": ("int8",),
-    "uint8": ("int8",),
-}
-"""Type of a product's operands -> precisions that it may run in, the first that the hardware has.
-
-float32 runs as JAX does by default: on tensor cores as tf32, on TPUs in one pass of bf16.
-"""
-
-VECTOR_TYPES = ("int16", "int32", "int64", "uint16", "uint32", "uint64", "bool")
-"""Types whose products run on vector units: no matrix unit has them."""
 
 DECODED_QUERIES = 8.0
 """Queries of one sequence up to which attention to more keys than queries is that of decoding."""
@@ -96,7 +81,7 @@ class TracedKernel:
     dtype: Any = None  # of the operands of products
     weight_bytes: float = 0.0  # B per weight in memory
     output_bytes: float = 0.0  # B per element of its result
-    highest: bool = False  # float32 stays float32
+    asked: str = DEFAULT  # precision of its products that JAX was asked for
     launches: float = 1.0  # kernels per run
     runs: list[Run] = dataclasses.field(default_factory=list)  # how often: the sum of them
     floats: str = ""  # a type of floating point that it writes
@@ -130,14 +115,13 @@ class TracedKernel:
         products = [work.matrix_flops for work in works if work.matrix_flops is not None]
         if not products:
             return Kernel(kind="elementwise", **common)
-        precision = self.precision(matrix)
-        operand_bytes = OPERAND_BYTES.get(precision, 8.0)
+        run = self.products(matrix)
         # of this kind are kernels with products and no known tiles, such as recurrences
         return Kernel(
             kind="prefill_attention",
-            precision=precision,
-            matrix_flops=sum(products, 0.0),
-            operand_bytes=operand_bytes,
+            precision=run.precision,
+            matrix_flops=run.passes * sum(products, 0.0),
+            operand_bytes=OPERAND_BYTES.get(run.precision, 8.0),
             **common,
         )
 
@@ -146,49 +130,37 @@ class TracedKernel:
         self.runs += other.runs
         self.floats = self.floats or other.floats
 
-    def precision(self, matrix: Collection[str]) -> str:
-        """The precision that its products run in on hardware with these; the first choice where it has none of them."""
-        choices = self._precisions()
-        return next((choice for choice in choices if choice in matrix), choices[0])
+    def products(self, matrix: Collection[str]) -> Products:
+        """How its products run on hardware with these precisions."""
+        return products_of(dtype_name(self.dtype), self.asked, matrix)
 
     def lacking(self, matrix: Collection[str]) -> str:
         """What it needs and hardware with these precisions does not have, in words; "" where nothing is missing.
 
         Hardware without any matrix precision in floating point has none in its vector units either.
         """
-        if self._multiplies() and not any(choice in matrix for choice in self._precisions()):
-            *others, last = self._precisions()
-            return f"no {', '.join(others)}{' or ' * bool(others)}{last} figure, which {self.name} needs"
+        if self.on_matrix_units and self.products(matrix).precision not in matrix:
+            return f"no {self.products(matrix).precision} figure, which {self.name} needs"
         if self.floats and not floating(matrix):
             return f"no floating point, and {self.name} writes {self.floats}"
         return ""
 
-    def _multiplies(self) -> bool:
-        """Whether matrix units have work in it."""
+    @property
+    def on_matrix_units(self) -> bool:
+        """Whether it is attention, or a product that matrix units have."""
         if isinstance(self.core, Product):
             return not (is_narrow(self.core) or dtype_name(self.dtype).startswith(VECTOR_TYPES))
         return isinstance(self.core, Attention)
-
-    def _precisions(self) -> tuple[str, ...]:
-        """Precisions that its products may run in, the first choice first."""
-        name = dtype_name(self.dtype)
-        choices = PRECISIONS.get(name)
-        if choices is None:
-            eight, four = name.startswith("float8"), name.startswith(("float4", "int4", "uint4"))
-            choices = ("fp8",) if eight else ("fp4", "int8") if four else (name,)
-        if name == "float32" and self.highest:
-            choices = ("fp32", "tf32", "bf16")
-        return choices
 
     def _product(
         self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
     ) -> Kernel:
         rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
         flops = 2.0 * rows * inputs * outputs * product.share
-        if not self._multiplies():
+        if not self.on_matrix_units:
             kind = "depthwise" if is_narrow(product) else "elementwise"
             return Kernel(kind=kind, **common, vector_flops=vector + flops, exps=exps if self.exps else None)
-        precision, matrices = self.precision(matrix), at.elements(product.matrices)
+        run, matrices = self.products(matrix), at.elements(product.matrices)
         if product.grouped and product.share == 1.0:
             untouched = matrices - distinct_experts(matrices, 1.0, rows)
             matrices = matrices - untouched
@@ -196,16 +168,16 @@ class TracedKernel:
         shape: dict[str, Any] = {
             "rows": rows,
             "outputs": outputs,
-            "inputs": inputs * product.share,
+            "inputs": inputs * product.share * run.passes,  # passes add up as further inputs do
             "matrices": matrices,
             "weight_bytes": self.weight_bytes,
             "output_bytes": self.output_bytes,
         }
         return Kernel(
             kind="experts" if product.grouped else "convolution" if product.window else "linear",
-            precision=precision,
-            matrix_flops=flops,
-            operand_bytes=OPERAND_BYTES.get(precision, 8.0),
+            precision=run.precision,
+            matrix_flops=run.passes * flops,
+            operand_bytes=OPERAND_BYTES.get(run.precision, 8.0),
             vector_flops=vector if self.vector else None,
             exps=exps if self.exps else None,
             shape=_convolution(product, shape, at) if product.window else ProductShape(**shape),
@@ -217,7 +189,8 @@ class TracedKernel:
         forward = attention.products == FORWARD
         pairs, widths = attended(attention.mask, queries, keys), key_width + value_width
         # models of kernels see as many heads more as there are products: `jaxroof.training.backward`
-        more = 1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths
+        run = self.products(matrix)
+        more = run.passes * (1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths)
         shape = AttentionShape(
             sequences=sequences,
             queries=queries,
@@ -231,13 +204,13 @@ class TracedKernel:
             causal=attention.mask is not None,
             latent=attention.latent,
         )
-        every, precision = sequences * heads * pairs, self.precision(matrix)
+        every = sequences * heads * pairs
         decodes = self.name.rpartition("/")[2].startswith("decode")
         return Kernel(
             kind="decode_attention" if decodes else "prefill_attention",
-            precision=precision,
+            precision=run.precision,
             matrix_flops=2.0 * every * widths * more,
-            operand_bytes=OPERAND_BYTES.get(precision, 8.0),
+            operand_bytes=OPERAND_BYTES.get(run.precision, 8.0),
             vector_flops=(1.0 if forward else BACKWARD_VECTOR) * SOFTMAX_FLOPS * every,
             exps=every,
             shape=shape,

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from workloads.traced.graph import Node, Value, base
+from workloads.traced.graph import CARRY, Node, Value, base
 from workloads.traced.sizes import Shape
 
 
@@ -69,7 +69,7 @@ def _is_parameter(value: Value) -> bool:
     waiting, seen = [value], set()
     while waiting:
         found = base(waiting.pop())
-        if found.name == "carry" or (found.node is not None and (found.node.name in PRODUCTS or found.node.bodies)):
+        if found.name == CARRY or (found.node is not None and (found.node.name in PRODUCTS or found.node.bodies)):
             return False
         if found.node is not None and id(found.node) not in seen:
             seen.add(id(found.node))

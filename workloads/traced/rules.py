@@ -40,11 +40,20 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 def refusal(name: str) -> ValueError:
     """The error for a primitive that nothing is known of, with the line that adds it."""
+    function = f'a function (node, sizes) -> Work under @workloads.traced.rules.rule("{name}")'
+    if name.endswith("callback"):
+        return ValueError(f"{name} runs Python on the host while the device waits: leave it out of what is priced")
+    if name in KERNELS:
+        return ValueError(f"nothing is known of what is inside {name}: {function} says its work; its bytes are known")
     return ValueError(
         f"nothing is known of the primitive {name}: if it is element-wise, add "
-        f'workloads.traced.elementwise.ELEMENTWISE["{name}"] = (vector FLOP, exponentials) per element; if not, a '
-        f'function (node, sizes) -> Work under @workloads.traced.rules.rule("{name}")'
+        f'workloads.traced.elementwise.ELEMENTWISE["{name}"] = (vector FLOP, exponentials) per element; if not, '
+        f"{function}"
     )
+
+
+KERNELS = ("pallas_call", "ffi_call", "custom_call", "tpu_custom_call", "triton_kernel_call", "cudnn_fusion")
+"""Primitives that run a kernel of somebody's own, whose name says nothing about its work."""
 
 
 def require_known(nodes: list[Node]) -> None:
@@ -137,11 +146,25 @@ def _window_gradient(node: Node, at: Sizes) -> Work:
     return Work(2.0 * at.elements(node.inputs[0].shape) * math.prod(node.params["window_dimensions"]))
 
 
+@rule("bcoo_dot_general")
+def _sparse_product(node: Node, at: Sizes) -> Work:
+    """A product and a sum for every stored element and every further dimension of the dense operand."""
+    stored, _, dense = node.inputs
+    (_, over), (_, batch) = node.params["dimension_numbers"]
+    free = tuple(size for axis, size in enumerate(dense.shape) if axis not in (*over, *batch))
+    return Work(2.0 * at.elements(stored.shape) * at.elements(free))
+
+
 @rule("fft")
 def _fft(node: Node, at: Sizes) -> Work:
-    """5 n log2 n of a complex transform: Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992."""
+    """5 n log2 n of a complex transform: Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992.
+
+    Of a real one the complex side has half the elements, and the work is half.
+    """
     length = at.elements(tuple(node.params["fft_lengths"]))
-    return Work(5.0 * at.elements(node.outputs[0].shape) * jnp.log2(jnp.maximum(length, 2.0)))
+    inverse = "IRFFT" in str(node.params["fft_type"])
+    side = (node.inputs if inverse else node.outputs)[0]
+    return Work(5.0 * at.elements(side.shape) * jnp.log2(jnp.maximum(length, 2.0)))
 
 
 CUBES = {

@@ -22,6 +22,8 @@ def with_shared_nodes(region: Region, values: dict[int, Value] | None = None) ->
     kept = []
     for node in region.nodes:
         node.inputs = [values.get(id(value), value) for value in node.inputs]
+        for value in node.outputs:
+            value.shown = None
         for body, _ in node.bodies:
             with_shared_nodes(body, values)
         key = _key(node)

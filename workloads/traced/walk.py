@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from workloads.traced.graph import Node, Region, Value, without_dead_nodes
+from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
+from workloads.traced.loops import counter_of, without_counting
 from workloads.traced.rules import is_known, kind_of, refusal
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
@@ -26,7 +27,8 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
     Raises:
       ValueError: one line, for a loop without a known number of trips, or a call that is not known.
     """
-    walker = _Walker(trips)
+    alone = len(closed.jaxpr.eqns) == 1  # jit of all: its name says nothing
+    walker = _Walker(trips, {closed.jaxpr.eqns[0].params.get("name")} if alone else set())
     inputs = [
         Value(var.aval.shape, var.aval.dtype, name=name) for var, name in zip(closed.jaxpr.invars, names, strict=True)
     ]
@@ -36,8 +38,9 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
 
 
 class _Walker:
-    def __init__(self, trips: float | None):
+    def __init__(self, trips: float | None, plain: set[Any]):
         self._trips = trips
+        self._plain = {*_PLAIN, *plain}
         self._constants: dict[int, Value] = {}
 
     def inlined(
@@ -81,7 +84,7 @@ class _Walker:
         inner = next((params[key] for key in CALLS if key in params), None)
         if name in INLINED and inner is not None:
             called = params.get("name")
-            deeper = f"{scope}/{called}".strip("/") if isinstance(called, str) and called not in _PLAIN else scope
+            deeper = f"{scope}/{called}".strip("/") if isinstance(called, str) and called not in self._plain else scope
             if name == "shard_map":
                 return self._sharded(eqn, inner, operands, nodes, deeper, axes)
             consts = getattr(inner, "consts", ())
@@ -132,7 +135,7 @@ class _Walker:
         params, body = eqn.params, eqn.params["jaxpr"]
         constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
         inputs = operands[:constants] + [
-            Value(var.aval.shape, var.aval.dtype, name="carry") for var in body.jaxpr.invars[constants:]
+            Value(var.aval.shape, var.aval.dtype, name=CARRY) for var in body.jaxpr.invars[constants:]
         ]
         slices = dict(list(enumerate(operands))[carried:])
         region = self._region(body, inputs, scope, axes, slices)
@@ -142,14 +145,15 @@ class _Walker:
         params, constants = eqn.params, eqn.params["cond_nconsts"]
         inner = operands[constants : constants + params["body_nconsts"]]
         first = operands[constants + params["body_nconsts"] :]
-        trips = _counted(params, operands[:constants], inner, first)
-        trips = self._trips if trips is None else trips
+        counter = counter_of(params, operands[:constants], inner, first)
+        trips = self._trips if counter is None else counter[1]
         if trips is None:
             raise ValueError(
                 f"a while loop{f' in {scope}' if scope else ''} does not say how often it runs: give trips=N"
             )
-        carried = [Value(value.shape, value.dtype, name="carry") for value in first]
+        carried = [Value(value.shape, value.dtype, name=CARRY) for value in first]
         body = self._region(params["body_jaxpr"], inner + carried, scope, axes, {})
+        body = body if counter is None else without_counting(body, carried, counter[0])
         return _loop("while", eqn, operands, scope, [(body, trips)])
 
     def _cond(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
@@ -160,7 +164,11 @@ class _Walker:
 _LIGHT = ("map", "move", "reduction", "free")
 """Kinds of nodes that one kernel of a library does at once."""
 
-_PLAIN = ("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take")
+_PLAIN = (
+    *("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take", "_pad"),
+    *("softplus", "logsumexp", "_roll_static", "_one_hot"),
+    "call",  # of a function of a module of StableHLO
+)
 """Library functions whose names say nothing about where in a model they are called."""
 
 
@@ -186,22 +194,3 @@ def _view(name: str, value: Value, like: Any, nodes: list[Node]) -> Value:
     node.outputs = [Value(like.shape, like.dtype, node)]
     nodes.append(node)
     return node.outputs[0]
-
-
-def _counted(params: dict, limits: list[Value], inner: list[Value], first: list[Value]) -> float | None:
-    """Trips of a loop that counts up by 1 from a known number while it is below a known one; None for another."""
-    test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
-    if len(test.eqns) != 1 or test.eqns[0].primitive.name != "lt":
-        return None
-    counter, limit = test.eqns[0].invars
-    places = dict(zip(test.invars, [*limits, *first], strict=True))
-    end = limit.val if hasattr(limit, "val") else getattr(places.get(limit), "constant", None)
-    begin = getattr(places.get(counter), "constant", None) if not hasattr(counter, "val") else None
-    if end is None or begin is None:
-        return None
-    place = test.invars.index(counter) - len(limits)
-    step = next((eqn for eqn in body.eqns if body.outvars[place] in eqn.outvars), None)
-    if step is None or step.primitive.name != "add" or body.invars[len(inner) + place] not in step.invars:
-        return None
-    steps = [float(atom.val) for atom in step.invars if hasattr(atom, "val")]
-    return float(end) - float(begin) if steps == [1.0] else None

@@ -131,11 +131,11 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     if _count(given.get("cp") or 1, "deployment.cp") > 1:
         raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
-    draft = None if asked.draft is None else _repository(workloads.model(asked.draft), asked.draft)[0]
+    draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
     memory, reserve = (
         _amount(given, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
     )
-    repository, named = _repository(model, asked.model)
+    repository, named = repository_of(model, asked.model)
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
     unsaid |= {"communication": asked.communication} if asked.communication else {}
     found = Pool(
@@ -168,7 +168,7 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     return found
 
 
-def _repository(entry: workloads.ModelEntry, asked: str) -> tuple[str, bool]:
+def repository_of(entry: workloads.ModelEntry, asked: str) -> tuple[str, bool]:
     """Where an engine finds a model: its repository at Hugging Face, and whether that is known.
 
     The name that was asked for wins, then the one that the catalogue's figures are from, then its aliases.

@@ -1,6 +1,7 @@
 """A traced function as a question: its ops, its answer on one accelerator, sweeps over many, and elasticities."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,7 @@ from jaxroof.energy import power_known
 from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.op import RESOURCES, AnyOp, Collective, Kernel, Ops
-from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.names import variable
-from sweeps.ask.question import Question
 from sweeps.run.answer import OpAnswer
 from sweeps.run.evidence import Beyond, ops_beyond
 
@@ -60,19 +59,35 @@ class Function:
 
         return f"{self.traced.policy}: {POLICIES[self.traced.policy]}"
 
-    def notes(self, efficiency: str | None = None) -> tuple[str, ...]:
-        """What a reader of its answers under these constants should know, a sentence each."""
+    def notes(
+        self,
+        hardware: Device | Sequence[Device],
+        over: Mapping[str, Sequence[float]] | None = None,
+        efficiency: str | None = None,
+    ) -> tuple[str, ...]:
+        """What a reader of an answer on these accelerators should know.
+
+        Args:
+          hardware: as `sweep` takes it.
+          over: values of symbols: whether fusion would be another one at their ends is among the notes.
+          efficiency: as `answer` takes it.
+        """
+        from sweeps.studies.functions.notes import efficiency_notes, fusion_notes, precision_notes
+
+        own = precision_notes(self.traced, _entries(hardware))
         constants = hwspaces.efficiency(efficiency).efficiency
-        found = list(self.traced.notes)
-        if self.traced.convolves and constants.convolution is None:
-            found.append(
-                "these constants are of an engine without convolutions, which are priced as products of their sizes: "
-                "pytorch, tensorrt, tflite, tflite-gpu, ncnn and edge-tpu have kernels for them"
-            )
-        if constants.host.kernel_time is not None:
-            launch = hwspaces.formatted(constants.host.kernel_time, "s")
-            found.append(f"the host launches every kernel, {launch} each, ahead of the device")
-        return tuple(found)
+        return (
+            *self.traced.notes,
+            *own,
+            *fusion_notes(self.traced, over or {}),
+            *efficiency_notes(self.traced, constants),
+        )
+
+    def decided_at(self, **sizes: float) -> "Function":
+        """The same function where fusion is decided at these sizes: which arrays are large, and which are alike."""
+        assert self.traced.decided is not None
+        found = {name: self._size(name, value) for name, value in sizes.items()}
+        return dataclasses.replace(self, traced=self.traced.decided(found))
 
     def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
@@ -105,6 +120,9 @@ class Function:
         efficiency: str | None = None,
         settings: Mapping[str, Iterable[Any]] | None = None,
         breakdown: bool = False,
+        metrics: Sequence[str] | None = None,
+        elasticities: Sequence[str] = (),
+        dtype: str = "float64",
     ) -> "xr.Dataset":
         """Metrics over a grid of accelerators, sizes, and leaves of the hardware, as a labelled dataset.
 
@@ -114,39 +132,33 @@ class Function:
           efficiency: as `answer` takes it.
           settings: values of leaves by dotted path, in SI units or text with a unit: an axis each.
           breakdown: also the costs of every op.
+          metrics: those that are wanted; None: all, or the time where `elasticities` are asked for.
+          elasticities: dotted paths, "hardware.memory.hbm.bandwidth" or "hardware.memory": of the metrics in their
+            numbers at every point, as `elasticity_of_<metric>` with a dimension `knob`. Then no breakdown.
+          dtype: "float64" or "float32".
 
         Raises:
           ValueError: one line that names what is wrong.
         """
-        from sweeps.data.dataset import dataset, fill
-        from sweeps.run.engine import Plan
         from sweeps.run.precision import precision
+        from sweeps.studies.functions import grid
 
-        alone = isinstance(hardware, str | hwspaces.HardwareEntry)
-        devices = [_entry(device) for device in ((hardware,) if alone else hardware)]  # type: ignore[arg-type, union-attr]
+        devices = _entries(hardware)
         if len({device.name for device in devices}) < len(devices) or not devices:
             raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
         for device in devices[1:]:
             self.traced.require_arithmetic(device.hardware.matrix, device.name)
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
         base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
-        axes = [_devices_axis(devices)] if len(devices) > 1 else []
-        axes += [
-            Axis(
-                name,
-                len(values),
-                {f"workload.sizes.{name}": np.array(values)},
-                (Coordinate(name, np.array(values), "1", f"size {name}"),),
-            )
-            for name, values in sizes.items()
-        ]
-        axes += [_leaf_axis(base, path, values) for path, values in (settings or {}).items()]
-        question = Question(FUNCTION, base, None, breakdown)
+        grid.require_metrics(base, metrics)
+        axes = grid.axes(base, devices, sizes, settings or {})
         names = ", ".join(device.name for device in devices)
         attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": names}
-        with precision("float64"):
-            plan = Plan(question, tuple(axes), "float64")
-            return fill(dataset(plan.axes, plan.outputs, attributes), plan.pieces())
+        attributes["notes"] = "; ".join(self.notes(devices, sizes, efficiency))
+        with precision(dtype):
+            if elasticities:
+                return grid.slopes(base, axes, elasticities, metrics or ("time",), attributes)
+            return grid.evaluated(base, axes, metrics, breakdown, dtype, attributes)
 
     def elasticities(
         self,
@@ -214,7 +226,6 @@ def from_function(
     sizes: Mapping[str, float] | None = None,
     trips: float | None = None,
     fused_loops: bool = False,
-    float32: str = "tf32",
 ) -> Function:
     """A function of JAX arrays as a question: traced, never run.
 
@@ -226,16 +237,34 @@ def from_function(
       sizes: of symbols, where none are given later; fusion is decided there.
       trips: how often loops run that do not say so.
       fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
-      float32: what products of float32 run as: tf32 where the hardware has it, or fp32.
 
     Raises:
-      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy or type.
+      ValueError: one line, for a primitive that nothing is known of, a loop without trips, an unknown policy.
     """
     from workloads.traced.function import traced
 
-    how: dict[str, Any] = {"policy": fusion, "trips": trips, "fused_loops": fused_loops, "float32": float32}
+    how: dict[str, Any] = {"policy": fusion, "trips": trips, "fused_loops": fused_loops}
     found = traced(function, *args, sizes=sizes, **how)
     return Function(found, dict(sizes or {}))
+
+
+def from_stablehlo(
+    path: str | os.PathLike, fusion: str = USUAL_POLICY, trips: float | None = None, fused_loops: bool = False
+) -> Function:
+    """A model in StableHLO as a question: the function `main` of a module, as `jax.jit(f).lower(...).as_text()`,
+    torch_xla and others write it.
+
+    Args:
+      path: a file of its text, or of a portable artifact's bytecode.
+      fusion, trips, fused_loops: as `from_function` takes them.
+
+    Raises:
+      ValueError: one line, for a file that is no such module, sizes that are not known, an operation that nothing is
+        known of or that sends messages, a loop without trips, an unknown policy.
+    """
+    from workloads.traced.stablehlo import traced_module
+
+    return Function(traced_module(path, trips, policy=fusion, fused_loops=fused_loops))
 
 
 def answered(scenario: Scenario) -> FunctionAnswer:
@@ -282,20 +311,7 @@ def _entry(device: Device) -> hwspaces.HardwareEntry:
     return hwspaces.hardware(device) if isinstance(device, str) else device
 
 
-def _devices_axis(devices: Sequence[Any]) -> Axis:
-    names = np.array([device.name for device in devices], object)
-    choice = Choice(tuple(device.hardware for device in devices), np.arange(len(devices)))
-    return Axis("hardware", len(devices), {"hardware": choice}, (Coordinate("hardware", names, "", "accelerator"),))
-
-
-def _leaf_axis(base: Scenario, path: str, values: Iterable[Any]) -> Axis:
-    """An axis over one number of the hardware or of the constants."""
-    from sweeps.ask.cases import leaf_number
-    from sweeps.ask.leaf_axes import short_name
-    from sweeps.ask.leaves import leaf_long_name, leaf_unit
-    from sweeps.ask.paths import number
-
-    number(base, path)
-    numbers = np.array([float(leaf_number(path, value)) for value in values])
-    label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
-    return Axis(label.name, len(numbers), {path: numbers}, (label,))
+def _entries(hardware: Device | Sequence[Device]) -> list[hwspaces.HardwareEntry]:
+    if isinstance(hardware, str | hwspaces.HardwareEntry):
+        return [_entry(hardware)]
+    return [_entry(device) for device in hardware]

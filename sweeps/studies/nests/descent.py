@@ -104,4 +104,4 @@ def _rounded(space: Space, ends: list[np.ndarray], random: np.random.Generator) 
             )
         )
     found = np.unique(np.concatenate(rows).astype(np.float32), axis=0)
-    return found[space.fits(found)]
+    return found[space.fits(found, complete=True)]

@@ -1,17 +1,16 @@
 """Matrix products of an engine step as problems of Timeloop, version 0.4, one file for each that is different."""
 
-import contextlib
 import os
 import pathlib
 from typing import NamedTuple
 
-from hwspaces.output import replacing
 from jaxroof.jobs import job_of
 from jaxroof.nests import Problem, Tensor
 from jaxroof.op import PRODUCTS, Kernel
 from jaxroof.overlap import overlapped_ops
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
+from sweeps.studies.exports.folder import written as files_of_folder
 from workloads.nests.checks import checked_problem
 
 NOISE = 1e-6
@@ -90,29 +89,11 @@ def written(folder: str | os.PathLike, case: Case, what: str, force: bool = Fals
     Raises:
       ValueError: one line, for a step without products, or a folder or file that must not or cannot be written.
     """
-    folder, texts = pathlib.Path(folder), {}
+    texts = {}
     for product in products(case):
         problem(product)
         name = f"{product.ops[0].replace('.', '_')}.yaml"
-        texts[name] = product_text(product, f"{case.model.name}, {what}")
+        texts[name] = [product_text(product, f"{case.model.name}, {what}").encode()]
     if not texts:
         raise ValueError(f"{case.model.name} has no matrix product in {what}")
-    new = not folder.exists()
-    try:
-        folder.mkdir(exist_ok=True)
-        others = sorted({path.name for path in folder.iterdir()} - texts.keys())
-    except OSError as error:
-        raise ValueError(f"{folder} cannot be written: {error.strerror}") from None
-    if others:
-        raise ValueError(f"{folder} has {others[0]} in it, which is no product of this step: give an empty folder")
-    try:
-        with contextlib.ExitStack() as stack:  # files appear when the last one is written
-            for name, text in texts.items():
-                begun = stack.enter_context(replacing(folder / name, ("problem",), force=force))
-                pathlib.Path(begun).write_text(text, encoding="utf-8")
-    except BaseException:
-        if new:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
-    return [folder / name for name in texts]
+    return files_of_folder(folder, texts, ("problem",), "product of this step", force)

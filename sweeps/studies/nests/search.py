@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.arrays import eager, jax, jnp
-from jaxroof.nests import Machine, Mapping, NestCost, Problem, nest_cost
+from jaxroof.nests import Fanout, Machine, Mapping, NestCost, Problem, nest_cost
 from sweeps.run import compilers
 from sweeps.studies.nests.space import Orders, Rows, Space, mapping_space
 
@@ -39,7 +39,7 @@ LEAST_MOVED = 20_000
 MOST_ORDERS = 9
 """Loop orders in which the factors of one draw are evaluated."""
 
-FINALISTS = 24
+FINALISTS = 96
 """Mappings that are kept, best first."""
 
 STARTS, ROUNDS, MOST_CHANGED = 8, 40, 81
@@ -71,6 +71,7 @@ def found_mapping(
     seed: int = 0,
     report: Report = lambda done, total: None,
     bypass: bool = False,
+    pad: float = 0.0,
 ) -> Found:
     """The best mapping of about `mappings` evaluated ones.
 
@@ -84,6 +85,8 @@ def found_mapping(
       mappings: how many are evaluated; moves of single factors come on top.
       seed: of the draws.
       report: told about progress.
+      pad: share by which each dimension may be larger, where that has better factors; what is added is computed for
+        nothing. Half of the mappings are of the sizes as they are.
       bypass: also try tensors that pass memories that `kept` has them in, one after the other, from the best mapping.
 
     Raises:
@@ -92,8 +95,30 @@ def found_mapping(
     for what, value, known in (("objective", objective, OBJECTIVES), ("search", method, METHODS)):
         if value not in known:
             raise ValueError(f"{what} {value} is none of {', '.join(known)}")
+    if pad:
+        half = functools.partial(_found, problem, machine, kept, objective, method, max(1, mappings // 2), seed, report)
+        plain, padded = half(bypass, 0.0), half(bypass, pad)
+        best = min(plain, padded, key=lambda found: _value(found.cost, objective))
+        evaluated, seconds = plain.evaluated + padded.evaluated, plain.seconds + padded.seconds
+        return dataclasses.replace(best, evaluated=evaluated, seconds=seconds, complete=False, space=padded.space)
+    return _found(problem, machine, kept, objective, method, mappings, seed, report, bypass, 0.0)
+
+
+def _found(
+    problem: Problem,
+    machine: Machine,
+    kept: tuple[tuple[str, ...], ...],
+    objective: str,
+    method: str,
+    mappings: int,
+    seed: int,
+    report: Report,
+    bypass: bool,
+    pad: float,
+) -> Found:
+    """The best mapping of one space; see `found_mapping`."""
     begun, random = time.perf_counter(), np.random.default_rng(seed)
-    space = mapping_space(problem, machine, kept, random)
+    space = mapping_space(problem, machine, kept, random, pad)
     pool = _Pool(space, objective, FINALISTS)
     complete = False
     if method == "enumerate":
@@ -150,6 +175,11 @@ def _without_one(pool: "_Pool", kept: tuple[tuple[str, ...], ...]) -> "_Pool | N
     return found
 
 
+def _near(orders: Orders, others: Sequence[Orders]) -> list[Orders]:
+    """Loop orders that differ from one in a single node."""
+    return [each for each in others if sum(one != two for one, two in zip(orders, each, strict=True)) == 1]
+
+
 def _draws(
     space: Space, orders: Sequence[Orders], mappings: int, random: np.random.Generator, chunk: int
 ) -> Iterator[tuple[Rows, Orders]]:
@@ -176,8 +206,11 @@ def scores(space: Space, columns: np.ndarray, orders: Orders, objective: str) ->
 
 def _score(space: Space, mapping: Mapping, objective: str) -> Any:
     cost = nest_cost(space.problem, space.machine, mapping)
-    value = {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
-    return jnp.where(cost.fits, value, np.inf)
+    return jnp.where(cost.fits, _value(cost, objective), np.inf)
+
+
+def _value(cost: NestCost, objective: str) -> Any:
+    return {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
 
 
 def compiled_scores(space: Space, orders: Orders, objective: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -243,18 +276,42 @@ class _Pool:
                 del self.best[self.most :]
 
     def improve(self, report: Report, total: int) -> None:
-        """Move single factors of the best, then pairs of fewer of them, until the best one stays."""
-        moves, most = 1, self.tried + max(total, LEAST_MOVED)
+        """Climb from each of the best, and then from the best of all with two factors moved at once."""
+        most = self.tried + max(total, LEAST_MOVED)
+        for start in self._starts():
+            self._climb(start, 1, report, total, most)
         for _ in range(ROUNDS):
-            before, starts = self.best[0][0], self.best[: STARTS // moves]
-            rows = np.unique(np.concatenate([self.space.neighbours(row, moves) for _, row, _ in starts]), axis=0)
-            orders = dict.fromkeys(orders for *_, orders in starts)
-            self.try_all([(part, order) for order in orders for part in _parts(rows)], report, total)
-            best = Rows(self.best[0][1][None])
-            self.try_all([(best, order) for order in self.space.orders[:MOST_CHANGED]], report, total)
-            kept = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in reversed(self.best)}
-            self.best = sorted(kept.values(), key=lambda each: each[0])
-            better = self.best[0][0] < before * (1.0 - 1e-6)
-            if self.tried > most or (not better and moves == 2):
+            before = self.best[0][0]
+            self._climb(self.best[0], 2, report, total, most)
+            if self.tried > most or self.best[0][0] >= before * (1.0 - 1e-6):
                 return
-            moves = 1 if better else 2
+
+    def _starts(self) -> list[tuple[float, np.ndarray, Orders]]:
+        """The best ones, and the best ones of others that differ in what works side by side: single moves hardly do."""
+        places = [place for place, node in enumerate(self.space.machine.nodes) if isinstance(node, Fanout)]
+        apart = {each[1][:, places].tobytes(): each for each in reversed(self.best)}
+        alike = {each[1].tobytes(): each for each in reversed(self.best)}
+        first = [sorted(found.values(), key=lambda each: each[0])[:STARTS] for found in (apart, alike)]
+        return list({id(each): each for found in first for each in found}.values())
+
+    def _climb(self, start: tuple, moves: int, report: Report, total: int, most: int) -> None:
+        """Move factors of one mapping, or else factors and loops of one node, as long as that makes it better."""
+        score, row, orders = start
+        for _ in range(ROUNDS):
+            rows = self.space.neighbours(row, moves)
+            better = self._best_of([(part, orders) for part in _parts(rows)], report, total)
+            if better is None or better[0] >= score * (1.0 - 1e-6):
+                near = _near(orders, self.space.orders)[:MOST_CHANGED]
+                better = self._best_of([(part, each) for each in near for part in _parts(rows)], report, total)
+            if better is None or better[0] >= score * (1.0 - 1e-6) or self.tried > most:
+                return
+            (score, row, orders), moves = better, 1
+
+    def _best_of(self, chunks: list, report: Report, total: int) -> tuple[float, np.ndarray, Orders] | None:
+        """The best of some mappings, which are also tried for the pool."""
+        kept, self.best = self.best, []
+        self.try_all(chunks, report, total)
+        best = self.best[0] if self.best else None
+        merged = {(row.tobytes(), orders): (score, row, orders) for score, row, orders in (*self.best, *kept)}
+        self.best = sorted(merged.values(), key=lambda each: each[0])[: self.most]
+        return best

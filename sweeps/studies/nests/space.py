@@ -30,6 +30,9 @@ MOST_FACTORS = 20_000_000
 MOST_LOOP_ORDERS = 1_000
 """Orders that a search knows; of more, as many are drawn at random."""
 
+MOST_PADDED, LARGEST_PRIME = 100_000, 7
+"""Padded sizes that are looked at, and the largest prime that makes one worth it."""
+
 TRIES = 6
 """Draws of one dimension's factors until they fit."""
 
@@ -63,6 +66,7 @@ class Space:
     options: tuple[np.ndarray, ...]  # factors of each dimension, float32 [options, nodes]
     complete: bool  # whether these are all
     orders: tuple[Orders, ...]
+    bounds: np.ndarray  # least and most factors that the machine allows, [2, dimensions, nodes]
 
     @property
     def size(self) -> float:
@@ -95,18 +99,27 @@ class Space:
         )
         return Mapping(factors=factors, orders=kept_orders, kept=self.kept)
 
-    def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Whether tiles and copies have room, for factors [mappings, dimensions, nodes]."""
+    def fits(self, rows: np.ndarray, complete: bool = False) -> np.ndarray:
+        """Whether tiles and copies have room, for factors [mappings, dimensions, nodes].
+
+        Of `complete` ones also whether they keep the machine's limits and use as much of each fan-out as it wants.
+        """
         mapping, fine = self.mapping(rows, self.orders[0]), np.ones(len(rows), bool)
         with eager():
             extents = inner_extents(mapping)
             for place, node in enumerate(self.machine.nodes):
                 if isinstance(node, Fanout):
-                    fine &= math.prod(mapping.factors[place].values(), start=np.ones(1)) <= node.size
+                    used = math.prod(mapping.factors[place].values(), start=np.ones(1))
+                    fine &= used <= node.size
+                    fine &= used >= node.least * node.size * complete
                 elif node.capacity < math.inf:
                     tiles = [words(self.problem.tensors[name], extents[place]) for name in self.kept[place]]
                     fine &= sum(tiles, np.zeros(1)) <= node.capacity
-        return fine
+        return fine & self._within(rows) if complete else fine
+
+    def _within(self, rows: np.ndarray) -> np.ndarray:
+        least, most = self.bounds
+        return np.all((rows >= least) & (rows <= most), axis=(1, 2))
 
     def ones(self) -> np.ndarray:
         """Factors of one mapping, all 1: an example of their shape and type."""
@@ -125,7 +138,7 @@ class Space:
                     break
             else:
                 open_rows = np.setdiff1d(open_rows, left, assume_unique=True)
-        return rows[open_rows]
+        return self._wanted(rows[open_rows])
 
     def all_rows(self, most: int, random: np.random.Generator) -> tuple[Iterator[np.ndarray], bool]:
         """Chunks of all factors that fit, dimension by dimension, without those that cannot fit any more.
@@ -170,7 +183,7 @@ class Space:
         if share < 1.0:
             rows = rows[random.random(len(rows)) < share]
         if not left:
-            yield rows
+            yield self._wanted(rows)
             return
         size = max(1, MOST_ROWS // len(self.options[left[0]]))
         for start in range(0, len(rows), size):
@@ -183,15 +196,27 @@ class Space:
             most = max(1, MOST_FACTORS // row.size // len(rows)) if len(rows) > 1 else 1
             rows = rows[:: max(1, len(rows) // most)]
             found = [rows]
-            for number, name in enumerate(self.dimensions):
+            for number in range(len(self.dimensions)):
                 for source, target in itertools.permutations(np.flatnonzero(self._varies[number]), 2):
-                    for prime in _primes(int(self.problem.sizes[name])):
+                    for prime in self._primes[number]:
                         moved = rows[rows[:, number, source] % prime == 0].copy()
                         moved[:, number, source] /= prime
                         moved[:, number, target] *= prime
                         found.append(moved)
             rows = np.unique(np.concatenate(found), axis=0)
-        return rows[self.fits(rows)]
+        return rows[self.fits(rows, complete=True)]
+
+    def _wanted(self, rows: np.ndarray) -> np.ndarray:
+        """Those of some complete rows that fit, which use as much of each fan-out as it wants."""
+        if any(isinstance(node, Fanout) and node.least for node in self.machine.nodes):
+            return rows[self.fits(rows, complete=True)]
+        return rows
+
+    @functools.cached_property
+    def _primes(self) -> list[list[int]]:
+        """Primes of the sizes of each dimension, padded ones among them."""
+        sizes = [np.unique(options.prod(axis=1)) for options in self.options]
+        return [sorted({prime for size in each for prime in _primes(int(size))}) for each in sizes]
 
     @functools.cached_property
     def _varies(self) -> list[np.ndarray]:
@@ -199,9 +224,19 @@ class Space:
 
 
 def mapping_space(
-    problem: Problem, machine: Machine, kept: tuple[tuple[str, ...], ...], random: np.random.Generator
+    problem: Problem,
+    machine: Machine,
+    kept: tuple[tuple[str, ...], ...],
+    random: np.random.Generator,
+    pad: float = 0.0,
 ) -> Space:
-    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large."""
+    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large.
+
+    Args:
+      problem, machine, kept: what is mapped, on what, and where tensors reside.
+      random: draws of what is too much.
+      pad: share by which each dimension may be larger than it is, where that has small factors.
+    """
     names = tuple(name for name, size in problem.sizes.items() if size > 1)
     for name in names:
         if problem.sizes[name] > LARGEST_DIMENSION:
@@ -209,21 +244,62 @@ def mapping_space(
                 f"{name} = {problem.sizes[name]:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}"
             )
     options, complete = [], True
-    for name in names:
-        allowed = [
-            place
-            for place, node in enumerate(machine.nodes)
-            if node.dimensions is None or name in node.dimensions or place == 0
-        ]
-        found, all_of_them = _splits(int(problem.sizes[name]), len(allowed), random)
-        limits = [node.size if isinstance(node := machine.nodes[place], Fanout) else math.inf for place in allowed]
-        found = found[np.all(found <= limits, axis=1)]
-        table = np.ones((len(found), len(machine.nodes)), np.float32)
-        table[:, allowed] = found
-        options.append(table)
-        complete &= all_of_them
+    bounds = np.ones((2, len(names), len(machine.nodes)), np.float32)
+    for number, name in enumerate(names):
+        limits, found = [], []
+        for size in _sizes(int(problem.sizes[name]), pad):
+            limits.append(_bounds(size, machine, name))
+            some, all_of_them = _options(size, limits[-1], random)
+            found.append(some)
+            complete &= all_of_them
+        rows = np.concatenate(found)
+        if not len(rows):
+            raise ValueError(f"{name} = {problem.sizes[name]:.0f} has no factors that the architecture allows")
+        if len(rows) > MOST_OPTIONS:
+            rows, complete = rows[random.choice(len(rows), size=MOST_OPTIONS, replace=False)], False
+        options.append(rows)
+        bounds[:, number] = np.min([low for low, _ in limits], axis=0), np.max([high for _, high in limits], axis=0)
     orders, all_of_them = _orders(problem, machine, names, random)
-    return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders)
+    return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders, bounds)
+
+
+def _sizes(size: int, pad: float) -> list[int]:
+    """A dimension's size, and larger ones up to a share `pad` more whose primes are small."""
+    more = range(size + 1, math.floor(size * (1.0 + pad)) + 1) if size * pad < MOST_PADDED else ()
+    return [size, *(each for each in more if max(_primes(each)) <= LARGEST_PRIME)]
+
+
+def _bounds(size: int, machine: Machine, name: str) -> np.ndarray:
+    """Least and most iterations of a dimension of some size in each node, [2, nodes].
+
+    Where a node takes all that others leave (a limit of infinite ones), the others have what is fixed.
+    """
+    bounds = []
+    for place, node in enumerate(machine.nodes):
+        allowed = node.dimensions is None or name in node.dimensions or place == 0
+        least, most = 1.0, math.inf if allowed else 1.0
+        for other, low, high in node.limits:
+            least, most = (low, high) if other == name else (least, most)
+        bounds.append((least, min(most, node.size) if isinstance(node, Fanout) else most))
+    least, most = np.array(bounds).T
+    if (rest := np.isinf(least)).any():
+        most = np.where(rest, most, least)
+        least[rest] = size / math.prod(least[~rest])
+    return np.stack([least, most])
+
+
+def _options(size: int, bounds: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, bool]:
+    """Factors of one dimension within bounds, float32 [options, nodes]; whether these are all."""
+    least, most = bounds
+    free, fixed = np.flatnonzero(least < most), np.flatnonzero(least == most)
+    left = size / math.prod(least[fixed].astype(float))
+    if left != int(left) or (left > 1 and not len(free)):
+        return np.ones((0, len(least)), np.float32), True
+    found, all_of_them = _splits(int(left), max(1, len(free)), random)
+    table = np.ones((len(found), len(least)), np.float32)
+    table[:, fixed] = least[fixed]
+    table[:, free] = found[:, : len(free)]
+    return table[np.all((table >= least) & (table <= most), axis=1)], all_of_them
 
 
 def _orders(
@@ -238,14 +314,17 @@ def _orders(
     for place, node in enumerate(machine.nodes):
         own = [name for name in names if node.dimensions is None or name in node.dimensions or place == 0]
         held = problem.tensors.values() if isinstance(node, Memory) and place != last else ()
+        inner = [name for name in node.order if name in own] if isinstance(node, Memory) else []
+        own = [name for name in own if name not in inner]
         found = [
             tuple(
                 [name for name in own if name in tensor.dimensions]
                 + [name for name in own if name not in tensor.dimensions]
+                + inner
             )
             for tensor in held
         ]
-        choices.append(tuple(dict.fromkeys(found)) or (tuple(own),))
+        choices.append(tuple(dict.fromkeys(found)) or ((*own, *inner),))
     if math.prod(map(len, choices)) <= MOST_LOOP_ORDERS:
         return tuple(itertools.product(*choices)), True
     drawn = (tuple(each[random.integers(len(each))] for each in choices) for _ in range(MOST_LOOP_ORDERS))

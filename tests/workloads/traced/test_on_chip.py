@@ -115,12 +115,12 @@ def requantised(x, y):
     ("function", "dtype", "device", "said"),
     [
         (product, jnp.bfloat16, "Edge-TPU", "Edge-TPU has no bf16 figure, which matmul.8x8 needs; it has int8"),
-        (product, jnp.float16, "TPU-v1", "TPU-v1 has no fp16 or bf16 figure, which matmul.8x8 needs; it has int8"),
+        (product, jnp.float16, "TPU-v1", "TPU-v1 has no fp16 figure, which matmul.8x8 needs; it has int8"),
         (
             product,
             jnp.float32,
             "TPU-v1",
-            "TPU-v1 has no tf32, fp32 or bf16 figure, which matmul.8x8 needs; it has int8",
+            "TPU-v1 has no fp32 figure, which matmul.8x8 needs; it has int8",
         ),
         (jnp.multiply, jnp.float32, "Edge-TPU", "Edge-TPU has no floating point, and mul writes float32; it has int8"),
         (product, jnp.bfloat16, "V100", "V100-SXM has no bf16 figure, which matmul.8x8 needs; it has fp16, fp32"),

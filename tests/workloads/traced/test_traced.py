@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from functions import (
+    BF16,
     F32,
     HIDDEN,
     INT,
@@ -211,6 +212,20 @@ def test_symbolic_sizes_are_functions():
         assert np.broadcast_to(column.bytes, 2)[1] == alone.bytes, name
 
 
+def test_fusion_that_would_differ_at_the_ends_of_a_grid_is_said():
+    """A row of 65,536 numbers is reduced and worked on in one kernel, a longer one in two."""
+    (width,) = jax.export.symbolic_shape("width")
+    asked = sweeps.from_function(lambda x: x - x.mean(-1, keepdims=True), array(64, width), sizes={"width": 1024})
+    assert asked.notes("H100-SXM", {"width": [1024, 4096]}) == (
+        "fusion is decided at width = 1,024; the same at width = 4,096",
+    )
+    (note,) = asked.notes("H100-SXM", {"width": [1024, 1048576]})
+    assert note.startswith("fusion is decided at width = 1,024; at width = 1,048,576 it would be 2 kernels instead of")
+    assert asked.notes("H100-SXM", {"width": [1024]}) == ()
+    assert asked.decided_at(width=1048576).answer("H100-SXM", width=1048576).metrics["kernels"] == 2
+    assert asked.sweep("H100-SXM", {"width": [1024, 4096]}).attrs["notes"].startswith("fusion is decided at width")
+
+
 def test_symbolic_expressions():
     (b,) = jax.export.symbolic_shape("b", constraints=["mod(b, 4) == 0"])
 
@@ -255,6 +270,14 @@ def test_equal_ops_are_one():
     assert [float(op.count) for op in found.ops().values()] == [30.0, 30.0]
 
 
+def test_ops_over_different_symbols_are_apart():
+    """Two products that are alike where both sizes are."""
+    n, e = jax.export.symbolic_shape("n, e")
+    found = traced(lambda nodes, edges, w: (nodes @ w, edges @ w), array(n, 64), array(e, 64), array(64, 64))
+    ops = found.ops({"n": 100.0, "e": 700.0}).values()
+    assert sorted(float(op.matrix_flops) for op in ops) == [2 * 100 * 64 * 64, 2 * 700 * 64 * 64]
+
+
 def test_an_unknown_primitive_is_refused_by_name_and_added_in_a_line(monkeypatch):
     monkeypatch.delitem(ELEMENTWISE, "tanh")
     with pytest.raises(ValueError, match=r'primitive tanh: .*ELEMENTWISE\["tanh"\] = \(vector FLOP, exponentials\)'):
@@ -286,8 +309,59 @@ def test_what_cannot_be_is_refused():
         ValueError, match="fusion = 'magic' is not known; known: eager, operators, loops, framework, compiler"
     ):
         traced(jnp.tanh, array(64), policy="magic")
-    with pytest.raises(ValueError, match="nothing is known of the primitive pure_callback"):
+    with pytest.raises(ValueError, match="pure_callback runs Python on the host"):
         traced(lambda x: jax.pure_callback(np.tanh, x, x), jax.ShapeDtypeStruct((4,), F32))
+
+
+def test_a_kernel_of_ones_own_is_refused_and_added(monkeypatch):
+    """2 FLOP per element, and both arrays once."""
+    pallas = pytest.importorskip("jax.experimental.pallas")
+
+    def doubled(x):
+        return pallas.pallas_call(lambda read, write: None, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+    with pytest.raises(
+        ValueError, match=r'what is inside pallas_call: .* @workloads.traced.rules.rule\("pallas_call"\)'
+    ):
+        traced(doubled, array(64, 64, dtype=F32))
+    monkeypatch.setitem(RULES, "pallas_call", lambda node, at: Work(2.0 * at.elements(node.inputs[0].shape)))
+    (op,) = traced(doubled, array(64, 64, dtype=F32)).ops().values()
+    assert (op.vector_flops, op.bytes) == (2 * 64 * 64, 2 * 4 * 64 * 64)
+
+
+def test_what_is_no_array_is_static():
+    """A layer with its activation, and how often it runs, as models of Equinox have them; the same comes out."""
+
+    def run(layer, x, times):
+        for _ in range(times):
+            x = layer["activation"](x @ layer["weight"])
+        return layer | {"weight": x}
+
+    layer = {"weight": array(64, 64), "activation": jnp.tanh}
+    ops = traced(run, layer, array(64, 64), 3).ops()
+    assert sum(float(op.count * (op.matrix_flops or 0.0)) for op in ops.values()) == 3 * 2 * 64**3
+
+
+def test_what_is_written_into_arguments_is_a_result():
+    """As modules with state have it: a dictionary's entry here."""
+
+    def step(state, x):
+        state["weight"] = state["weight"] - x.T @ x
+        return x.sum()
+
+    ops = traced(step, {"weight": array(64, 64)}, array(32, 64)).ops()
+    assert sum(float(op.matrix_flops or 0.0) for op in ops.values()) == 2 * 32 * 64 * 64
+
+
+def test_a_sparse_product_multiplies_what_is_stored():
+    from jax.experimental.sparse import BCOO
+
+    def product(stored, places, x):
+        return BCOO((stored, places), shape=(64, 64)) @ x
+
+    found = traced(product, array(500, dtype=F32), array(500, 2, dtype=INT), array(64, 32, dtype=F32))
+    (op,) = found.ops().values()
+    assert op.vector_flops == 2 * 500 * 32 and op.bytes == 4 * (500 + 2 * 500 + 64 * 32 + 64 * 32)
 
 
 def test_a_mask_that_is_an_argument_is_said():
@@ -295,12 +369,71 @@ def test_a_mask_that_is_an_argument_is_said():
     assert "under a mask that is an input" in found.notes[0]
 
 
-def test_precision_follows_the_hardware():
-    found = traced(mlp, *[array(64, 64, dtype=F32)] * 3)
-    assert {op.precision for op in found.ops(matrix=("bf16", "tf32")).values() if op.kind == "linear"} == {"tf32"}
-    assert {op.precision for op in found.ops(matrix=("bf16",)).values() if op.kind == "linear"} == {"bf16"}
-    highest = traced(lambda x: jnp.matmul(x, x, precision="highest"), array(64, 64, dtype=F32))
-    assert [op.precision for op in highest.ops(matrix=("fp32", "tf32")).values()] == ["fp32"]
+H100, A100, V100, TPU = (tuple(hwspaces.hardware(name).hardware.matrix) for name in ("H100-SXM", "A100-SXM-80GB",
+                         "V100-SXM", "TPU-v6e"))  # fmt: skip
+"""Precisions of matrix units; a TPU's fp32 is that of its vector units."""
+
+ASKED = {
+    # what JAX is asked for: (precision, passes) on H100 and A100, on V100, on TPU
+    None: (("tf32", 1), ("fp32", 1), ("bf16", 1)),
+    "default": (("tf32", 1), ("fp32", 1), ("bf16", 1)),
+    "high": (("tf32", 1), ("fp32", 1), ("bf16", 3)),
+    "tensorfloat32": (("tf32", 1), ("fp32", 1), ("bf16", 3)),
+    "highest": (("fp32", 1), ("fp32", 1), ("bf16", 6)),
+    ("default", "highest"): (("fp32", 1), ("fp32", 1), ("bf16", 6)),
+    "BF16_BF16_F32": (("bf16", 1), ("bf16", 1), ("bf16", 1)),
+    "BF16_BF16_F32_X3": (("bf16", 3), ("bf16", 3), ("bf16", 3)),
+    "TF32_TF32_F32_X3": (("tf32", 3), ("fp32", 1), ("bf16", 3)),
+    "F32_F32_F32": (("fp32", 1), ("fp32", 1), ("bf16", 6)),
+    jax.lax.DotAlgorithm(jnp.bfloat16, jnp.bfloat16, F32, num_primitive_operations=6): (("bf16", 6),) * 3,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_float32_runs_in_the_precision_that_jax_is_asked_for(asked):
+    """As `jax.lax.Precision` says: passes of bf16 on TPUs, tf32 on GPUs that have it, float32 for HIGHEST."""
+    found = traced(lambda x: jnp.matmul(x, x, precision=asked), array(64, 64, dtype=F32))
+    nvidia, volta, tpu = ASKED[asked]
+    for matrix, (precision, passes) in ((H100, nvidia), (A100, nvidia), (V100, volta), (TPU, tpu)):
+        (op,) = found.ops(matrix=matrix).values()
+        assert (op.precision, op.matrix_flops) == (precision, passes * 2 * 64**3)
+        assert op.shape.inputs == passes * 64
+
+
+def test_convolutions_attention_and_the_default_follow_too():
+    image, weight = array(1, 8, 8, 32, dtype=F32), array(3, 3, 32, 32, dtype=F32)
+
+    def convolved(x, weight):
+        return jax.lax.conv_general_dilated(x, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    queries = [array(1, 64, 4, 32, dtype=F32)] * 3
+    for function, arguments in ((convolved, [image, weight]), (attention, queries)):
+        (usual,) = traced(function, *arguments).ops(matrix=TPU).values()
+        with jax.default_matmul_precision("highest"):
+            found = traced(function, *arguments)
+        (op,) = found.ops(matrix=TPU).values()
+        assert (op.precision, op.matrix_flops) == ("bf16", 6 * usual.matrix_flops)
+        assert [op.precision for op in found.ops(matrix=H100).values()] == ["fp32"]
+        assert found.asked_products() == (("float32", "HIGHEST"),)
+
+
+def test_other_types_run_as_they_are():
+    def product(dtype, matrix):
+        (op,) = traced(jnp.dot, *[array(64, 64, dtype=dtype)] * 2).ops(matrix=matrix).values()
+        return op.precision, op.matrix_flops / (2 * 64**3)
+
+    with jax.default_matmul_precision("highest"):
+        assert product(BF16, H100) == ("bf16", 1) and product(jnp.float16, TPU) == ("bf16", 1)
+    assert product(jnp.float8_e4m3fn, H100) == ("fp8", 1) and product(jnp.int4, A100) == ("int8", 1)
+    assert product(jnp.complex64, H100) == ("tf32", 4)  # of real numbers
+
+
+def test_products_of_two_precisions_are_two_kernels():
+    def both(x):
+        return jnp.matmul(x, x), jnp.matmul(x.T, x, precision="high")
+
+    ops = traced(both, array(64, 64, dtype=F32)).ops(matrix=TPU)
+    assert sorted(float(op.matrix_flops) for op in ops.values()) == [2 * 64**3, 3 * 2 * 64**3]
 
 
 def test_a_thousand_primitives_are_traced_quickly():

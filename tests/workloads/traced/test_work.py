@@ -298,15 +298,6 @@ def test_an_operator_is_one_kernel():
     assert total(traced(block, *arguments, policy="operators"), "bytes") == (2 + 3) * 2 * 64 * 128
 
 
-@pytest.mark.parametrize("chosen", ["tf32", "fp32"])
-def test_the_precision_of_float32_is_a_choice(chosen):
-    found = traced(jnp.dot, array(8, 16, dtype=F32), array(16, 8, dtype=F32), float32=chosen)
-    (op,) = found.ops(matrix=("fp32", "tf32", "bf16")).values()
-    assert op.precision == chosen and "products of float32 run " in " ".join(found.notes)
-    with pytest.raises(ValueError, match="^float32"):
-        traced(jnp.dot, array(8, 16, dtype=F32), array(16, 8, dtype=F32), float32="fp19")
-
-
 def test_gradients_keep_what_values_are_made_of():
     """A batch norm of 16-bit elements: statistics read x; sums read x and the gradient, and so does the kernel that
     writes the gradient of x: 2 + 4 + 6 bytes per element.

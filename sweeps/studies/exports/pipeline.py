@@ -1,11 +1,89 @@
-"""Pipeline schedules task by task, in plain Python: which device runs what, when, and how much it holds.
+"""Pipeline schedules task by task: which device runs what, when, and how much it holds.
 
 A task is (kind, chunk, micro-batch). Kinds: F forward; B a whole backward pass; I its gradient of the input; W its
 gradient of the weights. Every device works through a list of tasks in order, and waits for what each of them needs.
 An entry that is a tuple of two tasks runs both as one.
+
+Source: those of `jaxroof.training.schedules.SCHEDULES`.
 """
 
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
 Task = tuple[str, int, int]
+
+Entry = Any
+"""A task, or a tuple of two that run as one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """Tasks of every device in order, and where the stages of the model are.
+
+    A stage is the layers of one chunk. Micro-batches of direction 0 go from the first device to the last, chunk after
+    chunk; those of direction 1, which only DualPipe has, go the other way, through the same stages on other devices.
+    """
+
+    lists: list[list[Entry]]
+    chunks: int = 1  # of a device in one direction
+    both_ends: bool = False  # chunk 1 is of direction 1
+
+    @property
+    def stages(self) -> int:
+        """Stages of the model in one direction."""
+        return len(self.lists) * self.chunks
+
+    def way(self, device: int, chunk: int) -> tuple[int, int]:
+        """Direction and stage of a chunk of a device."""
+        if self.both_ends:
+            return chunk, self.stages - 1 - device if chunk else device
+        return 0, chunk * len(self.lists) + device
+
+    def device(self, direction: int, stage: int) -> int:
+        """The device that has a stage in a direction."""
+        return self.stages - 1 - stage if direction else stage % len(self.lists)
+
+    def needs(self, task: Task, device: int) -> list[tuple]:
+        """What a task waits for beside the ones before it: (kind F or B, direction, stage, micro-batch) each."""
+        kind, chunk, batch = task
+        direction, stage = self.way(device, chunk)
+        if kind == "F":
+            return [("F", direction, stage - 1, batch)] if stage else []
+        if kind == "W":
+            return [("B", direction, stage, batch)]
+        after = [("B", direction, stage + 1, batch)] if stage < self.stages - 1 else []
+        return [("F", direction, stage, batch), *after]
+
+
+class Placed(NamedTuple):
+    """A task with its time."""
+
+    device: int
+    task: Task
+    start: float
+    end: float
+    number: int  # of its entry on the device
+
+
+def pipeline(schedule: str, stages: int, chunks: int, micro_batches: int) -> Pipeline:
+    """The pipeline of a schedule, one of `jaxroof.training.schedules.SCHEDULES`; one stage has no pipeline.
+
+    Args:
+      stages: devices; chunks: of layers per device, of the interleaved schedule.
+    """
+    if stages == 1 or schedule == "1f1b":
+        return Pipeline(one_forward_one_backward(stages, micro_batches))
+    if schedule == "interleaved":
+        return Pipeline(interleaved(stages, chunks, micro_batches), chunks)
+    if schedule == "dualpipe":
+        return Pipeline(dual_pipe(stages, micro_batches), both_ends=True)
+    return Pipeline({"gpipe": gpipe, "zero_bubble": zero_bubble}[schedule](stages, micro_batches))
+
+
+def tasks_of(entry: Entry) -> tuple[Task, ...]:
+    """Tasks of an entry."""
+    return entry if isinstance(entry[0], tuple) else (entry,)
 
 
 def gpipe(stages: int, micro_batches: int) -> list[list]:
@@ -94,58 +172,41 @@ def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> list:
     ahead = min(ahead, len(forward))
     tasks, rest = forward[:ahead], forward[ahead:]
     for index, task in enumerate(backward):
-        tasks = tasks + rest[index : index + 1] + [task]
+        tasks += [*rest[index : index + 1], task]
     return tasks
 
 
-def iteration_time(lists: list[list], durations: dict[str, float], chunks: int = 1, both_ends: bool = False) -> float:
-    """Time until the last device is done, messages taking none.
+def placed(pipeline: Pipeline, durations: dict[str, float]) -> Iterator[Placed]:
+    """Tasks with their times, each as early as it can be, messages taking none; those of a device in order.
+
+    Of an entry of two tasks, the second follows the first, and what both make is there when the second ends.
 
     Args:
-      durations: of one chunk's task by kind.
-      chunks: of one direction per device.
-      both_ends: chunk 1 is the same stages in the opposite direction.
+      durations: s of one chunk's task by kind.
     """
-    stages = len(lists)
-    last = stages * chunks - 1
-    done: dict[tuple, float] = {}  # (kind of result, direction, stage, micro-batch) -> when it is there
-    clocks, places = [0.0] * stages, [0] * stages
-
-    def way(device: int, chunk: int) -> tuple[int, int]:
-        if both_ends:
-            return chunk, stages - 1 - device if chunk else device
-        return 0, chunk * stages + device
-
-    def needed(task: Task, device: int) -> list[tuple]:
-        kind, chunk, batch = task
-        direction, stage = way(device, chunk)
-        if kind == "F":
-            return [("F", direction, stage - 1, batch)] if stage else []
-        if kind == "W":
-            return [("B", direction, stage, batch)]
-        after = [("B", direction, stage + 1, batch)] if stage < last else []
-        return [("F", direction, stage, batch), *after]
-
-    waiting = sum(map(len, lists))
+    done: dict[tuple, float] = {}  # what `Pipeline.needs` names -> when it is there
+    clocks, places = [0.0] * len(pipeline.lists), [0] * len(pipeline.lists)
+    waiting = sum(map(len, pipeline.lists))
     while waiting:
         before = waiting
-        for device, tasks in enumerate(lists):
-            while places[device] < len(tasks):
-                entry = tasks[places[device]]
-                together = entry if isinstance(entry[0], tuple) else (entry,)
-                needs = [result for task in together for result in needed(task, device)]
+        for device, entries in enumerate(pipeline.lists):
+            while places[device] < len(entries):
+                together = tasks_of(entries[places[device]])
+                needs = [result for task in together for result in pipeline.needs(task, device)]
                 if any(result not in done for result in needs):
                     break
-                start = max([clocks[device], *(done[result] for result in needs)])
-                clocks[device] = start + sum(durations[kind] for kind, _, _ in together)
+                clock = max([clocks[device], *(done[result] for result in needs)])
+                for task in together:
+                    start, clock = clock, clock + durations[task[0]]
+                    yield Placed(device, task, start, clock, places[device])
                 for kind, chunk, batch in together:
                     if kind != "W":
-                        done["F" if kind == "F" else "B", *way(device, chunk), batch] = clocks[device]
+                        done["F" if kind == "F" else "B", *pipeline.way(device, chunk), batch] = clock
+                clocks[device] = clock
                 places[device] += 1
                 waiting -= 1
         if waiting == before:
             raise RuntimeError("the schedule waits for itself")
-    return max(clocks)
 
 
 def most_held(lists: list[list], chunks: int = 1) -> float:
@@ -154,7 +215,7 @@ def most_held(lists: list[list], chunks: int = 1) -> float:
     for tasks in lists:
         held = 0
         for entry in tasks:
-            together = entry if isinstance(entry[0], tuple) else (entry,)
+            together = tasks_of(entry)
             held += sum(kind == "F" for kind, _, _ in together)
             peak = max(peak, held)
             held -= sum(kind in "BW" for kind, _, _ in together)

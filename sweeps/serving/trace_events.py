@@ -1,0 +1,47 @@
+"""Trace events in JSON, as chrome://tracing and Perfetto open them.
+
+Source: Trace Event Format (Google); what Perfetto reads of it: google/perfetto,
+src/trace_processor/importers/json/json_trace_parser.cc.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from hwspaces.output import replacing
+from jaxroof.struct import Scalar
+from jaxroof.version import VERSION
+
+MICROSECONDS = 1e6
+
+
+def written_events(
+    path: str | os.PathLike, listed: Iterable[dict[str, Any]], about: dict[str, Any], force: bool = False
+) -> None:
+    """Write events as JSON, one a line, with what is said about them; the file appears when it is whole.
+
+    Raises:
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+    """
+    head = json.dumps({"source": f"jaxroof {VERSION}", **about}, allow_nan=False)
+    with replacing(path, ("timeline",), force=force) as name, open(name, "w", encoding="utf-8") as file:
+        file.write(f'{{"otherData": {head}, "displayTimeUnit": "ms", "traceEvents": [\n')
+        for place, event in enumerate(listed):
+            file.write((",\n" if place else "") + json.dumps(event, allow_nan=False))
+        file.write("\n]}\n")
+
+
+def span(process: int, thread: int, name: str, start: float, length: float) -> dict[str, Any]:
+    """Event of something that lasts `length` us from `start` us on."""
+    return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": start, "dur": length}
+
+
+def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    """Event that names a process (`process_name`) or one of its tracks (`thread_name`)."""
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def us(seconds: Scalar) -> float:
+    """us, to the ns."""
+    return round(float(seconds) * MICROSECONDS, 3)

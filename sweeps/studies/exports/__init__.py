@@ -1,0 +1,1 @@
+"""A step or an iteration in the formats of other programs."""

@@ -1,0 +1,110 @@
+"""Time of one layer of a step by the part of the layer that Vidur knows it by, over columns of steps."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxroof.arrays import eager
+from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens, step_ops
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.step import StepWork, step_batch
+from jaxroof.memory import layer_count
+from jaxroof.op import AnyOp, Collective
+from jaxroof.op_time import op_time
+from jaxroof.step import host_time
+from sweeps.ask.cases import Case
+from sweeps.run.evaluate import evaluate
+from sweeps.run.points import Points
+
+CORES = {"decode": "attn_decode", "prefill": "attn_prefill"}
+"""Phase -> the part that its kernels are: what runs on tokens of one phase alone is attention, or belongs to it."""
+
+
+def layer_times(case: Case, work: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Time in s of the parts of a mean layer at every step, shapes (n,). Sums of tensor-parallel devices are left out.
+
+    Args:
+      case: any step of the deployment.
+      work: numbers of `StepWork` by name, shapes (n,).
+    """
+    names: list[str] = []
+
+    def times(scenario: Scenario) -> list[Any]:
+        model, deployment = scenario.model, scenario.deployment
+        batch = step_batch(scenario.workload, model)
+        local = group_batch(batch, deployment)
+        ops = layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))
+        parts = parts_of(ops)
+        names[:] = list(parts.values())
+        layers = layer_count(model)
+        return [ops[name].count / layers * op_time(ops[name], scenario.hardware, scenario.efficiency) for name in parts]
+
+    found: dict[str, np.ndarray] = {}
+    columns = _columns(case, work, times)
+    for name, column in zip(names, columns, strict=True):
+        found[name] = found.get(name, 0.0) + column
+    return found
+
+
+def _columns(case: Case, work: Mapping[str, np.ndarray], times: Any) -> list[np.ndarray]:
+    first = {name: float(column[0]) for name, column in work.items()}
+    number = len(next(iter(work.values())))
+    settings = {f"workload.{name}": np.asarray(column, float) for name, column in work.items()}
+    base = dataclasses.replace(case.scenario, workload=StepWork(**first))
+    ((_, found),) = evaluate(times, base, [Points(np.arange(number), [settings])])
+    return found
+
+
+def parts_of(ops: Mapping[str, AnyOp]) -> dict[str, str]:
+    """The part that every op of a layer belongs to, by name; without sums of tensor-parallel devices."""
+    found, layer, after = {}, None, False
+    for name, op in ops.items():
+        if op.layer != layer:
+            layer, after = op.layer, False
+        plain = name.removeprefix(op.layer)
+        if isinstance(op, Collective) and op.role == "reduction":
+            continue
+        if op.phase in CORES:
+            found[name] = CORES[op.phase]
+        elif op.role == "norm":
+            found[name] = "post_attention_layernorm" if "feedforward" in plain else "input_layernorm"
+        elif op.role in ("mixer", "attention", "indexer", "cross_attention", "context"):
+            found[name] = _of_mixer(plain)
+        else:
+            after = after or "activation" in plain
+            found[name] = "mlp_act" if "activation" in plain else "mlp_down_proj" if after else "mlp_up_proj"
+    return found
+
+
+def _of_mixer(name: str) -> str:
+    if "rope" in name:
+        return "attn_rope"
+    return "attn_post_proj" if name.startswith("o_proj") else "attn_pre_proj"
+
+
+def other_times(case: Case, sequences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Time in s of decode steps outside of the layers, by their sequences, shapes (n,): of the host, and of kernels."""
+
+    def times(scenario: Scenario) -> list[Any]:
+        model, deployment = scenario.model, scenario.deployment
+        batch = step_batch(scenario.workload, model)
+        ops = step_ops(model, deployment, batch)
+        local = group_batch(batch, deployment)
+        inside = layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))
+        kernels = sum(
+            op.count * op_time(op, scenario.hardware, scenario.efficiency)
+            for name, op in ops.items()
+            if name not in inside
+        )
+        return [host_time(batch, deployment, scenario.efficiency), kernels]
+
+    host, kernels = _columns(case, {"decode": sequences, "context": np.ones(sequences.shape)}, times)
+    return host, kernels
+
+
+def message_times(case: Case, op: Collective) -> np.ndarray:
+    """Time in s of a collective whose message is a column, shape (n,)."""
+    with eager():
+        return np.asarray(op_time(op, case.scenario.hardware, case.scenario.efficiency))

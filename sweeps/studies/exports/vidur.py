@@ -1,0 +1,304 @@
+"""Tables of a model on an accelerator as the simulator Vidur reads profiles: one layer's kernels, messages, the host.
+
+Vidur adds the times of one layer by the columns that it reads, times the layers. Every op of the layers is in one
+column, so that the sum is that of jaxroof's layers; layers that differ count with their mean.
+
+Source: microsoft/vidur, vidur/execution_time_predictor/sklearn_execution_time_predictor.py (columns that are read and
+rows that are kept), vidur/profiling/README.md (folders), vidur/config/config.py (names of files).
+"""
+
+import csv
+import io
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxroof.deployment import stage_devices
+from jaxroof.hardware import Hardware
+from jaxroof.layers.collective import collective
+from jaxroof.model import Block, Experts, Model
+from jaxroof.version import VERSION
+from sweeps.ask.cases import Case
+from sweeps.serving.launch.deployed import repository_of
+from sweeps.studies.exports.folder import written as files_of_folder
+from sweeps.studies.exports.layer_times import layer_times, message_times, other_times
+
+NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+"""What Vidur's names of folders can be."""
+
+BLOCK = 16
+"""Tokens per block of the KV cache: what Vidur's schedulers take by default."""
+
+ROUNDED = 8
+"""Tokens that Vidur rounds the tokens of a step up to."""
+
+GRAIN = 64
+"""Tokens of a cache that Vidur rounds contexts to by default."""
+
+PARTS = 8
+"""Sizes per doubling at which attention is priced: the trees that Vidur fits are constant between them."""
+
+ELEMENT = 2.0
+"""B per element of messages, by which Vidur turns sizes into tokens."""
+
+COMPUTE = (
+    *("attn_pre_proj", "attn_rope", "attn_post_proj", "mlp_up_proj", "mlp_act", "mlp_down_proj"),
+    *("input_layernorm", "post_attention_layernorm", "add"),
+)
+"""Operations of `mlp.csv`, by tokens. The sum with the residual is in the norms, so that `add` is 0."""
+
+ATTENTION = ("attn_prefill", "attn_decode", "attn_kv_cache_save")
+"""Operations of `attention.csv`; the cache is written by the kernel of `attn_rope`, so that its own time is 0."""
+
+HOST = ("schedule", "sampler_e2e", "prepare_inputs_e2e", "process_model_outputs")
+"""Operations of `cpu_overheads.csv`, which has further `ray_comm_time_mean`."""
+
+STATISTICS = ("min", "max", "mean", "median", "std")
+
+MILLISECONDS = 1e3
+
+
+def written(
+    folder: str | os.PathLike,
+    cases: Iterable[Case],
+    device: str,
+    model: str,
+    network: str,
+    most_tokens: int,
+    most_sequences: int,
+    force: bool = False,
+) -> list[pathlib.Path]:
+    """Write the tables into a folder, with names as in Vidur's `data/profiling`; none appears before all are done.
+
+    Args:
+      cases: prefills of one model on one device, one per tensor-parallel degree.
+      device, model, network: Vidur's names, which are folders.
+      most_tokens: of one step and one request; most_sequences: of a decode step.
+      force: replace files of these names that jaxroof did not write.
+
+    Raises:
+      ValueError: one line, for a model that Vidur has no layer for, or a folder or file that must not or cannot be
+        written.
+    """
+    compute, attention, host, reduces, found = [], [], [], [], list(cases)
+    for case in found:
+        _require_known(case.model.model, case.model.name)
+        compute += _compute(case, most_tokens)
+        attention += _attention(case, most_tokens, most_sequences)
+        host += _host(case, model, most_sequences)
+        reduces += _reduces(case, most_tokens)
+    place, link = f"compute/{device}/{model}", f"network/{network}"
+    tables = {
+        f"{place}/mlp.csv": compute,
+        f"{place}/attention.csv": attention,
+        f"cpu_overhead/{network}/{model}/cpu_overheads.csv": host,
+        f"{link}/all_reduce.csv": reduces,
+        f"{link}/send_recv.csv": _sends(found[0], most_tokens),
+    }
+    contents = {name: [_text(rows).encode()] for name, rows in tables.items() if rows}
+    return files_of_folder(folder, contents, ("profile",), "profile of this model", force)
+
+
+def names(
+    case: Case, asked: str, device: str | None, network: str | None, repository: str | None
+) -> tuple[str, str, str]:
+    """Vidur's names of the device, the model and the node, where None stands for jaxroof's.
+
+    Args:
+      asked: the model as it was asked for.
+
+    Raises:
+      ValueError: one line, for a name that is no path inside of a folder.
+    """
+    device = case.hardware.name.lower() if device is None else device
+    model = repository_of(case.model, asked)[0] if repository is None else repository
+    network = f"{device}_node" if network is None else network
+    for flag, name in (("--device", device), ("--repository", model), ("--network", network)):
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{flag} {name!r} must be of letters, digits, -, _ and ., with / between owner and name")
+    return device, model, network
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    out = io.StringIO()
+    table = csv.DictWriter(out, [*rows[0], "jaxroof_version"], lineterminator="\n")
+    table.writeheader()
+    table.writerows({**row, "jaxroof_version": VERSION} for row in rows)
+    return out.getvalue()
+
+
+def _statistics(times: Mapping[str, np.ndarray], place: int) -> dict[str, float]:
+    """Statistics in ms of operations that always take the same time."""
+    return {
+        f"time_stats.{name}.{what}": 0.0 if what == "std" else MILLISECONDS * float(time[place])
+        for name, time in times.items()
+        for what in STATISTICS
+    }
+
+
+def _require_known(model: Model, name: str) -> None:
+    """ValueError for layers that have no place in Vidur's tables."""
+    if model.encoder is not None or any(block.cross is not None for block in model.blocks):
+        raise ValueError(f"{name} has an encoder, which Vidur has no tables for: give a decoder of text")
+    if not model.generates:
+        raise ValueError(f"{name} generates no text, which Vidur simulates")
+
+
+def _widest(model: Model) -> Block:
+    """The block with the most layers among those that attend."""
+    blocks = [block for block in model.blocks if block.attention is not None] or list(model.blocks)
+    return max(blocks, key=lambda block: float(block.count))
+
+
+def _sizes(model: Model) -> dict[str, Any]:
+    """What Vidur tells models apart by."""
+    block = _widest(model)
+    part = next((each.feedforward for each in (block, *model.blocks) if each.feedforward is not None), None)
+    intermediate = 0.0 if part is None else part.intermediate
+    if isinstance(part, Experts) and part.shared is not None:
+        intermediate = part.intermediate
+    heads = round(float(block.attention.heads))
+    return {
+        "heads": heads,
+        "kv_heads": round(float(getattr(block.attention, "kv_heads", heads))),
+        "width": round(float(model.hidden)),
+        "expanded": round(float(intermediate)),
+        "gated": part is None or float(part.up_projections) > 1.0,
+        "vocabulary": round(float(model.vocabulary)),
+    }
+
+
+def _degree(case: Case) -> int:
+    return round(float(stage_devices(case.scenario.deployment)))
+
+
+def token_counts(most: int) -> list[int]:
+    """Tokens of a step at which kernels are priced: what Vidur rounds them to up to 4096, beyond in 64 per doubling."""
+    counts, at = {1, 2, 4, most}, ROUNDED
+    while at < most:
+        counts.add(at)
+        at += ROUNDED * max(1, at // 4096 * 8)
+    return sorted(counts)
+
+
+def _octaves(first: int, most: int, step: int = 1) -> list[int]:
+    """Numbers from `first` to `most`, `PARTS` per doubling and multiples of `step`."""
+    found, at = {first, most}, float(first)
+    while at < most:
+        found.add(step * round(at / step))
+        at *= 2.0 ** (1.0 / PARTS)
+    return sorted(number for number in found if number <= most)
+
+
+def _compute(case: Case, most: int) -> list[dict[str, Any]]:
+    counts = np.array(token_counts(most), float)
+    times = layer_times(case, {"prefill": counts})
+    sizes = _sizes(case.model.model)
+    zero = np.zeros(counts.shape)
+    shown = {name: times.get(name, zero) for name in COMPUTE}
+    return [
+        {
+            "n_head": sizes["heads"],
+            "n_kv_head": sizes["kv_heads"],
+            "n_embd": sizes["width"],
+            "n_expanded_embd": sizes["expanded"],
+            "vocab_size": sizes["vocabulary"],
+            "use_gated_mlp": sizes["gated"],
+            "num_tokens": int(count),
+            "num_tensor_parallel_workers": _degree(case),
+        }
+        | _statistics(shown, place)
+        for place, count in enumerate(counts)
+    ]
+
+
+def _attention(case: Case, most: int, sequences: int) -> list[dict[str, Any]]:
+    sizes, rows = _sizes(case.model.model), []
+    chunks = [
+        (chunk, past)
+        for chunk in _octaves(16, most)
+        for past in (0, *_octaves(GRAIN, most, GRAIN))
+        if chunk + past <= most
+    ]
+    batches = [(batch, past) for batch in _octaves(1, sequences) for past in (1, *_octaves(GRAIN, most, GRAIN))]
+    prefill, decode = np.array(chunks, float).T, np.array(batches, float).T
+    parts = (
+        (True, prefill, layer_times(case, {"prefill": prefill[0], "past": prefill[1]})),
+        (False, decode, layer_times(case, {"decode": decode[0], "context": decode[1] + 1.0})),  # the new token's too
+    )
+    for is_prefill, (first, past), times in parts:
+        shown = {name: times.get(name, np.zeros(first.shape)) for name in ATTENTION}
+        for place, (number, cached) in enumerate(zip(first, past, strict=True)):
+            rows.append(
+                {
+                    "n_embd": sizes["width"],
+                    "n_q_head": sizes["heads"],
+                    "n_kv_head": sizes["kv_heads"],
+                    "block_size": BLOCK,
+                    "num_tensor_parallel_workers": _degree(case),
+                    "max_model_len": most,
+                    "batch_size": 1 if is_prefill else int(number),
+                    "prefill_chunk_size": int(number) if is_prefill else 0,
+                    "kv_cache_size": int(cached),
+                    "is_prefill": is_prefill,
+                    "attention_backend": "jaxroof",
+                }
+                | _statistics(shown, place)
+            )
+    return rows
+
+
+def _host(case: Case, model: str, sequences: int) -> list[dict[str, Any]]:
+    """Time outside of layers: of the host, and of the kernels that choose tokens, by sequences."""
+    batches = np.array(_octaves(1, sequences), float)
+    host, sampling = other_times(case, batches)
+    times = dict.fromkeys(HOST, np.zeros(batches.shape)) | {"schedule": host, "sampler_e2e": sampling}
+    return [
+        {"model_name": model, "tensor_parallel_degree": _degree(case), "batch_size": int(batch)}
+        | {f"{name}_median": MILLISECONDS * float(time[place]) for name, time in times.items()}
+        | {"ray_comm_time_mean": 0.0}
+        for place, batch in enumerate(batches)
+    ]
+
+
+def _message_rows(operation: str, sizes: np.ndarray, times: np.ndarray, workers: int, near: int, domain: int) -> list:
+    return [
+        _statistics({operation: times}, place)
+        | {"rank": 0, "num_workers": workers, "size": int(size), "collective": operation}
+        | {"devices_per_node": near, "max_devices_per_node": domain}
+        for place, size in enumerate(sizes)
+    ]
+
+
+def _domain(hardware: Hardware) -> int:
+    """Devices of a scale-up domain."""
+    links = hardware.links.scale_up
+    return 1 if links is None else round(float(links.devices))
+
+
+def _sizes_of_messages(case: Case, most: int) -> np.ndarray:
+    return ELEMENT * float(case.model.model.hidden) * np.array(token_counts(most), float)
+
+
+def _reduces(case: Case, most: int) -> list[dict[str, Any]]:
+    """All-reduces of as many tokens; none on one device."""
+    workers, sizes = _degree(case), _sizes_of_messages(case, most)
+    if workers == 1:
+        return []
+    times = message_times(case, collective("all_reduce", sizes, float(workers), 1.0))
+    return _message_rows("all_reduce", sizes, times, workers, workers, _domain(case.scenario.hardware))
+
+
+def _sends(case: Case, most: int) -> list[dict[str, Any]]:
+    """Messages between two devices: of one scale-up domain, and of two where there is a link between them."""
+    hardware, sizes, rows = case.scenario.hardware, _sizes_of_messages(case, most), []
+    domain = _domain(hardware)
+    for near, stride, there in ((2, 1.0, domain > 1), (1, float(domain), hardware.links.scale_out is not None)):
+        if there:
+            times = message_times(case, collective("send_recv", sizes, 2.0, 1.0, stride))
+            rows += _message_rows("send_recv", sizes, times, 2, near, domain)
+    return rows

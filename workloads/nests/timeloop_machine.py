@@ -1,0 +1,306 @@
+"""Architectures of Timeloop, version 0.4: nodes or subtrees, constraints, sparse optimisations, energy tables."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxroof.nests import Fanout, Machine, Memory
+from workloads.nests import checks
+from workloads.nests.checks import require
+from workloads.nests.timeloop_yaml import BELOW, TAGS, names, section, tables
+from workloads.traces.documents import yaml_object
+
+ENERGIES = {"read": "read_energy", "write": "write_energy", "update": "update_energy", "leak": "leakage"}
+"""Actions of an energy table, pJ, and the fields of a memory."""
+
+BANDWIDTHS = {"read_bandwidth": "read_bandwidth", "write_bandwidth": "write_bandwidth", "shared_bandwidth": "bandwidth"}
+"""Attributes of a memory, words per cycle, and its fields."""
+
+PACKED, PLAIN = ("RLE", "CP", "B", "CSR", "COO"), ("UOP", "UB", "U")
+"""Formats of a rank that leave zeros out, and those that do not."""
+
+NODE = ("tag", "name", "class", "subclass", "attributes", "spatial", "constraints", "required_actions", "enabled")
+"""Keys of a component or a container; attributes are Accelergy's, any, and some say what a memory holds and moves."""
+
+KINDS = dict.fromkeys(("bypass", "datatype", "bypassing"), "dataspace") | dict.fromkeys(
+    ("utilization", "parallelism"), "min_parallelism"
+)
+"""Other names of kinds of constraints."""
+
+CONSTRAINTS = ("dataspace", "temporal", "spatial", "min_parallelism")
+"""Kinds of constraints of a node. `split` of a spatial one has no effect on counts: it is read and left."""
+
+
+def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
+    """The machine of a YAML file: `architecture` with `nodes`, of which containers fan out over meshX x meshY.
+
+    Or with `subtree`, as earlier files and those that Timeloop's front end writes: memories of which there are more
+    than of the one outside of them have a fan-out between, named after a `dummy_storage` there. The last component is
+    the arithmetic. Constraints limit what a search may do: `dataspace` with keep and bypass, `temporal` and `spatial`
+    with factors (=, <=, >=; 0 is all that is left), factors_only, permutation and, of a fan-out, no_reuse and
+    min_parallelism; in the nodes, or as targets of `architecture_constraints` or `mapspace_constraints`. Of
+    `sparse_optimizations` compressed formats (without their metadata), gating and skipping are read.
+
+    Args:
+      path: the file.
+      energies: a YAML file with an energy reference table (ERT or ERT_summary), pJ per action; without it every energy
+        is zero, as an architecture states none.
+
+    Raises:
+      ValueError: as of `timeloop_problem`.
+    """
+    content = section(path, "architecture")
+    subtrees = "nodes" not in content and "subtree" in content
+    require(subtrees or "nodes" in content, path, "architecture.nodes are missing: version 0.4 with nodes is read")
+    found: list[Memory | Fanout] = []
+    mac, table = 0.0, _energy_table(energies) if energies else {}
+    nodes = list(_unfolded(content["subtree"], path) if subtrees else _flat(content["nodes"], path))
+    targets, sparse = _targets(path), _sparse(path)
+    for node in nodes:
+        name = checks.word(node.get("name"), f"{path}: name")
+        where = f"{path}: {name}"
+        checks.table(node, where, NODE)
+        others = targets.pop(name, []) + targets.pop(f"inter_{name}_spatial", [])
+        if name.startswith(BELOW):
+            memory = targets.get(name.removeprefix(BELOW), [])
+            others = [each for each in memory if "spatial" in each]
+            memory[:] = [each for each in memory if "spatial" not in each]
+        rules = _rules(node, others, where)
+        size = 1
+        mesh = {} if subtrees and node["tag"] != "Container" else node.get("spatial", {})
+        for each, count in checks.table(mesh, f"{where}: spatial", ("meshX", "meshY")).items():
+            size *= checks.whole(count, f"{where}: spatial.{each}")
+        container = node["tag"] == "Container"
+        if size > 1:
+            found.append(_fanout(name if container else f"{name}_spatial", size, rules, where))
+        if container:
+            continue
+        attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
+        require(not energies or name in table, where, f"{energies} has no energies of it")
+        if node is nodes[-1]:
+            mac = table.get(name, {}).get("compute", 0.0)
+            continue
+        figures = table.get(name, {}), sparse.pop(name, {})
+        found.append(_memory(name, attributes, rules, *figures, where))
+    require(bool(found), path, "the architecture has no memory")
+    for name in (*targets, *sparse):
+        if name in sparse or not all(_is_idle(rule) for rule in targets[name]):
+            require(False, path, f"constraints or optimizations are for {name}, which is no node")
+    gates = dict.fromkeys(name for node in found if isinstance(node, Memory) for name in node.gated_by)
+    kinds = set(_kinds(path))
+    machine = Machine(
+        nodes=tuple(found),
+        mac_energy=mac,
+        gating=float("gating" in kinds),
+        skipping=float("skipping" in kinds),
+        gated_by=tuple(gates),
+    )
+    return checks.checked_machine(machine, path)
+
+
+def _unfolded(trees: Any, where: str) -> Iterator[Mapping[str, Any]]:
+    """Components of subtrees as nodes, with a container for each fan-out between two of them."""
+    before, outside, dummy = 1, "", ""
+    for name, instances, component in _instances(trees, 1, where):
+        more, rest = divmod(instances, before)
+        require(rest == 0 and more >= 1, f"{where}: {name}", f"{instances} of it, below {before} of {outside}")
+        if more > 1:
+            fanout = dummy or f"{BELOW}{outside}"
+            yield {"tag": "Container", "name": fanout, "spatial": {"meshX": more}}
+            dummy = ""
+        before, outside = instances, name
+        if component.get("class") == "dummy_storage":
+            dummy = name
+            continue
+        keys = ("class", "subclass", "attributes", "constraints", "required_actions", "enabled")
+        checks.table(component, f"{where}: {name}", ("name", *keys))
+        yield {"tag": "Component", "name": name} | {key: component[key] for key in keys if key in component}
+
+
+def _instances(trees: Any, times: int, where: str) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """Names of components with how many there are; NAME[1..4] is four in all, NAME[0..3] four of each outside."""
+    for tree in tables(trees, f"{where}: subtree"):
+        checks.table(tree, f"{where}: subtree", ("name", "attributes", "local", "subtree"))
+        _, inside = _counted(tree.get("name"), times, where)
+        for component in tables(tree.get("local", []), f"{where}: local"):
+            name, count = _counted(component.get("name"), inside, where)
+            yield name, count, component
+        yield from _instances(tree.get("subtree", []), inside, where)
+
+
+def _counted(text: Any, times: int, where: str) -> tuple[str, int]:
+    match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[([01])\.\.([0-9]{1,9})\])?", str(text))
+    require(match is not None, where, f"{text!r} must be a name, NAME[0..N] or NAME[1..N]")
+    name, first, last = match[1], match[2], match[3]  # type: ignore[index]
+    if last is None:
+        return name, times
+    return name, int(last) if first == "1" else times * (int(last) + 1)
+
+
+def _flat(nodes: Any, where: str) -> Iterator[Mapping[str, Any]]:
+    """Components and containers from the outermost; those in parallel one after the other, as Timeloop has them."""
+    for node in tables(nodes, f"{where}: nodes"):
+        require(node.get("tag") in TAGS, where, "a node has none of the tags !Container, !Component, !Parallel")
+        if "nodes" in node:
+            yield from _flat(node["nodes"], where)
+        else:
+            yield node
+
+
+def _targets(path: str) -> dict[str, list[Mapping[str, Any]]]:
+    """Constraints that stand beside an architecture, by the node that they are for."""
+    content, found = yaml_object(path, tags=TAGS).values, {}
+    for key in ("architecture_constraints", "mapspace_constraints", "constraints"):
+        listed = content.get(key, {})
+        where = f"{path}: {key}"
+        for item in tables(checks.table(listed, where, ("version", "targets")).get("targets", []), where):
+            kind = item.get("type")
+            kind = KINDS.get(str(kind), kind)
+            require(kind in CONSTRAINTS, where, f"type {kind!r} is none of {', '.join(CONSTRAINTS)}")
+            name = str(item.get("target"))
+            rules = {key: value for key, value in item.items() if key not in ("target", "type")}
+            found.setdefault(name, []).append({kind: rules})
+    return found
+
+
+def _rules(node: Mapping[str, Any], others: list[Mapping[str, Any]], where: str) -> dict[str, dict[str, Any]]:
+    """Constraints of a node by kind."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in (checks.table(node.get("constraints", {}), f"{where}: constraints", CONSTRAINTS), *others):
+        for kind, rules in each.items():
+            known = {
+                "min_parallelism": ("min",),
+                "dataspace": ("keep", "bypass"),
+                "temporal": ("factors", "factors_only", "permutation"),
+                "spatial": ("factors", "factors_only", "permutation", "split", "no_reuse", "no_multicast_no_reduction"),
+            }[kind]
+            plain = kind == "min_parallelism" and not isinstance(rules, Mapping)
+            rules = {"min": rules} if plain else rules
+            found.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", known))
+    return found
+
+
+def _loops(rules: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Limits and the allowed dimensions of a node's loops."""
+    found: list[tuple[str, float, float]] = []
+    for key in ("factors", "factors_only"):
+        listed = rules.get(key, [])
+        text = " ".join(map(str, listed)) if isinstance(listed, list) else str(listed)
+        text = re.sub(r"=?(?<![0-9])(-1|0)(?![0-9])", "=all", text.replace(",", " "))
+        found += checks.parsed_limits(text, f"{where}: {key}")
+    only = {name for name, *_ in found} if "factors_only" in rules else None
+    return {"limits": tuple(found)} | ({} if only is None else {"dimensions": tuple(sorted(only))})
+
+
+def _is_idle(rule: Mapping[str, Any]) -> bool:
+    """Whether constraints say only what a node without loops and tensors does."""
+    for kind, each in rule.items():
+        if kind == "dataspace" and each.get("keep"):
+            return False
+        if kind in ("temporal", "spatial") and any(most > 1.0 for *_, most in _loops(each, kind)["limits"]):
+            return False
+    return "min_parallelism" not in rule
+
+
+def _sparse(path: str) -> dict[str, dict[str, Any]]:
+    """Compressed and gating tensors of each memory, of `sparse_optimizations`."""
+    found: dict[str, dict[str, Any]] = {}
+    for item in _optimizations(path):
+        where = f"{path}: sparse_optimizations: {item.get('name')}"
+        known = ("name", "representation_format", "action_optimization")
+        checks.table(item, where, known)
+        own = found.setdefault(str(item.get("name")), {})
+        formats = checks.table(item.get("representation_format", {}), where, ("data_spaces",)).get("data_spaces", [])
+        for space in tables(formats, f"{where}: data_spaces"):
+            ranks = {str(rank.get("format")).upper() for rank in tables(space.get("ranks", []), f"{where}: ranks")}
+            unknown = ranks - {*PACKED, *PLAIN}
+            require(not unknown, where, f"format {', '.join(unknown)} is none of {', '.join((*PACKED, *PLAIN))}")
+            if ranks & set(PACKED):
+                own.setdefault("compression", {})[checks.word(space.get("name"), where)] = 1.0
+        leaders: dict[str, tuple[str, ...]] = {}
+        for each in tables(item.get("action_optimization", []), f"{where}: action_optimization"):
+            for option in tables(each.get("options", []), f"{where}: options"):
+                checks.table(option, f"{where}: options", ("target", "condition_on"))
+                leaders[str(option.get("target"))] = tuple(names(option.get("condition_on", []), where))
+        gates = tuple(dict.fromkeys(name for group in leaders.values() for name in group))
+        for target, group in leaders.items():
+            whole = set(group) == {name for name in gates if name != target}
+            require(whole, where, f"{target} waits for {', '.join(group)} alone; all of a memory wait for the same")
+        if gates:
+            own["gated_by"] = gates
+    return found
+
+
+def _kinds(path: str) -> Iterator[str]:
+    """How zeros are passed over: gating, skipping."""
+    for item in _optimizations(path):
+        for each in item.get("action_optimization", []):
+            kind = str(each.get("type"))
+            require(kind in ("gating", "skipping"), f"{path}: sparse_optimizations", f"{kind} is no gating or skipping")
+            yield kind
+
+
+def _optimizations(path: str) -> list[Mapping[str, Any]]:
+    content = yaml_object(path, tags=TAGS).values.get("sparse_optimizations", {})
+    where = f"{path}: sparse_optimizations"
+    return tables(checks.table(content, where, ("version", "targets")).get("targets", []), where)
+
+
+def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> Fanout:
+    for kind in ("temporal", "dataspace"):
+        idle = kind not in rules or _is_idle({kind: rules[kind]})
+        require(idle, where, f"constraints.{kind} is for a memory, not for a fan-out")
+    spatial = rules.get("spatial", {})
+    alone = any(spatial.get(key) not in (None, False, []) for key in ("no_reuse", "no_multicast_no_reduction"))
+    for key in ("no_reuse", "no_multicast_no_reduction"):
+        fine = spatial.get(key) in (None, False, [], True, "*", ["*"])
+        require(fine, where, f"constraints.spatial.{key} is read for all tensors (true), not for {spatial.get(key)!r}")
+    least = rules.get("min_parallelism", {}).get("min", 0.0)
+    least = checks.number(least, f"{where}: constraints.min_parallelism", zero=True)
+    own = _loops(spatial, f"{where}: constraints.spatial")
+    return Fanout(name=name, size=float(size), multicast=not alone, reduces=not alone, least=least, **own)
+
+
+def _memory(
+    name: str,
+    attributes: Mapping[str, Any],
+    rules: Mapping[str, Mapping[str, Any]],
+    actions: Mapping[str, float],
+    sparse: Mapping[str, Any],
+    where: str,
+) -> Memory:
+    word = checks.number(attributes.get("datawidth", attributes.get("word-bits", 8)), f"{where}: datawidth")
+    width = checks.number(attributes.get("width", word), f"{where}: width")
+    figures: dict[str, Any] = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
+    for key, field in BANDWIDTHS.items():
+        if key in attributes:
+            figures[field] = checks.number(attributes[key], f"{where}: {key}")
+    block = checks.number(attributes.get("block_size", width / word), f"{where}: block_size")
+    if "depth" in attributes:
+        copies = checks.number(attributes.get("multiple_buffering", 1), f"{where}: multiple_buffering")
+        figures["capacity"] = width / word * checks.number(attributes["depth"], f"{where}: depth") / copies
+    require("min_parallelism" not in rules, where, "constraints.min_parallelism is for a fan-out, not for a memory")
+    space, temporal = rules.get("dataspace", {}), rules.get("temporal", {})
+    keeps, passes = (tuple(names(space.get(key, []), f"{where}: {key}")) for key in ("keep", "bypass"))
+    order = names(temporal.get("permutation", []), f"{where}: constraints.temporal.permutation")
+    figures |= _loops(temporal, f"{where}: constraints.temporal") | dict(sparse)
+    return Memory(
+        name=name, keeps=keeps, passes=passes, order=tuple(reversed(order)), word_bits=word, block=block, **figures
+    )
+
+
+def _energy_table(path: str) -> dict[str, dict[str, float]]:
+    """J of the actions of each component by its last name; of several energies of one action the largest."""
+    content = yaml_object(path).values
+    listed = content.get("ERT_summary", content.get("ERT"))
+    require(isinstance(listed, Mapping), path, "it has neither ERT_summary nor ERT")
+    found: dict[str, dict[str, float]] = {}
+    for row in tables(listed.get("table_summary", listed.get("tables")), path):
+        name = str(row.get("name")).partition("[")[0].rpartition(".")[2]
+        actions = found.setdefault(name, {})
+        for action in tables(row.get("actions"), f"{path}: {name}"):
+            energy = action.get("max_energy", action.get("energy", 0.0))
+            energy = 1e-12 * checks.number(energy, f"{path}: {name}: {action.get('name')}", zero=True)
+            key = str(action.get("name"))
+            actions[key] = max(energy, actions.get(key, 0.0))
+    return found

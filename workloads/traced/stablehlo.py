@@ -1,0 +1,237 @@
+"""A model in StableHLO, as JAX, torch_xla and others write it, as a function of JAX arrays that can be traced.
+
+The module is read by the parser that JAX ships, and every operation becomes the JAX primitive that it stands for, so
+that one set of rules says the work of both. What StableHLO loses stays lost: a `scan` is a `while` that counts, names
+of scopes are there only where the text has locations, sizes have no symbols.
+"""
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax import lax
+from jax.interpreters.mlir import make_ir_context
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo as dialect
+
+from workloads.traced.function import Traced, traced
+from workloads.traced.stablehlo_ops import BINARY, OPERATIONS, UNARY, element_type, is_stored, shape_of
+from workloads.traced.stablehlo_regions import REGIONS
+
+LARGEST = 1 << 29
+"""B of a file at most."""
+
+MOST_OPERATIONS = 200_000
+"""Operations that are read at most, those of a function as often as it is called."""
+
+WRONG = (TypeError, KeyError, AttributeError, NotImplementedError, IndexError, OverflowError, ZeroDivisionError)
+"""What JAX raises of operands that an operation does not take, beside ValueError."""
+
+BYTECODE = b"ML\xefR"
+"""First bytes of a module in bytecode."""
+
+KNOWN = OPERATIONS | REGIONS
+"""Operation without its dialect -> what it does."""
+
+SAME = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement", "LayoutConstraint"}
+"""Custom calls whose result is their operand."""
+
+MESSAGES = {
+    *("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "collective_permute", "collective_broadcast"),
+    *("send", "recv", "partition_id", "replica_id", "manual_computation"),
+}
+"""Operations of several devices."""
+
+
+def traced_module(path: str | os.PathLike, trips: float | None = None, **options: Any) -> Traced:
+    """The kernels of the function `main` of a file of StableHLO.
+
+    Args:
+      path: text, or bytecode of a portable artifact.
+      trips: how often loops run that do not say so.
+      options: policy, fused_loops, as `workloads.traced.function.traced` takes them.
+
+    Raises:
+      ValueError: one line, for a file that is no module, an operation that nothing is known of, a loop without trips.
+    """
+    with _module(path) as module, jax.enable_x64(True):
+        reader = _Reader(module)
+        taken = [*reader.function("main").arguments], list(reader.stored())
+        arguments, stored = (
+            [jax.ShapeDtypeStruct(shape_of(value), element_type(value)) for value in values] for values in taken
+        )
+
+        def main(arguments: list, stored: list) -> list:
+            return reader.main(arguments, dict(zip(taken[1], stored, strict=True)))
+
+        name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
+        return traced(main, arguments, stored, trips=trips, name=name, **options)
+
+
+@contextlib.contextmanager
+def _module(path: str | os.PathLike) -> Iterator[Any]:
+    """The module of a file; ValueError in one line where it holds none."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise ValueError(f"{os.fspath(path)}: {error.strerror}") from None
+    if len(content) > LARGEST:
+        raise ValueError(f"{os.fspath(path)} is larger than {LARGEST >> 20} MiB: leave weights out, as arguments")
+    with make_ir_context() as context, ir.Location.unknown():
+        context.allow_unregistered_dialects = True
+        try:
+            if content.startswith(BYTECODE):
+                module = dialect.deserialize_portable_artifact(context, content)
+            else:
+                module = ir.Module.parse(content.decode())
+        except (ir.MLIRError, UnicodeDecodeError, ValueError, RuntimeError) as error:
+            words = " ".join(str(error).partition("\n note")[0].split())[:200]
+            raise ValueError(f"{os.fspath(path)} is no module of StableHLO: {words}") from None
+        yield module
+
+
+class _Reader:
+    """Runs the functions of a module on what JAX traces."""
+
+    def __init__(self, module: Any):
+        functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+        self._functions = {op.attributes["sym_name"].value: op for op in functions}
+        self._stored: dict[Any, Any] = {}
+        self._running: list[str] = []
+        self._operations = 0
+
+    def function(self, name: str) -> Any:
+        """The body of a function by its name; ValueError in one line where there is none."""
+        if name not in self._functions:
+            raise ValueError(f"the module has no function {name}; it has {', '.join(self._functions) or 'none'}")
+        blocks = self._functions[name].regions[0].blocks
+        if not len(blocks):
+            raise ValueError(f"the function {name} has no body")
+        return blocks[0]
+
+    def stored(self) -> Iterator[Any]:
+        """Constants that are read from memory: they are arguments of what is traced."""
+        waiting = list(self._functions.values())
+        while waiting:
+            op = waiting.pop()
+            if is_stored(op):
+                yield op.results[0]
+            blocks = (block for region in op.regions for block in region.blocks)
+            waiting += [inner.operation for block in blocks for inner in block.operations]
+
+    def main(self, arguments: list, stored: dict) -> list:
+        """Results of the function `main`, where constants of `stored` have these values."""
+        self._stored = stored
+        return self._called("main", arguments)
+
+    def _called(self, name: str, arguments: list) -> list:
+        if name in self._running:
+            raise ValueError(f"the function {name} calls itself")
+        self._running.append(name)
+        found = self._block(self.function(name), arguments, self._stored)
+        self._running.pop()
+        return found
+
+    def _block(self, block: Any, arguments: list, outer: dict) -> list:
+        """What a block returns; `outer` has the values of the blocks around it."""
+        values = outer | dict(zip(block.arguments, arguments, strict=True))
+        for each in block.operations:
+            op = each.operation
+            operands = [values[value] for value in op.operands]
+            self._operations += 1
+            if self._operations > MOST_OPERATIONS:
+                raise ValueError(f"the module runs more than {MOST_OPERATIONS:,} operations, loops counted once")
+            if op.name.endswith(".return"):
+                return operands
+            if all(result in values for result in op.results) and op.results:
+                continue  # a constant that is stored
+            try:
+                with _scope(op):
+                    results = self._results(op, operands, values)
+            except WRONG as error:
+                words = " ".join(str(error).split())[:200]
+                raise ValueError(f"{op.name} cannot be read: {type(error).__name__}: {words}") from error
+            values.update(zip(op.results, results, strict=True))
+        raise ValueError("a function of the module returns nothing")
+
+    def _results(self, op: Any, operands: list, values: dict) -> list:
+        name = op.name.partition(".")[2]
+        if name == "tuple":
+            return [tuple(operands)]
+        if name == "get_tuple_element":
+            return [operands[0][int(op.attributes["index"])]]
+        if name in ("while", "if", "case"):
+            return getattr(self, f"_{name}")(op, operands, values)
+        if name in ("call", "composite"):
+            callee = op.attributes["callee" if name == "call" else "decomposition"].value
+
+            def call(*given):
+                return self._called(callee, list(given))
+
+            return jax.jit(call)(*operands)  # kept as a call: under `operators` it is one kernel
+        if name == "custom_call":
+            target = op.attributes["call_target_name"].value
+            if target in SAME:
+                return operands[:1]
+            raise ValueError(f"nothing is known of the custom call {target}")
+        if name in MESSAGES:
+            raise ValueError(f"{op.name}: messages are not read from StableHLO; price the function under shard_map")
+        plain = name.removeprefix("broadcast_") if op.name.startswith("chlo.broadcast_") else name
+        if name in KNOWN:
+            return KNOWN[name](op, operands)
+        if plain in UNARY:
+            return [UNARY[plain](*operands)]
+        if plain in BINARY:
+            shape = shape_of(op.results[0])
+            return [BINARY[plain](*(_broadcast(each, shape) for each in operands))]
+        raise ValueError(f"nothing is known of the operation {op.name}")
+
+    def _while(self, op: Any, operands: list, values: dict) -> list:
+        """A loop; what its body returns as it came is no part of what it carries."""
+        test, body = (region.blocks[0] for region in op.regions)
+        *_, last = body.operations
+        kept = [place for place, value in enumerate(last.operands) if value != body.arguments[place]]
+
+        def given(carried: list) -> list:
+            found = list(operands)
+            for place, value in zip(kept, carried, strict=True):
+                found[place] = value
+            return found
+
+        def after(carried: list) -> list:
+            results = self._block(body, given(carried), values)
+            return [results[place] for place in kept]
+
+        start = [operands[place] for place in kept]
+        return given(lax.while_loop(lambda carried: self._block(test, given(carried), values)[0], after, start))
+
+    def _branches(self, op: Any, values: dict) -> list[Callable[[], list]]:
+        return [functools.partial(self._block, region.blocks[0], [], values) for region in op.regions]
+
+    def _if(self, op: Any, operands: list, values: dict) -> list:
+        return lax.cond(operands[0], *self._branches(op, values))
+
+    def _case(self, op: Any, operands: list, values: dict) -> list:
+        return lax.switch(operands[0], self._branches(op, values))
+
+
+def _broadcast(value: Any, shape: tuple[int, ...]) -> Any:
+    """A value in a shape that it is broadcast to, its axes the last ones."""
+    own = jax.numpy.shape(value)
+    return value if own == shape else lax.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
+
+
+_NAMED = re.compile(r'loc\("([^"]*)"\(')
+_CALL = re.compile(r"^p?jit\(.*\)$|^main$|^closed_call$|^<unnamed.*>$")
+
+
+def _scope(op: Any) -> contextlib.AbstractContextManager:
+    """The scope of an operation whose location names one, without calls of `jit` and the operation itself."""
+    found = _NAMED.match(str(op.location))
+    parts = [part for part in found[1].split("/")[:-1] if not _CALL.match(part)] if found else []
+    return jax.named_scope("/".join(parts)) if parts else contextlib.nullcontext()
