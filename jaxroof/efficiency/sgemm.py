@@ -52,11 +52,15 @@ LARGE = 128.0
 UNIT = 32.0
 """Elements of the edges that `SgemmKernel.small` counts in: sets its scale only."""
 
-USUAL_CLOCK = 1.4e9
-"""Hz of the clock at which `SgemmKernel.process_energy` holds: sets its scale only."""
+REFERENCE_CLOCK, HIGHEST_CLOCK = 1.4e9, 1.6e9
+"""Hz at which `SgemmKernel.process_energy` holds, and from which on energy no longer grows: voltage goes with the clock
+among the measured devices, of which NVIDIA's reach 1.59 GHz; later processes clock higher at no more voltage."""
 
 LIMIT_SHARE = 0.85
 """Share of the electrical limit that the cores may take; memory, L2 and leakage take the rest."""
+
+LEAST_EXCESS, MOST_EXCESS = 1e-3, 1e4
+"""Shares of the electrical limit between which a product's draw is told apart."""
 
 NEVER = 1e6
 """Factor on the time of a tile that a library does not have: finite, and never the least."""
@@ -79,7 +83,7 @@ class SgemmKernel:
     split_cycles: Scalar  # clock cycles of adding up partial sums
     split_traffic: Scalar  # times that a partial sum passes device memory
     launch_cycles: Scalar  # clock cycles of a kernel between others in a stream
-    process_energy: Scalar  # J drawn per J of arithmetic in `Hardware.energy`, at `USUAL_CLOCK`
+    process_energy: Scalar  # J drawn per J of arithmetic in `Hardware.energy`, at `REFERENCE_CLOCK`
     idle_power: Scalar  # W of one core beside its products
     onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
     scattered: Scalar  # extra time of readings on Pascal, whose kernels take a sector of each row at once
@@ -216,10 +220,8 @@ def _reading_time(
 def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware, issued: Scalar) -> Scalar:
     """FLOP/s of all cores in a main loop: a share of the peak, less what electrical power denies.
 
-    excess = (peak J per FLOP (clock / USUAL_CLOCK)^2 issued + idle_power cores) / (LIMIT_SHARE tdp)
+    excess = (peak J per FLOP (clock / REFERENCE_CLOCK)^2 issued + idle_power cores) / (LIMIT_SHARE tdp)
     rate = peak matrix / issued (1 - u busy (1 - (1 + excess^8)^(-1/8))),  u = t / (t + onset_time),  t = flops / peak
-
-    Voltage goes with the clock, and energy with its square.
 
     Args:
       issued: instructions over those of a main loop without single loads; each takes a slot and energy.
@@ -228,9 +230,10 @@ def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware, issued:
     best = peak * kernel.matrix / issued
     if hardware.power.tdp is None or hardware.energy is None:
         return best
-    ratio = clock(hardware) / USUAL_CLOCK
-    drawn = peak * hardware.energy.matrix[op.precision] * kernel.process_energy * (ratio * ratio * issued)
+    voltage = minimum(clock(hardware), HIGHEST_CLOCK) / REFERENCE_CLOCK
+    drawn = peak * hardware.energy.matrix[op.precision] * kernel.process_energy * (voltage * voltage * issued)
     excess = (drawn + kernel.idle_power * hardware.cores.count) / (LIMIT_SHARE * hardware.power.tdp)
+    excess = jnp.minimum(jnp.maximum(excess, LEAST_EXCESS), MOST_EXCESS)  # float32 holds their eighth powers
     square = excess * excess
     fourth = square * square
     capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth)))

@@ -125,8 +125,8 @@ def test_pascal_reads_rows_in_pieces():
 
 
 def test_a_throttled_clock_by_hand():
-    """20 T x 1 pJ x (1 / 1.4)^2 = 10.2 W of 0.85 x 12.005 W: excess 1, 2^(-1/8) of the rate; far beyond, power is
-    shared.
+    """20 TFLOP/s x 1 pJ x (1 GHz / 1.4 GHz)^2 = 10.2 W of 0.85 x 12 W: excess 1, 2^(-1/8) of the rate; far beyond,
+    power is shared.
     """
     op = product(12800.0, 1024.0, 12800.0)
     free, held = time(PLAIN, op, hardware()), time(PLAIN, op, hardware(tdp=20 / 1.96 / 0.85))
@@ -135,7 +135,7 @@ def test_a_throttled_clock_by_hand():
 
 
 def test_single_loads_take_slots_where_copies_pass_registers():
-    """1025 rows on 32 x 128 tiles: 33 x 10 tiles, 4 waves; a tenth more on cores that load through registers."""
+    """1281 rows are no multiple of 8: a tenth more on cores that load through registers."""
     single, op = dataclasses.replace(PLAIN, single=0.1), product(1281.0, 1000.0, 1280.0)
     volta = hardware(register_copies=1.0)
     assert time(single, op, volta) / time(PLAIN, op, volta) == pytest.approx(1.1, rel=1e-3)
