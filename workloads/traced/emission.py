@@ -185,6 +185,8 @@ def _label(group: Group, core: Any, at: Sizes) -> str:
         return "softmax" if {"exp", "reduce_sum"} <= names else "reduction"
     if len(group.nodes) == 1:
         return group.nodes[0].name
+    if "gather" in names:
+        return "gather"
     return "activation" if names & {"tanh", "logistic", "erf", "erfc", "exp"} else "elementwise"
 
 
