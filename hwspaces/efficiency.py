@@ -100,7 +100,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
         path, _, base = text.removeprefix(PREFIX).partition(".nc:")
         return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):
-        return _entry(Path(text).stem, document.toml(text), text)
+        return _entry(Path(text).stem, _whole(document.toml(text), text), text)
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
     if text in BUILT_IN:
@@ -115,7 +115,46 @@ def efficiencies() -> tuple[str, ...]:
 
 @functools.cache
 def _shipped(name: str) -> EfficiencyEntry:
-    return _entry(name, document.toml(FILES / f"{name}.toml"), f"hwspaces/efficiencies/{name}.toml")
+    file = f"hwspaces/efficiencies/{name}.toml"
+    return _entry(name, _whole(shipped_tables(name), file), file)
+
+
+def shipped_tables(name: str) -> Mapping:
+    """The tables of a shipped file as it stands, without those of its `base`."""
+    return document.toml(FILES / f"{name}.toml")
+
+
+def _whole(tables: Mapping, file: str) -> Mapping:
+    """The tables of a file over those of the shipped file that its `base` names; false leaves a table or key out.
+
+    Raises:
+      ValueError: one line, for a base that is not shipped or has one itself, or false for what the base does not have.
+    """
+    if "base" not in tables:
+        return tables
+    base, shipped = tables["base"], sorted(path.stem for path in FILES.glob("*.toml"))
+    if not isinstance(base, str) or base not in shipped:
+        raise ValueError(f"{file}: base = {base!r} is no shipped file{nearest(str(base), shipped)}")
+    below = shipped_tables(base)
+    if "base" in below:
+        raise ValueError(f"{file}: base = {base!r} has a base of its own")
+    own = {name: tables[name] for name in tables if name != "base"}
+    return _over({name: below[name] for name in (*TABLES, "source", "format") if name in below}, own, file)
+
+
+def _over(below: Mapping, own: Mapping, where: str) -> dict[str, Any]:
+    """One table over another, keys of tables inside them too."""
+    found = dict(below)
+    for key, value in own.items():
+        if value is False:
+            if key not in below:
+                raise ValueError(f"{where}: {key} = false, which the base does not have")
+            del found[key]
+        elif isinstance(value, Mapping) and isinstance(below.get(key), Mapping):
+            found[key] = _over(below[key], value, f"{where}: {key}")
+        else:
+            found[key] = value
+    return found
 
 
 @functools.cache

@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hwspaces.efficiency import TABLES
+from hwspaces.efficiency import TABLES, shipped_tables
 from hwspaces.hull import hull_lines
 from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
 from jaxroof.efficiency import Efficiency, Hull, Kernels, Spread
@@ -26,6 +27,7 @@ def efficiency_text(
     heading: Mapping[str, str | Sequence[str]],
     notes: Sequence[str],
     comment: str,
+    base: str | None = None,
 ) -> str:
     """A file that `hwspaces.efficiency` reads.
 
@@ -35,10 +37,12 @@ def efficiency_text(
       heading: engine, version, date (ISO 8601), refit, errors, and the devices that it was fitted to or judged on.
       notes: sentences about all of it.
       comment: first line.
+      base: a shipped file whose tables these stand over; what is equal there is left out.
     """
-    lines = [f"# {comment}", "", f"format = {FORMAT}"]
+    lines = [f"# {comment}", "", *([] if base is None else [f"base = {json.dumps(base)}"]), f"format = {FORMAT}"]
     lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
     lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
+    tables: list[str] = []
     for table, kind in TABLES.items():
         entry = getattr(efficiency, table)
         if entry is None:
@@ -49,16 +53,65 @@ def efficiency_text(
             if field.name not in ("spread", "hull") and getattr(entry, field.name, None) != field.default
         ]
         if isinstance(entry, Kernels):
-            lines += _kernel_lines(table, entry, sources)
+            tables += _kernel_lines(table, entry, sources)
             continue
-        lines += ["", f"[{table}]"]
-        lines += [_constant(field, getattr(getattr(efficiency, table), field)) for field in fields]
-        lines += [f"sources.{field} = {json.dumps(sources[f'{table}.{field}'])}" for field in fields]
+        tables += ["", f"[{table}]"]
+        tables += [_constant(field, getattr(getattr(efficiency, table), field)) for field in fields]
+        tables += [f"sources.{field} = {json.dumps(sources[f'{table}.{field}'])}" for field in fields]
         if getattr(entry, "spread", None) is not None:
-            lines.append(_spread(entry.spread))
+            tables.append(_spread(entry.spread))
         if getattr(entry, "hull", None) is not None:
-            lines += hull_lines(entry.hull)
+            tables += hull_lines(entry.hull)
+    lines += tables if base is None else _beyond(tables, shipped_tables(base))
     return "\n".join(lines) + "\n"
+
+
+def _beyond(lines: Sequence[str], below: Mapping[str, Any]) -> list[str]:
+    """Those lines of tables that the tables `below` do not hold, and false for what is there and not in the lines."""
+    whole, found, path = tomllib.loads("\n".join(lines)), [], []
+    pending: list[str] = []  # the head of a table, until a line of it is kept
+    for line in lines:
+        if line.startswith("["):
+            path, pending = line.strip("[]").split("."), ["", line]
+            more = _gone(_at(below, path), _at(whole, path))
+        else:
+            more = [line] if line and not _holds(_at(below, path), tomllib.loads(line)) else []
+        if more:
+            found, pending = found + pending + more, []
+    for table in whole:
+        lost = [name for name in below.get(table, {}) if name in CLASSES and name not in whole[table]]
+        if lost:
+            found += ["", f"[{table}]", *(f"{name} = false" for name in lost)]
+    return found
+
+
+def _at(tables: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    """The table at a path; an empty one where there is none."""
+    for name in path:
+        tables = tables.get(name, {})
+    return tables
+
+
+def _gone(below: Mapping[str, Any], own: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Lines that leave out what is below and not in the own table; sources stay where their constant does."""
+    found = []
+    for key, value in below.items():
+        if key == "sources":
+            kept = [name for name in value if any(each == name or each.startswith(f"{name}_") for each in own)]
+            found += [f"sources.{name} = false" for name in value if name not in kept]
+        elif key not in own:
+            found.append(f"{prefix}{json.dumps(key) if ' ' in key else key} = false")
+        elif isinstance(value, Mapping) and isinstance(own[key], Mapping):
+            found += _gone(value, own[key], f"{prefix}{key}.")
+    return found
+
+
+def _holds(below: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether every key of a table has the same value below."""
+    return all(
+        key in below and (_holds(below[key], value) if isinstance(value, Mapping) else below[key] == value)
+        for key, value in own.items()
+    )
 
 
 def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> list[str]:

@@ -327,7 +327,8 @@ def _text(name: str, library: Library, constants: Efficiency, all_rows: Sequence
         "errors": words,
         "devices": tuple(devices),
     }
-    return efficiency_text(constants, sources, heading, library.notes, f"Kernels of {library.engine}.")
+    comment = f"Kernels of {library.engine}."
+    return efficiency_text(constants, sources, heading, library.notes, comment, library.base)
 
 
 def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, str]:
@@ -345,7 +346,8 @@ def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, 
             for name in ("wide", "narrow", "scaled", "block4", "latent", "plain"):
                 if getattr(entry, name) is not None:
                     first = next(path for path in base if path.startswith(f"{kind}.{name}."))
-                    sources[f"{field.name}.{name}"] = f"{library.base}: {base[first]}"
+                    whose = "" if kind == field.name else f"{library.base}: "
+                    sources[f"{field.name}.{name}"] = f"{whose}{base[first]}"
         else:
             for own in dataclasses.fields(entry):
                 path = f"{field.name}.{own.name}"

@@ -59,7 +59,7 @@ def test_an_input_is_not_written_over_by_any_name(tmp_path):
 
 
 def test_files_of_a_folder_that_is_read_are_not_written_over(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     said = refused(tmp_path / "config.json", ("timeline",), [tmp_path], True)
     assert said.endswith(f"config.json is in {tmp_path}, which is read: give another name")
     store.saved(tmp_path / "run.nc", SMALL)
