@@ -20,6 +20,12 @@ LARGEST_MARKER = 1500.0
 TOUCHING = 13.0
 """Points between markers up to which they share a name: less than the height of two lines."""
 
+FEW, CROWDED_SHARE = 30, 0.01
+"""Ops from which a picture is crowded, and the share that then gets a label."""
+
+MOST_NAMES = 3
+"""Names of one spot; others are counted together."""
+
 
 @style.styled
 def roofline(case: Case, what: str = "") -> Any:
@@ -136,7 +142,8 @@ def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot
         group = next(near, None)
         groups.append((place, radius, [op])) if group is None else group[2].append(op)
     several = [name for *_, group in groups for name in {op.plain_name for op in group}]
-    leads = {id(group[0]): _names(group, several, total) for *_, group in groups}
+    least = LABELLED_SHARE if len(ops) <= FEW else CROWDED_SHARE
+    leads = {id(group[0]): _names(group, several, total, least) for *_, group in groups}
     return [
         Spot(op.intensity, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
         for number, (*_, group) in enumerate(groups)
@@ -144,13 +151,19 @@ def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot
     ]
 
 
-def _names(group: list[OpAnswer], several: list[str], total: float) -> str:
-    """Names and shares of the ops of one spot, one to a line; blocks of layers apart only where they stand apart."""
+def _names(group: list[OpAnswer], several: list[str], total: float, least: float) -> str:
+    """Names and shares of the largest ops of one spot, one to a line, and the others together; blocks of layers apart
+    only where they stand apart.
+    """
     shares: dict[str, float] = {}
     for op in group:
         name = op.name if several.count(op.plain_name) > 1 else op.plain_name
         shares[name] = shares.get(name, 0.0) + op.time / total
-    return "\n".join(f"{name} {100 * share:.1f} %" for name, share in shares.items() if share >= LABELLED_SHARE)
+    lines = [f"{name} {100 * share:.1f} %" for name, share in shares.items() if share >= least]
+    if len(lines) > MOST_NAMES + 1:
+        others = sum(list(shares.values())[MOST_NAMES:])
+        lines[MOST_NAMES:] = [f"{len(shares) - MOST_NAMES} others {100 * others:.1f} %"]
+    return "\n".join(lines)
 
 
 def _rate(op: OpAnswer) -> float:
