@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxroof.traffic import STATUSES
 from sweeps.serving.run import Simulation, waiting
-from sweeps.serving.trace_events import named, span, us, written_events
+from sweeps.serving.trace_events import moment, named, span, written_events
 
 ENGINE, REQUESTS = 1, 2
 """Processes of the trace: the engine with its counters, and the requests."""
@@ -37,7 +37,6 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
     starts = found.start
     for i, steps in enumerate(timeline.steps.tolist()):
         prompt, decoding = int(timeline.prompt_tokens[i]), int(timeline.decoding[i])
-        start = us(starts[i])
         counters = {
             "requests": {"running": int(timeline.running[i]), "waiting": int(queue[i])},
             "tokens per step": {"prompt": prompt, "output": decoding},
@@ -46,11 +45,11 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
         for name, values in counters.items():
             if shown.get(name) != values:
                 shown[name] = values  # type: ignore[assignment]
-                yield {"name": name, "ph": "C", "pid": ENGINE, "tid": 0, "ts": start, "args": values}
+                yield {"name": name, "ph": "C", "pid": ENGINE, "tid": 0, "ts": moment(starts[i]), "args": values}
         if steps:
             kind = "prefill + decode" if prompt and decoding else "prefill" if prompt else "decode"
             yield {
-                **span(ENGINE, 1, kind if steps == 1 else f"decode x {steps}", start, us(timeline.duration[i])),
+                **span(ENGINE, 1, kind if steps == 1 else f"decode x {steps}", starts[i], timeline.end[i]),
                 "args": {"steps": steps, "prompt tokens": prompt, "decoding sequences": decoding},
             }
 
@@ -82,4 +81,4 @@ def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
         }
         for name, begin, end in zip(("queue", "prefill", "decode"), times[:-1], times[1:], strict=True):
             if end > begin:
-                yield {**span(REQUESTS, lane, name, us(begin), us(end - begin)), "args": about}
+                yield {**span(REQUESTS, lane, name, begin, end), "args": about}

@@ -15,6 +15,11 @@ from jaxroof.version import VERSION
 
 MICROSECONDS = 1e6
 
+TICK = 2.0**-10
+"""us that all times on the axis are multiples of. Readers add start and length as binary numbers, and Perfetto cuts
+both to whole ns: sums of ticks are exact, so that a span never reaches into the next one.
+"""
+
 
 def written_events(
     path: str | os.PathLike, listed: Iterable[dict[str, Any]], about: dict[str, Any], force: bool = False
@@ -32,14 +37,20 @@ def written_events(
         file.write("\n]}\n")
 
 
-def span(process: int, thread: int, name: str, start: float, length: float) -> dict[str, Any]:
-    """Event of something that lasts `length` us from `start` us on."""
-    return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": start, "dur": length}
+def span(process: int, thread: int, name: str, start: float, end: float) -> dict[str, Any]:
+    """Event of something that lasts from `start` to `end`, in s; it meets the spans that begin and end there."""
+    first = moment(start)
+    return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": first, "dur": moment(end) - first}
 
 
 def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
     """Event that names a process (`process_name`) or one of its tracks (`thread_name`)."""
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def moment(seconds: Scalar) -> float:
+    """Place on the axis in us, to a `TICK`."""
+    return TICK * round(float(seconds) * MICROSECONDS / TICK)
 
 
 def us(seconds: Scalar) -> float:

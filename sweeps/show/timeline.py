@@ -67,8 +67,7 @@ def events(name: str, found: Answer) -> Iterator[dict[str, Any]]:
         time = slowdown * op.time / _times(op)
         shown = time * (1.0 - hidden) if track == "collectives and copies" else time
         start, end = end, end + shown
-        length = round(us(end) - us(start), 3)  # spans meet at the ns
-        yield {**span(PROCESS, TRACKS[track], op.name, us(start), length), "args": _about(op, run, time, shown)}
+        yield {**span(PROCESS, TRACKS[track], op.name, start, end), "args": _about(op, run, time, shown)}
 
 
 def _runs(ops: list[OpAnswer]) -> Iterator[tuple[OpAnswer, int]]:

@@ -11,7 +11,7 @@ from jaxroof.training.iteration import Iteration, iteration_cost
 from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer
 from sweeps.run.evaluate import at_base
-from sweeps.serving.trace_events import named, span, us, written_events
+from sweeps.serving.trace_events import moment, named, span, us, written_events
 from sweeps.studies.exports.pipeline import Pipeline, Placed, placed
 from sweeps.studies.exports.training_graph import iteration_pipeline
 
@@ -163,7 +163,7 @@ class Timeline:
                 number = next(numbers)
                 for place, ph, time in ((source, "s", source.end - NEAR * (source.end - source.start)),
                                         (task, "f", task.start + NEAR * (task.end - task.start))):  # fmt: skip
-                    arrow = {"name": "stage", "cat": "stage", "id": number, "ph": ph, "ts": us(time)}
+                    arrow = {"name": "stage", "cat": "stage", "id": number, "ph": ph, "ts": moment(time)}
                     yield arrow | {"pid": place.device + 1, "tid": PASSES} | ({"bp": "e"} if ph == "f" else {})
 
 
@@ -178,10 +178,10 @@ def _cost(scenario: Scenario) -> Iteration:
 
 
 def _idle(device: int, start: float, end: float) -> Iterator[dict[str, Any]]:
-    """A span of a device that waits for others, where it is at least a ns."""
-    if us(end) > us(start):
+    """A span of a device that waits for others, where it is at least a tick."""
+    if moment(end) > moment(start):
         yield _span(device, PASSES, "idle", start, end)
 
 
 def _span(device: int, thread: int, name: str, start: float, end: float) -> dict[str, Any]:
-    return span(device + 1, thread, name, us(start), round(us(end) - us(start), 3))  # spans meet at the ns
+    return span(device + 1, thread, name, start, end)

@@ -42,7 +42,7 @@ def test_spans_follow_each_other_and_add_up_to_the_step(capsys, tmp_path, flags)
     assert set(tracks.values()) == {"kernels", "collectives and copies", "host"}
     end = 0.0
     for event in found:
-        assert event["ts"] == pytest.approx(end, abs=1e-6) and event["dur"] >= 0.0  # us: both are whole ns
+        assert event["ts"] == end and event["dur"] >= 0.0  # to the bit: readers nest or drop spans that overlap
         end = event["ts"] + event["dur"]
     assert end == pytest.approx(1e6 * step["metrics"]["step_time"], abs=1e-3)
     slowdown = step["metrics"].get("slowdown", 1.0)
@@ -122,7 +122,7 @@ def test_every_device_is_busy_or_idle_for_the_iteration(capsys, tmp_path, flags)
         own = [event for event in events if event["pid"] == device and event["ph"] == "X" and event["tid"] == 1]
         end = 0.0
         for event in own:
-            assert event["ts"] == pytest.approx(end, abs=2e-3) and event["dur"] >= 0.0  # us
+            assert event["ts"] == end and event["dur"] >= 0.0
             end = event["ts"] + event["dur"]
         assert end == pytest.approx(1e6 * metrics["iteration_time"], abs=0.01)
         idle = sum(event["dur"] for event in own if event["name"] == "idle")
@@ -138,7 +138,7 @@ def test_every_device_is_busy_or_idle_for_the_iteration(capsys, tmp_path, flags)
         hidden = sum(metrics[f"{kind}_hidden"] for kind in ("tp", "pp", "dp", "ep", "cp"))
         assert sum(event["dur"] for event in beside) == pytest.approx(1e6 * slowdown * hidden, abs=0.1)
         for before, after in itertools.pairwise(beside):  # Perfetto drops spans that cross each other
-            assert after["ts"] >= before["ts"] + before["dur"] - 2e-3
+            assert after["ts"] >= before["ts"] + before["dur"]
 
 
 def test_arrows_lead_from_a_stage_to_the_next_one(capsys, tmp_path):
