@@ -1,7 +1,8 @@
 """Vidur's own predictor and simulator on exported tables: `python -m tests.evidence.vidur_reader`.
 
-Figures: docs/guide/exports.md. Runs where `vidur==0.0.26` of PyPI is installed beside jaxroof. That release takes its tables from a hub: here it is
-handed the exported folder. It has no tables of the host and of the head, so that layers are compared.
+Figures: docs/guide/exports.md. Runs where `vidur==0.0.26` of PyPI is installed beside jaxroof. That release takes its
+tables from a hub: here it is handed the exported folder. It has no tables of the host and of the head, so that layers
+are compared.
 """
 
 import argparse
