@@ -113,8 +113,8 @@ def compared(predictor, tp: int) -> list[float]:
     return found
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+def main(words: list[str] | None = None) -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args(words)
     from vidur.execution_time_predictor import ExecutionTimePredictorRegistry
     from vidur.metrics.metrics_store import MetricsStore
     from vidur.simulator import Simulator
