@@ -114,7 +114,7 @@ def compared(predictor, tp: int) -> list[float]:
 
 
 def main(words: list[str] | None = None) -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args(words)
+    argparse.ArgumentParser(prog="python -m tests.evidence.vidur_reader", description=__doc__).parse_args(words)
     from vidur.execution_time_predictor import ExecutionTimePredictorRegistry
     from vidur.metrics.metrics_store import MetricsStore
     from vidur.simulator import Simulator
