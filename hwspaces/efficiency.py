@@ -9,13 +9,12 @@ from typing import Any
 
 from hwspaces import document, kernel_tables
 from hwspaces.hull import hull
+from hwspaces.inherited_tables import FILES, shipped, shipped_tables, whole
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 from jaxroof.op import STAND_INS
 from jaxroof.tree import leaf_paths, mapped
-
-FILES = Path(__file__).parent / "efficiencies"
 
 PREFIX = "surface:"
 """What the name of measured surfaces begins with: `surface:FILE.nc`, or `surface:FILE.nc:BASE`."""
@@ -100,7 +99,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
         path, _, base = text.removeprefix(PREFIX).partition(".nc:")
         return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):
-        return _entry(Path(text).stem, _whole(document.toml(text), text), text)
+        return _entry(Path(text).stem, whole(document.toml(text), text), text)
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
     if text in BUILT_IN:
@@ -115,46 +114,7 @@ def efficiencies() -> tuple[str, ...]:
 
 @functools.cache
 def _shipped(name: str) -> EfficiencyEntry:
-    file = f"hwspaces/efficiencies/{name}.toml"
-    return _entry(name, _whole(shipped_tables(name), file), file)
-
-
-def shipped_tables(name: str) -> Mapping:
-    """The tables of a shipped file as it stands, without those of its `base`."""
-    return document.toml(FILES / f"{name}.toml")
-
-
-def _whole(tables: Mapping, file: str) -> Mapping:
-    """The tables of a file over those of the shipped file that its `base` names; false leaves a table or key out.
-
-    Raises:
-      ValueError: one line, for a base that is not shipped or has one itself, or false for what the base does not have.
-    """
-    if "base" not in tables:
-        return tables
-    base, shipped = tables["base"], sorted(path.stem for path in FILES.glob("*.toml"))
-    if not isinstance(base, str) or base not in shipped:
-        raise ValueError(f"{file}: base = {base!r} is no shipped file{nearest(str(base), shipped)}")
-    below = shipped_tables(base)
-    if "base" in below:
-        raise ValueError(f"{file}: base = {base!r} has a base of its own")
-    own = {name: tables[name] for name in tables if name != "base"}
-    return _over({name: below[name] for name in (*TABLES, "source", "format") if name in below}, own, file)
-
-
-def _over(below: Mapping, own: Mapping, where: str) -> dict[str, Any]:
-    """One table over another, keys of tables inside them too."""
-    found = dict(below)
-    for key, value in own.items():
-        if value is False:
-            if key not in below:
-                raise ValueError(f"{where}: {key} = false, which the base does not have")
-            del found[key]
-        elif isinstance(value, Mapping) and isinstance(below.get(key), Mapping):
-            found[key] = _over(below[key], value, f"{where}: {key}")
-        else:
-            found[key] = value
-    return found
+    return _entry(name, shipped_tables(name), shipped(name))
 
 
 @functools.cache
@@ -220,7 +180,7 @@ def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
     units = {name: "s" if name.endswith("_time") else "1" for name in names}
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key == "sources":
+        if key in ("source", "sources"):
             continue
         if key == "spread" and kind is LinkEfficiency:
             values[key] = kernel_tables.spread(value, f"{where}.spread")

@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hwspaces.efficiency import TABLES, shipped_tables
+from hwspaces.efficiency import TABLES
 from hwspaces.hull import hull_lines
+from hwspaces.inherited_tables import at, shipped_tables
 from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
 from jaxroof.efficiency import Efficiency, Hull, Kernels, Spread
 
@@ -28,6 +30,7 @@ def efficiency_text(
     notes: Sequence[str],
     comment: str,
     base: str | None = None,
+    like: Mapping[str, str] = {},
 ) -> str:
     """A file that `hwspaces.efficiency` reads.
 
@@ -38,6 +41,7 @@ def efficiency_text(
       notes: sentences about all of it.
       comment: first line.
       base: a shipped file whose tables these stand over; what is equal there is left out.
+      like: table, such as "experts" or "convolution.wide" -> the table of this file that it stands over, likewise.
     """
     lines = [f"# {comment}", "", *([] if base is None else [f"base = {json.dumps(base)}"]), f"format = {FORMAT}"]
     lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
@@ -57,39 +61,47 @@ def efficiency_text(
             continue
         tables += ["", f"[{table}]"]
         tables += [_constant(field, getattr(getattr(efficiency, table), field)) for field in fields]
-        tables += [f"sources.{field} = {json.dumps(sources[f'{table}.{field}'])}" for field in fields]
+        tables += _source_lines({field: sources[f"{table}.{field}"] for field in fields}, shared=base is None)
         if getattr(entry, "spread", None) is not None:
             tables.append(_spread(entry.spread))
         if getattr(entry, "hull", None) is not None:
             tables += hull_lines(entry.hull)
-    lines += tables if base is None else _beyond(tables, shipped_tables(base))
+    lines += _beyond(tables, {} if base is None else shipped_tables(base), like)
     return "\n".join(lines) + "\n"
 
 
-def _beyond(lines: Sequence[str], below: Mapping[str, Any]) -> list[str]:
-    """Those lines of tables that the tables `below` do not hold, and false for what is there and not in the lines."""
-    whole, found, path = tomllib.loads("\n".join(lines)), [], []
+def _source_lines(sources: Mapping[str, str], shared: bool) -> list[str]:
+    """Sources of a table's constants; `shared`: one line for all that have the commonest."""
+    most, count = Counter(sources.values()).most_common(1)[0]
+    common = most if shared and count > 1 else None
+    lines = [] if common is None else [f"source = {json.dumps(common)}"]
+    return lines + [f"sources.{name} = {json.dumps(text)}" for name, text in sources.items() if text != common]
+
+
+def _beyond(lines: Sequence[str], base: Mapping[str, Any], like: Mapping[str, str]) -> list[str]:
+    """Those lines of tables that what is below does not hold, and false for what is there and not in the lines.
+
+    below: the table of `base` at the same path, or the table of these lines that `like` names for it
+    """
+    whole, found = tomllib.loads("\n".join(lines)), []
+    below: Mapping[str, Any] = {}
     pending: list[str] = []  # the head of a table, until a line of it is kept
     for line in lines:
         if line.startswith("["):
-            path, pending = line.strip("[]").split("."), ["", line]
-            more = _gone(_at(below, path), _at(whole, path))
+            path = line.strip("[]")
+            below = at(whole, like[path]) if path in like else at(base, path)
+            pending, more = ["", line], _gone(below, at(whole, path))
+            if path in like:
+                more = [f"like = {json.dumps(like[path])}", *more]
         else:
-            more = [line] if line and not _holds(_at(below, path), tomllib.loads(line)) else []
+            more = [line] if line and not _holds(below, tomllib.loads(line)) else []
         if more:
             found, pending = found + pending + more, []
     for table in whole:
-        lost = [name for name in below.get(table, {}) if name in CLASSES and name not in whole[table]]
+        lost = [name for name in base.get(table, {}) if name in CLASSES and name not in whole[table]]
         if lost:
             found += ["", f"[{table}]", *(f"{name} = false" for name in lost)]
     return found
-
-
-def _at(tables: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """The table at a path; an empty one where there is none."""
-    for name in path:
-        tables = tables.get(name, {})
-    return tables
 
 
 def _gone(below: Mapping[str, Any], own: Mapping[str, Any], prefix: str = "") -> list[str]:

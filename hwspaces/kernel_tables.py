@@ -44,7 +44,10 @@ def kernel_table(table: Mapping, where: str) -> tuple[Kernels, dict[str, str]]:
 
 
 def constant_sources(table: Mapping, struct: type, where: str, default: str) -> dict[str, str]:
-    """Source of every constant of a `struct`: what the `sources` of its table say, or `default`."""
+    """Source of every constant of a `struct`: what the `sources` of its table say, its `source`, or `default`."""
+    default = table.get("source", default)
+    if not isinstance(default, str):
+        raise ValueError(f"{where}: source = {default!r} is not text")
     fields = [field.name for field in dataclasses.fields(struct) if field.name != "hull"]
     own = texts(table.get("sources", {}), f"{where}.sources")
     for key, source in own.items():
@@ -78,10 +81,7 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
         raise ValueError(f"{where}: model = {name!r} is not known{nearest(str(name), STRUCTS)}")
     struct, cited = STRUCTS[name], ("model", "source", "sources")
     model = _struct(struct, {key: value for key, value in table.items() if key not in cited}, where)
-    default = table.get("source", f"given in {where}")
-    if not isinstance(default, str):
-        raise ValueError(f"{where}: source = {default!r} is not text")
-    return model, constant_sources(table, struct, where, default)
+    return model, constant_sources(table, struct, where, f"given in {where}")
 
 
 NUMBERS = (Scalar, Scalar | None)

@@ -18,6 +18,7 @@ from scipy.optimize import least_squares
 
 import hwspaces
 from hwspaces.efficiency_file import efficiency_text
+from hwspaces.kernel_tables import CLASSES
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency
 from jaxroof.tree import leaf_at, replaced
 from tests.evidence.fit_command import exit_status
@@ -67,6 +68,16 @@ def _kinds(field: str, *kinds: str) -> tuple[str, ...]:
 ALL = ("linear", "elementwise", "convolution", "depthwise")
 ALONE = tuple(f"prefill_attention.wide.{field}" for field in ("cache_write", "query_copy", "launch_cycles"))
 """What attention in an engine has beside its kernel: rotations, a cache, their launches."""
+NOT_SERVING = ("host.step_time", "host.sequence_time", "host.request_time")
+
+LIKE_KERNELS = {"convolution": "linear", "depthwise": "elementwise"}
+"""Kind -> the other one whose kernels it has, but for what is fitted."""
+
+LIKE_SHARES = {
+    **dict.fromkeys(("prefill_attention", "decode_attention", "elementwise", "depthwise"), "experts"),
+    "convolution": "linear",
+}
+"""The same of constant shares: experts are of no network, so that nothing of theirs is fitted."""
 
 GEMM = "as matrix products of the same sizes reach"
 WINOGRAD = (
@@ -128,15 +139,19 @@ EDGE = (
 )
 
 
-def _gpu(base: str) -> Efficiency:
+def _gpu(base: str, core_bytes: float | None = None, kernel_time: float | None = None) -> Efficiency:
     """Kernels of an engine that run alone: products without the quantisation that its 8-bit tables time with them,
     attention without the rotations and the cache that its tables time with it.
+
+    Args:
+      core_bytes: streams are bound by what their cores have in flight, too.
+      kernel_time: s that the host takes per launch, one by one.
     """
     own = hwspaces.efficiency(base).efficiency
     alone = {"row_cycles": None, "software_row_cycles": None, "packing_cycles": None, "tensor_memory": None}
     unsaid = {"hull": None, "spread": None}
     wide, narrow = (dataclasses.replace(getattr(own.linear, name), **alone) for name in ("wide", "narrow"))
-    stream = own.elementwise.wide
+    stream = dataclasses.replace(own.elementwise.wide, core_bytes=core_bytes, **unsaid)
     attention = dataclasses.replace(
         own.prefill_attention.wide, cache_write=0.0, query_copy=0.0, launch_cycles=wide.launch_cycles
     )
@@ -147,20 +162,10 @@ def _gpu(base: str) -> Efficiency:
         convolution=Kernels(
             wide=dataclasses.replace(wide, winograd=0.6, **unsaid), narrow=dataclasses.replace(narrow, **unsaid)
         ),
-        elementwise=Kernels(wide=dataclasses.replace(stream, **unsaid)),
-        depthwise=Kernels(wide=dataclasses.replace(stream, **unsaid)),
-        host=NO_HOST,
+        elementwise=Kernels(wide=stream),
+        depthwise=Kernels(wide=stream),
+        host=dataclasses.replace(NO_HOST, kernel_time=kernel_time),
     )
-
-
-def _pytorch() -> Efficiency:
-    start = _gpu("learned-vllm")
-    host = dataclasses.replace(NO_HOST, kernel_time=50e-6)
-    start = dataclasses.replace(start, host=host)
-    for kind in ("elementwise", "depthwise"):
-        wide = dataclasses.replace(getattr(start, kind).wide, core_bytes=10.0)
-        start = dataclasses.replace(start, **{kind: Kernels(wide=wide)})
-    return start
 
 
 def _shares(winograd: float | None) -> Efficiency:
@@ -181,7 +186,7 @@ def _shares(winograd: float | None) -> Efficiency:
 
 LIBRARIES: Mapping[str, Library] = {
     "pytorch": Library(
-        _pytorch,
+        lambda: _gpu("learned-vllm", core_bytes=10.0, kernel_time=50e-6),
         "learned-vllm",
         PYTORCH,
         "PyTorch",
@@ -281,6 +286,11 @@ def solution(bench: Bench, library: Library, counted: np.ndarray) -> Efficiency:
     return constants(best.x)
 
 
+def _errors(bench: Bench, constants: Efficiency) -> np.ndarray:
+    """Relative error of every row."""
+    return np.abs(bench.times(lambda row: constants) / bench.measured - 1.0)
+
+
 def left_out(bench: Bench, library: Library, key: Callable[[Row], str]) -> dict[str, float]:
     """Median error of the rows of every value of `key`, by a fit of all others of this library's inference."""
     values = np.array([key(row) for row in bench.rows])
@@ -290,9 +300,7 @@ def left_out(bench: Bench, library: Library, key: Callable[[Row], str]) -> dict[
         out = values == value
         if not (own & ~out).any():
             continue
-        constants = solution(bench, library, own & ~out)
-        errors = np.abs(bench.times(lambda row, found=constants: found) / bench.measured - 1.0)  # type: ignore[misc]
-        found[str(value)] = float(np.median(errors[out]))
+        found[str(value)] = float(np.median(_errors(bench, solution(bench, library, own & ~out))[out]))
     return found
 
 
@@ -301,7 +309,7 @@ def refit(name: str, scores: bool = True) -> str:
     library, bench = LIBRARIES[name], bench_of(rows_of(name))
     counted = np.array([is_fitted(row) for row in bench.rows])
     constants = solution(bench, library, counted)
-    errors = np.abs(bench.times(lambda row: constants) / bench.measured - 1.0)
+    errors = _errors(bench, constants)
     words = f"median error {np.median(errors[counted]):.0%} of {counted.sum()} fitted rows"
     words += f", {np.median(errors[~counted]):.0%} of {(~counted).sum()} others"
     if scores:
@@ -328,31 +336,40 @@ def _text(name: str, library: Library, constants: Efficiency, all_rows: Sequence
         "devices": tuple(devices),
     }
     comment = f"Kernels of {library.engine}."
-    return efficiency_text(constants, sources, heading, library.notes, comment, library.base)
+    return efficiency_text(constants, sources, heading, library.notes, comment, library.base, _like(constants))
 
 
 def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, str]:
     """Source of every constant: fitted, or whose kernels it is of."""
-    facts = {path: f"{fitted}; prior {one.prior:g}: {one.fact}" for one in library.parameters for path in one.paths}
-    facts |= (
-        {} if library.base is None else dict.fromkeys(ALONE, "attention of a network is one kernel, like a product")
-    )
-    sources: dict[str, str] = {}
     base = {} if library.base is None else hwspaces.efficiency(library.base).sources
+    sources: dict[str, str] = {}
     for field in dataclasses.fields(constants):
         entry = getattr(constants, field.name)
         if isinstance(entry, Kernels):
-            kind = {"convolution": "linear", "depthwise": "elementwise"}.get(field.name, field.name)
-            for name in ("wide", "narrow", "scaled", "block4", "latent", "plain"):
+            kind = LIKE_KERNELS.get(field.name, field.name)
+            for name in CLASSES:
                 if getattr(entry, name) is not None:
                     first = next(path for path in base if path.startswith(f"{kind}.{name}."))
-                    whose = "" if kind == field.name else f"{library.base}: "
-                    sources[f"{field.name}.{name}"] = f"{whose}{base[first]}"
+                    sources[f"{field.name}.{name}"] = base[first]
         else:
             for own in dataclasses.fields(entry):
                 path = f"{field.name}.{own.name}"
                 sources[path] = base.get(path, "ours: no network that was fitted depends on it")
-    return sources | facts
+    if library.base is not None:
+        sources |= dict.fromkeys(ALONE, "attention of a network is one kernel, like a product")
+        sources |= dict.fromkeys(NOT_SERVING, "a network is one batch: the host launches kernels and does nothing else")
+    fact = "{}; prior {:g}: {}"
+    return sources | {
+        path: fact.format(fitted, one.prior, one.fact) for one in library.parameters for path in one.paths
+    }
+
+
+def _like(constants: Efficiency) -> dict[str, str]:
+    """Tables of the file that stand over another one of it."""
+    if isinstance(constants.linear, Kernels):
+        classes = {kind: [name for name in CLASSES if getattr(getattr(constants, kind), name)] for kind in LIKE_KERNELS}
+        return {f"{kind}.{name}": f"{LIKE_KERNELS[kind]}.{name}" for kind in LIKE_KERNELS for name in classes[kind]}
+    return LIKE_SHARES
 
 
 def main(words: list[str] | None = None) -> int:

@@ -9,10 +9,8 @@ import jaxroof
 import workloads
 from hwspaces.efficiency import OPTIONAL, TABLES, efficiencies
 from hwspaces.efficiency_file import efficiency_text
-from hwspaces.kernel_tables import CLASSES
 from jaxroof.batch import decode
 from jaxroof.efficiency import KindEfficiency
-from jaxroof.tree import leaves, structure
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 
@@ -73,36 +71,6 @@ def test_written_text_reads_back(tmp_path):
     for path in leaf_paths(entry.efficiency):  # written with three digits, as the shipped file is
         assert leaf(entry.efficiency, path) == pytest.approx(leaf(DERATED.efficiency, path), rel=1e-12)
     assert (entry.name, entry.engine, entry.date, entry.notes) == ("mine", "vLLM 1", "2026-11-21", ("a note",))
-
-
-def test_a_file_over_a_shipped_one_says_what_differs(tmp_path):
-    """Constants of `base` hold unless the file has others, or false; what is written so reads back."""
-    whole = hwspaces.efficiency("learned-trtllm")
-    linear = dataclasses.replace(whole.efficiency.linear, block4=None)
-    mine = replaced(dataclasses.replace(whole.efficiency, linear=linear), "linear.wide.matrix", 0.5)
-    sources = {f"{kind}.{name}": "mine" for kind in TABLES for name in CLASSES} | dict(whole.sources)
-    text = efficiency_text(mine, sources, {"engine": "own"}, (), "Mine.", "learned-trtllm")
-    (tmp_path / "mine.toml").write_text(text)
-    found = hwspaces.efficiency(tmp_path / "mine.toml")
-    assert "matrix = 0.5" in text and "block4 = false" in text and "[host]" not in text
-    assert structure(found.efficiency) == structure(mine) and leaves(found.efficiency) == leaves(mine)
-    assert found.sources["host.step_time"] == whole.sources["host.step_time"] and found.engine == "own"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('base = "learned-vlm"', "base = 'learned-vlm' is no shipped file; did you mean learned-vllm"),
-        ('base = "pytorch"', "base = 'pytorch' has a base of its own"),
-        ('base = "derated"\n[linear]\nwinograd = false', "linear: winograd = false, which the base does not have"),
-        ('base = "derated"\n[linear]\nmatrix = false', "linear: matrix is missing"),
-    ],
-)
-def test_a_wrong_base_is_refused_in_one_line(tmp_path, text, words):
-    (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(ValueError) as error:
-        hwspaces.efficiency(tmp_path / "mine.toml")
-    assert words in str(error.value) and "\n" not in str(error.value)
 
 
 def shipped_text() -> str:
