@@ -38,29 +38,20 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "int8": "int8
 """Precision of a row -> type of the network's products."""
 
 
-TRAINED = "framework"
-"""Fusion policy of training: libraries have a kernel each for a norm's sums, its result and its gradient."""
-
-
 @functools.cache
 def traced_network(network: str, precision: str, batch: int, policy: str, training: bool, size: int | None) -> Traced:
     """A network at one batch, traced once."""
     found: Network = dataclasses.replace(getattr(workloads.networks, network), dtype=DTYPES[precision])
     found = found if size is None else dataclasses.replace(found, size=size)
-    more: dict[str, Any] = {"policy": policy, "name": network}
+    wide = dataclasses.replace(found, dtype="float32").weights()  # mixed precision converts them in every pass
+    if training:
+        classes = jax.ShapeDtypeStruct((batch,), jnp.int32)
+        function, arguments = functools.partial(training_step, found), (wide, wide, found.input(batch), classes)
+    else:
+        function, arguments = found, (wide if policy == "operators" else found.weights(), found.input(batch))
     asked = jax.default_matmul_precision("default" if precision == "tf32" else "highest")
     with asked, jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # JAX as users have it
-        return _traced(found, batch, policy, training, more)
-
-
-def _traced(found: Network, batch: int, policy: str, training: bool, more: dict[str, Any]) -> Traced:
-    weights = dataclasses.replace(found, dtype="float32").weights()  # mixed precision converts them in every pass
-    if not training:
-        weights = weights if policy == "operators" else found.weights()
-        return traced(found, weights, found.input(batch), **more)
-    classes = jax.ShapeDtypeStruct((batch,), jnp.int32)
-    step = functools.partial(training_step, found)
-    return traced(step, weights, weights, found.input(batch), classes, **more)
+        return traced(function, *arguments, policy=policy, name=network)
 
 
 def hardware_of(row: Row) -> Hardware:

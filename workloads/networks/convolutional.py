@@ -244,10 +244,6 @@ def _inception_v1(take: Weights, x: jax.Array) -> jax.Array:
     return multiplied(take, averaged(x), CLASSES)
 
 
-Step = tuple[int, Any, int, str]
-"""Features, window, stride and padding of one convolution of a branch."""
-
-
 def _chain(take: Weights, x: jax.Array, *steps: Any) -> jax.Array:
     """Convolutions one after the other: features, window and, where they are not 1 and "SAME", stride and padding."""
     for features, window, *rest in steps:

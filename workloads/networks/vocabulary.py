@@ -1,4 +1,4 @@
-"""What networks are written in: weights taken in order, convolutions, norms, activations, and networks as functions."""
+"""Vocabulary of networks: weights taken in order, convolutions, norms, activations, and networks as functions."""
 
 import dataclasses
 import functools
