@@ -43,15 +43,15 @@ def traced_network(network: str, precision: str, batch: int, policy: str, traini
     """A network at one batch, traced once."""
     found: Network = dataclasses.replace(getattr(workloads.networks, network), dtype=DTYPES[precision])
     found = found if size is None else dataclasses.replace(found, size=size)
-    wide = dataclasses.replace(found, dtype="float32").weights()  # mixed precision converts them in every pass
-    if training:
-        classes = jax.ShapeDtypeStruct((batch,), jnp.int32)
-        function, arguments = functools.partial(training_step, found), (wide, wide, found.input(batch), classes)
-    else:
-        function, arguments = found, (wide if policy == "operators" else found.weights(), found.input(batch))
     asked = jax.default_matmul_precision("default" if precision == "tf32" else "highest")
     with asked, jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # JAX as users have it
-        return traced(function, *arguments, policy=policy, name=network)
+        weights = found.weights()
+        if training or policy == "operators":  # mixed precision converts float32 weights in every pass
+            weights = dataclasses.replace(found, dtype="float32").weights()
+        if not training:
+            return traced(found, weights, found.input(batch), policy=policy, name=network)
+        step, classes = functools.partial(training_step, found), jax.ShapeDtypeStruct((batch,), jnp.int32)
+        return traced(step, weights, weights, found.input(batch), classes, policy=policy, name=network)
 
 
 def hardware_of(row: Row) -> Hardware:
