@@ -7,21 +7,23 @@ from typing import Any
 from jaxroof.nests import Machine
 
 
-def run(options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[[Any], Any]) -> None:
+def run(
+    options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[[str, Any], Any]
+) -> None:
     """Map each layer, and print or write what all of them cost together.
 
     Args:
       options: parsed flags.
       machine: the accelerator.
       names: of the layers.
-      search: of a problem, its best mapping.
+      search: of a layer's name and problem, its best mapping.
     """
     from sweeps.cli import map_report
     from sweeps.cli.printing import print_json
     from workloads import nests
 
     layers = [nests.layer(name) for name in names]
-    found = [search(entry.value) for entry in layers]
+    found = [search(entry.name, entry.value) for entry in layers]
     records = [
         map_report.record(options, entry.value, machine, each.mapping, each.cost, each)
         | {"layer": entry.name, "count": entry.count}

@@ -23,11 +23,33 @@ sizes = { N = 1, M = 32, C = 3, P = 112, Q = 112, R = 3, S = 3 }
 """
 
 
+NETWORK = (
+    LAYER.replace("kind", "[first]\ncount = 3\nkind")
+    + """
+[second]
+kind = "matmul"
+sizes = { M = 8, N = 16, K = 32 }
+"""
+)
+
+SMALL = """
+[[nodes]]
+memory = "DRAM"
+read_energy_pJ = 512
+
+[[nodes]]
+memory = "spad"
+capacity_words = 1
+"""
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "layer.toml").write_text(LAYER, encoding="utf-8")
-    (tmp_path / "mapping.toml").write_text(EYERISS, encoding="utf-8")
+    texts = {"layer": LAYER, "network": NETWORK, "mapping": EYERISS}
+    texts |= {"small": SMALL, "wrong": SMALL + 'keeps = ["Inputs", "Weight"]\n'}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
     return tmp_path
 
 
@@ -65,19 +87,8 @@ def test_an_answer_is_a_mapping(files, capsys):
     assert {name: again[name] for name in ("energy", "cycles")} == {name: answer[name] for name in ("energy", "cycles")}
 
 
-NETWORK = (
-    LAYER.replace("kind", "[first]\ncount = 3\nkind")
-    + """
-[second]
-kind = "matmul"
-sizes = { M = 8, N = 16, K = 32 }
-"""
-)
-
-
 def test_a_network(files, capsys):
     """Totals are the layers, each as often as the network has it; the layers are those that are mapped alone."""
-    (files / "network.toml").write_text(NETWORK, encoding="utf-8")
     words = ["map", "network.toml", "--arch", "eyeriss_like", "--mappings", "20000"]
     assert main([*words, "--json", "-o", "answer.json", "--plot", "energy.png"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -124,9 +135,9 @@ def test_names(capsys):
     [
         (["--arch", "eyeriss"], "LAYER is missing"),
         (["resnet50.conv1"], "--arch is missing"),
-        (["resnet50.conv9", "--arch", "eyeriss"], "there is no layer conv9; known: "),
-        (["resnet51.conv1", "--arch", "eyeriss"], "there is no layer resnet51.conv1; known: resnet50.conv1"),
-        (["resnet50.conv1", "--arch", "eyerise"], "there is no architecture eyerise; known: eyeriss"),
+        (["resnet50.conv9", "--arch", "eyeriss"], "there is no layer conv9; did you mean conv1"),
+        (["resnet51.conv1", "--arch", "eyeriss"], "there is no layer resnet51.conv1; did you mean resnet50.conv1"),
+        (["resnet50.conv1", "--arch", "eyerise"], "there is no architecture eyerise; did you mean eyeriss"),
         (["no.toml", "--arch", "eyeriss"], "no.toml: no such file"),
         (["resnet50.conv1", "--arch", "eyeriss", "--search", "magic"], "search magic is none of random"),
         (["resnet50.conv1", "--arch", "eyeriss", "--mappings", "1e12"], "--mappings 1000000000000 must be at most"),
@@ -137,6 +148,15 @@ def test_names(capsys):
             "--seed is for a search",
         ),
         (["layer.toml", "--arch", "eyeriss", "-o", "layer.toml"], "layer.toml"),
+        (["--mapping", "mapping.toml"], "LAYER is missing, which --mapping is for"),
+        (["-o", "answer.json"], "LAYER is missing, which --output is for"),
+        (["layer.toml", "--arch", "small.toml", "--mappings", "2000"], "layer.toml on small.toml: no mapping of 2000"),
+        (
+            ["network.toml", "--arch", "small.toml", "--mappings", "2000"],
+            "network.toml#first on small.toml: no mapping",
+        ),
+        (["layer.toml", "--arch", "wrong.toml"], "wrong.toml: spad: Weight is no tensor; there are Weights, Inputs, "),
+        (["layer.toml", "--arch", "wrong.toml", "--mapping", "mapping.toml"], "spad: Weight is no tensor"),
     ],
 )
 def test_refusals(files, capsys, words, said):

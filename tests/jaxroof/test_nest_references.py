@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem, accesses, nest_cost
-from workloads.nests.documents import TENSORS, convolution, matmul
+from workloads.nests.problems import TENSORS, convolution, matmul
 
 PJ = 1e-12
 LETTERS = dict(zip("WIO", TENSORS, strict=True))

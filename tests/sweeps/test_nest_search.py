@@ -13,7 +13,7 @@ from sweeps.studies.nests.space import mapping_space
 from workloads import nests
 from workloads.nests import checks
 from workloads.nests.checks import residents
-from workloads.nests.documents import convolution
+from workloads.nests.problems import convolution
 
 
 def machine(capacity=24.0):

@@ -8,7 +8,7 @@ import pytest
 
 from jaxroof.nests import accesses, nest_cost
 from workloads import nests
-from workloads.nests.checks import residents
+from workloads.nests.checks import require_names, residents
 
 ARCHITECTURE = """
 architecture:
@@ -255,11 +255,7 @@ def test_broken_designs_are_refused_in_one_line(tmp_path, seed):
         assert "\n" not in str(error) and "design.yaml" in str(error)
 
 
-def test_earlier_subtrees(tmp_path):
-    """Ranges from 0 count what is in each of the outer ones; a fan-out without a name is below the memory outside."""
-    path = tmp_path / "earlier.yaml"
-    path.write_text(
-        """
+EARLIER = """
 architecture:
   version: 0.3
   subtree:
@@ -276,13 +272,30 @@ mapping:
 - {target: spad, type: temporal, factors: C1 K1 R3 P16, permutation: RP}
 - {target: spad, type: spatial, factors: C1 K2 R1 P1, permutation: K}
 """
-        + PROBLEM,
-        encoding="utf-8",
-    )
+
+SPATIAL = """
+mapspace_constraints:
+  targets:
+  - {target: DRAM, type: spatial, factors: R=1}
+  - {target: inter_spad_spatial, type: spatial, factors: K=2}
+"""
+
+
+def test_earlier_subtrees(tmp_path):
+    """Ranges from 0 count what is in each of the outer ones; a fan-out without a name is below the memory outside."""
+    path = tmp_path / "earlier.yaml"
+    path.write_text(EARLIER + PROBLEM, encoding="utf-8")
     problem, machine = nests.timeloop_problem(str(path)), nests.timeloop_architecture(str(path))
     assert [node.name for node in machine.nodes] == ["DRAM", "below_DRAM", "spad", "below_spad"] and machine.units == 64
     cost = nest_cost(problem, machine, nests.timeloop_mapping(str(path), problem, machine))
     assert cost.instances["spad"] == 16 and cost.utilization == 0.5
+
+
+def test_spatial_constraints_of_a_memory_are_for_the_fanout_below_it(tmp_path):
+    path = tmp_path / "earlier.yaml"
+    path.write_text(EARLIER + PROBLEM + SPATIAL, encoding="utf-8")
+    below_memory, below_spad = (nests.timeloop_architecture(str(path)).nodes[place] for place in (1, 3))
+    assert below_memory.limits == (("R", 1.0, 1.0),) and below_spad.limits == (("K", 2.0, 2.0),)
 
 
 def test_without_an_energy_table_energies_are_zero(timeloop):
@@ -300,7 +313,7 @@ def test_without_an_energy_table_energies_are_zero(timeloop):
         ("problem", "projection: [[[K]], [[P]]]", "projection: 7", "Outputs: projection: must be a list of axes"),
         ("arch", "!Component", "!Wire", "not YAML: could not determine a constructor"),
         ("arch", "meshX: 16", "meshX: 0", "units: spatial.meshX: 0 must be a whole number"),
-        ("arch", "class: intmac", "size: 3", "unit: there is no size; allowed: "),
+        ("arch", "class: intmac", "size: 3", "unit: there is no size; known: "),
         (
             "arch",
             "meshX: 16}",
@@ -319,6 +332,25 @@ def test_without_an_energy_table_energies_are_zero(timeloop):
         ("mapping", "target: buffer", "target: cache", "there is no target cache; there are main, units"),
         ("mapping", "factors: C1 K1 R1 P1", "factors: C2 K1 R1 P1", "units: it takes no temporal loops"),
         ("energies", "top.buffer", "top.cache", "buffer: "),
+        ("problem", "{C: 32, K: 32", "{C: 32, KK: 32", "problem.instance: there is no KK; "),
+        ("problem", "[[K]], [[P]]", "[[K]], []", "Outputs: projection: [] must be a list of terms"),
+        ("problem", "[[K]], [[P]]", "[[K]], [[]]", "Outputs: projection: a term has a dimension"),
+        ("problem", "read_write: true", "read_write: 'no'", "Outputs: read_write: 'no' must be true or false"),
+        ("problem", "  instance:", "  instances:", "problem.instance: it is missing; it must be a table"),
+        (
+            "arch",
+            "meshX: 16}",
+            "meshX: 16}\n    constraints: {min_parallelism: 2}",
+            "min_parallelism: 2 must be at most 1",
+        ),
+        ("mapping", "P=1,K=32,C=2", "R=1,P=1,K=32,C=2", "buffer: factors: a dimension is there twice"),
+        (
+            "mapping",
+            "permutation: RPKC",
+            "permutation: RPKZ",
+            "registers: permutation: Z is no dimension; there are C, ",
+        ),
+        ("mapping", "target: registers", "target: buffer", "buffer: two directives give its temporal loops"),
     ],
 )
 def test_refusals_of_timeloop_files(timeloop, tmp_path, name, old, new, said):
@@ -379,6 +411,10 @@ def test_an_einsum_of_a_file(tmp_path):
         ('output = "Outputs"', 'output = "Sums"', "output: Sums is none of Weights, Inputs, Outputs"),
         ("sizes", "size", "there is no size; did you mean sizes?"),
         ("B = 2", "B = 9007199254740993", "must be a whole number"),
+        ('kind = "einsum"', "", "kind is missing (convolution, matmul or einsum)"),
+        ('kind = "einsum"', '[first]\nkind = "matmul"\n[second]', "second: must be a table with a kind: convolution, "),
+        ('kind = "einsum"', 'stride = 2\n[first]\nkind = "einsum"', "stride: must be a table with a kind"),
+        ("sizes = {", "size = {", "there is no size; did you mean sizes?"),
         ("tensors", "densities = { Inputs = 2.0 }\ntensors", "densities.Inputs: 2 must be at most 1"),
     ],
 )
@@ -400,6 +436,8 @@ def test_refusals_of_layers(tmp_path, old, new, said):
         ('[loops]\nDRAM = "B2 K8 X-6"', "'X-6' must be a dimension and a count"),
         ('[loops]\nDRAM = "B2 K8 X6 R3"\n[keeps]\nDRAM = ["Weights"]', "must reside in the outermost memory, DRAM"),
         ('[loops]\nDRAM = "B2 K8 X6 R3"\n[keeps]\npsum_spad = ["Inputs"]', "Inputs cannot reside there"),
+        ('[loops]\nDRAM = "B2 K8 X6 R3"\n[keeps]\nPE_rows = ["Inputs"]', "Inputs cannot reside there; it keeps none"),
+        ('padded = true\n[loops]\nDRAM = "B2 K80 X6 R3"', "K multiply to 80; its size is 8, and at most twice that"),
     ],
 )
 def test_refusals_of_mappings(tmp_path, text, said):
@@ -429,6 +467,11 @@ def test_refusals_of_mappings(tmp_path, text, said):
             "least_used: 2 must be at most 1",
         ),
         ("[[nodes]]\nfanout = 'b'\nsize = 2\ntransfer_energy_pJ = 1", "transfer_energy_pJ: 1 must be a table"),
+        ("[[nodes]]\nfanout = 'b'", "node 1: size: it is missing; it must be a whole number"),
+        ("[[nodes]]\nfanout = 'b'\nmemory = 'b'", "node 1: a node has one name, of either key: memory or fanout"),
+        ("[[nodes]]\nloops = ['P']", "node 1: a node has one name, of either key: memory or fanout"),
+        ("[[nodes]]\nmemory = 'a'\nkeeps = ['W']\npasses = ['W']", "node 1: keeps and passes both have W"),
+        ("[[nodes]]\nmemory = 'a'\nfactors = 'P>=2 P<=8'", "node 1: factors: P is there twice"),
     ],
 )
 def test_refusals_of_architectures(tmp_path, text, said):
@@ -437,3 +480,26 @@ def test_refusals_of_architectures(tmp_path, text, said):
     with pytest.raises(ValueError) as error:
         nests.architecture(str(path))
     assert said in str(error.value) and str(error.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memory = 'a'\nkeeps = ['Inputs', 'Weight']", "a: Weight is no tensor; there are Weights, Inputs, Outputs"),
+        ("memory = 'a'\npasses = ['Weight']", "a: Weight is no tensor"),
+        ("memory = 'a'\ngated_by = ['Weight']", "a: Weight is no tensor"),
+        ("memory = 'a'\ncompression = { Weight = 1.5 }", "a: Weight is no tensor"),
+        ("fanout = 'a'\nsize = 2\ntransfer_energy_pJ = { Weight = 1 }", "a: Weight is no tensor"),
+        ("memory = 'a'\nloops = ['Z']", "a: Z is no dimension; there are B, K, X, R, N, M"),
+        ("memory = 'a'\norder = ['Z']", "a: Z is no dimension"),
+        ("fanout = 'a'\nsize = 2\nfactors = 'Z<=2'", "a: Z is no dimension"),
+    ],
+)
+def test_names_that_no_layer_has(tmp_path, text, said):
+    """A node may name weights, windows or channels that a layer lacks, and what the layer has."""
+    layer, path = tmp_path / "layer.toml", tmp_path / "arch.toml"
+    layer.write_text(LAYER, encoding="utf-8")
+    path.write_text(f"[[nodes]]\nmemory = 'DRAM'\nloops = ['X', 'S']\n[[nodes]]\n{text}", encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        require_names(nests.layer(str(layer)).value, nests.architecture(str(path)).value, "arch")
+    assert str(error.value).startswith(f"arch: {said}")
