@@ -80,7 +80,7 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
         if node is not nodes[-1]:
             found.append(_memory(name, attributes, rules, table.get(name, {}), sparse.pop(name, {}), where))
     require(bool(found), path, "the architecture has no memory")
-    left = [*sparse, *(name for name, rules in beside.items() if not all(map(_is_idle, rules)))]
+    left = [*sparse, *(name for name, rules in beside.items() if not all(_is_idle(each, path) for each in rules))]
     require(not left, path, f"constraints or optimizations are for {', '.join(left)}, which is no node")
     gates = dict.fromkeys(name for node in found if isinstance(node, Memory) for name in node.gated_by)
     mac = table.get(named[-1], {}).get("compute", 0.0)
@@ -173,19 +173,21 @@ def _loops(rules: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"limits": tuple(found)} | ({} if only is None else {"dimensions": tuple(sorted(only))})
 
 
-def _is_idle(rule: Mapping[str, Any]) -> bool:
+def _is_idle(rule: Mapping[str, Any], where: str) -> bool:
     """Whether constraints say only what a node without loops and tensors does."""
     for kind, each in rule.items():
         if kind == "dataspace" and each.get("keep"):
             return False
-        if kind in ("temporal", "spatial") and any(most > 1.0 for *_, most in _loops(each, kind)["limits"]):
+        if kind in ("temporal", "spatial") and any(
+            most > 1.0 for *_, most in _loops(each, f"{where}: {kind}")["limits"]
+        ):
             return False
     return "min_parallelism" not in rule
 
 
 def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> Fanout:
     for kind in ("temporal", "dataspace"):
-        idle = kind not in rules or _is_idle({kind: rules[kind]})
+        idle = kind not in rules or _is_idle({kind: rules[kind]}, where)
         require(idle, where, f"constraints.{kind} is for a memory, not for a fan-out")
     spatial = rules.get("spatial", {})
     alone = any(spatial.get(key) not in (None, False, []) for key in ("no_reuse", "no_multicast_no_reduction"))
