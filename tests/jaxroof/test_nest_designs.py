@@ -26,7 +26,7 @@ def test_eyeriss_like():
     femtojoules = {"dram": 3380.86, "weights": 1006.69, "psum": 386.77, "glb": 375.27, "mac": 207.69, "ifmap": 112.37}
     for name, expected in femtojoules.items():
         assert cost.energies[name] / CONV1.macs == pytest.approx(expected * 1e-15, abs=0.005e-15), name  # as printed
-    assert cost.energy == pytest.approx(59.28e-6, rel=1e-4)
+    assert cost.energy == pytest.approx(59.28e-6, rel=1e-4) and cost.edp == cost.energy * 86016
     assert cost.energy / CONV1.macs == pytest.approx(5469.65e-15, rel=1e-6)
 
 
