@@ -136,6 +136,15 @@ def test_constraints_of_timeloop(timeloop, tmp_path):
     assert registers.passes == ("Weights",) and residents(problem, machine, {}, "test")[3] == ("Inputs", "Outputs")
 
 
+def test_constraints_of_a_memory_with_copies(tmp_path):
+    """Spatial ones are for the fan-out of its copies, temporal ones for itself."""
+    copies = "spatial: {meshX: 4}\n    constraints: {temporal: {factors: C=2}, spatial: {factors: K=4}}"
+    text = ARCHITECTURE.replace("class: SRAM", f"class: SRAM\n    {copies}")
+    _, _, fanout, buffer, _ = nests.timeloop_architecture(written(tmp_path, "copies.yaml", text)).nodes
+    assert (fanout.name, fanout.size, fanout.limits) == ("buffer_spatial", 4.0, (("K", 4.0, 4.0),))
+    assert buffer.limits == (("C", 2.0, 2.0),)
+
+
 EARLIER = """
 architecture:
   version: 0.3
@@ -202,6 +211,18 @@ def test_spatial_constraints_of_a_memory_are_for_the_fanout_below_it(tmp_path):
             "for a memory, not for a fan-out",
         ),
         ("arch", "meshX: 16}", "meshX: 16}\n    constraints: {skew: 1}", "constraints: there is no skew"),
+        (
+            "arch",
+            "class: SRAM",
+            "class: SRAM\n    constraints: {spatial: {factors: C=4}}",
+            "are for a fan-out, not for a",
+        ),
+        (
+            "arch",
+            "class: SRAM",
+            "class: SRAM\n    constraints: {min_parallelism: 1}",
+            "are for a fan-out, not for a memory",
+        ),
         ("mapping", "C=16", "C=8", "factors of C multiply to 16; its size is 32"),
         ("mapping", "target: buffer", "target: cache", "there is no target cache; there are main, units"),
         ("mapping", "factors: C1 K1 R1 P1", "factors: C2 K1 R1 P1", "units: it takes no temporal loops"),

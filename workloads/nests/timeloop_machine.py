@@ -71,16 +71,24 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
         mesh = {} if subtrees and not container else node.get("spatial", {})
         counts = checks.table(mesh, f"{where}: spatial", ("meshX", "meshY")).items()
         size = math.prod(checks.whole(count, f"{where}: spatial.{each}") for each, count in counts)
+        spatial = {kind: rules.pop(kind) for kind in ("spatial", "min_parallelism") if kind in rules}
         if size > 1:
-            found.append(_fanout(name if container else f"{name}_spatial", size, rules, where))
+            found.append(_fanout(name if container else f"{name}_spatial", size, spatial, where))
         if container:
+            fine = size == 1 or _is_idle(rules, where)
+            require(fine, where, "constraints.temporal and dataspace are for a memory, not for a fan-out")
             continue
+        fine = size > 1 or _is_idle(spatial, where)
+        require(fine, where, "constraints.spatial and min_parallelism are for a fan-out, not for a memory")
         attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
         require(not energies or name in table, where, f"{energies} has no energies of it")
         if node is not nodes[-1]:
             found.append(_memory(name, attributes, rules, table.get(name, {}), sparse.pop(name, {}), where))
     require(bool(found), path, "the architecture has no memory")
-    left = [*sparse, *(name for name, rules in beside.items() if not all(_is_idle(each, path) for each in rules))]
+    left = [
+        *sparse,
+        *(name for name, rules in beside.items() if not all(_is_idle(each, f"{path}: {name}") for each in rules)),
+    ]
     require(not left, path, f"constraints or optimizations are for {', '.join(left)}, which is no node")
     gates = dict.fromkeys(name for node in found if isinstance(node, Memory) for name in node.gated_by)
     mac = table.get(named[-1], {}).get("compute", 0.0)
@@ -186,9 +194,6 @@ def _is_idle(rule: Mapping[str, Any], where: str) -> bool:
 
 
 def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> Fanout:
-    for kind in ("temporal", "dataspace"):
-        idle = kind not in rules or _is_idle({kind: rules[kind]}, where)
-        require(idle, where, f"constraints.{kind} is for a memory, not for a fan-out")
     spatial = rules.get("spatial", {})
     alone = any(spatial.get(key) not in (None, False, []) for key in ("no_reuse", "no_multicast_no_reduction"))
     for key in ("no_reuse", "no_multicast_no_reduction"):
@@ -218,7 +223,6 @@ def _memory(
     if "depth" in attributes:
         copies = checks.number(attributes.get("multiple_buffering", 1), f"{where}: multiple_buffering")
         figures["capacity"] = width / word * checks.number(attributes["depth"], f"{where}: depth") / copies
-    require("min_parallelism" not in rules, where, "constraints.min_parallelism is for a fan-out, not for a memory")
     space, temporal = rules.get("dataspace", {}), rules.get("temporal", {})
     keeps, passes = (tuple(names(space.get(key, []), f"{where}: {key}")) for key in ("keep", "bypass"))
     order = names(temporal.get("permutation", []), f"{where}: constraints.temporal.permutation")
