@@ -228,6 +228,13 @@ def test_spatial_constraints_of_a_memory_are_for_the_fanout_below_it(tmp_path):
         ("mapping", "factors: C1 K1 R1 P1", "factors: C2 K1 R1 P1", "units: it takes no temporal loops"),
         ("energies", "top.buffer", "top.cache", "buffer: "),
         ("problem", "{C: 32, K: 32", "{C: 32, KK: 32", "problem.instance: there is no KK; "),
+        ("problem", "P: 16}", "P: 16, densities: {7: 0.5}}", "problem.instance.densities: a name: 7 must be text"),
+        (
+            "problem",
+            "P: 16}",
+            "P: 16, densities: {Input: 0.5}}",
+            "densities: Input is no data space; there are Weights, Inputs, ",
+        ),
         ("problem", "[[K]], [[P]]", "[[K]], []", "Outputs: projection: [] must be a list of terms"),
         ("problem", "[[K]], [[P]]", "[[K]], [[]]", "Outputs: projection: a term has a dimension"),
         ("problem", "read_write: true", "read_write: 'no'", "Outputs: read_write: 'no' must be true or false"),

@@ -37,8 +37,9 @@ def require_known(name: str, known: Collection[str], where: str, what: str) -> N
 def table(value: Any, where: str, known: Collection[str] = ()) -> Mapping[str, Any]:
     """A table with names of `known` only, where these are given."""
     _require_kind(isinstance(value, Mapping), value, where, "a table")
-    for name in value if known else ():
-        require(name in known, where, f"there is no {name}{nearest(str(name), known)}")
+    for name in value:
+        text(name, f"{where}: a name")
+        require(not known or name in known, where, f"there is no {name}{nearest(name, known)}")
     return value
 
 

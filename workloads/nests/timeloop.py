@@ -34,7 +34,8 @@ def timeloop_problem(path: str) -> Problem:
         axes = tuple(_axis(axis, factors, where) for axis in projection)
         output = checks.flag(space.get("read_write", space.get("read-write", False)), f"{path}: {name}: read_write")
         tensors[name] = Tensor(axes=axes, output=output, density=densities.pop(name, 1.0))
-    require(not densities, f"{path}: problem.instance.densities", f"{', '.join(densities)} is no data space")
+    for name in densities:
+        checks.require_known(name, tensors, f"{path}: problem.instance.densities", "data space")
     return checks.checked_problem(Problem(sizes=sizes, tensors=tensors), path)
 
 
