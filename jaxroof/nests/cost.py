@@ -1,6 +1,7 @@
 """Cycles, utilisation and energy of a mapped loop nest."""
 
-from typing import Any, NamedTuple
+import math
+from typing import NamedTuple
 
 from jaxroof.arrays import jnp
 from jaxroof.nests.counts import Accesses, accesses
@@ -23,6 +24,11 @@ class NestCost(NamedTuple):
     time: Scalar  # s
     fits: Scalar
 
+    @property
+    def edp(self) -> Scalar:
+        """Energy times cycles, J."""
+        return self.energy * self.cycles
+
 
 def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     """Accesses, cycles and energy of a problem on a machine in one mapping.
@@ -42,7 +48,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     found = accesses(problem, machine, mapping)
     used, steps, instances, fits = 1.0, 1.0, {}, True
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
-        copies = _product(factors)
+        copies = math.prod(factors.values(), start=1.0)
         if isinstance(node, Memory) or place in machine.networks:
             instances[node.name] = used
         if isinstance(node, Fanout):
@@ -65,12 +71,10 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
             energies[node.name] = sum(spent.values())
     for place in machine.networks:
         network = machine.nodes[place]
-        own = {
-            (network.name, name): found[network.name, name] for name in problem.tensors if (network.name, name) in found
-        }
+        energy, bandwidth = (network.transfer_energy or {}), (network.transfer_bandwidth or {})
         spent = {}
-        for key, moved in own.items():
-            energy, bandwidth = (network.transfer_energy or {}), (network.transfer_bandwidth or {})
+        for key in ((network.name, name) for name in problem.tensors if (network.name, name) in found):
+            moved = found[key]
             spent[key] = instances[network.name] * (moved.reads + moved.updates) * energy.get(key[1], 0.0)
             times += [words / bandwidth[key[1]] for words in (moved.reads, moved.updates) if key[1] in bandwidth]
         by_tensor |= spent
@@ -119,10 +123,3 @@ def _access_energy(node: Memory, moved: Accesses) -> Scalar:
         + node.write_energy * ceiling(moved.fills / node.block)
         + node.update_energy * ceiling(moved.updates / node.block)
     )
-
-
-def _product(factors: dict[str, Any]) -> Scalar:
-    total: Scalar = 1.0
-    for count in factors.values():
-        total = total * count
-    return total

@@ -61,7 +61,7 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
     """
     inner, units = inner_extents(mapping), len(machine.nodes)
     networks = machine.networks
-    steps = _product(loop.count for loop in _temporal(machine, mapping, inner, units))
+    steps = math.prod((loop.count for loop in _temporal(machine, mapping, inner, units)), start=1.0)
     found = {}
     for name, tensor in problem.tensors.items():
         homes = [place for place, kept in enumerate(mapping.kept) if name in kept]
@@ -102,7 +102,7 @@ def _acting(problem: Problem, node: Any, name: str) -> Scalar:
 
 def words(tensor: Tensor, extents: Extents) -> Scalar:
     """Elements of a tensor that a box of iterations touches."""
-    return _product(_length(axis, extents) for axis in tensor.axes)
+    return math.prod((_length(axis, extents) for axis in tensor.axes), start=1.0)
 
 
 def _length(axis: tuple[tuple[int, str], ...], extents: Extents) -> Scalar:
@@ -215,13 +215,14 @@ def _overlap(axis: tuple[tuple[int, str], ...], extents: Extents, shift: Scalar)
 
 def _copies(tensor: Tensor, machine: Machine, mapping: Mapping, inner: list[Extents], between: range) -> Scalar:
     """Different tiles of a tensor in the copies of some nodes; without multicast or reduction, all copies."""
-    return _product(
-        _different(tensor, mapping.factors[place], inner[place + 1])
-        if (node.reduces if tensor.output else node.multicast)
-        else _product(mapping.factors[place].values())
-        for place in between
-        if isinstance(node := machine.nodes[place], Fanout)
-    )
+    total: Scalar = 1.0
+    for place in between:
+        node, factors = machine.nodes[place], mapping.factors[place]
+        if isinstance(node, Fanout):
+            shared = node.reduces if tensor.output else node.multicast
+            copies = math.prod(factors.values(), start=1.0)
+            total = total * (_different(tensor, factors, inner[place + 1]) if shared else copies)
+    return total
 
 
 def _different(tensor: Tensor, factors: Extents, steps: Extents) -> Scalar:
@@ -233,7 +234,7 @@ def _different(tensor: Tensor, factors: Extents, steps: Extents) -> Scalar:
     for axis in tensor.axes:
         present = [(c * steps.get(name, 1.0), factors[name]) for c, name in axis if name in factors]
         if len(present) != 2:
-            total = total * _product(count for _, count in present)
+            total = total * math.prod((count for _, count in present), start=1.0)
             continue
         (one, rows), (other, columns) = present
         along = jnp.where(one >= other, one / other, 1.0)
@@ -241,11 +242,4 @@ def _different(tensor: Tensor, factors: Extents, steps: Extents) -> Scalar:
         repeated = jnp.maximum(rows - across, 0.0) * jnp.maximum(columns - along, 0.0)
         ratio = jnp.maximum(along, across)
         total = total * (rows * columns - jnp.where(ratio == jnp.floor(ratio), repeated, 0.0))
-    return total
-
-
-def _product(numbers: Any) -> Scalar:
-    total: Scalar = 1.0
-    for number in numbers:
-        total = total * number
     return total

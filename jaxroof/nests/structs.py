@@ -90,6 +90,16 @@ class Machine:
     skipping: Scalar = 0.0  # 1 where they cost no time either
     gated_by: tuple[str, ...] = static(default=())  # operands whose zeros do so; none: all
 
+    def takes(self, place: int, name: str) -> bool:
+        """Whether a search may place loops of a dimension in a node; in the outermost one, of any."""
+        dimensions = self.nodes[place].dimensions
+        return place == 0 or dimensions is None or name in dimensions
+
+    def bounds(self, place: int, name: str) -> tuple[float, float]:
+        """Least and most iterations of a dimension that a search may place in a node."""
+        limits = {limited: (least, most) for limited, least, most in self.nodes[place].limits}
+        return limits.get(name, (1.0, math.inf if self.takes(place, name) else 1.0))
+
     @property
     def networks(self) -> tuple[int, ...]:
         """Places of the fan-outs whose transfers cost something."""

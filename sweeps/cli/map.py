@@ -1,6 +1,7 @@
 """`jaxroof map`: accesses, time and energy of loop nests on an accelerator, in a given mapping or the best ones."""
 
 import argparse
+import functools
 import math
 from typing import Any
 
@@ -10,6 +11,12 @@ from sweeps.cli.printing import print_json
 
 MAPPINGS = 500_000
 MOST_MAPPINGS = 10**9
+
+SEARCH = ("objective", "search", "bypass", "pad", "mappings", "seed")
+"""Flags that only a search reads."""
+
+OF_A_LAYER = ("arch", "energies", "mapping", *SEARCH, "output", "plot")
+"""Flags of a layer or network."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +51,8 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli import map_report
 
     if options.layer is None:
-        if options.arch is not None:
-            raise ValueError("LAYER is missing; `jaxroof map` lists the known layers")
+        if given := _given(options, OF_A_LAYER):
+            raise ValueError(f"LAYER is missing, which {given[0]} is for; `jaxroof map` lists the known layers")
         return map_report.print_names(options.json)
     if options.arch is None:
         raise ValueError("--arch is missing; `jaxroof map` lists the known architectures")
@@ -53,18 +60,19 @@ def run(options: argparse.Namespace) -> None:
     if (names := _network(options)) is not None:
         from sweeps.cli import map_network
 
-        return map_network.run(options, machine, names, lambda problem: _searched(options, problem, machine))
+        return map_network.run(options, machine, names, functools.partial(_searched, options, machine))
     problem = _problem(options.layer)
     if options.mapping is None:
-        found = _searched(options, problem, machine)
+        found = _searched(options, machine, options.layer, problem)
         mapping, cost = found.mapping, found.cost
     else:
-        for name in ("objective", "search", "bypass", "pad", "mappings", "seed"):
-            if getattr(options, name) not in (None, False):
-                raise ValueError(f"--{name} is for a search, and --mapping gives the mapping")
-        found, mapping = None, _mapping(options.mapping, problem, machine)
+        if given := _given(options, SEARCH):
+            raise ValueError(f"{given[0]} is for a search, and --mapping gives the mapping")
         from jaxroof.nests import nest_cost
+        from workloads.nests.checks import require_names
 
+        require_names(problem, machine, options.arch)
+        found, mapping = None, _mapping(options.mapping, problem, machine)
         cost = nest_cost(problem, machine, mapping)
     record = map_report.record(options, problem, machine, mapping, cost, found)
     if options.output is not None:
@@ -72,6 +80,11 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         return print_json(record)
     map_report.show(options, problem, machine, mapping, cost, found)
+
+
+def _given(options: argparse.Namespace, names: tuple[str, ...]) -> list[str]:
+    """Those flags that are given."""
+    return [f"--{name}" for name in names if getattr(options, name) not in (None, False)]
 
 
 def _network(options: argparse.Namespace) -> tuple[str, ...] | None:
@@ -108,38 +121,35 @@ def _mapping(path: str, problem: Any, machine: Any) -> Any:
     return (nests.timeloop_mapping if _is_yaml(path) else nests.mapping)(path, problem, machine)
 
 
-def _searched(options: argparse.Namespace, problem: Any, machine: Any) -> Any:
+def _searched(options: argparse.Namespace, machine: Any, name: str, problem: Any) -> Any:
+    """The best mapping of a layer."""
     from sweeps.cli.progress import Line
     from sweeps.studies.nests import found_mapping
-    from workloads.nests.checks import residents
+    from workloads.nests.checks import require_names, residents
 
     mappings = MAPPINGS if options.mappings is None else int(whole_number("--mappings", options.mappings))
     if mappings > MOST_MAPPINGS:
         raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
     seed = 0 if options.seed is None else int(whole_number("--seed", options.seed, zero=True))
-    kept = residents(problem, machine, {}, options.arch)
+    pad = 0.0 if options.pad is None else _share(options.pad)
     objective = options.objective or "edp"
-    if (
-        objective != "cycles"
-        and not machine.mac_energy
-        and not any(getattr(node, "read_energy", 0.0) for node in machine.nodes)
-    ):
+    costly = machine.mac_energy or any(getattr(node, "read_energy", 0.0) for node in machine.nodes)
+    if objective != "cycles" and not costly:
         raise ValueError(
             f"--objective {objective}: {options.arch} has no energies; give --energies or --objective cycles"
         )
+    require_names(problem, machine, options.arch)
+    kept = residents(problem, machine, {}, options.arch)
+    method = options.search or "random"
     with Line() as line:
-        return found_mapping(
-            problem,
-            machine,
-            kept,
-            objective=objective,
-            method=options.search or "random",
-            mappings=mappings,
-            seed=seed,
-            bypass=options.bypass,
-            pad=0.0 if options.pad is None else _share(options.pad),
-            report=lambda done, total: line.show(f"{done:,} of about {total:,} mappings", min(done, total), total),
-        )
+
+        def report(done: int, total: int) -> None:
+            line.show(f"{done:,} of about {total:,} mappings", min(done, total), total)
+
+        try:
+            return found_mapping(problem, machine, kept, objective, method, mappings, seed, report, options.bypass, pad)
+        except ValueError as error:
+            raise ValueError(f"{name} on {options.arch}: {error}") from None
 
 
 def _share(text: str) -> float:

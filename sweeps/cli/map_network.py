@@ -7,21 +7,23 @@ from typing import Any
 from jaxroof.nests import Machine
 
 
-def run(options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[[Any], Any]) -> None:
+def run(
+    options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[[str, Any], Any]
+) -> None:
     """Map each layer, and print or write what all of them cost together.
 
     Args:
       options: parsed flags.
       machine: the accelerator.
       names: of the layers.
-      search: of a problem, its best mapping.
+      search: of a layer's name and problem, its best mapping.
     """
     from sweeps.cli import map_report
     from sweeps.cli.printing import print_json
     from workloads import nests
 
     layers = [nests.layer(name) for name in names]
-    found = [search(entry.value) for entry in layers]
+    found = [search(entry.name, entry.value) for entry in layers]
     records = [
         map_report.record(options, entry.value, machine, each.mapping, each.cost, each)
         | {"layer": entry.name, "count": entry.count}
@@ -61,6 +63,7 @@ def totals(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _show(answer: dict[str, Any], machine: Machine) -> None:
     from hwspaces import formatted
+    from sweeps.cli import map_report
     from sweeps.cli.tables import console, percent, table
 
     out = console()
@@ -85,10 +88,7 @@ def _show(answer: dict[str, Any], machine: Machine) -> None:
     time = formatted(answer["time"], "s")
     out.print(f"\ntime    {time}: {answer['cycles']:,.0f} cycles; {busy} of {machine.units:,.0f} units busy")
     if answer["energy"]:
-        shares = sorted(answer["energies"].items(), key=lambda each: -each[1])
-        parts = ", ".join(f"{name} {percent(part / answer['energy'])}" for name, part in shares if part)
-        per_mac = formatted(answer["energy"] / answer["macs"], "J")
-        out.print(f"energy  {formatted(answer['energy'], 'J')}, {per_mac} per MAC: {parts}")
+        out.print(map_report.energy_line(answer["energy"], answer["macs"], answer["energies"]))
     missing = [each["layer"] for each in answer["layers"] if not each["fits"]]
     if missing:
         out.print(f"note    these do not fit: {', '.join(missing)}")

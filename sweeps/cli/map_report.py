@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from jaxroof.nests import Fanout
@@ -116,11 +117,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     slow = "" if cost.cycles == cost.compute_cycles else f", {cost.compute_cycles:,.0f} of them arithmetic"
     out.print(f"time    {formatted(cost.time, 's')}: {cost.cycles:,.0f} cycles{slow}; {busy}")
     if cost.energy:
-        shares = sorted(cost.energies.items(), key=lambda each: -each[1])
-        parts = ", ".join(f"{name} {percent(energy / cost.energy)}" for name, energy in shares if energy)
-        out.print(
-            f"energy  {formatted(cost.energy, 'J')}, {formatted(cost.energy / problem.macs, 'J')} per MAC: {parts}"
-        )
+        out.print(energy_line(cost.energy, problem.macs, cost.energies))
     for name, size in padded(problem, mapping).items():
         out.print(f"note    {name} is {problem.sizes[name]:.0f}, padded to {size:.0f}")
     for broken in broken_limits(machine, mapping):
@@ -130,6 +127,16 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     if found is not None:
         which = "all there are" if found.complete else f"of {found.space:.3g}"
         out.print(f"search  {found.evaluated:,} mappings evaluated, {which}, in {found.seconds:.2f} s")
+
+
+def energy_line(energy: float, macs: float, energies: Mapping[str, float]) -> str:
+    """Energy, that of one MAC, and the shares of all components that need any, the largest first."""
+    from hwspaces import formatted
+    from sweeps.cli.tables import percent
+
+    shares = sorted(energies.items(), key=lambda each: -each[1])
+    parts = ", ".join(f"{name} {percent(part / energy)}" for name, part in shares if part)
+    return f"energy  {formatted(energy, 'J')}, {formatted(energy / macs, 'J')} per MAC: {parts}"
 
 
 def _loops(factors: dict[str, float], order: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeps.run import compilers
 from sweeps.studies.nests import found_mapping
-from sweeps.studies.nests.search import compiled_scores, scores
+from sweeps.studies.nests.scores import compiled_scores, scores
 from sweeps.studies.nests.space import Rows, mapping_space
 from workloads import nests
 from workloads.nests.checks import residents

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweeps.cli import main
+from tests.commands import printed, refused
 
 EYERISS = """
 [loops]
@@ -23,48 +23,6 @@ sizes = { N = 1, M = 32, C = 3, P = 112, Q = 112, R = 3, S = 3 }
 """
 
 
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "layer.toml").write_text(LAYER, encoding="utf-8")
-    (tmp_path / "mapping.toml").write_text(EYERISS, encoding="utf-8")
-    return tmp_path
-
-
-def test_a_given_mapping(files, capsys):
-    """The published outputs of the design eyeriss_like: 59.28 uJ, 86,016 cycles, 75 %."""
-    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "mapping.toml"]
-    assert main(words) == 0
-    out = capsys.readouterr().out
-    assert "86,016 cycles; 75.0 % of 168 units" in out and "59.3 uJ, 5.47 pJ per MAC: DRAM 61.8 %" in out
-    assert main([*words, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["energy"] == pytest.approx(59.28e-6, rel=1e-4) and answer["fits"]
-    moved = answer["accesses"]["shared_glb.Inputs"]
-    assert moved.pop("energy") == pytest.approx(3357302.30e-12, rel=1e-6)
-    assert moved == {"tile": 9831, "reads": 1354752, "fills": 157296, "updates": 0}
-
-
-def test_a_mapping_outside_of_limits_says_so(files, capsys):
-    (files / "wide.toml").write_text(EYERISS.replace("C3 S3", "P2 S3").replace("P8 Q2", "P4 C3 Q2"), encoding="utf-8")
-    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "wide.toml"]
-    assert main(words) == 0
-    assert "note    PE_rows: P is 2, which the limits of the architecture do not allow" in capsys.readouterr().out
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["keeps_limits"] is False
-
-
-def test_an_answer_is_a_mapping(files, capsys):
-    words = ["map", "resnet50.conv2_3x3", "--arch", "eyeriss_like"]
-    assert main([*words, "--mappings", "20000", "-o", "result.json"]) == 0
-    capsys.readouterr()
-    answer = json.loads((files / "result.json").read_text(encoding="utf-8"))
-    assert answer["search"]["evaluated"] >= 20000 and answer["fits"]
-    assert main([*words, "--mapping", "result.json", "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)
-    assert {name: again[name] for name in ("energy", "cycles")} == {name: answer[name] for name in ("energy", "cycles")}
-
-
 NETWORK = (
     LAYER.replace("kind", "[first]\ncount = 3\nkind")
     + """
@@ -74,13 +32,59 @@ sizes = { M = 8, N = 16, K = 32 }
 """
 )
 
+SMALL = """
+[[nodes]]
+memory = "DRAM"
+read_energy_pJ = 512
+
+[[nodes]]
+memory = "spad"
+capacity_words = 1
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = {"layer": LAYER, "network": NETWORK, "mapping": EYERISS}
+    texts |= {"small": SMALL, "wrong": SMALL + 'keeps = ["Inputs", "Weight"]\n'}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_given_mapping(files, capsys):
+    """The published outputs of the design eyeriss_like: 59.28 uJ, 86,016 cycles, 75 %."""
+    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "mapping.toml"]
+    out = printed(capsys, *words)
+    assert "86,016 cycles; 75.0 % of 168 units" in out and "59.3 uJ, 5.47 pJ per MAC: DRAM 61.8 %" in out
+    answer = json.loads(printed(capsys, *words, "--json"))
+    assert answer["energy"] == pytest.approx(59.28e-6, rel=1e-4) and answer["fits"]
+    moved = answer["accesses"]["shared_glb.Inputs"]
+    assert moved.pop("energy") == pytest.approx(3357302.30e-12, rel=1e-6)
+    assert moved == {"tile": 9831, "reads": 1354752, "fills": 157296, "updates": 0}
+
+
+def test_a_mapping_outside_of_limits_says_so(files, capsys):
+    (files / "wide.toml").write_text(EYERISS.replace("C3 S3", "P2 S3").replace("P8 Q2", "P4 C3 Q2"), encoding="utf-8")
+    words = ["map", "layer.toml", "--arch", "eyeriss_like", "--mapping", "wide.toml"]
+    assert "note    PE_rows: P is 2, which the limits of the architecture do not allow" in printed(capsys, *words)
+    assert json.loads(printed(capsys, *words, "--json"))["keeps_limits"] is False
+
+
+def test_an_answer_is_a_mapping(files, capsys):
+    words = ["map", "resnet50.conv2_3x3", "--arch", "eyeriss_like"]
+    printed(capsys, *words, "--mappings", "20000", "-o", "result.json")
+    answer = json.loads((files / "result.json").read_text(encoding="utf-8"))
+    assert answer["search"]["evaluated"] >= 20000 and answer["fits"]
+    again = json.loads(printed(capsys, *words, "--mapping", "result.json", "--json"))
+    assert {name: again[name] for name in ("energy", "cycles")} == {name: answer[name] for name in ("energy", "cycles")}
+
 
 def test_a_network(files, capsys):
     """Totals are the layers, each as often as the network has it; the layers are those that are mapped alone."""
-    (files / "network.toml").write_text(NETWORK, encoding="utf-8")
     words = ["map", "network.toml", "--arch", "eyeriss_like", "--mappings", "20000"]
-    assert main([*words, "--json", "-o", "answer.json", "--plot", "energy.png"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = json.loads(printed(capsys, *words, "--json", "-o", "answer.json", "--plot", "energy.png"))
     first, second = answer["layers"]
     assert first["layer"] == "network.toml#first" and first["count"] == 3 and second["count"] == 1
     assert answer["energy"] == pytest.approx(3 * first["energy"] + second["energy"])
@@ -88,35 +92,31 @@ def test_a_network(files, capsys):
     assert sum(answer["energies"].values()) == pytest.approx(answer["energy"])
     assert json.loads((files / "answer.json").read_text(encoding="utf-8")) == answer
     assert (files / "energy.png").read_bytes().startswith(b"\x89PNG")
-    assert main([*words[:1], "network.toml#first", *words[2:], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["energy"] == first["energy"]
-    assert main(words) == 0
-    out = capsys.readouterr().out
+    alone = [words[0], "network.toml#first", *words[2:]]
+    assert json.loads(printed(capsys, *alone, "--json"))["energy"] == first["energy"]
+    out = printed(capsys, *words)
     assert "32,518,144 MACs, the best mapping of each layer" in out and "of 168 units busy" in out
-    assert main([*words, "--mapping", "mapping.toml"]) == 2
-    assert "--mapping is for one layer; network.toml has 2" in capsys.readouterr().err
-    assert main([*words[:1], "network.toml#first", *words[2:], "--plot", "one.png"]) == 2
-    assert "--plot is for a network; network.toml#first is one layer" in capsys.readouterr().err
+    said = refused(capsys, *words, "--mapping", "mapping.toml")
+    assert "--mapping is for one layer; network.toml has 2" in said
+    said = refused(capsys, *alone, "--plot", "one.png")
+    assert "--plot is for a network; network.toml#first is one layer" in said
 
 
 def test_a_padded_mapping_is_read_again(files, capsys):
     words = ["map", "alexnet.conv1", "--arch", "eyeriss_like"]
-    assert main([*words, "--mappings", "50000", "--pad", "0.02", "-o", "padded.json"]) == 0
-    assert "is 55, padded to 56" in capsys.readouterr().out
+    out = printed(capsys, *words, "--mappings", "50000", "--pad", "0.02", "-o", "padded.json")
+    assert "is 55, padded to 56" in out
     answer = json.loads((files / "padded.json").read_text(encoding="utf-8"))
     assert answer["mapping"]["padded"] is True and answer["cycles"] < 732050
-    assert main([*words, "--mapping", "padded.json", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cycles"] == answer["cycles"]
-    assert main([*words, "--pad", "2"]) == 2
-    assert "--pad 2 must be a share from 0 to 1" in capsys.readouterr().err
+    again = json.loads(printed(capsys, *words, "--mapping", "padded.json", "--json"))
+    assert again["cycles"] == answer["cycles"]
+    assert "--pad 2 must be a share from 0 to 1" in refused(capsys, *words, "--pad", "2")
 
 
 def test_names(capsys):
-    assert main(["map", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed(capsys, "map", "--json"))
     assert "resnet50.conv2_3x3" in found["layers"] and "eyeriss" in found["architectures"]
-    assert main(["map"]) == 0
-    assert "118.0 M" in capsys.readouterr().out
+    assert "118.0 M" in printed(capsys, "map")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_names(capsys):
     [
         (["--arch", "eyeriss"], "LAYER is missing"),
         (["resnet50.conv1"], "--arch is missing"),
-        (["resnet50.conv9", "--arch", "eyeriss"], "there is no layer conv9; known: "),
-        (["resnet51.conv1", "--arch", "eyeriss"], "there is no layer resnet51.conv1; known: resnet50.conv1"),
-        (["resnet50.conv1", "--arch", "eyerise"], "there is no architecture eyerise; known: eyeriss"),
+        (["resnet50.conv9", "--arch", "eyeriss"], "there is no layer conv9; did you mean conv1"),
+        (["resnet51.conv1", "--arch", "eyeriss"], "there is no layer resnet51.conv1; did you mean resnet50.conv1"),
+        (["resnet50.conv1", "--arch", "eyerise"], "there is no architecture eyerise; did you mean eyeriss"),
         (["no.toml", "--arch", "eyeriss"], "no.toml: no such file"),
         (["resnet50.conv1", "--arch", "eyeriss", "--search", "magic"], "search magic is none of random"),
         (["resnet50.conv1", "--arch", "eyeriss", "--mappings", "1e12"], "--mappings 1000000000000 must be at most"),
@@ -137,9 +137,16 @@ def test_names(capsys):
             "--seed is for a search",
         ),
         (["layer.toml", "--arch", "eyeriss", "-o", "layer.toml"], "layer.toml"),
+        (["--mapping", "mapping.toml"], "LAYER is missing, which --mapping is for"),
+        (["-o", "answer.json"], "LAYER is missing, which --output is for"),
+        (["layer.toml", "--arch", "small.toml", "--mappings", "2000"], "layer.toml on small.toml: no mapping of 2000"),
+        (
+            ["network.toml", "--arch", "small.toml", "--mappings", "2000"],
+            "network.toml#first on small.toml: no mapping",
+        ),
+        (["layer.toml", "--arch", "wrong.toml"], "wrong.toml: spad: Weight is no tensor; there are Weights, Inputs, "),
+        (["layer.toml", "--arch", "wrong.toml", "--mapping", "mapping.toml"], "spad: Weight is no tensor"),
     ],
 )
 def test_refusals(files, capsys, words, said):
-    assert main(["map", *words]) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    assert said in refused(capsys, "map", *words)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jaxroof.nests import nest_cost
 from workloads import nests
 from workloads.nests.checks import built_mapping
-from workloads.nests.documents import matmul
+from workloads.nests.problems import matmul
 
 UNITS = 256
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem, accesses, nest_cost
-from workloads.nests.documents import TENSORS, convolution, matmul
+from tests.nests import PJ
+from workloads.nests.problems import TENSORS, convolution, matmul
 
-PJ = 1e-12
 LETTERS = dict(zip("WIO", TENSORS, strict=True))
 
 
@@ -37,6 +37,17 @@ class Reference(NamedTuple):
 
 ALEXNET = {"stride": 4}
 DOT = {"Inputs": 0.25}
+
+SIMBA = """glb             @1.049/32  | I 154587 154587 0 10135.44 | O 0 290400 290400 19039.35
+        x16     M12
+        inputs          @0.237/8   | I 2196150 154587 0 69640.79
+        x4      M4
+        weights R11 S11 @0.237/8   | W 39930 726 0 1204.43
+        sums    M2      @0.237     | O 726000 6050 732050 346991.70
+        x4      C3
+        regs    Q55                | W 732050 13310 0
+        """
+"""What is inside the DRAM, whose words alone are wider in one of two references."""
 
 REFERENCES = {
     "exercise 02, untiled @27850fc": Reference("""
@@ -88,26 +99,10 @@ REFERENCES = {
         """, 2196150, 48 / 256, **ALEXNET),
     "simba_like, first layer of AlexNet @7252362": Reference("""
         ~dram   P55     @512/8     | W 34848 0 0 2230272 | I 154587 0 0 9893888 | O 0 0 290400 18585600
-        glb             @1.049/32  | I 154587 154587 0 10135.44 | O 0 290400 290400 19039.35
-        x16     M12
-        inputs          @0.237/8   | I 2196150 154587 0 69640.79
-        x4      M4
-        weights R11 S11 @0.237/8   | W 39930 726 0 1204.43
-        sums    M2      @0.237     | O 726000 6050 732050 346991.70
-        x4      C3
-        regs    Q55                | W 732050 13310 0
-        """, 732050, 144 / 256, **ALEXNET),
+        """ + SIMBA, 732050, 144 / 256, **ALEXNET),
     "simba_like of 16 bit, first layer of AlexNet @bfda6af": Reference("""
         ~dram   P55     @512/4     | W 34848 0 0 4460544 | I 154587 0 0 19787264 | O 0 0 290400 37171200
-        glb             @1.049/32  | I 154587 154587 0 10135.44 | O 0 290400 290400 19039.35
-        x16     M12
-        inputs          @0.237/8   | I 2196150 154587 0 69640.79
-        x4      M4
-        weights R11 S11 @0.237/8   | W 39930 726 0 1204.43
-        sums    M2      @0.237     | O 726000 6050 732050 346991.70
-        x4      C3
-        regs    Q55                | W 732050 13310 0
-        """, 732050, 144 / 256, **ALEXNET),
+        """ + SIMBA, 732050, 144 / 256, **ALEXNET),
     "simple_pim @7252362": Reference("""
         ~dram   P112    @512/4     | I 153228 0 0 19613184 | O 0 0 3211264 411041792
         glb     Q28     @42.2095/4 | I 1354752 153228 0 15912581.96 | O 0 3211264 3211264 67772121.09

@@ -8,12 +8,12 @@ import pytest
 
 from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor, nest_cost
 from sweeps.studies.nests import found_mapping
-from sweeps.studies.nests.search import compiled_scores, scores
+from sweeps.studies.nests.scores import compiled_scores, scores
 from sweeps.studies.nests.space import mapping_space
 from workloads import nests
 from workloads.nests import checks
 from workloads.nests.checks import residents
-from workloads.nests.documents import convolution
+from workloads.nests.problems import convolution
 
 
 def machine(capacity=24.0):
@@ -115,7 +115,7 @@ def test_limits_that_no_factors_keep():
 
 def test_many_mappings_are_compiled(monkeypatch):
     monkeypatch.setattr("sweeps.studies.nests.search.COMPILED", 1000)
-    monkeypatch.setattr("sweeps.studies.nests.search.COMPILED_CHUNK", 8192)
+    monkeypatch.setattr("sweeps.studies.nests.pool.COMPILED_CHUNK", 8192)
     found = found_mapping(PROBLEM, machine(), KEPT, objective="energy", mappings=3000)
     assert found.cost.energy == pytest.approx(everything("energy"), rel=1e-6)
 

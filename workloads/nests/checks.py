@@ -1,13 +1,14 @@
 """Checks of loop nests that files describe; a message is one line: file, place, value and what is allowed."""
 
-import difflib
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout, Limits, Machine, Problem
+from jaxroof.nests import Fanout, Limits, Machine, Memory, Problem
 from jaxroof.nests import Mapping as NestMapping
+from workloads.kinds import nearest
+from workloads.nests.problems import CONVOLUTION, MATMUL, TENSORS
 
 MOST = 2**53
 """Iterations of a dimension, and MACs of a problem: whole numbers that a float counts exactly."""
@@ -28,42 +29,53 @@ def require(condition: bool, where: str, message: str) -> None:
         raise ValueError(f"{where}: {message}")
 
 
+def require_known(name: str, known: Collection[str], where: str, what: str) -> None:
+    """ValueError of one line where a name is none of those that there are."""
+    require(name in known, where, f"{name} is no {what}; there are {', '.join(known)}")
+
+
 def table(value: Any, where: str, known: Collection[str] = ()) -> Mapping[str, Any]:
     """A table with names of `known` only, where these are given."""
-    require(isinstance(value, Mapping), where, f"{_shown(value)} must be a table")
+    _require_kind(isinstance(value, Mapping), value, where, "a table")
     for name in value:
-        if known and name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}"
-            raise ValueError(f"{where}: there is no {name}; {hint}")
+        text(name, f"{where}: a name")
+        require(not known or name in known, where, f"there is no {name}{nearest(name, known)}")
     return value
 
 
-def number(value: Any, where: str, zero: bool = False) -> float:
+def tables(value: Any, where: str) -> list[Mapping[str, Any]]:
+    """A list of tables."""
+    fine = isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
+    _require_kind(fine, value, where, "a list of tables")
+    return value
+
+
+def number(value: Any, where: str, zero: bool = False, most: float = math.inf) -> float:
     """A positive, finite number; zero where that is a sensible value."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     fine = plain and math.isfinite(value) and (value > 0 or (zero and value == 0))
-    require(fine, where, f"{_shown(value)} must be a {'number of 0 or more' if zero else 'positive number'}")
+    _require_kind(fine, value, where, "a number of 0 or more" if zero else "a positive number")
+    require(value <= most, where, f"{value:g} must be at most {most:g}")
     return float(value)
 
 
 def whole(value: Any, where: str) -> int:
     """A whole number of 1 or more."""
     fine = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
-    require(fine, where, f"{_shown(value)} must be a whole number from 1 to {MOST}")
+    _require_kind(fine, value, where, f"a whole number from 1 to {MOST}")
     return value
 
 
 def word(value: Any, where: str) -> str:
     """A name of letters, digits and underscores."""
     fine = isinstance(value, str) and NAME.fullmatch(value) is not None
-    require(fine, where, f"{_shown(value)} must be a name of letters, digits and _")
+    _require_kind(fine, value, where, "a name of letters, digits and _")
     return value
 
 
 def words(value: Any, where: str, known: Collection[str] = ()) -> tuple[str, ...]:
     """A list of names, each once."""
-    require(isinstance(value, list), where, f"{_shown(value)} must be a list of names")
+    _require_kind(isinstance(value, list), value, where, "a list of names")
     found = tuple(word(each, where) for each in value)
     require(len(set(found)) == len(found), where, f"{_shown(value)} has a name twice")
     for each in found:
@@ -73,13 +85,13 @@ def words(value: Any, where: str, known: Collection[str] = ()) -> tuple[str, ...
 
 def text(value: Any, where: str) -> str:
     """A text."""
-    require(isinstance(value, str), where, f"{_shown(value)} must be text")
+    _require_kind(isinstance(value, str), value, where, "text")
     return value
 
 
 def flag(value: Any, where: str) -> bool:
     """True or false."""
-    require(isinstance(value, bool), where, f"{_shown(value)} must be true or false")
+    _require_kind(isinstance(value, bool), value, where, "true or false")
     return value
 
 
@@ -98,8 +110,7 @@ def checked_problem(problem: Problem, where: str) -> Problem:
         terms = [dimension for axis in tensor.axes for _, dimension in axis]
         require(len(set(terms)) == len(terms), f"{where}: {name}", "a dimension stands in two of its terms")
         for dimension in terms:
-            known = ", ".join(problem.sizes)
-            require(dimension in problem.sizes, f"{where}: {name}", f"{dimension} is no dimension; there are {known}")
+            require_known(dimension, problem.sizes, f"{where}: {name}", "dimension")
     return problem
 
 
@@ -140,28 +151,23 @@ def built_mapping(
     for name, nest in loops.items():
         require(len({each for each, _ in nest}) == len(nest), f"{where}: {name}", "a dimension is there twice")
         for dimension, count in nest:
-            known = ", ".join(problem.sizes)
-            require(dimension in reached, f"{where}: {name}", f"{dimension} is no dimension; there are {known}")
+            require_known(dimension, problem.sizes, f"{where}: {name}", "dimension")
             reached[dimension] *= count
     for dimension, size in problem.sizes.items():
         fits = size <= reached[dimension] <= 2 * size if padded else reached[dimension] == size
-        require(fits, where, f"factors of {dimension} multiply to {reached[dimension]}; its size is {size:.0f}")
-    return NestMapping(
-        factors=tuple({each: float(n) for each, n in loops.get(name, []) if n > 1} for name in names),
-        orders=tuple(tuple(each for each, n in loops.get(name, []) if n > 1) for name in names),
-        kept=residents(problem, machine, keeps, where),
-    )
+        more = ", and at most twice that when it is padded" if padded else ""
+        require(fits, where, f"factors of {dimension} multiply to {reached[dimension]}; its size is {size:.0f}{more}")
+    factors = tuple({each: float(count) for each, count in loops.get(name, ()) if count > 1} for name in names)
+    kept = residents(problem, machine, keeps, where)
+    return NestMapping(factors=factors, orders=tuple(map(tuple, factors)), kept=kept)
 
 
 def broken_limits(machine: Machine, mapping: NestMapping) -> list[str]:
     """What a mapping does that the machine's limits do not let a search do, in words: "PE_rows: Q is 4"."""
     found = []
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
-        limits = {name: (least, most) for name, least, most in node.limits}
-        for name in dict.fromkeys((*factors, *limits)):
-            allowed = node.dimensions is None or name in node.dimensions or place == 0
-            least, most = limits.get(name, (1.0, math.inf if allowed else 1.0))
-            count = factors.get(name, 1.0)
+        for name in dict.fromkeys((*factors, *(limited for limited, *_ in node.limits))):
+            (least, most), count = machine.bounds(place, name), factors.get(name, 1.0)
             if count > most or (count < least < math.inf):
                 found.append(f"{node.name}: {name} is {count:.0f}")
         if isinstance(node, Fanout) and (used := math.prod(factors.values())) < node.least * node.size:
@@ -175,20 +181,41 @@ def residents(
     """Tensors that reside in each node; see `built_mapping`."""
     kept: list[tuple[str, ...]] = []
     for node in machine.nodes:
-        if isinstance(node, Fanout):
-            kept.append(())
-            continue
-        able = [name for name in node.keeps or problem.tensors if name not in node.passes]
-        wanted: Iterable[str] = keeps.get(node.name, able)
-        for name in wanted if node.name in keeps else ():
-            known = ", ".join(problem.tensors)
-            require(name in problem.tensors, f"{where}: {node.name}", f"{name} is no tensor; there are {known}")
-            require(name in able, f"{where}: {node.name}", f"{name} cannot reside there; it keeps {', '.join(able)}")
-        kept.append(tuple(name for name in problem.tensors if name in set(wanted)))
+        able: Collection[str] = ()
+        if isinstance(node, Memory):
+            able = [name for name in node.keeps or problem.tensors if name not in node.passes]
+        for name in keeps.get(node.name, ()):
+            require_known(name, problem.tensors, f"{where}: {node.name}", "tensor")
+            holds = f"it keeps {', '.join(able)}" if able else "it keeps none"
+            require(name in able, f"{where}: {node.name}", f"{name} cannot reside there; {holds}")
+        kept.append(tuple(name for name in problem.tensors if name in keeps.get(node.name, able)))
     missing = [name for name in problem.tensors if name not in kept[0]]
     outermost = machine.nodes[0].name
     require(not missing, where, f"{', '.join(missing)} must reside in the outermost memory, {outermost}")
     return tuple(kept)
+
+
+def require_names(problem: Problem, machine: Machine, where: str) -> None:
+    """ValueError of one line where a node names a tensor or a dimension that neither the problem nor other layers have.
+
+    A machine may name what some layers lack: the weights of a layer without any, the windows of a product.
+    """
+    tensors = dict.fromkeys((*problem.tensors, *TENSORS))
+    dimensions = dict.fromkeys((*problem.sizes, *CONVOLUTION, *MATMUL))
+    for node in machine.nodes:
+        named: list[str] = []
+        if isinstance(node, Memory):
+            named += [*node.keeps, *node.passes, *node.gated_by, *(node.compression or ())]
+            loops = [*(node.dimensions or ()), *node.order]
+        else:
+            named += [*(node.transfer_energy or ()), *(node.transfer_bandwidth or ())]
+            loops = [*(node.dimensions or ())]
+        for name in named:
+            require_known(name, tensors, f"{where}: {node.name}", "tensor")
+        for name in (*loops, *(limited for limited, *_ in node.limits)):
+            require_known(name, dimensions, f"{where}: {node.name}", "dimension")
+    for name in machine.gated_by:
+        require_known(name, tensors, f"{where}: gated_by", "tensor")
 
 
 def parsed_loops(value: Any, where: str) -> Loops:
@@ -208,8 +235,13 @@ def parsed_limits(value: Any, where: str) -> Limits:
         match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part)
         require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8")
         count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
+        require(match[1] not in (name for name, *_ in found), where, f"{match[1]} is there twice")
         found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
     return tuple(found)
+
+
+def _require_kind(fine: bool, value: Any, where: str, kind: str) -> None:
+    require(fine, where, f"it is missing; it must be {kind}" if value is None else f"{_shown(value)} must be {kind}")
 
 
 def _shown(value: Any) -> str:

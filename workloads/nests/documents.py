@@ -1,7 +1,6 @@
 """Layers, architectures and mappings from TOML files, or from those that are shipped."""
 
 import dataclasses
-import difflib
 import functools
 import importlib.resources
 import re
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hwspaces import document
-from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor
+from jaxroof.nests import Fanout, Machine, Memory, Problem
 from jaxroof.nests import Mapping as NestMapping
+from workloads.kinds import nearest
 from workloads.nests import checks
-
-TENSORS = ("Weights", "Inputs", "Outputs")
-"""Names of the tensors of convolutions and matrix products; shipped architectures know them."""
+from workloads.nests.problems import CONVOLUTION, MATMUL, TENSORS, Axes, convolution, einsum, matmul
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +28,7 @@ class NestEntry:
 
 def layer_names() -> tuple[str, ...]:
     """Names of all shipped layers: "resnet50.conv1"."""
-    return tuple(f"{name}.{part}" for name in _shipped("layers") for part in _sections(_read("layers", name)))
+    return tuple(f"{name}.{part}" for name in _shipped("layers") for part in _sections(_read("layers", name), name))
 
 
 def architecture_names() -> tuple[str, ...]:
@@ -50,16 +48,16 @@ def layer(name_or_path: str) -> NestEntry:
     else:
         path, _, part = name_or_path.partition(".")
         if path not in _shipped("layers"):
-            raise ValueError(f"there is no layer {name_or_path}{_hint(name_or_path, layer_names(), 'a TOML file')}")
+            known = (*_shipped("layers"), *layer_names())
+            raise ValueError(f"there is no layer {name_or_path}{nearest(name_or_path, known)} (or FILE.toml)")
         content, where = _read("layers", path), name_or_path
-    sections = _sections(content)
-    if "kind" not in content:
-        if part not in sections:
-            which = f"there is no layer {part}" if part else "it has several layers"
-            raise ValueError(f"{where}: {which}{_hint(part, sections, '')}")
+    if "kind" in content:
+        checks.require(not part, where, f"the file has one layer, without a name: leave {part} out")
+    else:
+        sections = _sections(content, where)
+        which = f"there is no layer {part}" if part else "it has several layers"
+        checks.require(part in sections, where, f"{which}{nearest(part, sections)}")
         content, where = {"source": content.get("source", "")} | sections[part], f"{path}: {part}"
-    elif part:
-        raise ValueError(f"{where}: the file has one layer, without a name: leave {part} out")
     problem = checks.checked_problem(_problem(content, where), where)
     source = checks.text(content.get("source", ""), f"{where}: source")
     return NestEntry(name_or_path, source, problem, checks.whole(content.get("count", 1), f"{where}: count"))
@@ -77,36 +75,34 @@ def network_layers(name_or_path: str) -> tuple[str, ...]:
         content, sign = _read("layers", name_or_path), "."
     else:
         return ()
-    return () if "kind" in content else tuple(f"{name_or_path}{sign}{part}" for part in _sections(content))
+    sections = () if "kind" in content else _sections(content, name_or_path)
+    return tuple(f"{name_or_path}{sign}{part}" for part in sections)
 
 
 def architecture(name_or_path: str) -> NestEntry:
     """An architecture by name, or from a TOML file; ValueError as of `layer`."""
-    if name_or_path.endswith(".toml"):
-        content = document.toml(name_or_path)
-    elif name_or_path in _shipped("architectures"):
-        content = _read("architectures", name_or_path)
+    where = name_or_path
+    if where.endswith(".toml"):
+        content = document.toml(where)
+    elif where in _shipped("architectures"):
+        content = _read("architectures", where)
     else:
-        raise ValueError(
-            f"there is no architecture {name_or_path}{_hint(name_or_path, architecture_names(), 'a TOML file')}"
-        )
+        raise ValueError(f"there is no architecture {where}{nearest(where, architecture_names())} (or FILE.toml)")
     known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "gated_by", "nodes")
-    checks.table(content, name_or_path, known)
+    checks.table(content, where, known)
     listed = content.get("nodes")
-    checks.require(isinstance(listed, list), name_or_path, "nodes are missing: [[nodes]], from the outermost")
+    checks.require(isinstance(listed, list), where, "nodes are missing: [[nodes]], from the outermost")
+    energy = checks.number(content.get("mac_energy_pJ", 0.0), f"{where}: mac_energy_pJ", zero=True)
+    zeros = {name: float(checks.flag(content.get(name, False), f"{where}: {name}")) for name in ("gating", "skipping")}
     machine = Machine(
-        nodes=tuple(_node(each, f"{name_or_path}: node {number}") for number, each in enumerate(listed, 1)),
-        mac_energy=1e-12
-        * checks.number(content.get("mac_energy_pJ", 0.0), f"{name_or_path}: mac_energy_pJ", zero=True),
-        clock=1e6 * checks.number(content.get("clock_MHz", 1000.0), f"{name_or_path}: clock_MHz"),
-        **{
-            name: float(checks.flag(content.get(name, False), f"{name_or_path}: {name}"))
-            for name in ("gating", "skipping")
-        },
-        gated_by=checks.words(content.get("gated_by", []), f"{name_or_path}: gated_by"),
+        nodes=tuple(_node(each, f"{where}: node {number}") for number, each in enumerate(listed, 1)),
+        mac_energy=1e-12 * energy,
+        clock=1e6 * checks.number(content.get("clock_MHz", 1000.0), f"{where}: clock_MHz"),
+        gated_by=checks.words(content.get("gated_by", []), f"{where}: gated_by"),
+        **zeros,
     )
-    source = checks.text(content.get("source", ""), f"{name_or_path}: source")
-    return NestEntry(name_or_path, source, checks.checked_machine(machine, name_or_path))
+    source = checks.text(content.get("source", ""), f"{where}: source")
+    return NestEntry(where, source, checks.checked_machine(machine, where))
 
 
 def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
@@ -138,27 +134,6 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     return checks.built_mapping(problem, machine, loops, keeps, path, padded)
 
 
-def convolution(
-    sizes: Mapping[str, int], stride: int = 1, dilation: int = 1, densities: Mapping[str, float] | None = None
-) -> Problem:
-    """A convolution: N images, M filters, C channels, P x Q outputs, R x S weights; G groups of M and C each."""
-    groups = (((1, "G"),),) if sizes.get("G", 1) > 1 else ()
-    row, column = ((stride, "P"), (dilation, "R")), ((stride, "Q"), (dilation, "S"))
-    axes: tuple[Any, ...] = (
-        (*groups, ((1, "M"),), ((1, "C"),), ((1, "R"),), ((1, "S"),)),
-        (((1, "N"),), *groups, ((1, "C"),), row, column),
-        (((1, "N"),), *groups, ((1, "M"),), ((1, "P"),), ((1, "Q"),)),
-    )
-    return _einsum(sizes, dict(zip(TENSORS, axes, strict=True)), "Outputs", densities or {})
-
-
-def matmul(m: int, n: int, k: int, densities: Mapping[str, float] | None = None) -> Problem:
-    """A product of inputs [m, k] and weights [k, n]."""
-    pairs = {"Weights": "KN", "Inputs": "MK", "Outputs": "MN"}
-    axes = {name: tuple(((1, letter),) for letter in pair) for name, pair in pairs.items()}
-    return _einsum({"M": m, "N": n, "K": k}, axes, "Outputs", densities or {})
-
-
 def _problem(content: Mapping[str, Any], where: str) -> Problem:
     kind = content["kind"]
     more = {"convolution": ("stride", "dilation"), "matmul": (), "einsum": ("tensors", "output")}
@@ -168,41 +143,25 @@ def _problem(content: Mapping[str, Any], where: str) -> Problem:
         checks.word(name, f"{where}: sizes"): checks.whole(size, f"{where}: sizes.{name}")
         for name, size in checks.table(content.get("sizes"), f"{where}: sizes").items()
     }
-    densities = {
-        name: checks.number(value, f"{where}: densities.{name}")
-        for name, value in checks.table(content.get("densities", {}), f"{where}: densities").items()
-    }
-    for name, density in densities.items():
-        checks.require(density <= 1.0, f"{where}: densities.{name}", f"{density:g} must be at most 1")
+    axes: dict[str, Axes] = {}
     if kind == "einsum":
-        tensors = checks.table(content.get("tensors"), f"{where}: tensors")
-        axes = {
-            checks.word(name, f"{where}: tensors"): _axes(value, f"{where}: tensors.{name}")
-            for name, value in tensors.items()
-        }
+        for name, value in checks.table(content.get("tensors"), f"{where}: tensors").items():
+            axes[checks.word(name, f"{where}: tensors")] = _axes(value, f"{where}: tensors.{name}")
+    given = checks.table(content.get("densities", {}), f"{where}: densities", tuple(axes) or TENSORS)
+    densities = {name: checks.number(value, f"{where}: densities.{name}", most=1.0) for name, value in given.items()}
+    if kind == "einsum":
         output = checks.words([content.get("output")], f"{where}: output", tuple(axes))[0]
-    else:
-        letters = "NMCPQRSG" if kind == "convolution" else "MNK"
-        checks.table(sizes, f"{where}: sizes", tuple(letters))
-        sizes = {name: sizes.get(name, 1) for name in letters if name != "G" or "G" in sizes}
-    for name in densities:
-        checks.table({name: 1}, f"{where}: densities", tuple(axes) if kind == "einsum" else TENSORS)
-    if kind == "einsum":
-        return _einsum(sizes, axes, output, densities)
+        return einsum(sizes, axes, output, densities)
+    letters = CONVOLUTION if kind == "convolution" else MATMUL
+    checks.table(sizes, f"{where}: sizes", tuple(letters))
+    sizes = {name: sizes.get(name, 1) for name in letters if name != "G" or "G" in sizes}
     if kind == "matmul":
         return matmul(sizes["M"], sizes["N"], sizes["K"], densities)
     stride, dilation = (checks.whole(content.get(name, 1), f"{where}: {name}") for name in ("stride", "dilation"))
     return convolution(sizes, stride, dilation, densities)
 
 
-def _einsum(sizes: Mapping[str, int], axes: Mapping[str, Any], output: str, densities: Mapping[str, float]) -> Problem:
-    tensors = {
-        name: Tensor(axes=each, output=name == output, density=densities.get(name, 1.0)) for name, each in axes.items()
-    }
-    return Problem(sizes={name: float(size) for name, size in sizes.items()}, tensors=tensors)
-
-
-def _axes(value: Any, where: str) -> tuple[tuple[tuple[int, str], ...], ...]:
+def _axes(value: Any, where: str) -> Axes:
     """Axes of a text such as "N, C, 2*P + R"."""
     found = []
     for axis in checks.text(value, where).split(","):
@@ -239,40 +198,46 @@ _TRANSFERS = {
 
 def _node(content: Any, where: str) -> Memory | Fanout:
     checks.table(content, where)
-    kind = "fanout" if "fanout" in content else "memory"
-    known = (
-        ("fanout", "size", "multicast", "reduces", "least_used", *_TRANSFERS)
-        if kind == "fanout"
-        else ("memory", "keeps", "passes", "gated_by", "order", "compression", *_MEMORY)
-    )
-    checks.table(content, where, (*known, "loops", "factors"))
-    name = checks.word(content.get(kind), f"{where}: {kind}")
-    loops = checks.words(content["loops"], f"{where}: loops") if "loops" in content else None
-    limits = checks.parsed_limits(content.get("factors", ""), f"{where}: factors")
-    if kind == "fanout":
-        own: dict[str, Any] = {
-            each: checks.flag(content[each], f"{where}: {each}") for each in ("multicast", "reduces") if each in content
-        }
-        for key, (field, scale) in _TRANSFERS.items():
-            if key in content:
-                own[field] = _by_tensor(content[key], f"{where}: {key}", scale)
-        if "least_used" in content:
-            own["least"] = checks.number(content["least_used"], f"{where}: least_used", zero=True)
-            checks.require(own["least"] <= 1.0, f"{where}: least_used", f"{own['least']:g} must be at most 1")
-        size = checks.whole(content.get("size"), f"{where}: size")
-        return Fanout(name=name, dimensions=loops, limits=limits, size=float(size), **own)
-    figures: dict[str, Any] = {
-        field: scale * checks.number(content[key], f"{where}: {key}", zero=scale < 1.0)
-        for key, (field, scale) in _MEMORY.items()
-        if key in content
-    }
-    figures.setdefault("update_energy", figures.get("write_energy", 0.0))
-    named: dict[str, Any] = {
-        key: checks.words(content.get(key, []), f"{where}: {key}") for key in ("keeps", "passes", "gated_by", "order")
-    }
+    kinds = [kind for kind in ("memory", "fanout") if kind in content]
+    checks.require(len(kinds) == 1, where, "a node has one name, of either key: memory or fanout")
+    return (_memory if kinds == ["memory"] else _fanout)(content, where)
+
+
+def _fanout(content: Mapping[str, Any], where: str) -> Fanout:
+    known = ("fanout", "size", "multicast", "reduces", "least_used", *_TRANSFERS)
+    own = _searched(content, where, "fanout", known)
+    for key in ("multicast", "reduces"):
+        own[key] = checks.flag(content.get(key, True), f"{where}: {key}")
+    for key, (field, scale) in _TRANSFERS.items():
+        if key in content:
+            own[field] = _by_tensor(content[key], f"{where}: {key}", scale)
+    least = checks.number(content.get("least_used", 0.0), f"{where}: least_used", zero=True, most=1.0)
+    return Fanout(size=float(checks.whole(content.get("size"), f"{where}: size")), least=least, **own)
+
+
+def _memory(content: Mapping[str, Any], where: str) -> Memory:
+    names = ("keeps", "passes", "gated_by", "order")
+    own = _searched(content, where, "memory", ("memory", "compression", *names, *_MEMORY))
+    own |= {key: checks.words(content.get(key, []), f"{where}: {key}") for key in names}
+    both = [name for name in own["keeps"] if name in own["passes"]]
+    checks.require(not both, where, f"keeps and passes both have {', '.join(both)}")
+    for key, (field, scale) in _MEMORY.items():
+        if key in content:
+            own[field] = scale * checks.number(content[key], f"{where}: {key}", zero=scale < 1.0)
+    own.setdefault("update_energy", own.get("write_energy", 0.0))
     if "compression" in content:
-        figures["compression"] = _by_tensor(content["compression"], f"{where}: compression", 1.0)
-    return Memory(name=name, dimensions=loops, limits=limits, **named, **figures)
+        own["compression"] = _by_tensor(content["compression"], f"{where}: compression", 1.0)
+    return Memory(**own)
+
+
+def _searched(content: Mapping[str, Any], where: str, kind: str, known: tuple[str, ...]) -> dict[str, Any]:
+    """The name of a node and what a search may do with it."""
+    checks.table(content, where, (*known, "loops", "factors"))
+    return {
+        "name": checks.word(content[kind], f"{where}: {kind}"),
+        "dimensions": checks.words(content["loops"], f"{where}: loops") if "loops" in content else None,
+        "limits": checks.parsed_limits(content.get("factors", ""), f"{where}: factors"),
+    }
 
 
 def _by_tensor(content: Any, where: str, scale: float) -> dict[str, float]:
@@ -283,8 +248,14 @@ def _by_tensor(content: Any, where: str, scale: float) -> dict[str, float]:
     }
 
 
-def _sections(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if isinstance(value, Mapping) and "kind" in value}
+def _sections(content: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
+    """The layers of a network by name."""
+    layers = {name: value for name, value in content.items() if isinstance(value, dict) and "kind" in value}
+    kinds = "convolution, matmul or einsum"
+    checks.require(bool(layers), where, f"kind is missing ({kinds}), or a table with a kind for each of several layers")
+    for name in content:
+        checks.require(name in layers or name == "source", f"{where}: {name}", f"must be a table with a kind: {kinds}")
+    return layers
 
 
 @functools.cache
@@ -296,8 +267,3 @@ def _shipped(folder: str) -> tuple[str, ...]:
 @functools.cache
 def _read(folder: str, name: str) -> dict[str, Any]:
     return document.toml(Path(str(importlib.resources.files("workloads") / "nests" / folder / f"{name}.toml")))
-
-
-def _hint(name: str, known: Any, other: str) -> str:
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5) or list(known)[:12]
-    return f"; known: {', '.join(near)}{f', or {other}' if other else ''}"

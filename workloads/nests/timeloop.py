@@ -6,8 +6,8 @@ from typing import Any
 from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor
 from jaxroof.nests import Mapping as NestMapping
 from workloads.nests import checks
-from workloads.nests.checks import require
-from workloads.nests.timeloop_yaml import BELOW, names, section, tables
+from workloads.nests.checks import require, tables
+from workloads.nests.timeloop_yaml import names, section, target_of
 
 
 def timeloop_problem(path: str) -> Problem:
@@ -18,28 +18,24 @@ def timeloop_problem(path: str) -> Problem:
     """
     content = section(path, "problem")
     shape = checks.table(content.get("shape"), f"{path}: problem.shape")
-    instance = checks.table(content.get("instance"), f"{path}: problem.instance")
     dimensions = names(shape.get("dimensions"), f"{path}: problem.shape.dimensions")
-    sizes = {
-        name: float(checks.whole(instance.get(name, 1), f"{path}: problem.instance.{name}")) for name in dimensions
-    }
     where = f"{path}: problem.shape.coefficients"
     listed = tables(shape.get("coefficients", []), where)
     defaults = {checks.word(each.get("name"), f"{where}: name"): each.get("default", 1) for each in listed}
-    factors = {
-        name: checks.whole(instance.get(name, value), f"{path}: problem.instance.{name}")
-        for name, value in defaults.items()
-    }
+    where = f"{path}: problem.instance"
+    instance = checks.table(content.get("instance"), where, (*dimensions, *defaults, "densities"))
+    sizes = {name: float(checks.whole(instance.get(name, 1), f"{where}.{name}")) for name in dimensions}
+    factors = {name: checks.whole(instance.get(name, one), f"{where}.{name}") for name, one in defaults.items()}
     tensors, densities = {}, _densities(instance.get("densities", {}), f"{path}: problem.instance.densities")
     for space in tables(shape.get("data_spaces", shape.get("data-spaces")), f"{path}: problem.shape.data_spaces"):
         name = checks.word(space.get("name"), f"{path}: problem.shape.data_spaces: name")
         where, projection = f"{path}: {name}: projection", space.get("projection")
         require(isinstance(projection, list), where, "must be a list of axes")
         axes = tuple(_axis(axis, factors, where) for axis in projection)
-        output = space.get("read_write", space.get("read-write", False))
-        tensors[name] = Tensor(axes=axes, output=bool(output), density=densities.pop(name, 1.0))
+        output = checks.flag(space.get("read_write", space.get("read-write", False)), f"{path}: {name}: read_write")
+        tensors[name] = Tensor(axes=axes, output=output, density=densities.pop(name, 1.0))
     for name in densities:
-        require(False, f"{path}: problem.instance.densities", f"{name} is no data space")
+        checks.require_known(name, tensors, f"{path}: problem.instance.densities", "data space")
     return checks.checked_problem(Problem(sizes=sizes, tensors=tensors), path)
 
 
@@ -57,7 +53,7 @@ def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMappi
     loops: dict[str, checks.Loops] = {}
     keeps: dict[str, list[str]] = {}
     for item in tables(listed, f"{path}: mapping"):
-        kind, target = item.get("type"), _target(item, nodes)
+        kind, target = item.get("type"), target_of(item, nodes)
         where = f"{path}: {target}"
         if kind in ("datatype", "dataspace", "bypass"):
             if isinstance(nodes.get(target), Memory):
@@ -66,8 +62,12 @@ def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMappi
                 keeps[target] = [name for name in kept if name not in gone]
             continue
         require(kind in ("temporal", "spatial"), where, f"type {kind!r} is none of temporal, spatial, datatype, bypass")
-        counts = dict(_factors(item.get("factors", ""), where))
+        factors = _factors(item.get("factors", ""), where)
+        counts = dict(factors)
+        require(len(counts) == len(factors), f"{where}: factors", "a dimension is there twice")
         order = names(item.get("permutation", list(counts)), f"{where}: permutation")
+        for name in order:
+            checks.require_known(name, problem.sizes, f"{where}: permutation", "dimension")
         order += [name for name in counts if name not in order]
         alone = all(count == 1 for count in counts.values())
         require(alone or target in nodes, path, f"there is no target {target}; there are {', '.join(nodes)}")
@@ -76,16 +76,9 @@ def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMappi
         fits = (kind == "spatial") == isinstance(nodes[target], Fanout)
         require(alone or fits, where, f"it takes no {kind} loops")
         if fits:
+            require(target not in loops, where, f"two directives give its {kind} loops")
             loops[target] = [(name, counts[name]) for name in reversed(order) if name in counts]
     return checks.built_mapping(problem, machine, loops, keeps, path)
-
-
-def _target(item: Mapping[str, Any], nodes: Mapping[str, Memory | Fanout]) -> str:
-    """The node that a directive is for, or the name in the file where there is none."""
-    target = str(item.get("target"))
-    inner = target.removeprefix("inter_").removesuffix("_spatial")
-    below = [BELOW + target] if item.get("type") == "spatial" else []
-    return next((name for name in (*below, target, inner, f"{inner}_spatial") if name in nodes), target)
 
 
 def _densities(content: Any, where: str) -> dict[str, float]:
@@ -97,16 +90,16 @@ def _densities(content: Any, where: str) -> dict[str, float]:
             fine = kind in ("fixed_structured", "hypergeometric")
             require(fine, f"{where}.{name}", f"distribution {kind} is none of fixed_structured, hypergeometric")
             value = value.get("density")
-        found[name] = checks.number(value, f"{where}.{name}")
-        require(found[name] <= 1.0, f"{where}.{name}", f"{found[name]:g} must be at most 1")
+        found[name] = checks.number(value, f"{where}.{name}", most=1.0)
     return found
 
 
 def _axis(axis: Any, factors: Mapping[str, int], where: str) -> tuple[tuple[int, str], ...]:
     """One axis: a list of terms, each a dimension and perhaps a coefficient."""
     terms = []
-    require(isinstance(axis, list), where, f"{axis!r} must be a list")
-    for term in axis if axis and isinstance(axis[0], list) else [axis]:
+    require(isinstance(axis, list) and axis != [], where, f"{axis!r} must be a list of terms")
+    for term in axis if isinstance(axis[0], list) else [axis]:
+        require(term != [], where, "a term has a dimension, and perhaps a coefficient; one is empty")
         name, *coefficient = names(term, where)
         for each in coefficient:
             require(each in factors, where, f"{each} is no coefficient")

@@ -1,13 +1,15 @@
-"""Architectures of Timeloop, version 0.4: nodes or subtrees, constraints, sparse optimisations, energy tables."""
+"""Architectures of Timeloop, version 0.4: nodes or subtrees, constraints, energy tables."""
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from jaxroof.nests import Fanout, Machine, Memory
 from workloads.nests import checks
-from workloads.nests.checks import require
-from workloads.nests.timeloop_yaml import BELOW, TAGS, names, section, tables
+from workloads.nests.checks import require, tables
+from workloads.nests.timeloop_sparse import sparse_fields
+from workloads.nests.timeloop_yaml import BELOW, TAGS, names, sections, target_of, targets
 from workloads.traces.documents import yaml_object
 
 ENERGIES = {"read": "read_energy", "write": "write_energy", "update": "update_energy", "leak": "leakage"}
@@ -15,9 +17,6 @@ ENERGIES = {"read": "read_energy", "write": "write_energy", "update": "update_en
 
 BANDWIDTHS = {"read_bandwidth": "read_bandwidth", "write_bandwidth": "write_bandwidth", "shared_bandwidth": "bandwidth"}
 """Attributes of a memory, words per cycle, and its fields."""
-
-PACKED, PLAIN = ("RLE", "CP", "B", "CSR", "COO"), ("UOP", "UB", "U")
-"""Formats of a rank that leave zeros out, and those that do not."""
 
 NODE = ("tag", "name", "class", "subclass", "attributes", "spatial", "constraints", "required_actions", "enabled")
 """Keys of a component or a container; attributes are Accelergy's, any, and some say what a memory holds and moves."""
@@ -27,8 +26,13 @@ KINDS = dict.fromkeys(("bypass", "datatype", "bypassing"), "dataspace") | dict.f
 )
 """Other names of kinds of constraints."""
 
-CONSTRAINTS = ("dataspace", "temporal", "spatial", "min_parallelism")
-"""Kinds of constraints of a node. `split` of a spatial one has no effect on counts: it is read and left."""
+CONSTRAINTS = {
+    "dataspace": ("keep", "bypass"),
+    "temporal": ("factors", "factors_only", "permutation"),
+    "spatial": ("factors", "factors_only", "permutation", "split", "no_reuse", "no_multicast_no_reduction"),
+    "min_parallelism": ("min",),
+}
+"""Kinds of constraints of a node and their keys. `split` has no effect on counts: it is read and left."""
 
 
 def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
@@ -49,53 +53,46 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
     Raises:
       ValueError: as of `timeloop_problem`.
     """
-    content = section(path, "architecture")
+    whole = sections(path)
+    content = checks.table(whole.get("architecture"), f"{path}: architecture")
     subtrees = "nodes" not in content and "subtree" in content
     require(subtrees or "nodes" in content, path, "architecture.nodes are missing: version 0.4 with nodes is read")
-    found: list[Memory | Fanout] = []
-    mac, table = 0.0, _energy_table(energies) if energies else {}
     nodes = list(_unfolded(content["subtree"], path) if subtrees else _flat(content["nodes"], path))
-    targets, sparse = _targets(path), _sparse(path)
-    for node in nodes:
-        name = checks.word(node.get("name"), f"{path}: name")
+    named = [checks.word(node.get("name"), f"{path}: name") for node in nodes]
+    beside = _beside(whole, named, path)
+    sparse, zeros = sparse_fields(whole, path)
+    table = _energy_table(energies) if energies else {}
+    found: list[Memory | Fanout] = []
+    for name, node in zip(named, nodes, strict=True):
         where = f"{path}: {name}"
         checks.table(node, where, NODE)
-        others = targets.pop(name, []) + targets.pop(f"inter_{name}_spatial", [])
-        if name.startswith(BELOW):
-            memory = targets.get(name.removeprefix(BELOW), [])
-            others = [each for each in memory if "spatial" in each]
-            memory[:] = [each for each in memory if "spatial" not in each]
-        rules = _rules(node, others, where)
-        size = 1
-        mesh = {} if subtrees and node["tag"] != "Container" else node.get("spatial", {})
-        for each, count in checks.table(mesh, f"{where}: spatial", ("meshX", "meshY")).items():
-            size *= checks.whole(count, f"{where}: spatial.{each}")
+        rules = _rules(node, beside.pop(name, []), where)
         container = node["tag"] == "Container"
+        mesh = {} if subtrees and not container else node.get("spatial", {})
+        counts = checks.table(mesh, f"{where}: spatial", ("meshX", "meshY")).items()
+        size = math.prod(checks.whole(count, f"{where}: spatial.{each}") for each, count in counts)
+        spatial = {kind: rules.pop(kind) for kind in ("spatial", "min_parallelism") if kind in rules}
         if size > 1:
-            found.append(_fanout(name if container else f"{name}_spatial", size, rules, where))
+            found.append(_fanout(name if container else f"{name}_spatial", size, spatial, where))
         if container:
+            fine = size == 1 or _is_idle(rules, where)
+            require(fine, where, "constraints.temporal and dataspace are for a memory, not for a fan-out")
             continue
+        fine = size > 1 or _is_idle(spatial, where)
+        require(fine, where, "constraints.spatial and min_parallelism are for a fan-out, not for a memory")
         attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
         require(not energies or name in table, where, f"{energies} has no energies of it")
-        if node is nodes[-1]:
-            mac = table.get(name, {}).get("compute", 0.0)
-            continue
-        figures = table.get(name, {}), sparse.pop(name, {})
-        found.append(_memory(name, attributes, rules, *figures, where))
+        if node is not nodes[-1]:
+            found.append(_memory(name, attributes, rules, table.get(name, {}), sparse.pop(name, {}), where))
     require(bool(found), path, "the architecture has no memory")
-    for name in (*targets, *sparse):
-        if name in sparse or not all(_is_idle(rule) for rule in targets[name]):
-            require(False, path, f"constraints or optimizations are for {name}, which is no node")
+    left = [
+        *sparse,
+        *(name for name, rules in beside.items() if not all(_is_idle(each, f"{path}: {name}") for each in rules)),
+    ]
+    require(not left, path, f"constraints or optimizations are for {', '.join(left)}, which is no node")
     gates = dict.fromkeys(name for node in found if isinstance(node, Memory) for name in node.gated_by)
-    kinds = set(_kinds(path))
-    machine = Machine(
-        nodes=tuple(found),
-        mac_energy=mac,
-        gating=float("gating" in kinds),
-        skipping=float("skipping" in kinds),
-        gated_by=tuple(gates),
-    )
-    return checks.checked_machine(machine, path)
+    mac = table.get(named[-1], {}).get("compute", 0.0)
+    return checks.checked_machine(Machine(nodes=tuple(found), mac_energy=mac, gated_by=tuple(gates), **zeros), path)
 
 
 def _unfolded(trees: Any, where: str) -> Iterator[Mapping[str, Any]]:
@@ -147,19 +144,17 @@ def _flat(nodes: Any, where: str) -> Iterator[Mapping[str, Any]]:
             yield node
 
 
-def _targets(path: str) -> dict[str, list[Mapping[str, Any]]]:
+def _beside(content: Mapping[str, Any], nodes: Collection[str], path: str) -> dict[str, list[Mapping[str, Any]]]:
     """Constraints that stand beside an architecture, by the node that they are for."""
-    content, found = yaml_object(path, tags=TAGS).values, {}
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for key in ("architecture_constraints", "mapspace_constraints", "constraints"):
-        listed = content.get(key, {})
-        where = f"{path}: {key}"
-        for item in tables(checks.table(listed, where, ("version", "targets")).get("targets", []), where):
+        items, where = targets(content, key, path)
+        for item in items:
             kind = item.get("type")
             kind = KINDS.get(str(kind), kind)
             require(kind in CONSTRAINTS, where, f"type {kind!r} is none of {', '.join(CONSTRAINTS)}")
-            name = str(item.get("target"))
             rules = {key: value for key, value in item.items() if key not in ("target", "type")}
-            found.setdefault(name, []).append({kind: rules})
+            found.setdefault(target_of(item, nodes), []).append({kind: rules})
     return found
 
 
@@ -168,15 +163,9 @@ def _rules(node: Mapping[str, Any], others: list[Mapping[str, Any]], where: str)
     found: dict[str, dict[str, Any]] = {}
     for each in (checks.table(node.get("constraints", {}), f"{where}: constraints", CONSTRAINTS), *others):
         for kind, rules in each.items():
-            known = {
-                "min_parallelism": ("min",),
-                "dataspace": ("keep", "bypass"),
-                "temporal": ("factors", "factors_only", "permutation"),
-                "spatial": ("factors", "factors_only", "permutation", "split", "no_reuse", "no_multicast_no_reduction"),
-            }[kind]
             plain = kind == "min_parallelism" and not isinstance(rules, Mapping)
             rules = {"min": rules} if plain else rules
-            found.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", known))
+            found.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", CONSTRAINTS[kind]))
     return found
 
 
@@ -192,71 +181,26 @@ def _loops(rules: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {"limits": tuple(found)} | ({} if only is None else {"dimensions": tuple(sorted(only))})
 
 
-def _is_idle(rule: Mapping[str, Any]) -> bool:
+def _is_idle(rule: Mapping[str, Any], where: str) -> bool:
     """Whether constraints say only what a node without loops and tensors does."""
     for kind, each in rule.items():
         if kind == "dataspace" and each.get("keep"):
             return False
-        if kind in ("temporal", "spatial") and any(most > 1.0 for *_, most in _loops(each, kind)["limits"]):
+        if kind in ("temporal", "spatial") and any(
+            most > 1.0 for *_, most in _loops(each, f"{where}: {kind}")["limits"]
+        ):
             return False
     return "min_parallelism" not in rule
 
 
-def _sparse(path: str) -> dict[str, dict[str, Any]]:
-    """Compressed and gating tensors of each memory, of `sparse_optimizations`."""
-    found: dict[str, dict[str, Any]] = {}
-    for item in _optimizations(path):
-        where = f"{path}: sparse_optimizations: {item.get('name')}"
-        known = ("name", "representation_format", "action_optimization")
-        checks.table(item, where, known)
-        own = found.setdefault(str(item.get("name")), {})
-        formats = checks.table(item.get("representation_format", {}), where, ("data_spaces",)).get("data_spaces", [])
-        for space in tables(formats, f"{where}: data_spaces"):
-            ranks = {str(rank.get("format")).upper() for rank in tables(space.get("ranks", []), f"{where}: ranks")}
-            unknown = ranks - {*PACKED, *PLAIN}
-            require(not unknown, where, f"format {', '.join(unknown)} is none of {', '.join((*PACKED, *PLAIN))}")
-            if ranks & set(PACKED):
-                own.setdefault("compression", {})[checks.word(space.get("name"), where)] = 1.0
-        leaders: dict[str, tuple[str, ...]] = {}
-        for each in tables(item.get("action_optimization", []), f"{where}: action_optimization"):
-            for option in tables(each.get("options", []), f"{where}: options"):
-                checks.table(option, f"{where}: options", ("target", "condition_on"))
-                leaders[str(option.get("target"))] = tuple(names(option.get("condition_on", []), where))
-        gates = tuple(dict.fromkeys(name for group in leaders.values() for name in group))
-        for target, group in leaders.items():
-            whole = set(group) == {name for name in gates if name != target}
-            require(whole, where, f"{target} waits for {', '.join(group)} alone; all of a memory wait for the same")
-        if gates:
-            own["gated_by"] = gates
-    return found
-
-
-def _kinds(path: str) -> Iterator[str]:
-    """How zeros are passed over: gating, skipping."""
-    for item in _optimizations(path):
-        for each in item.get("action_optimization", []):
-            kind = str(each.get("type"))
-            require(kind in ("gating", "skipping"), f"{path}: sparse_optimizations", f"{kind} is no gating or skipping")
-            yield kind
-
-
-def _optimizations(path: str) -> list[Mapping[str, Any]]:
-    content = yaml_object(path, tags=TAGS).values.get("sparse_optimizations", {})
-    where = f"{path}: sparse_optimizations"
-    return tables(checks.table(content, where, ("version", "targets")).get("targets", []), where)
-
-
 def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> Fanout:
-    for kind in ("temporal", "dataspace"):
-        idle = kind not in rules or _is_idle({kind: rules[kind]})
-        require(idle, where, f"constraints.{kind} is for a memory, not for a fan-out")
     spatial = rules.get("spatial", {})
     alone = any(spatial.get(key) not in (None, False, []) for key in ("no_reuse", "no_multicast_no_reduction"))
     for key in ("no_reuse", "no_multicast_no_reduction"):
         fine = spatial.get(key) in (None, False, [], True, "*", ["*"])
         require(fine, where, f"constraints.spatial.{key} is read for all tensors (true), not for {spatial.get(key)!r}")
     least = rules.get("min_parallelism", {}).get("min", 0.0)
-    least = checks.number(least, f"{where}: constraints.min_parallelism", zero=True)
+    least = checks.number(least, f"{where}: constraints.min_parallelism", zero=True, most=1.0)
     own = _loops(spatial, f"{where}: constraints.spatial")
     return Fanout(name=name, size=float(size), multicast=not alone, reduces=not alone, least=least, **own)
 
@@ -279,7 +223,6 @@ def _memory(
     if "depth" in attributes:
         copies = checks.number(attributes.get("multiple_buffering", 1), f"{where}: multiple_buffering")
         figures["capacity"] = width / word * checks.number(attributes["depth"], f"{where}: depth") / copies
-    require("min_parallelism" not in rules, where, "constraints.min_parallelism is for a fan-out, not for a memory")
     space, temporal = rules.get("dataspace", {}), rules.get("temporal", {})
     keeps, passes = (tuple(names(space.get(key, []), f"{where}: {key}")) for key in ("keep", "bypass"))
     order = names(temporal.get("permutation", []), f"{where}: constraints.temporal.permutation")

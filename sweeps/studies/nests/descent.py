@@ -28,30 +28,16 @@ def descended(space: Space, orders: Orders, objective: str, random: np.random.Ge
 
     A dimension of size n has the factors n^share over the nodes that it may be split over; shares are a softmax.
     """
-    allowed = [np.any(options > 1.0, axis=0) for options in space.options]
     logs = [math.log(space.problem.sizes[name]) for name in space.dimensions]
 
     def factors(free: list) -> list:
-        shares = [jax.nn.softmax(jnp.where(mask, each, -30.0)) for mask, each in zip(allowed, free, strict=True)]
+        shares = [jax.nn.softmax(jnp.where(mask, each, -30.0)) for mask, each in zip(space.varies, free, strict=True)]
         return [jnp.exp(log * share) for log, share in zip(logs, shares, strict=True)]
 
     def loss(free: list):
-        found = factors(free)
-        mapping = Mapping(
-            factors=tuple(
-                {
-                    name: each[node]
-                    for name, each, mask in zip(space.dimensions, found, allowed, strict=True)
-                    if mask[node]
-                }
-                for node in range(len(space.machine.nodes))
-            ),
-            orders=orders,
-            kept=space.kept,
-        )
+        mapping = space.split(factors(free), orders)
         cost = nest_cost(space.problem, space.machine, mapping)
-        value = {"energy": cost.energy, "cycles": cost.cycles, "edp": cost.energy * cost.cycles}[objective]
-        return jnp.log(value) + PENALTY * _excess(space, mapping)
+        return jnp.log(getattr(cost, objective)) + PENALTY * _excess(space, mapping)
 
     def step(state, number):
         free, mean, spread = state

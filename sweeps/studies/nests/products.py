@@ -5,13 +5,14 @@ import pathlib
 from typing import NamedTuple
 
 from jaxroof.jobs import job_of
-from jaxroof.nests import Problem, Tensor
+from jaxroof.nests import Problem
 from jaxroof.op import PRODUCTS, Kernel
 from jaxroof.overlap import overlapped_ops
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.studies.exports.folder import written as files_of_folder
 from workloads.nests.checks import checked_problem
+from workloads.nests.problems import matmul
 
 NOISE = 1e-6
 """Share of a dimension up to which a comment does not say that it is rounded."""
@@ -55,12 +56,8 @@ def products(case: Case) -> list[Product]:
 
 def problem(product: Product) -> Problem:
     """The loop nest of a product; ValueError of one line where it is larger than any that is read."""
-    tensors = {
-        name: Tensor(axes=tuple(((1, each),) for each in dimensions), output=name == "Outputs")
-        for name, dimensions in TENSORS.items()
-    }
-    sizes = {name: float(size) for name, size in zip("MNK", product.sizes, strict=True)}
-    return checked_problem(Problem(sizes=sizes, tensors=tensors), product.ops[0])
+    m, n, k = product.sizes
+    return checked_problem(matmul(m, n, k), product.ops[0])
 
 
 def product_text(product: Product, what: str) -> str:

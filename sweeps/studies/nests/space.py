@@ -4,19 +4,15 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from jaxroof.arrays import eager
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem
 from jaxroof.nests.counts import inner_extents, words
-
-LARGEST_DIMENSION = 10**9
-"""Of a dimension whose factors are looked for."""
-
-MOST_OPTIONS = 50_000
-"""Ways to split one dimension over the nodes; of more, as many are drawn at random."""
+from sweeps.studies.nests.factors import dimension_factors, primes
 
 MOST_ROWS = 100_000
 """Splits that an enumeration has at once."""
@@ -29,9 +25,6 @@ MOST_FACTORS = 20_000_000
 
 MOST_LOOP_ORDERS = 1_000
 """Orders that a search knows; of more, as many are drawn at random."""
-
-MOST_PADDED, LARGEST_PRIME = 100_000, 7
-"""Padded sizes that are looked at, and the largest prime that makes one worth it."""
 
 TRIES = 6
 """Draws of one dimension's factors until they fit."""
@@ -75,18 +68,16 @@ class Space:
 
     def mapping(self, rows: np.ndarray, orders: Orders) -> Mapping:
         """The mappings of factors [mappings, dimensions, nodes] in one loop order: columns of factors."""
-        return Mapping(
-            factors=tuple(
-                {
-                    name: rows[:, number, node]
-                    for number, name in enumerate(self.dimensions)
-                    if self._varies[number][node]
-                }
-                for node in range(len(self.machine.nodes))
-            ),
-            orders=orders,
-            kept=self.kept,
+        return self.split(np.moveaxis(rows, 1, 0), orders)
+
+    def split(self, factors: Iterable[Any], orders: Orders) -> Mapping:
+        """A mapping in one loop order; of each dimension the factors [..., nodes], as columns or scalars."""
+        dimensions = [*zip(self.dimensions, factors, self.varies, strict=True)]
+        loops = tuple(
+            {name: each[..., node] for name, each, varies in dimensions if varies[node]}
+            for node in range(len(self.machine.nodes))
         )
+        return Mapping(factors=loops, orders=orders, kept=self.kept)
 
     def single(self, row: np.ndarray, orders: Orders) -> Mapping:
         """One mapping, of Python numbers, without loops of one iteration."""
@@ -94,10 +85,8 @@ class Space:
             {name: float(row[number, node]) for number, name in enumerate(self.dimensions) if row[number, node] > 1}
             for node in range(len(self.machine.nodes))
         )
-        kept_orders = tuple(
-            tuple(name for name in order if name in own) for order, own in zip(orders, factors, strict=True)
-        )
-        return Mapping(factors=factors, orders=kept_orders, kept=self.kept)
+        loops = tuple(tuple(name for name in order if name in own) for order, own in zip(orders, factors, strict=True))
+        return Mapping(factors=factors, orders=loops, kept=self.kept)
 
     def fits(self, rows: np.ndarray, complete: bool = False) -> np.ndarray:
         """Whether tiles and copies have room, for factors [mappings, dimensions, nodes].
@@ -115,11 +104,8 @@ class Space:
                 elif node.capacity < math.inf:
                     tiles = [words(self.problem.tensors[name], extents[place]) for name in self.kept[place]]
                     fine &= sum(tiles, np.zeros(1)) <= node.capacity
-        return fine & self._within(rows) if complete else fine
-
-    def _within(self, rows: np.ndarray) -> np.ndarray:
         least, most = self.bounds
-        return np.all((rows >= least) & (rows <= most), axis=(1, 2))
+        return fine & np.all((rows >= least) & (rows <= most), axis=(1, 2)) if complete else fine
 
     def ones(self) -> np.ndarray:
         """Factors of one mapping, all 1: an example of their shape and type."""
@@ -127,7 +113,7 @@ class Space:
 
     def drawn(self, count: int, random: np.random.Generator) -> np.ndarray:
         """Random factors that fit, of `count` draws; [mappings, dimensions, nodes]."""
-        rows = np.ones((count, len(self.dimensions), len(self.machine.nodes)), np.float32)
+        rows = np.repeat(self.ones(), count, axis=0)
         open_rows = np.arange(count)
         for number in random.permutation(len(self.dimensions)):
             left, options = open_rows, self.options[number]
@@ -197,7 +183,7 @@ class Space:
             rows = rows[:: max(1, len(rows) // most)]
             found = [rows]
             for number in range(len(self.dimensions)):
-                for source, target in itertools.permutations(np.flatnonzero(self._varies[number]), 2):
+                for source, target in itertools.permutations(np.flatnonzero(self.varies[number]), 2):
                     for prime in self._primes[number]:
                         moved = rows[rows[:, number, source] % prime == 0].copy()
                         moved[:, number, source] /= prime
@@ -216,10 +202,11 @@ class Space:
     def _primes(self) -> list[list[int]]:
         """Primes of the sizes of each dimension, padded ones among them."""
         sizes = [np.unique(options.prod(axis=1)) for options in self.options]
-        return [sorted({prime for size in each for prime in _primes(int(size))}) for each in sizes]
+        return [sorted({prime for size in each for prime in primes(int(size))}) for each in sizes]
 
     @functools.cached_property
-    def _varies(self) -> list[np.ndarray]:
+    def varies(self) -> list[np.ndarray]:
+        """Of each dimension, the nodes that may have more than one iteration of it."""
         return [np.any(options > 1.0, axis=0) for options in self.options]
 
 
@@ -230,7 +217,7 @@ def mapping_space(
     random: np.random.Generator,
     pad: float = 0.0,
 ) -> Space:
-    """All mappings of a problem on a machine; ValueError of one line where a dimension is too large.
+    """All mappings of a problem on a machine; ValueError of one line as of `dimension_factors`.
 
     Args:
       problem, machine, kept: what is mapped, on what, and where tensors reside.
@@ -238,68 +225,14 @@ def mapping_space(
       pad: share by which each dimension may be larger than it is, where that has small factors.
     """
     names = tuple(name for name, size in problem.sizes.items() if size > 1)
-    for name in names:
-        if problem.sizes[name] > LARGEST_DIMENSION:
-            raise ValueError(
-                f"{name} = {problem.sizes[name]:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}"
-            )
     options, complete = [], True
     bounds = np.ones((2, len(names), len(machine.nodes)), np.float32)
     for number, name in enumerate(names):
-        limits, found = [], []
-        for size in _sizes(int(problem.sizes[name]), pad):
-            limits.append(_bounds(size, machine, name))
-            some, all_of_them = _options(size, limits[-1], random)
-            found.append(some)
-            complete &= all_of_them
-        rows = np.concatenate(found)
-        if not len(rows):
-            raise ValueError(f"{name} = {problem.sizes[name]:.0f} has no factors that the architecture allows")
-        if len(rows) > MOST_OPTIONS:
-            rows, complete = rows[random.choice(len(rows), size=MOST_OPTIONS, replace=False)], False
+        rows, bounds[:, number], whole = dimension_factors(name, problem.sizes[name], machine, pad, random)
         options.append(rows)
-        bounds[:, number] = np.min([low for low, _ in limits], axis=0), np.max([high for _, high in limits], axis=0)
+        complete &= whole
     orders, all_of_them = _orders(problem, machine, names, random)
     return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders, bounds)
-
-
-def _sizes(size: int, pad: float) -> list[int]:
-    """A dimension's size, and larger ones up to a share `pad` more whose primes are small."""
-    more = range(size + 1, math.floor(size * (1.0 + pad)) + 1) if size * pad < MOST_PADDED else ()
-    return [size, *(each for each in more if max(_primes(each)) <= LARGEST_PRIME)]
-
-
-def _bounds(size: int, machine: Machine, name: str) -> np.ndarray:
-    """Least and most iterations of a dimension of some size in each node, [2, nodes].
-
-    Where a node takes all that others leave (a limit of infinite ones), the others have what is fixed.
-    """
-    bounds = []
-    for place, node in enumerate(machine.nodes):
-        allowed = node.dimensions is None or name in node.dimensions or place == 0
-        least, most = 1.0, math.inf if allowed else 1.0
-        for other, low, high in node.limits:
-            least, most = (low, high) if other == name else (least, most)
-        bounds.append((least, min(most, node.size) if isinstance(node, Fanout) else most))
-    least, most = np.array(bounds).T
-    if (rest := np.isinf(least)).any():
-        most = np.where(rest, most, least)
-        least[rest] = size / math.prod(least[~rest])
-    return np.stack([least, most])
-
-
-def _options(size: int, bounds: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, bool]:
-    """Factors of one dimension within bounds, float32 [options, nodes]; whether these are all."""
-    least, most = bounds
-    free, fixed = np.flatnonzero(least < most), np.flatnonzero(least == most)
-    left = size / math.prod(least[fixed].astype(float))
-    if left != int(left) or (left > 1 and not len(free)):
-        return np.ones((0, len(least)), np.float32), True
-    found, all_of_them = _splits(int(left), max(1, len(free)), random)
-    table = np.ones((len(found), len(least)), np.float32)
-    table[:, fixed] = least[fixed]
-    table[:, free] = found[:, : len(free)]
-    return table[np.all((table >= least) & (table <= most), axis=1)], all_of_them
 
 
 def _orders(
@@ -312,7 +245,7 @@ def _orders(
     choices = []
     last = max(place for place, node in enumerate(machine.nodes) if isinstance(node, Memory))
     for place, node in enumerate(machine.nodes):
-        own = [name for name in names if node.dimensions is None or name in node.dimensions or place == 0]
+        own = [name for name in names if machine.takes(place, name)]
         held = problem.tensors.values() if isinstance(node, Memory) and place != last else ()
         inner = [name for name in node.order if name in own] if isinstance(node, Memory) else []
         own = [name for name in own if name not in inner]
@@ -329,42 +262,3 @@ def _orders(
         return tuple(itertools.product(*choices)), True
     drawn = (tuple(each[random.integers(len(each))] for each in choices) for _ in range(MOST_LOOP_ORDERS))
     return tuple(dict.fromkeys(drawn)), False
-
-
-def _splits(size: int, nodes: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
-    """Factors over some nodes that multiply to `size`, [splits, nodes]; whether these are all."""
-    primes = _primes(size)
-    ways = {prime: math.comb(power + nodes - 1, power) for prime, power in primes.items()}
-    if math.prod(ways.values()) > MOST_OPTIONS:
-        found = np.ones((MOST_OPTIONS, nodes))
-        for prime, power in primes.items():
-            for _ in range(power):
-                found[np.arange(MOST_OPTIONS), random.integers(nodes, size=MOST_OPTIONS)] *= prime
-        return np.unique(found, axis=0), False
-    found = np.ones((1, nodes))
-    for prime, power in primes.items():
-        powers = np.array(list(_partitions(power, nodes)))
-        found = (found[:, None] * float(prime) ** powers[None]).reshape(-1, nodes)
-    return found, True
-
-
-def _partitions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All tuples of `parts` whole numbers of 0 or more that sum to `total`."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _partitions(total - first, parts - 1):
-            yield first, *rest
-
-
-@functools.cache
-def _primes(number: int) -> dict[int, int]:
-    """Prime factors and their powers."""
-    found, divisor = {}, 2
-    while divisor * divisor <= number:
-        while number % divisor == 0:
-            found[divisor] = found.get(divisor, 0) + 1
-            number //= divisor
-        divisor += 1
-    return found | ({number: found.get(number, 0) + 1} if number > 1 else {})
