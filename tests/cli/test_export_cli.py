@@ -104,6 +104,7 @@ SCHEDULES = {
     "interleaved": ("--pp", "4", "--schedule", "interleaved:2", "--tp", "2"),
     "dualpipe": ("--pp", "4", "--schedule", "dualpipe"),
     "one stage": ("--dp", "4", "--zero", "3", "--recompute", "full"),
+    "states in host memory": ("--dp", "2", "--offload", "optimizer") + ("--host-bandwidth", "55GB/s"),
 }
 
 
