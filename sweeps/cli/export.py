@@ -104,7 +104,7 @@ def _case(options: argparse.Namespace) -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Write what is wanted, and say what is in it."""
-    if options.output is None:
+    if not options.output:
         raise ValueError("-o is missing: the name of what is written")
     {"perfetto": _timeline, "chakra": _traces, "timeloop": _products, "vidur": _profiles}[options.kind](options)
 

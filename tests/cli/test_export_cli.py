@@ -93,6 +93,7 @@ def test_refusals_of_a_timeline_are_one_line_and_leave_nothing(capsys, tmp_path)
     ):
         assert message in refused(capsys, "export", "perfetto", *words)
     assert "-o is missing" in refused(capsys, "export", "perfetto", *PROMPTS)
+    assert "-o is missing" in refused(capsys, "export", "timeloop", *PROMPTS, "-o", "")
     assert "invalid choice: 'chart'" in refused(capsys, "export", "chart")
     assert not list(tmp_path.iterdir())
 
