@@ -21,7 +21,7 @@ import numpy as np
 from jaxroof.deployment import stage_devices
 from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
-from jaxroof.model import Block, Experts, Model
+from jaxroof.model import Block, Model
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.serving.launch.deployed import repository_of
@@ -156,21 +156,18 @@ def _widest(model: Model) -> Block:
     return max(blocks, key=lambda block: float(block.count))
 
 
-def _sizes(model: Model) -> dict[str, Any]:
+def _sizes(model: Model) -> Columns:
     """What Vidur tells models apart by."""
     block = _widest(model)
     part = next((each.feedforward for each in (block, *model.blocks) if each.feedforward is not None), None)
-    intermediate = 0.0 if part is None else part.intermediate
-    if isinstance(part, Experts) and part.shared is not None:
-        intermediate = part.intermediate
     heads = round(float(block.attention.heads))
     return {
-        "heads": heads,
-        "kv_heads": round(float(getattr(block.attention, "kv_heads", heads))),
-        "width": round(float(model.hidden)),
-        "expanded": round(float(intermediate)),
-        "gated": part is None or float(part.up_projections) > 1.0,
-        "vocabulary": round(float(model.vocabulary)),
+        "n_head": heads,
+        "n_kv_head": round(float(getattr(block.attention, "kv_heads", heads))),
+        "n_embd": round(float(model.hidden)),
+        "n_expanded_embd": 0 if part is None else round(float(part.intermediate)),
+        "vocab_size": round(float(model.vocabulary)),
+        "use_gated_mlp": part is None or float(part.up_projections) > 1.0,
     }
 
 
@@ -198,17 +195,9 @@ def _octaves(first: int, most: int, step: int = 1) -> list[int]:
 
 def _compute(case: Case, most: int) -> Columns:
     """Kernels by the tokens of a step."""
-    counts, sizes = np.array(token_counts(most)), _sizes(case.model.model)
-    return {
-        "n_head": sizes["heads"],
-        "n_kv_head": sizes["kv_heads"],
-        "n_embd": sizes["width"],
-        "n_expanded_embd": sizes["expanded"],
-        "vocab_size": sizes["vocabulary"],
-        "use_gated_mlp": sizes["gated"],
-        "num_tokens": counts,
-        "num_tensor_parallel_workers": _degree(case),
-    } | _statistics(COMPUTE, layer_times(case, {"prefill": counts}))
+    counts = np.array(token_counts(most))
+    columns = {"num_tokens": counts, "num_tensor_parallel_workers": _degree(case)}
+    return _sizes(case.model.model) | columns | _statistics(COMPUTE, layer_times(case, {"prefill": counts}))
 
 
 def _attention(case: Case, most: int, sequences: int) -> list[Columns]:
@@ -223,9 +212,9 @@ def _attention(case: Case, most: int, sequences: int) -> list[Columns]:
     for is_prefill, work, number, new, past in ((True, prefill, 1, chunk, before), (False, decode, batch, 0, context)):
         found.append(
             {
-                "n_embd": sizes["width"],
-                "n_q_head": sizes["heads"],
-                "n_kv_head": sizes["kv_heads"],
+                "n_embd": sizes["n_embd"],
+                "n_q_head": sizes["n_head"],
+                "n_kv_head": sizes["n_kv_head"],
                 "block_size": BLOCK,
                 "num_tensor_parallel_workers": _degree(case),
                 "max_model_len": most,
