@@ -1,19 +1,27 @@
 """Commands as a user gives them, in tests: what they print, and refusals in one line."""
 
 from sweeps.cli import main
+from sweeps.cli.verbs import VERBS
 
 
-def printed(capsys, *words):
-    """What a command prints that ends well."""
+def printed(capsys, *words, progress: bool = False) -> str:
+    """What a command prints that ends well, with nothing on stderr.
+
+    Args:
+      progress: on a slow machine there may be lines of progress on stderr.
+    """
     status = main([str(word) for word in words])
     out, err = capsys.readouterr()
     assert status == 0, err
+    assert "jaxroof" not in err if progress else err == ""
     return out
 
 
-def refused(capsys, *words):
-    """The one line of a command that is refused with status 2."""
-    assert main([str(word) for word in words]) == 2
+def refused(capsys, *words) -> str:
+    """The one line of a command that is refused with status 2, which begins with its verb where that is known."""
+    status = main([str(word) for word in words])
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith(f"jaxroof {words[0]}: ")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    title = f"jaxroof {words[0]}" if words and words[0] in VERBS else "jaxroof"
+    assert err.startswith(f"{title}: ")
     return err

@@ -135,7 +135,7 @@ def _recorded(options: argparse.Namespace) -> Any:
     from sweeps.serving.calibration.file import recorded_words
 
     entry = efficiency(options.check)
-    parser = Parser(allow_abbrev=False)
+    parser = Parser()
     arguments(parser)
     for name, value in vars(parser.parse_args(recorded_words(entry))).items():
         if not name.startswith("_") and name not in OF_THE_RUN and not getattr(options, name):

@@ -21,8 +21,7 @@ ACCEPTANCE_HELP = (
 
 def case_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that name hardware, model and deployment."""
-    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
-    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    names_arguments(parser)
     parser.add_argument(
         "--weights",
         metavar="PRECISION",
@@ -33,6 +32,12 @@ def case_arguments(parser: argparse._ActionsContainer) -> None:
     what = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s"
     settings_argument(parser, "--set", f"{what}; may be given several times", "PATH=VALUE")
     deployment.arguments(parser)
+
+
+def names_arguments(parser: argparse._ActionsContainer) -> None:
+    """Add `--hardware` and `--model`, which `require_names` asks for."""
+    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
 
 
 def prices_argument(parser: argparse._ActionsContainer) -> None:

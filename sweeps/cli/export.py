@@ -5,6 +5,7 @@ from typing import Any
 
 from sweeps.cli import common, step, train
 from sweeps.cli.leaf_flags import add_flags
+from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import output_argument
 
 PROMPTS = {"isl": "prefill", "batch": "prefills"}
@@ -20,43 +21,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     about = "Write one engine step as trace events: kernels, collectives and copies, and the host over time."
     perfetto = kinds.add_parser("perfetto", help="timeline for Perfetto and chrome://tracing", description=about)
     about = "Write one training iteration as trace events: passes, messages and idle time of every pipeline stage."
+    what = "the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it"
     for each in _works(perfetto, about):
-        output_argument(
-            each,
-            "-o",
-            "--output",
-            kinds=("timeline",),
-            metavar="FILE.json",
-            help="the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it",
-        )
+        output_argument(each, "-o", "--output", kinds=("timeline",), metavar="FILE.json", help=what)
     about = "Write one engine step as execution traces of MLCommons Chakra, a file per rank, as ASTRA-sim reads them."
     chakra = kinds.add_parser("chakra", help="execution traces of Chakra, for ASTRA-sim", description=about)
     about = "Write one training iteration as execution traces of MLCommons Chakra, a file per rank."
     for each in _works(chakra, about):
-        output_argument(
-            each,
-            "-o",
-            "--output",
-            kinds=("trace", "groups"),
-            folder="pictures",
-            metavar="DIR",
-            help="folder to write, new or empty or of the same ranks",
-        )
+        _folder_argument(each, ("trace", "groups"), "new or empty or of the same ranks")
     about = "Write a model's layers on an accelerator as profiles of the simulator Vidur: kernels, messages, the host."
     vidur = kinds.add_parser("vidur", help="profiles of a model on an accelerator, for Vidur", description=about)
     _profile_arguments(vidur)
+    _folder_argument(vidur, ("profile",), "laid out as Vidur's data/profiling; new or empty or of the same model")
     about = "Write the matrix products of one engine step as problems of Timeloop 0.4, a file for each."
     timeloop = kinds.add_parser("timeloop", help="matrix products as problems of Timeloop", description=about)
     _step_arguments(timeloop)
-    output_argument(
-        timeloop,
-        "-o",
-        "--output",
-        kinds=("problem",),
-        folder="pictures",
-        metavar="DIR",
-        help="folder to write, new or empty or of the same products",
-    )
+    _folder_argument(timeloop, ("problem",), "new or empty or of the same products")
+
+
+def _folder_argument(parser: argparse.ArgumentParser, kinds: tuple[str, ...], what: str) -> None:
+    flags = ("-o", "--output")
+    output_argument(parser, *flags, kinds=kinds, folder="pictures", metavar="DIR", help=f"folder to write, {what}")
 
 
 class _Work(argparse._SubParsersAction):
@@ -65,7 +50,7 @@ class _Work(argparse._SubParsersAction):
     def __call__(self, parser, namespace, values, option_string=None) -> None:
         given = sorted(getattr(namespace, "_given", ()))
         if given:
-            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: --{given[0]} is before it")
+            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: {flag_of(given[0])} is before it")
         super().__call__(parser, namespace, values, option_string)
 
 
@@ -81,8 +66,7 @@ def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.Argumen
 
 
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
-    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    common.names_arguments(parser)
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16 ...")
     parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
     common.settings_argument(parser, "--set", "any number of the hardware, with its unit", "PATH=VALUE")
@@ -92,15 +76,6 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="NAME", help="what Vidur calls the device (default: in lower case)")
     parser.add_argument("--network", metavar="NAME", help="what Vidur calls its node (default: DEVICE_node)")
     parser.add_argument("--repository", metavar="OWNER/NAME", help="what Vidur calls the model (default: where it is)")
-    output_argument(
-        parser,
-        "-o",
-        "--output",
-        kinds=("profile",),
-        folder="pictures",
-        metavar="DIR",
-        help="folder to write, laid out as Vidur's data/profiling; new or empty or of the same model",
-    )
 
 
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +104,7 @@ def _case(options: argparse.Namespace) -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Write what is wanted, and say what is in it."""
-    if options.output is None:
+    if not options.output:
         raise ValueError("-o is missing: the name of what is written")
     {"perfetto": _timeline, "chakra": _traces, "timeloop": _products, "vidur": _profiles}[options.kind](options)
 
@@ -188,10 +163,7 @@ def _profiles(options: argparse.Namespace) -> None:
     degrees = [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
     if len(set(degrees)) < len(degrees):
         raise ValueError(f"--tp {options.tp} has a degree twice")
-    most = {name: int(common.whole_number(f"--{name.replace('_', '-')}", getattr(options, name))) for name in MOST}
-    for name, least in MOST.items():
-        if not least <= most[name] <= LARGEST:
-            raise ValueError(f"--{name.replace('_', '-')} {most[name]} must be from {least} to {LARGEST:,}")
+    tokens, sequences = (_most(options, name) for name in MOST)
     settings = common.overrides(options.set)
     for path in settings:
         if not path.startswith("hardware."):
@@ -210,9 +182,16 @@ def _profiles(options: argparse.Namespace) -> None:
         for degree in degrees
     ]
     called = names(cases[0], options.model, options.device, options.network, options.repository)
-    tokens, sequences = most.values()
     for path in written(options.output, cases, *called, tokens, sequences, options.force):
         print(path)
+
+
+def _most(options: argparse.Namespace, name: str) -> int:
+    """The value of a flag of `MOST`."""
+    most = int(common.whole_number(flag_of(name), getattr(options, name)))
+    if not MOST[name] <= most <= LARGEST:
+        raise ValueError(f"{flag_of(name)} {most} must be from {MOST[name]} to {LARGEST:,}")
+    return most
 
 
 MOST = {"most_tokens": 64, "most_sequences": 4}

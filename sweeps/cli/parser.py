@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from typing import Any
 
 from sweeps.cli import environment
 from sweeps.cli.verbs import VERBS
@@ -14,25 +15,23 @@ def run(words: list[str]) -> SystemExit | None:
       ValueError: one line, for what is no verb, no flag of it or no value of one, and whatever the verb raises.
     """
     about = "Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes."
-    parser = Parser(prog="jaxroof", description=about, allow_abbrev=False)
+    parser = Parser(prog="jaxroof", description=about)
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         raise ValueError(f"there is no verb {words[0]}{_nearest(words[0], VERBS)}")
     for verb, summary in VERBS.items():
         description = f"{summary[0].upper()}{summary[1:]}."
-        subparser = verbs.add_parser(verb, help=summary, description=description, allow_abbrev=False)
+        subparser = verbs.add_parser(verb, help=summary, description=description)
         if words and verb == words[0]:
-            module, flags = importlib.import_module(f"sweeps.cli.{verb}"), subparser
+            module = importlib.import_module(f"sweeps.cli.{verb}")
             module.arguments(subparser)
     try:
         options, unknown = parser.parse_known_args(words)
     except SystemExit as helped:
         return helped
     if unknown:
-        known = flags.flags() if options.verb else parser.flags()
-        near = _nearest(unknown[0], known) if unknown[0].startswith("-") else ""
-        raise ValueError(f"{unknown[0]} is not an argument here{near}")
+        raise ValueError(_unknown(unknown[0], parser.flags(options)))
     if options.version:
         from jaxroof.version import VERSION
 
@@ -49,10 +48,11 @@ def run(words: list[str]) -> SystemExit | None:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and that takes a flag once unless it is declared to append."""
+    """An argument parser whose errors are one line, and that takes flags in full, once unless declared to append."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        self.allow_abbrev = False
         self.color = False  # later versions of argparse write control characters
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
@@ -61,9 +61,26 @@ class Parser(argparse.ArgumentParser):
         """Raise what argparse would print; `sweeps.cli.main` prints it in one line."""
         raise ValueError(message)
 
-    def flags(self) -> list[str]:
-        """Every flag that it knows."""
+    def flags(self, options: argparse.Namespace | None = None) -> list[str]:
+        """Every flag that it knows, or that the parser of the last word that `options` have does."""
+        for action in self._actions:
+            word = getattr(options, action.dest, None)
+            if isinstance(action, argparse._SubParsersAction) and word is not None:
+                return action.choices[word].flags(options)
         return [flag for action in self._actions for flag in action.option_strings]
+
+    def parse_known_args(self, args=None, namespace=None) -> Any:  # type: ignore[override]
+        """As argparse does; the words are kept for messages."""
+        self._words = args
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action, value):
+        """Refuse what is none of an argument's choices: behind an unknown flag it is the flag's value."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            before = self._words[self._words.index(value) - 1]
+            if before.startswith("-") and before not in self.flags():
+                raise ValueError(_unknown(before, self.flags()))
+        super()._check_value(action, value)
 
 
 class _Once(argparse.Action):
@@ -75,6 +92,10 @@ class _Once(argparse.Action):
             raise argparse.ArgumentError(self, "given twice")
         given.add(self.dest)
         setattr(namespace, self.dest, values)
+
+
+def _unknown(word: str, known: list[str]) -> str:
+    return f"{word} is not an argument here{_nearest(word, known) if word.startswith('-') else ''}"
 
 
 def _nearest(word: str, known) -> str:

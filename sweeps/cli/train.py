@@ -41,8 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe one training."""
-    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
-    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    common.names_arguments(parser)
     parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
     common.prices_argument(parser)
     for name, text in DEGREES.items():

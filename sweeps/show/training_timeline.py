@@ -149,11 +149,7 @@ class Timeline:
 
     def _flows(self) -> Iterator[dict[str, Any]]:
         """Arrows from a stage's pass to the one of the next stage that waits for it."""
-        made: dict[tuple, Placed] = {}
-        for task in self.tasks:
-            kind, chunk, batch = task.task
-            if kind != "W":
-                made["F" if kind == "F" else "B", *self._pipe.way(task.device, chunk), batch] = task
+        made = {self._pipe.makes(task.task, task.device): task for task in self.tasks}
         numbers = itertools.count(1)
         for task in self.tasks:
             for need in self._pipe.needs(task.task, task.device):
@@ -161,10 +157,8 @@ class Timeline:
                 if source.device == task.device:
                     continue
                 number = next(numbers)
-                for place, ph, time in ((source, "s", source.end - NEAR * (source.end - source.start)),
-                                        (task, "f", task.start + NEAR * (task.end - task.start))):  # fmt: skip
-                    arrow = {"name": "stage", "cat": "stage", "id": number, "ph": ph, "ts": moment(time)}
-                    yield arrow | {"pid": place.device + 1, "tid": PASSES} | ({"bp": "e"} if ph == "f" else {})
+                yield _arrow(number, "s", source.device, source.end - NEAR * (source.end - source.start))
+                yield _arrow(number, "f", task.device, task.start + NEAR * (task.end - task.start)) | {"bp": "e"}
 
 
 NEAR = 1e-3
@@ -185,3 +179,9 @@ def _idle(device: int, start: float, end: float) -> Iterator[dict[str, Any]]:
 
 def _span(device: int, thread: int, name: str, start: float, end: float) -> dict[str, Any]:
     return span(device + 1, thread, name, start, end)
+
+
+def _arrow(number: int, end: str, device: int, time: float) -> dict[str, Any]:
+    """One end of an arrow between stages: `s`, where it starts, or `f`."""
+    place = {"ts": moment(time), "pid": device + 1, "tid": PASSES}
+    return {"name": "stage", "cat": "stage", "id": number, "ph": end, **place}

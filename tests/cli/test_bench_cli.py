@@ -13,16 +13,9 @@ import hwspaces
 from hwspaces.output import KINDS
 from hwspaces.surface import read_surfaces
 from sweeps.cli import main
+from tests.commands import refused
 
 QUICK = ("--budget", "1s", "--attention", "4,2,16")
-
-
-def refused(capsys, *words) -> str:
-    """The one line with which the command refuses."""
-    assert main([str(word) for word in ("bench", *words)]) == 2
-    out, err = capsys.readouterr()
-    assert err.count("\n") == 1 and err.startswith("jaxroof bench: ") and out == ""
-    return err
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +99,17 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
 
 def test_wrong_flags_are_refused_before_anything_is_measured(tmp_path, capsys):
     output = tmp_path / "cpu.nc"
-    assert "-o OUT.nc is missing" in refused(capsys)
-    assert "no folder" in refused(capsys, "-o", tmp_path / "missing" / "cpu.nc")
-    assert "is a folder" in refused(capsys, "-o", tmp_path)
-    assert "'gem' is not known; known: bandwidth, gemm" in refused(capsys, "-o", output, "--only", "gem")
-    assert "'bf61' is not known" in refused(capsys, "-o", output, "--precision", "bf61")
-    assert "--budget" in refused(capsys, "-o", output, "--budget", "3GB")
-    assert "HEADS,KV_HEADS,WIDTH" in refused(capsys, "-o", output, "--attention", "7,2,64")
-    assert "belongs to --check" in refused(capsys, "-o", output, "--points", "3")
-    assert "takes no --output" in refused(capsys, "--check", output, "-o", output)
-    assert "no such file" in refused(capsys, "--check", tmp_path / "none.nc")
-    needed = refused(capsys, "-o", output, "--hardware-out", tmp_path / "cpu.toml", "--only", "copy")
+    assert "-o OUT.nc is missing" in refused(capsys, "bench")
+    assert "no folder" in refused(capsys, "bench", "-o", tmp_path / "missing" / "cpu.nc")
+    assert "is a folder" in refused(capsys, "bench", "-o", tmp_path)
+    assert "'gem' is not known; known: bandwidth, gemm" in refused(capsys, "bench", "-o", output, "--only", "gem")
+    assert "'bf61' is not known" in refused(capsys, "bench", "-o", output, "--precision", "bf61")
+    assert "--budget" in refused(capsys, "bench", "-o", output, "--budget", "3GB")
+    assert "HEADS,KV_HEADS,WIDTH" in refused(capsys, "bench", "-o", output, "--attention", "7,2,64")
+    assert "belongs to --check" in refused(capsys, "bench", "-o", output, "--points", "3")
+    assert "takes no --output" in refused(capsys, "bench", "--check", output, "-o", output)
+    assert "no such file" in refused(capsys, "bench", "--check", tmp_path / "none.nc")
+    needed = refused(capsys, "bench", "-o", output, "--hardware-out", tmp_path / "cpu.toml", "--only", "copy")
     assert "needs both gemm and bandwidth" in needed
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ from hwspaces.output import KINDS
 from sweeps.cli import main
 from sweeps.serving.calibration.measured_run import held_out
 from tests.calibration_runs import FLAGS, TRUE, latencies, report, stream
+from tests.commands import printed, refused
 
 pytestmark = pytest.mark.xdist_group("calibrate")
 
@@ -36,20 +37,6 @@ def server(folder, measured):
     return path
 
 
-def printed(capsys, *words):
-    status = main(["calibrate", *words])
-    out, err = capsys.readouterr()
-    assert (status, err) == (0, "")
-    return out
-
-
-def refused(capsys, *words):
-    assert main(["calibrate", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("jaxroof calibrate: ")
-    return err
-
-
 def test_the_file_is_an_efficiency(server, measured):
     entry = hwspaces.efficiency(server)
     found = {name: getattr(entry.efficiency.host, name) for name in TRUE}
@@ -62,7 +49,7 @@ def test_the_file_is_an_efficiency(server, measured):
 
 
 def test_a_calibration_in_words(capsys, measured):
-    lines = printed(capsys, "--measured", measured, *FLAGS).splitlines()
+    lines = printed(capsys, "calibrate", "--measured", measured, *FLAGS).splitlines()
     assert lines[0].startswith("Llama-3.1-8B on H100-SXM, vllm: 200 requests of ") and lines[0].endswith("an open loop")
     rows = [line.split() for line in lines]
     assert sum(row[:1] == [f"host.{name}"] and row[-2:] == ["tells", "it"] for row in rows for name in TRUE) == 3
@@ -72,7 +59,7 @@ def test_a_calibration_in_words(capsys, measured):
 
 
 def test_a_calibration_as_json(capsys, measured):
-    found = json.loads(printed(capsys, "--measured", measured, *FLAGS, "--json"))
+    found = json.loads(printed(capsys, "calibrate", "--measured", measured, *FLAGS, "--json"))
     step = found["constants"]["host.step_time"]
     assert step["after_s"] == pytest.approx(TRUE["step_time"], rel=0.05) and step["told"]
     errors = found["errors"]["validation"]
@@ -82,16 +69,19 @@ def test_a_calibration_as_json(capsys, measured):
 
 def test_a_check_needs_no_more_than_the_file(capsys, server, measured):
     """Hardware, model and engine are those of the command that made it."""
-    lines = printed(capsys, "--check", str(server), "--measured", measured).splitlines()
+    lines = printed(capsys, "calibrate", "--check", str(server), "--measured", measured).splitlines()
     assert "vLLM 0.15.1" in lines[0] and lines[2].startswith("holds")
-    assert json.loads(printed(capsys, "--check", str(server), "--measured", measured, "--json"))["stale"] is False
+    assert (
+        json.loads(printed(capsys, "calibrate", "--check", str(server), "--measured", measured, "--json"))["stale"]
+        is False
+    )
 
 
 def test_a_check_on_another_server_says_stale(capsys, server, folder):
     of = stream()
     slow = report(folder / "slow.json", of, latencies(of, {name: 4.0 * value for name, value in TRUE.items()}))
-    assert "stale" in printed(capsys, "--check", str(server), "--measured", slow).splitlines()[2]
-    found = json.loads(printed(capsys, "--check", str(server), "--measured", slow, "--json"))
+    assert "stale" in printed(capsys, "calibrate", "--check", str(server), "--measured", slow).splitlines()[2]
+    found = json.loads(printed(capsys, "calibrate", "--check", str(server), "--measured", slow, "--json"))
     assert found["stale"] is True and found["error"] > found["limit"] == 0.3
 
 
@@ -99,7 +89,7 @@ def test_a_refused_calibration_writes_nothing(capsys, folder):
     of = stream()
     odd = {name: np.where(held_out(len(of)), 3.0 * each, each) for name, each in latencies(of).items()}
     mixed, path = report(folder / "mixed.json", of, odd), folder / "mixed.toml"
-    said = refused(capsys, "--measured", mixed, *FLAGS, "-o", str(path))
+    said = refused(capsys, "calibrate", "--measured", mixed, *FLAGS, "-o", str(path))
     assert "over 2 times the training requests'" in said
     assert not path.exists()
 
@@ -110,7 +100,7 @@ def test_few_requests_are_counted(capsys, folder):
     whole = json.loads(path.read_text())
     del whole["benchmarks"][0]["requests"]["successful"][60:]
     path.write_text(json.dumps(whole))
-    assert "it has 60 requests" in refused(capsys, "--measured", str(path), *FLAGS)
+    assert "it has 60 requests" in refused(capsys, "calibrate", "--measured", str(path), *FLAGS)
 
 
 @pytest.mark.parametrize(
@@ -136,4 +126,4 @@ def test_few_requests_are_counted(capsys, folder):
     ],
 )
 def test_what_cannot_be_is_one_line(capsys, measured, words, said):
-    assert said in refused(capsys, *(measured if word == "RUN" else word for word in words))
+    assert said in refused(capsys, "calibrate", *(measured if word == "RUN" else word for word in words))

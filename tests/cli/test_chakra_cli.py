@@ -197,6 +197,15 @@ def test_messages_of_tensor_parallel_training_by_hand(capsys, tmp_path):
     assert set(layer) == {1024 * 4096 * 2}
 
 
+def test_groups_are_numbered_in_the_order_that_ranks_meet_them(capsys, tmp_path):
+    """So that one command writes the same files every time."""
+    flags = (*MIXTRAL, "--global-batch", "8", "--seq", "2048", "--tp", "2", "--dp", "4", "--ep", "4", "--pp", "2")
+    ranks, groups = exported(capsys, tmp_path / "t", "train", *flags)
+    met = dict.fromkeys(each["pg_name"] for rank in ranks for each in rank.attributes if "pg_name" in each)
+    assert list(met) == list(groups) == [str(number + 1) for number in range(len(groups))]
+    assert len(groups) > 12
+
+
 def test_refusals_are_one_line_and_leave_nothing(capsys, tmp_path):
     out = ("-o", tmp_path / "t")
     training = (*LLAMA, "--global-batch", "16", "--seq", "2048")
@@ -205,7 +214,16 @@ def test_refusals_are_one_line_and_leave_nothing(capsys, tmp_path):
         ((*LLAMA, "--isl", "512"), "-o is missing"),
         (("train", *LLAMA, "--seq", "8", *out), "--global-batch is missing"),
         (("--tp", "2", "train", *training, *out), "train stands before its flags: --tp is before it"),
+        (
+            ("--attention-dp", "2", "train", *training, *out),
+            "train stands before its flags: --attention-dp is before it",
+        ),
         (("tran", *training, *out), "tran"),
+        (
+            ("train", *training, "--offloat", "1", *out),
+            "--offloat is not an argument here; did you mean --offload or --lora?",
+        ),
+        ((*LLAMA, "--decod", "8", *out), "--decod is not an argument here; did you mean --decode"),
         (("train", *training, "--pp", "64", *out), "pp = 64 exceeds the 32 layers"),
         (("train", *LLAMA, "--global-batch", "65536", "--seq", "64", *out), "nodes of 1 ranks are too many"),
         ((*LLAMA, "--isl", "512", "-o", tmp_path / "no" / "such"), "cannot be written"),

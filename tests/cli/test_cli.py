@@ -11,6 +11,7 @@ import xarray as xr
 import sweeps
 from sweeps.cli import main
 from sweeps.data import best, labels
+from tests.commands import printed, refused
 
 DEPLOYMENT = ("--hardware", "H100-SXM", "--model", "meta-llama/Llama-3.1-8B", "--tp", "2")
 STEP = ("step", *DEPLOYMENT, "--decode", "64", "--context", "2048")
@@ -31,23 +32,6 @@ def spec(tmp_path):
     path = tmp_path / "spec.toml"
     path.write_text(SPEC)
     return path
-
-
-def printed(capsys, *words) -> str:
-    """What the command prints when all is well."""
-    status = main(list(words))
-    out, err = capsys.readouterr()
-    assert (status, err) == (0, "")
-    return out
-
-
-def refused(capsys, *words) -> str:
-    """The one line with which the command refuses."""
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert status == 2, out
-    assert err.count("\n") == 1 and err.startswith("jaxroof")
-    return err
 
 
 def test_a_step_is_a_table_of_its_ops_with_totals(capsys):

@@ -1,6 +1,7 @@
 """`jaxroof compare`: what it prints and writes, and the one line with which it refuses."""
 
 import csv
+import functools
 import importlib
 import json
 import subprocess
@@ -10,27 +11,15 @@ import pytest
 import xarray as xr
 
 from hwspaces.output import KINDS
-from sweeps.cli import main
+from tests import commands
+from tests.commands import refused
 
 WORDS = ("compare", "--static", "--model", "Llama-3.1-8B", "--isl", "512", "--osl", "64")
 SMALL = (*WORDS, "--hardware", "H100-SXM,L20", "--devices", "1,2", "--batch", "1,64", "--prices", "reserved_3y")
 """Of the two, only one is reserved for three years."""
 
 
-def printed(capsys, *words) -> str:
-    """What the command prints when all is well; on a slow machine there may be lines of progress on stderr."""
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert status == 0 and "jaxroof" not in err
-    return out
-
-
-def refused(capsys, *words) -> str:
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert (status, out) == (2, "")
-    assert err.count("\n") == 1 and err.startswith("jaxroof compare: ")
-    return err
+printed = functools.partial(commands.printed, progress=True)
 
 
 def test_a_ranking_says_what_was_tried_what_is_best_and_why_others_are_not(capsys):

@@ -93,6 +93,7 @@ def test_refusals_of_a_timeline_are_one_line_and_leave_nothing(capsys, tmp_path)
     ):
         assert message in refused(capsys, "export", "perfetto", *words)
     assert "-o is missing" in refused(capsys, "export", "perfetto", *PROMPTS)
+    assert "-o is missing" in refused(capsys, "export", "timeloop", *PROMPTS, "-o", "")
     assert "invalid choice: 'chart'" in refused(capsys, "export", "chart")
     assert not list(tmp_path.iterdir())
 
@@ -104,6 +105,7 @@ SCHEDULES = {
     "interleaved": ("--pp", "4", "--schedule", "interleaved:2", "--tp", "2"),
     "dualpipe": ("--pp", "4", "--schedule", "dualpipe"),
     "one stage": ("--dp", "4", "--zero", "3", "--recompute", "full"),
+    "states in host memory": ("--dp", "2", "--offload", "optimizer") + ("--host-bandwidth", "55GB/s"),
 }
 
 

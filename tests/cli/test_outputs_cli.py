@@ -60,7 +60,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
                     add(f"{name} {word}", inner)
 
     for verb in VERBS:
-        parser = Parser(prog=verb, allow_abbrev=False)
+        parser = Parser(prog=verb)
         importlib.import_module(f"sweeps.cli.{verb}").arguments(parser)
         add(verb, parser)
     return found

@@ -1,28 +1,19 @@
 """Prices on the command line: what tables and JSON say of them, and `--prices` of every verb that takes it."""
 
+import functools
 import json
 
 import pytest
 
 import hwspaces
-from sweeps.cli import main
+from tests import commands
+from tests.commands import refused
 
 CASE = ("--model", "Llama-3.1-8B", "--isl", "128", "--osl", "16")
 COMPARE = ("compare", *CASE, "--static", "--batch", "1,8", "--devices", "1")
 
 
-def printed(capsys, *words) -> str:
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert status == 0 and "jaxroof" not in err
-    return out
-
-
-def refused(capsys, *words) -> str:
-    status = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert (status, out) == (2, "") and err.count("\n") == 1
-    return err
+printed = functools.partial(commands.printed, progress=True)
 
 
 @pytest.fixture

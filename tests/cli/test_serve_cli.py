@@ -8,6 +8,7 @@ import xarray as xr
 
 from sweeps.cli import main
 from sweeps.show.serving_run import serving_run
+from tests.commands import refused
 
 pytestmark = pytest.mark.xdist_group("serve")
 
@@ -33,13 +34,6 @@ def printed(capsys, *words):
     out, err = capsys.readouterr()
     assert status == 0 and all(line.endswith(" of 48 requests") for line in err.splitlines())  # progress, when slow
     return out
-
-
-def refused(capsys, *words):
-    assert main([str(word) for word in words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("jaxroof serve: ")
-    return err.removeprefix("jaxroof serve: ")
 
 
 def test_a_report_in_words_with_its_files(capsys, tmp_path):

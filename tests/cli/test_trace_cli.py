@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sweeps.cli import main
+from tests.commands import printed, refused
 
 DRAWN = ("trace", "--rate", "8", "--isl", "uniform:128..2048", "--osl", "128")
 ROWS = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(f"{i / 2},100,10\n" for i in range(9))
@@ -16,20 +16,6 @@ def rows(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(ROWS)
     return str(path)
-
-
-def printed(capsys, *words):
-    status = main(list(words))
-    out, err = capsys.readouterr()
-    assert (status, err) == (0, "")
-    return out
-
-
-def refused(capsys, *words):
-    assert main(list(words)) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("jaxroof trace: ")
-    return err
 
 
 def test_a_file_in_words(rows, capsys):

@@ -1,12 +1,13 @@
 """`--traffic`: classes of requests in reports and JSON of simulations and served comparisons, and what is refused."""
 
+import functools
 import json
 import pathlib
 
 import pytest
 
 import sweeps
-from sweeps.cli import main
+from tests import commands
 
 pytestmark = pytest.mark.xdist_group("serve")
 
@@ -15,9 +16,7 @@ SERVE = ("serve", "--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--rate",
 COMPARE = ("compare", "--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--devices", "1", "--simulate", "0")
 
 
-def printed(capsys, *words):
-    assert main([str(word) for word in words]) == 0
-    return capsys.readouterr().out
+printed = functools.partial(commands.printed, progress=True)
 
 
 def test_a_simulation_has_a_row_for_every_class(capsys):
@@ -55,5 +54,4 @@ def test_a_comparison_names_the_classes_their_shares_and_limits(capsys):
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(capsys, words, expected):
-    assert main([str(word) for word in words]) == 2
-    assert expected in capsys.readouterr().err
+    assert expected in commands.refused(capsys, *words)

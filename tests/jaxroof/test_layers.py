@@ -1,4 +1,4 @@
-"""What every layer launches on one device: FLOP, bytes and kernel counts worked by hand, and how steps add up."""
+"""FLOP, bytes and kernel counts of every layer on one device, worked by hand, and the sums of steps."""
 
 import dataclasses
 import itertools

@@ -18,6 +18,7 @@ from sweeps.studies.served.disaggregated import FirstPass, Pairs, pool_rows, wit
 from sweeps.studies.served.estimate import LADDER
 from sweeps.studies.served.pools import pool_steps
 from sweeps.studies.served.question import Question, question
+from tests.commands import refused
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"
 LOAD = {"isl": "1024", "osl": "128"}
@@ -178,15 +179,9 @@ def test_slow_links_bind_and_missing_ones_leave_no_pools():
     assert not pool_rows(*searched(devices=[1]), METRIC)
 
 
-def refused(capsys, *words: str) -> str:
-    status = main(["compare", "--model", MODEL, "--isl", "1024", "--osl", "128", *words])
-    out, err = capsys.readouterr()
-    assert (status, out) == (2, "") and err.count("\n") == 1
-    return err
-
-
 def test_the_flag_needs_traffic(capsys):
-    said = refused(capsys, "--static", "--no-disaggregated")
+    asked = ("compare", "--model", MODEL, "--isl", "1024", "--osl", "128")
+    said = refused(capsys, *asked, "--static", "--no-disaggregated")
     assert "--no-disaggregated cannot be given with --static" in said
 
 

@@ -22,9 +22,9 @@ from sweeps.studies.exports.pipeline import (
     dual_pipe,
     gpipe,
     interleaved,
-    most_held,
     one_forward_one_backward,
     placed,
+    tasks_of,
     zero_bubble,
 )
 
@@ -48,6 +48,19 @@ def idle(lists, tasks, micro_batches, chunks=1, both_ends=False) -> float:
     parts = {kind: time / chunks for kind, time in whole.items()}
     end = max(task.end for task in placed(Pipeline(lists, chunks, both_ends), parts))
     return end - micro_batches * (forward + inputs + weights)
+
+
+def most_held(lists, chunks=1) -> float:
+    """Micro-batches of all of a device's chunks that the fullest device holds, from F until B or W are done."""
+    peak = 0
+    for tasks in lists:
+        held = 0
+        for entry in tasks:
+            together = tasks_of(entry)
+            held += sum(kind == "F" for kind, _, _ in together)
+            peak = max(peak, held)
+            held -= sum(kind in "BW" for kind, _, _ in together)
+    return peak / chunks
 
 
 def closed(name, rows):

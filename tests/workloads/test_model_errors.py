@@ -1,4 +1,4 @@
-"""What is refused is refused in one line that names the model, the key, its value and what is allowed."""
+"""Refusals of models in one line that names the model, the key, its value and what is allowed."""
 
 import json
 

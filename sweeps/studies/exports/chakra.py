@@ -10,7 +10,7 @@ collectives: what `comm_size` is of each collective.
 import json
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from jaxroof.training.training import Training
 from jaxroof.version import VERSION
@@ -19,9 +19,9 @@ from sweeps.run.answer import Answer
 from sweeps.studies.exports import wire
 from sweeps.studies.exports.folder import written as files_of_folder
 from sweeps.studies.exports.graph import Graph, Node, step_graphs
-from sweeps.studies.exports.ranks import Groups, Ranks
+from sweeps.studies.exports.ranks import Ranks
 from sweeps.studies.exports.runs import Run
-from sweeps.studies.exports.training_graph import Tasks, training_graphs
+from sweeps.studies.exports.training_graph import TrainingGraphs
 
 MOST_NODES = 30_000_000
 """Nodes of all files together, at about 100 B each."""
@@ -36,6 +36,9 @@ TYPES = {
 """Collective -> CollectiveCommType."""
 
 MICROSECONDS = 1e6
+
+Groups = dict[tuple[int, ...], int]
+"""Groups of ranks -> their numbers: 1 and up, as 0 stands for all ranks in ASTRA-sim."""
 
 GROUPS = "comm_group.json"
 """The file of groups: `--comm-group-configuration` of ASTRA-sim."""
@@ -59,14 +62,15 @@ def written(
     """
     ranks, graphs = Ranks(case.scenario.deployment), graphs_of(case, found)
     about = {"source": f"jaxroof {VERSION}", "model": case.model.name, "hardware": case.hardware.name, "work": what}
-    head, groups = wire.framed(wire.metadata(about)), Groups()
-    parts = [_Encoded(graph, ranks, groups) for graph in graphs]
+    head, encoded = wire.framed(wire.metadata(about)), [_Encoded(graph, ranks) for graph in graphs]
+    groups: Groups = {}
     for rank in range(ranks.number):
-        parts[ranks.pipeline(rank)].register(rank)
-    contents: dict[str, Iterator[bytes] | list[bytes]] = {
-        f"rank.{rank}.et": parts[ranks.pipeline(rank)].content(head, rank) for rank in range(ranks.number)
+        for group in encoded[ranks.pipeline(rank)].groups(rank).values():
+            groups.setdefault(group, len(groups) + 1)
+    contents: dict[str, Iterable[bytes]] = {
+        f"rank.{rank}.et": encoded[ranks.pipeline(rank)].content(head, rank, groups) for rank in range(ranks.number)
     }
-    contents[GROUPS] = [json.dumps(groups.listed()).encode()]
+    contents[GROUPS] = [json.dumps({str(number): list(group) for group, number in groups.items()}).encode()]
     return files_of_folder(folder, contents, ("trace", "groups"), "rank of this trace", force)
 
 
@@ -79,9 +83,9 @@ def graphs_of(case: Case, found: Answer) -> list[Graph]:
     slowdown, ranks = float(found.metrics.get("slowdown", 1.0)), Ranks(case.scenario.deployment)
     copies = ranks.number // ranks.pp
     if isinstance(case.scenario.workload, Training):
-        iteration = Tasks(case.scenario)
+        iteration = TrainingGraphs(case.scenario)
         _require_room(iteration.nodes * copies, ranks.number)
-        return training_graphs(iteration, slowdown)
+        return iteration.graphs(slowdown)
     graphs = step_graphs(case.scenario, slowdown)
     _require_room(sum(len(graph.nodes) for graph in graphs) * copies, ranks.number)
     return graphs
@@ -98,11 +102,9 @@ def _require_room(nodes: int, ranks: int) -> None:
 class _Encoded:
     """A graph's nodes as bytes, but for what differs between the ranks that run it."""
 
-    def __init__(self, graph: Graph, ranks: Ranks, groups: Groups):
-        self._ranks, self._groups = ranks, groups
+    def __init__(self, graph: Graph, ranks: Ranks):
+        self._ranks = ranks
         self._parts: list[bytes | tuple[bytes, Node]] = []
-        sent = (node.run for node in graph.nodes if node.run.kind == "collective")
-        self._collectives = list({(run.name, run.participants, run.stride): run for run in sent}.values())
         ready = bytearray()
         for identity, node in enumerate(graph.nodes):
             message = _node(identity, node)
@@ -112,44 +114,43 @@ class _Encoded:
                 self._parts += [bytes(ready), (message, node)]
                 ready = bytearray()
         self._parts.append(bytes(ready))
+        sent = (node.run for node in graph.nodes if node.run.kind == "collective")
+        self._collectives = {_participants(run): run for run in sent}
 
-    def register(self, rank: int) -> None:
-        """Number the groups that a rank is in."""
-        for run in {
-            node.run._replace(time=0.0) for part in self._parts if isinstance(part, tuple) for node in part[1:]
-        }:
-            if run.kind == "collective":
-                self._groups.number(self._ranks.group(rank, run))
+    def groups(self, rank: int) -> dict[tuple, tuple[int, ...]]:
+        """The groups that a rank is in, by `_participants` of their collectives, in the order that it meets them."""
+        return {key: self._ranks.group(rank, run) for key, run in self._collectives.items()}
 
-    def content(self, head: bytes, rank: int) -> Iterator[bytes]:
+    def content(self, head: bytes, rank: int, numbers: Groups) -> Iterator[bytes]:
         """The file of a rank."""
+        groups = {
+            key: wire.attribute(10, "pg_name", "string", str(numbers[group]))
+            for key, group in self.groups(rank).items()
+        }
         yield head
-        known: dict[tuple, bytes] = {}
         for part in self._parts:
             if isinstance(part, bytes):
                 yield part
                 continue
             message, node = part
-            run = node.run
-            key = run.kind, run.role, run.name, run.participants, run.stride, node.partner, node.tag
-            if run.kind == "collective":
-                key = key[:5]
-            if key not in known:
-                known[key] = self._peers(rank, node)
-            yield wire.framed(message + known[key])
+            there = node.run.kind == "collective"
+            yield wire.framed(message + (groups[_participants(node.run)] if there else self._ends(rank, node)))
 
-    def _peers(self, rank: int, node: Node) -> bytes:
-        """Attributes that say with whom a rank communicates."""
-        run, ranks = node.run, self._ranks
-        if run.kind == "collective":
-            return wire.attribute(10, "pg_name", "string", str(self._groups.number(ranks.group(rank, run))))
+    def _ends(self, rank: int, node: Node) -> bytes:
+        """Attributes that say between which ranks a message is."""
+        sent = node.run.kind == "send"
         if node.partner is not None:
-            other = ranks.partner(rank, node.partner)
+            other = self._ranks.partner(rank, node.partner)
         else:
-            other = ranks.neighbours(rank, run)[run.kind == "send"]
-        ends = (rank, other) if run.kind == "send" else (other, rank)
+            other = self._ranks.neighbours(rank, node.run)[sent]
+        ends = (rank, other) if sent else (other, rank)
         values = {"comm_src": ends[0], "comm_dst": ends[1], "comm_tag": node.tag}
         return b"".join(wire.attribute(10, name, "int32", value) for name, value in values.items())
+
+
+def _participants(run: Run) -> tuple:
+    """What collectives of one rank have in common that are of one group."""
+    return run.name, run.participants, run.stride
 
 
 def _node(identity: int, node: Node) -> bytes:

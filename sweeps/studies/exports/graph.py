@@ -1,17 +1,17 @@
 """Graphs of runs: what every device of a pipeline does in a step, and what each run waits for."""
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jaxroof.deployment import Deployment, degree, stage_devices
-from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens
-from jaxroof.jobs import Scenario, job_of
-from jaxroof.jobs.job import Job
+from jaxroof.deployment import Deployment, degree
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.step import step_batch
 from jaxroof.op import Ops
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import HOST, host_time
 from sweeps.run.evaluate import at_base
-from sweeps.studies.exports.runs import Named, Run, named
+from sweeps.studies.exports.runs import Named, Run, decoder_ops, named
 
 
 class Node(NamedTuple):
@@ -25,16 +25,30 @@ class Node(NamedTuple):
 
 
 class Graph:
-    """Nodes of one device of a pipeline, in an order in which they can run."""
+    """Nodes of one device of a pipeline, in an order in which they can run.
 
-    def __init__(self) -> None:
+    Attributes:
+      nodes: in that order.
+      slowdown: by the limit of power, of every run.
+      clock: s at which the device is done with its runs.
+    """
+
+    def __init__(self, slowdown: float, clock: float = 0.0) -> None:
         self.nodes: list[Node] = []
+        self.slowdown, self.clock = slowdown, clock
 
     def add(
-        self, run: Run, after: Iterable[int], start: float = 0.0, partner: int | None = None, tag: int = 0
+        self, run: Run, after: Iterable[int], start: float | None = None, partner: int | None = None, tag: int = 0
     ) -> tuple[int, ...]:
-        """Append a node; a ring's message is a send and a receive. Returns what waits for it has to wait for."""
-        after = tuple(dict.fromkeys(after))
+        """Append a node; a ring's message is a send and a receive. Returns what waits for it has to wait for.
+
+        Args:
+          start: s, of what runs beside the others; None: at the device's clock, which goes on.
+        """
+        run, after = run._replace(time=self.slowdown * run.time), tuple(dict.fromkeys(after))
+        if start is None:
+            start = self.clock
+            self.clock += run.time
         if run.operation != "send_recv" or run.kind != "collective":
             self.nodes.append(Node(run, after, start, partner, tag))
             return (len(self.nodes) - 1,)
@@ -43,40 +57,27 @@ class Graph:
         return tag, tag + 1
 
 
-def layer_share(deployment: Deployment, layers: int, stages: int) -> list[int]:
-    """Layers of every stage: those that were given, or even ones, the first with one more where they do not divide."""
+def stage_layers(deployment: Deployment, layers: int, stages: int) -> list[range]:
+    """Places of the layers of every stage: as many as were given, or even shares, the first stages with one more where
+    they do not divide.
+    """
     given = deployment.stages
+    shares = [layers // stages + (stage < layers % stages) for stage in range(stages)]
     if given is not None and len(given) == stages:
-        return [round(float(number)) for number in given]
-    return [layers // stages + (stage < layers % stages) for stage in range(stages)]
+        shares = [round(float(number)) for number in given]
+    return [range(end - share, end) for share, end in zip(shares, itertools.accumulate(shares), strict=True)]
 
 
-class Layers:
-    """Runs of the layers of a model, those of one block after those of another as they are priced; in `halves` halves
+def layer_runs(scenario: Scenario, ops: list[Named], halves: int = 1) -> list[list[Run]]:
+    """Runs of every layer of a model, those of one block after those of another as they are priced; in `halves` halves
     of a batch, of one half.
     """
-
-    def __init__(self, scenario: Scenario, ops: list[Named], halves: int = 1):
-        blocks = scenario.model.blocks
-        self._counts = [round(float(block.count)) for block in blocks]
-        self._blocks: list[list[Run]] = []
-        for index, count in enumerate(self._counts):
-            prefix = f"{index}." if len(blocks) > 1 else ""
-            own = [op for op in ops if op.layer.startswith(prefix)]
-            self._blocks.append([run for op in own for run in op.runs(count * halves)])
-
-    @property
-    def number(self) -> int:
-        """Layers."""
-        return sum(self._counts)
-
-    def runs(self, layer: int) -> list[Run]:
-        """Runs of one layer."""
-        for count, runs in zip(self._counts, self._blocks, strict=True):
-            if layer < count:
-                return runs
-            layer -= count
-        raise IndexError(layer)
+    blocks, found = scenario.model.blocks, []
+    for index, block in enumerate(blocks):
+        count, prefix = round(float(block.count)), f"{index}." if len(blocks) > 1 else ""
+        runs = [run for op in ops if op.layer.startswith(prefix) for run in op.runs(count * halves)]
+        found += [runs] * count
+    return found
 
 
 def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
@@ -90,46 +91,44 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
     Raises:
       ValueError: one line, for a draft model on pipeline stages.
     """
-    job = job_of(scenario)
-    found = named(scenario, lambda scenario: _step_groups(job, scenario))
+    found = named(scenario, _step_groups)
     deployment = scenario.deployment
     stages, halves = round(float(degree(deployment.pp))), 2 if deployment.overlap == "two_batch" else 1
-    layers = Layers(scenario, found["layers"], halves)
+    layers = layer_runs(scenario, found["layers"], halves)
     sends = [op for op in [*found["before"], *found["after"]] if op.run.role == "stage"]
     if len(sends) > 1:
         raise ValueError("a draft model on pipeline stages has no graph: give no --pp, or no drafts")
     messages = [run for op in sends for run in op.runs(halves * (stages - 1))]
-    ends = {
-        name: [run for op in found[name] if op not in sends for run in op.runs(halves)] for name in ("before", "after")
-    }
-    clock, layer, graphs = 0.0, 0, [Graph() for _ in range(stages)]
+    before, after = (
+        [run for op in found[name] if op not in sends for run in op.runs(halves)] for name in ("before", "after")
+    )
+    clock, graphs = 0.0, []
     arrived: list[float] = []  # when the messages to a stage begin, by half
-    for stage, share in enumerate(layer_share(deployment, layers.number, stages)):
-        graph = graphs[stage]
+    for stage, places in enumerate(stage_layers(deployment, len(layers), stages)):
+        graph = Graph(slowdown, clock)
+        graphs.append(graph)
         tails: list[tuple[int, ...]] = [()] * halves
         for half, start in enumerate(arrived):
             for run in messages:
-                tails[half] = graph.add(_slower(run, slowdown, "receive"), tails[half], start, stage - 1, half)
-        parts = [layers.runs(place) for place in range(layer, layer + share)]
-        parts = ([ends["before"]] if stage == 0 else []) + parts + ([ends["after"]] if stage == stages - 1 else [])
-        layer += share
+                tails[half] = graph.add(run._replace(kind="receive"), tails[half], start, stage - 1, half)
+        parts = [layers[place] for place in places]
+        parts = ([before] if stage == 0 else []) + parts + ([after] if stage == stages - 1 else [])
         message: tuple[int, ...] = ()  # the last one of either half: all ranks send theirs in one order
         for part in (piece for each in parts for piece in _pieces(each, halves)):
             for half in range(halves):
                 for run in part:
                     waits = tails[half] if run.kind != "collective" or halves == 1 else tails[half] + message
-                    tails[half] = graph.add(_slower(run, slowdown), waits, clock)
+                    tails[half] = graph.add(run, waits)
                     message = tails[half] if run.kind == "collective" else message
-                    clock += slowdown * run.time
         arrived = []
         for half in range(halves if stage < stages - 1 else 0):
-            arrived.append(clock)
+            arrived.append(graph.clock)
             for run in messages:
-                graph.add(_slower(run, slowdown, "send"), tails[half], clock, stage + 1, half)
-                clock += slowdown * run.time
+                graph.add(run._replace(kind="send"), tails[half], None, stage + 1, half)
+        clock = graph.clock
     time = float(at_base(_host, scenario))
     if time:
-        graphs[-1].add(Run(HOST, "host", slowdown * time), [end for tail in tails for end in tail], clock)
+        graphs[-1].add(Run(HOST, "host", time), [end for tail in tails for end in tail])
     return graphs
 
 
@@ -143,32 +142,14 @@ def _pieces(runs: list[Run], halves: int) -> list[list[Run]]:
     return pieces
 
 
-def _slower(run: Run, slowdown: float, kind: str = "") -> Run:
-    return run._replace(time=slowdown * run.time, kind=kind or run.kind)
-
-
 def _host(scenario: Scenario) -> object:
-    (_, batch), *_ = job_of(scenario).steps(scenario).values()
-    return host_time(batch, scenario.deployment, scenario.efficiency)
+    return host_time(step_batch(scenario.workload, scenario.model), scenario.deployment, scenario.efficiency)
 
 
-def _step_groups(job: Job, scenario: Scenario) -> dict[str, Ops]:
+def _step_groups(scenario: Scenario) -> dict[str, Ops]:
     """Ops of the step before the layers, of the layers, and after them."""
-    (place, batch), *_ = job.steps(scenario).values()
-    model, deployment = place.model, place.deployment
-    ops = overlapped_ops(model, deployment, batch)
-    local = group_batch(batch, deployment)
-    names = layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))
-    places = [place for place, name in enumerate(ops) if name in names]
-    listed = list(ops.items())
-    first, last = places[0], places[-1]
-    return {
-        "before": dict(listed[:first]),
-        "layers": {name: op for name, op in listed[first : last + 1] if name in names},
-        "after": dict(listed[last + 1 :]),
-    }
-
-
-def ranks_of_stage(deployment: Deployment) -> int:
-    """Devices that share one stage."""
-    return round(float(stage_devices(deployment)))
+    batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
+    found: dict[str, Ops] = {"before": {}, "layers": {}, "after": {}}
+    for name, op in overlapped_ops(scenario.model, scenario.deployment, batch).items():
+        found["layers" if name in inside else "after" if found["layers"] else "before"][name] = op
+    return found

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.arrays import eager
-from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens, step_ops
+from jaxroof.forward import step_ops
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.step import StepWork, step_batch
 from jaxroof.memory import layer_count
@@ -15,8 +15,9 @@ from jaxroof.op import AnyOp, Collective
 from jaxroof.op_time import op_time
 from jaxroof.step import host_time
 from sweeps.ask.cases import Case
-from sweeps.run.evaluate import evaluate
+from sweeps.run.evaluate import Function, evaluate
 from sweeps.run.points import Points
+from sweeps.studies.exports.runs import decoder_ops
 
 CORES = {"decode": "attn_decode", "prefill": "attn_prefill"}
 """Phase -> the part that its kernels are: what runs on tokens of one phase alone is attention, or belongs to it."""
@@ -29,26 +30,19 @@ def layer_times(case: Case, work: Mapping[str, np.ndarray]) -> dict[str, np.ndar
       case: any step of the deployment.
       work: numbers of `StepWork` by name, shapes (n,).
     """
-    names: list[str] = []
 
-    def times(scenario: Scenario) -> list[Any]:
-        model, deployment = scenario.model, scenario.deployment
-        batch = step_batch(scenario.workload, model)
-        local = group_batch(batch, deployment)
-        ops = layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))
-        parts = parts_of(ops)
-        names[:] = list(parts.values())
-        layers = layer_count(model)
-        return [ops[name].count / layers * op_time(ops[name], scenario.hardware, scenario.efficiency) for name in parts]
+    def times(scenario: Scenario) -> dict[str, Any]:
+        ops, layers = decoder_ops(scenario), layer_count(scenario.model)
+        found: dict[str, Any] = {}
+        for name, part in parts_of(ops).items():
+            time = ops[name].count / layers * op_time(ops[name], scenario.hardware, scenario.efficiency)
+            found[part] = found.get(part, 0.0) + time
+        return found
 
-    found: dict[str, np.ndarray] = {}
-    columns = _columns(case, work, times)
-    for name, column in zip(names, columns, strict=True):
-        found[name] = found.get(name, 0.0) + column
-    return found
+    return _columns(case, work, times)
 
 
-def _columns(case: Case, work: Mapping[str, np.ndarray], times: Any) -> list[np.ndarray]:
+def _columns(case: Case, work: Mapping[str, np.ndarray], times: Function) -> Any:
     first = {name: float(column[0]) for name, column in work.items()}
     number = len(next(iter(work.values())))
     settings = {f"workload.{name}": np.asarray(column, float) for name, column in work.items()}
@@ -88,17 +82,14 @@ def other_times(case: Case, sequences: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Time in s of decode steps outside of the layers, by their sequences, shapes (n,): of the host, and of kernels."""
 
     def times(scenario: Scenario) -> list[Any]:
-        model, deployment = scenario.model, scenario.deployment
-        batch = step_batch(scenario.workload, model)
-        ops = step_ops(model, deployment, batch)
-        local = group_batch(batch, deployment)
-        inside = layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))
+        batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
+        ops = step_ops(scenario.model, scenario.deployment, batch)
         kernels = sum(
             op.count * op_time(op, scenario.hardware, scenario.efficiency)
             for name, op in ops.items()
             if name not in inside
         )
-        return [host_time(batch, deployment, scenario.efficiency), kernels]
+        return [host_time(batch, scenario.deployment, scenario.efficiency), kernels]
 
     host, kernels = _columns(case, {"decode": sequences, "context": np.ones(sequences.shape)}, times)
     return host, kernels

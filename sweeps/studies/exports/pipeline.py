@@ -34,6 +34,10 @@ class Pipeline:
         """Stages of the model in one direction."""
         return len(self.lists) * self.chunks
 
+    def tasks(self, device: int) -> list[Task]:
+        """Tasks of a device in order."""
+        return [task for entry in self.lists[device] for task in tasks_of(entry)]
+
     def way(self, device: int, chunk: int) -> tuple[int, int]:
         """Direction and stage of a chunk of a device."""
         if self.both_ends:
@@ -54,6 +58,11 @@ class Pipeline:
             return [("B", direction, stage, batch)]
         after = [("B", direction, stage + 1, batch)] if stage < self.stages - 1 else []
         return [("F", direction, stage, batch), *after]
+
+    def makes(self, task: Task, device: int) -> tuple:
+        """What a task makes that others need, as `needs` names it; weight gradients W make what nothing needs."""
+        kind, chunk, batch = task
+        return "B" if kind == "I" else kind, *self.way(device, chunk), batch
 
 
 class Placed(NamedTuple):
@@ -199,24 +208,9 @@ def placed(pipeline: Pipeline, durations: dict[str, float]) -> Iterator[Placed]:
                 for task in together:
                     start, clock = clock, clock + durations[task[0]]
                     yield Placed(device, task, start, clock, places[device])
-                for kind, chunk, batch in together:
-                    if kind != "W":
-                        done["F" if kind == "F" else "B", *pipeline.way(device, chunk), batch] = clock
+                done |= {pipeline.makes(task, device): clock for task in together}
                 clocks[device] = clock
                 places[device] += 1
                 waiting -= 1
         if waiting == before:
             raise RuntimeError("the schedule waits for itself")
-
-
-def most_held(lists: list[list], chunks: int = 1) -> float:
-    """Micro-batches of all of a device's chunks that the fullest device holds, from F until B or W are done."""
-    peak = 0
-    for tasks in lists:
-        held = 0
-        for entry in tasks:
-            together = tasks_of(entry)
-            held += sum(kind == "F" for kind, _, _ in together)
-            peak = max(peak, held)
-            held -= sum(kind in "BW" for kind, _, _ in together)
-    return peak / chunks

@@ -4,8 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens
 from jaxroof.jobs import Scenario
-from jaxroof.op import Collective, Copy, Kernel, Ops
+from jaxroof.jobs.step import step_batch
+from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware
 from jaxroof.step import op_flops
@@ -54,58 +56,55 @@ def named(scenario: Scenario, groups: Callable[[Scenario], dict[str, Ops]]) -> d
     Args:
       groups: the ops by group, of a scenario.
     """
-    words: dict[str, list[tuple[str, Any]]] = {}
+    ops: dict[str, Ops] = {}
 
-    def numbers(scenario: Scenario) -> list[list[tuple]]:
+    def numbers(scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
         device = computing_hardware(scenario.hardware, scenario.deployment)
-        found = []
-        for group, ops in groups(scenario).items():
-            words[group] = list(ops.items())
-            found.append([_numbers(op, op_time(op, device, scenario.efficiency)) for op in ops.values()])
-        return found
+        ops.update(groups(scenario))
+        return {
+            group: [_numbers(op) | {"time": op_time(op, device, scenario.efficiency)} for op in members.values()]
+            for group, members in ops.items()
+        }
 
     rows = at_base(numbers, scenario)
     return {
-        group: [_named(name, op, *map(float, row)) for (name, op), row in zip(ops, part, strict=True) if row[1] > 0.0]
-        for (group, ops), part in zip(words.items(), rows, strict=True)
+        group: [
+            _named(name, op, **{field: float(number) for field, number in row.items() if number is not None})
+            for (name, op), row in zip(members.items(), rows[group], strict=True)
+            if row["kernels"] * row["count"] > 0.0
+        ]
+        for group, members in ops.items()
     }
 
 
-def _numbers(op: Any, time: Any) -> tuple:
-    """count, kernels, time, flops, matrix FLOP, bytes, message, participants, stride."""
-    kernel = op if isinstance(op, Kernel) else None
-    sent = op if isinstance(op, Collective) else None
-    return (
-        op.count,
-        op.kernels * op.count,
-        time,
-        op_flops(op),
-        0.0 if kernel is None or kernel.matrix_flops is None else kernel.matrix_flops,
-        0.0 if kernel is None or kernel.bytes is None else kernel.bytes,
-        0.0 if kernel is not None else op.message_bytes,
-        1.0 if sent is None else sent.participants,
-        1.0 if sent is None or sent.stride is None else sent.stride,
-    )
+def decoder_ops(scenario: Scenario) -> Ops:
+    """Ops of the layers of the decoder in an engine step."""
+    model, deployment = scenario.model, scenario.deployment
+    batch = step_batch(scenario.workload, model)
+    local = group_batch(batch, deployment)
+    return layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))
+
+
+def _numbers(op: AnyOp) -> dict[str, Any]:
+    """Numbers of a run by field of `Run`, and how often it runs; None stands for the field's default."""
+    found = {"count": op.count, "kernels": op.kernels, "flops": op_flops(op)}
+    if isinstance(op, Kernel):
+        return found | {"matrix_flops": op.matrix_flops, "bytes": op.bytes}
+    found["message"] = op.message_bytes
+    return found if isinstance(op, Copy) else found | {"participants": op.participants, "stride": op.stride}
 
 
 def _named(
-    name: str,
-    op: Any,
-    count: float,
-    _: float,
-    time: float,
-    flops: float,
-    matrix: float,
-    moved: float,
-    message: float,
-    participants: float,
-    stride: float,
+    name: str, op: AnyOp, count: float, kernels: float, participants: float = 1.0, stride: float = 1.0, **numbers: float
 ) -> Named:
-    kind = "collective" if isinstance(op, Collective) else "copy" if isinstance(op, Copy) else "kernel"
-    operation = op.operation if isinstance(op, Collective) else ""
-    gradient = (op.gradient or "") if isinstance(op, Kernel) else ""
     run = Run(
-        *(name, kind, time, flops, matrix, moved, operation, message),
-        *(round(participants), round(stride), op.role or "", gradient),
+        name,
+        kind="collective" if isinstance(op, Collective) else "copy" if isinstance(op, Copy) else "kernel",
+        operation=op.operation if isinstance(op, Collective) else "",
+        participants=round(participants),
+        stride=round(stride),
+        role=op.role or "",
+        gradient=(op.gradient or "") if isinstance(op, Kernel) else "",
+        **numbers,
     )
     return Named(run, count, op.layer)

@@ -1,5 +1,8 @@
 """Graphs of a training iteration: passes of every micro-batch on every stage, messages between, and the update."""
 
+import dataclasses
+from collections.abc import Iterator
+
 from jaxroof.deployment import degree
 from jaxroof.jobs import Scenario
 from jaxroof.op import ATTENTION_CORES, Ops
@@ -9,9 +12,12 @@ from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.state import data_parallel_ops, offload_time, optimizer_op
 from jaxroof.training.training import RECOMPUTES, micro_batches
 from sweeps.run.evaluate import at_base
-from sweeps.studies.exports.graph import Graph, Layers, layer_share
-from sweeps.studies.exports.pipeline import Pipeline, Placed, Task, pipeline, placed, tasks_of
+from sweeps.studies.exports.graph import Graph, layer_runs, stage_layers
+from sweeps.studies.exports.pipeline import Pipeline, Placed, Task, pipeline, placed
 from sweeps.studies.exports.runs import Run, named
+
+After = tuple[int, ...]
+"""Nodes that a run waits for."""
 
 ANY_TIMES = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
 """Times by kind of task that bring tasks into an order in which they can run."""
@@ -28,198 +34,153 @@ def iteration_pipeline(scenario: Scenario) -> Pipeline:
     )
 
 
-class Tasks:
-    """Runs of every task of an iteration's pipeline.
-
-    Attributes:
-      training: the workload.
-      pipe: the pipeline.
-      found: ops of the iteration by group.
-      offload: s that the update takes longer for states in host memory.
-    """
-
-    def __init__(self, scenario: Scenario):
-        self.training, self.pipe = scenario.workload, iteration_pipeline(scenario)
-        self.found = named(scenario, _groups)
-        self.offload = float(at_base(_offload, scenario))
-        stages, deployment = self.pipe.stages, scenario.deployment
-        forward, backward, cores = (Layers(scenario, self.found[f"{word}_layers"]) for word in _PASSES)
-        again = {"none": None, "selective": cores, "full": forward}[RECOMPUTES[round(float(self.training.recompute))]]
-        first, self._runs = 0, []
-        for stage, share in enumerate(layer_share(deployment, forward.number, stages)):
-            layers = range(first, first + share)
-            first += share
-            begins, ends = stage == 0, stage == stages - 1
-            there = [run for layer in layers for run in forward.runs(layer)]
-            repeated = {layer: [] if again is None else again.runs(layer) for layer in layers}
-            back = [run for layer in reversed(layers) for run in (*repeated[layer], *backward.runs(layer))]
-            there = self._ends("forward_first", begins) + there + self._ends("forward_last", ends)
-            back = self._ends("backward_last", ends) + back + self._ends("backward_first", begins)
-            inputs = [run for run in back if run.gradient != "weights"]
-            weights = [run for run in back if run.gradient == "weights"]
-            self._runs.append({"F": there, "B": back, "I": inputs, "W": weights})
-
-    def _ends(self, group: str, there: bool) -> list[Run]:
-        return [run for op in self.found[group] for run in op.runs(1.0)] if there else []
-
-    def runs(self, task: Task, device: int) -> list[Run]:
-        """Runs of a task on a device of the pipeline."""
-        kind, chunk, _ = task
-        return self._runs[self.pipe.way(device, chunk)[1]][kind]
-
-    @property
-    def nodes(self) -> int:
-        """Runs of all tasks of all devices of the pipeline."""
-        return sum(
-            len(self.runs(task, device))
-            for device, entries in enumerate(self.pipe.lists)
-            for entry in entries
-            for task in tasks_of(entry)
-        )
-
-
-def training_graphs(tasks: Tasks, slowdown: float) -> list[Graph]:
-    """Graphs of one iteration, one per device of the pipeline.
+class TrainingGraphs:
+    """Runs of every task of an iteration's pipeline, and their graphs.
 
     A device works through its tasks in the order of the schedule. Messages to a stage are awaited when the task before
     is done, those from it delay nothing on the device. Messages between copies of the weights start and end where the
     share of a pass that hides them does.
-
-    Args:
-      slowdown: by the limit of power, of every run.
     """
-    return _Iteration(tasks, slowdown).graphs()
 
+    def __init__(self, scenario: Scenario):
+        self._training, self._pipe = scenario.workload, iteration_pipeline(scenario)
+        self._found = named(scenario, _groups)
+        self._offload = float(at_base(_offload, scenario))  # s that the update takes longer
+        self._sends = self._group("sends")  # a message to the next stage, and what its receivers gather
+        self._runs = list(self._stages(scenario))
 
-class _Iteration:
-    def __init__(self, tasks: Tasks, slowdown: float):
-        self._tasks, self._slowdown = tasks, slowdown
-        self._training, self._pipe, self._found = tasks.training, tasks.pipe, tasks.found
-        parts = [run for op in self._found["sends"] for run in op.runs(1.0)]
-        self._sends = [run._replace(kind="send") if run.operation == "send_recv" else run for run in parts]
-        self._graphs = [Graph() for _ in self._pipe.lists]
-        self._tails: list[tuple[int, ...]] = [()] * len(self._graphs)
-        self._messaged: list[tuple[int, ...]] = [()] * len(self._graphs)  # the last message between copies of weights
-        self._clocks = [0.0] * len(self._graphs)
+    def _stages(self, scenario: Scenario) -> Iterator[dict[str, list[Run]]]:
+        """Runs of a task of every stage by its kind."""
+        stages = self._pipe.stages
+        forward, backward, cores = (layer_runs(scenario, self._found[f"{word}_layers"]) for word in _PASSES)
+        repeated: dict[str, list[list[Run]]] = {"none": [[]] * len(forward), "selective": cores, "full": forward}
+        again = repeated[RECOMPUTES[round(float(self._training.recompute))]]
+        for stage, layers in enumerate(stage_layers(scenario.deployment, len(forward), stages)):
+            there = [run for layer in layers for run in forward[layer]]
+            back = [run for layer in reversed(layers) for run in (*again[layer], *backward[layer])]
+            if stage == 0:
+                there, back = self._group("forward_first") + there, back + self._group("backward_first")
+            if stage == stages - 1:
+                there, back = there + self._group("forward_last"), self._group("backward_last") + back
+            inputs = [run for run in back if run.gradient != "weights"]
+            weights = [run for run in back if run.gradient == "weights"]
+            yield {"F": there, "B": back, "I": inputs, "W": weights}
 
-    def graphs(self) -> list[Graph]:
-        """All graphs."""
-        lasts = self._lasts()
-        entries: dict[int, tuple[int, tuple[int, ...]]] = {}  # device -> number of its entry and what that waits for
+    def _group(self, name: str) -> list[Run]:
+        """Runs of the ops of a group outside of the layers."""
+        return [run for op in self._found[name] for run in op.runs(1.0)]
+
+    def _task_runs(self, task: Task, device: int) -> list[Run]:
+        kind, chunk, _ = task
+        _, stage = self._pipe.way(device, chunk)
+        return self._runs[stage][kind]
+
+    @property
+    def nodes(self) -> int:
+        """Runs of all tasks of all devices of the pipeline."""
+        devices = range(len(self._pipe.lists))
+        return sum(len(self._task_runs(task, device)) for device in devices for task in self._pipe.tasks(device))
+
+    def graphs(self, slowdown: float) -> list[Graph]:
+        """Graphs of one iteration, one per device of the pipeline.
+
+        Args:
+          slowdown: by the limit of power, of every run.
+        """
+        devices = [_Device(Graph(slowdown)) for _ in self._pipe.lists]
+        lasts = [[task for task in self._pipe.tasks(device) if task[0] in "BW"][-1] for device in range(len(devices))]
         sent: dict[tuple, tuple[float, int]] = {}  # message -> when it starts, and its tag
-        seen: set[int] = set()
         for each in placed(self._pipe, ANY_TIMES):
-            device = each.device
-            if entries.get(device, (-1, ()))[0] != each.number:
-                entries[device], self._tails[device] = (each.number, self._tails[device]), ()
-            once = "first" if device not in seen else "last" if each.task == lasts[device] else ""
-            seen.add(device)
-            tail = self._task(each, entries[device][1], sent, once)
-            self._tails[device] = tuple(dict.fromkeys(self._tails[device] + tail))
-        for device, graph in enumerate(self._graphs):
+            device = devices[each.device]
+            once = "first" if device.entry < 0 else "last" if each.task == lasts[each.device] else ""
+            if device.entry != each.number:
+                device.entry, device.before, device.tail = each.number, device.tail, ()
+            device.tail = tuple(dict.fromkeys(device.tail + self._task(each, device, sent, once)))
+        for device in devices:
             for op in self._found["optimizer"]:
-                time = op.run.time + self._tasks.offload
-                self._add(device, graph, op.run._replace(time=time), self._tails[device])
-        return self._graphs
+                device.graph.add(op.run._replace(time=op.run.time + self._offload), device.tail)
+        return [device.graph for device in devices]
 
-    def _lasts(self) -> dict[int, tuple]:
-        """The last task of every device that makes gradients of weights."""
-        return {each.device: each.task for each in placed(self._pipe, ANY_TIMES) if each.task[0] in "BW"}
-
-    def _task(
-        self, each: Placed, before: tuple[int, ...], sent: dict[tuple, tuple[float, int]], once: str
-    ) -> tuple[int, ...]:
+    def _task(self, each: Placed, device: "_Device", sent: dict[tuple, tuple[float, int]], once: str) -> After:
         """Append the runs of a task with its messages; what the next task waits for."""
-        (kind, chunk, batch), device = each.task, each.device
-        pipe, graph = self._pipe, self._graphs[device]
-        direction, stage = pipe.way(device, chunk)
-        runs, forth = self._tasks.runs(each.task, device), kind == "F"
-        step = 1 if forth else -1
-        tail = before
-        if kind != "W" and 0 <= stage - step < pipe.stages:
+        (kind, chunk, batch), graph, tail = each.task, device.graph, device.before
+        direction, stage = self._pipe.way(each.device, chunk)
+        forth = kind == "F"
+        source, target = (stage - 1, stage + 1) if forth else (stage + 1, stage - 1)
+        stages = range(self._pipe.stages) if kind != "W" else ()
+        if source in stages:
             start, tag = sent[forth, direction, stage, batch]
-            self._clocks[device] = max(self._clocks[device], start)
+            graph.clock = max(graph.clock, start)
+            partner = self._pipe.device(direction, source)
             for run in self._sends:
-                message = run.kind == "send"
-                run = run._replace(kind="receive") if message else run
-                partner = pipe.device(direction, stage - step) if message else None
-                tail = self._add(device, graph, run, tail, partner, tag)
-        tail = self._passes(device, graph, runs, tail, self._replicas(kind, once))
-        if kind != "W" and 0 <= stage + step < pipe.stages:
-            key = forth, direction, stage + step, batch
+                if run.operation == "send_recv":
+                    tail = graph.add(run._replace(kind="receive"), tail, None, partner, tag)
+                else:
+                    tail = graph.add(run, tail)
+        tail = self._passes(device, self._task_runs(each.task, each.device), tail, *self._replicas(kind, once))
+        if target in stages:
             tag = len(sent)
-            sent[key] = self._clocks[device], tag
-            for run in self._sends[:1]:
-                partner = pipe.device(direction, stage + step)
-                graph.add(self._slower(run), tail, self._clocks[device], partner, tag)
+            sent[forth, direction, target, batch] = graph.clock, tag
+            graph.add(
+                self._sends[0]._replace(kind="send"), tail, graph.clock, self._pipe.device(direction, target), tag
+            )
         return tail
 
-    def _passes(
-        self, device: int, graph: Graph, runs: list[Run], before: tuple[int, ...], beside: dict[str, list[Run]]
-    ) -> tuple[int, ...]:
-        """Append a task's runs with the messages between copies of the weights that hide behind it."""
+    def _passes(self, device: "_Device", runs: list[Run], before: After, gathers: list[Run], sums: list[Run]) -> After:
+        """Append a task's runs with the messages between copies of the weights that hide behind it: gathers of weights
+        and sums of gradients.
+        """
         total, share, done = sum(run.time for run in runs), float(self._training.overlap), 0.0
-        gathered: tuple[int, ...] = ()
-        for run in beside.get("gather", ()):
-            gathered = self._replica(device, graph, run, gathered or before)
-        tail, scattered = before, before if share == 1.0 else ()
+        gathered: After = ()
+        for run in gathers:
+            gathered = device.message(run, gathered or before)
+        tail, summed = before, before if share == 1.0 else ()
         for run in runs:
             waits = tail
             if gathered and done >= share * total:
                 waits, gathered = (*tail, *gathered), ()
-            tail = self._add(device, graph, run, waits)
+            tail = device.graph.add(run, waits)
             done += run.time
-            if not scattered and done >= (1.0 - share) * total:
-                scattered = tail
-        last: tuple[int, ...] = ()
-        for run in beside.get("scatter", ()):
-            last = self._replica(device, graph, run, last or scattered or tail)
+            if not summed and done >= (1.0 - share) * total:
+                summed = tail
+        last: After = ()
+        for run in sums:
+            last = device.message(run, last or summed or tail)
         return (*tail, *gathered, *last)
 
-    def _replica(self, device: int, graph: Graph, run: Run, after: tuple[int, ...]) -> tuple[int, ...]:
+    def _replicas(self, kind: str, once: str) -> tuple[list[Run], list[Run]]:
+        """Messages between copies of the weights beside a task: gathers of weights, and sums of gradients."""
+        zero, part = round(float(self._training.zero)), 1.0 / self._pipe.chunks
+        gathers, sums = 0.0, 0.0  # share of the messages of all chunks
+        if zero == 3 and kind in "FBI":
+            gathers = part
+        elif zero in (1, 2) and once == "first":
+            gathers = 1.0
+        if zero >= 2 and kind in "BW":
+            sums = part
+        elif zero < 2 and once == "last":
+            sums = 1.0
+        return self._parts("all_gather", gathers), self._parts("reduce_scatter" if zero else "all_reduce", sums)
+
+    def _parts(self, kind: str, part: float) -> list[Run]:
+        runs = self._group(f"dp_{kind}") if part else []
+        return [run._replace(time=part * run.time, message=part * run.message) for run in runs]
+
+
+@dataclasses.dataclass
+class _Device:
+    """A device of the pipeline: its graph so far, and what goes on from it."""
+
+    graph: Graph
+    entry: int = -1  # number of its last entry
+    before: After = ()  # what the tasks of that entry wait for
+    tail: After = ()  # what the next entry waits for
+    sent: After = ()  # the last message between copies of the weights
+
+    def message(self, run: Run, after: After) -> After:
         """Append a message between copies of the weights: all ranks send theirs in one order, beside the passes."""
-        found = graph.add(self._slower(run), (*after, *self._messaged[device]), self._clocks[device])
-        self._messaged[device] = found
-        return found
-
-    def _replicas(self, kind: str, once: str) -> dict[str, list[Run]]:
-        """Messages between copies of the weights beside a task: weights that are gathered, gradients that are sent."""
-        zero, found = round(float(self._training.zero)), {}
-        part = 1.0 / self._pipe.chunks
-        if kind in "FBI" and zero == 3:
-            found["gather"] = self._messages("all_gather", part)
-        elif once == "first" and zero in (1, 2):
-            found["gather"] = self._messages("all_gather", 1.0)
-        if kind in "BW" and zero >= 2:
-            found["scatter"] = self._messages("reduce_scatter", part)
-        elif once == "last" and zero < 2:
-            found["scatter"] = self._messages("reduce_scatter" if zero else "all_reduce", 1.0)
-        return found
-
-    def _messages(self, kind: str, part: float) -> list[Run]:
-        return [
-            run._replace(time=part * run.time, message=part * run.message)
-            for op in self._found[f"dp_{kind}"]
-            for run in op.runs(1.0)
-        ]
-
-    def _slower(self, run: Run) -> Run:
-        return run._replace(time=self._slowdown * run.time)
-
-    def _add(
-        self,
-        device: int,
-        graph: Graph,
-        run: Run,
-        after: tuple[int, ...],
-        partner: int | None = None,
-        tag: int = 0,
-    ) -> tuple[int, ...]:
-        """Append a run at the device's clock, which goes on."""
-        run = self._slower(run)
-        found = graph.add(run, after, self._clocks[device], partner, tag)
-        self._clocks[device] += run.time
-        return found
+        self.sent = self.graph.add(run, (*after, *self.sent), self.graph.clock)
+        return self.sent
 
 
 _PASSES = ("forward", "backward", "attention")

@@ -9,6 +9,7 @@ rows that are kept), vidur/profiling/README.md (folders), vidur/config/config.py
 
 import csv
 import io
+import itertools
 import os
 import pathlib
 import re
@@ -20,7 +21,7 @@ import numpy as np
 from jaxroof.deployment import stage_devices
 from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
-from jaxroof.model import Block, Experts, Model
+from jaxroof.model import Block, Model
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.serving.launch.deployed import repository_of
@@ -61,6 +62,9 @@ STATISTICS = ("min", "max", "mean", "median", "std")
 
 MILLISECONDS = 1e3
 
+Columns = dict[str, Any]
+"""Columns of a table by name: an array each, or what stands in every row."""
+
 
 def written(
     folder: str | os.PathLike,
@@ -84,22 +88,17 @@ def written(
       ValueError: one line, for a model that Vidur has no layer for, or a folder or file that must not or cannot be
         written.
     """
-    compute, attention, host, reduces, found = [], [], [], [], list(cases)
-    for case in found:
-        _require_known(case.model.model, case.model.name)
-        compute += _compute(case, most_tokens)
-        attention += _attention(case, most_tokens, most_sequences)
-        host += _host(case, model, most_sequences)
-        reduces += _reduces(case, most_tokens)
+    found = list(cases)
+    _require_known(found[0].model.model, found[0].model.name)
     place, link = f"compute/{device}/{model}", f"network/{network}"
     tables = {
-        f"{place}/mlp.csv": compute,
-        f"{place}/attention.csv": attention,
-        f"cpu_overhead/{network}/{model}/cpu_overheads.csv": host,
-        f"{link}/all_reduce.csv": reduces,
+        f"{place}/mlp.csv": [_compute(case, most_tokens) for case in found],
+        f"{place}/attention.csv": [part for case in found for part in _attention(case, most_tokens, most_sequences)],
+        f"cpu_overhead/{network}/{model}/cpu_overheads.csv": [_host(case, model, most_sequences) for case in found],
+        f"{link}/all_reduce.csv": [_reduces(case, most_tokens) for case in found if _degree(case) > 1],
         f"{link}/send_recv.csv": _sends(found[0], most_tokens),
     }
-    contents = {name: [_text(rows).encode()] for name, rows in tables.items() if rows}
+    contents = {name: [_text(parts).encode()] for name, parts in tables.items() if parts}
     return files_of_folder(folder, contents, ("profile",), "profile of this model", force)
 
 
@@ -123,19 +122,22 @@ def names(
     return device, model, network
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
+def _text(parts: list[Columns]) -> str:
+    """Rows of all parts, under the names of the columns, which are the same in every part."""
     out = io.StringIO()
-    table = csv.DictWriter(out, [*rows[0], "jaxroof_version"], lineterminator="\n")
-    table.writeheader()
-    table.writerows({**row, "jaxroof_version": VERSION} for row in rows)
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow([*parts[0], "jaxroof_version"])
+    for part in parts:
+        columns = (each.tolist() if isinstance(each, np.ndarray) else itertools.repeat(each) for each in part.values())
+        table.writerows(zip(*columns, itertools.repeat(VERSION), strict=False))  # as many as the arrays are long
     return out.getvalue()
 
 
-def _statistics(times: Mapping[str, np.ndarray], place: int) -> dict[str, float]:
-    """Statistics in ms of operations that always take the same time."""
+def _statistics(names: Iterable[str], times: Mapping[str, np.ndarray]) -> Columns:
+    """Statistics in ms of operations that always take the same time; one that is not among `times` takes none."""
     return {
-        f"time_stats.{name}.{what}": 0.0 if what == "std" else MILLISECONDS * float(time[place])
-        for name, time in times.items()
+        f"time_stats.{name}.{what}": 0.0 if what == "std" else MILLISECONDS * times.get(name, 0.0)
+        for name in names
         for what in STATISTICS
     }
 
@@ -154,21 +156,18 @@ def _widest(model: Model) -> Block:
     return max(blocks, key=lambda block: float(block.count))
 
 
-def _sizes(model: Model) -> dict[str, Any]:
+def _sizes(model: Model) -> Columns:
     """What Vidur tells models apart by."""
     block = _widest(model)
     part = next((each.feedforward for each in (block, *model.blocks) if each.feedforward is not None), None)
-    intermediate = 0.0 if part is None else part.intermediate
-    if isinstance(part, Experts) and part.shared is not None:
-        intermediate = part.intermediate
     heads = round(float(block.attention.heads))
     return {
-        "heads": heads,
-        "kv_heads": round(float(getattr(block.attention, "kv_heads", heads))),
-        "width": round(float(model.hidden)),
-        "expanded": round(float(intermediate)),
-        "gated": part is None or float(part.up_projections) > 1.0,
-        "vocabulary": round(float(model.vocabulary)),
+        "n_head": heads,
+        "n_kv_head": round(float(getattr(block.attention, "kv_heads", heads))),
+        "n_embd": round(float(model.hidden)),
+        "n_expanded_embd": 0 if part is None else round(float(part.intermediate)),
+        "vocab_size": round(float(model.vocabulary)),
+        "use_gated_mlp": part is None or float(part.up_projections) > 1.0,
     }
 
 
@@ -194,84 +193,54 @@ def _octaves(first: int, most: int, step: int = 1) -> list[int]:
     return sorted(number for number in found if number <= most)
 
 
-def _compute(case: Case, most: int) -> list[dict[str, Any]]:
-    counts = np.array(token_counts(most), float)
-    times = layer_times(case, {"prefill": counts})
-    sizes = _sizes(case.model.model)
-    zero = np.zeros(counts.shape)
-    shown = {name: times.get(name, zero) for name in COMPUTE}
-    return [
-        {
-            "n_head": sizes["heads"],
-            "n_kv_head": sizes["kv_heads"],
-            "n_embd": sizes["width"],
-            "n_expanded_embd": sizes["expanded"],
-            "vocab_size": sizes["vocabulary"],
-            "use_gated_mlp": sizes["gated"],
-            "num_tokens": int(count),
-            "num_tensor_parallel_workers": _degree(case),
-        }
-        | _statistics(shown, place)
-        for place, count in enumerate(counts)
-    ]
+def _compute(case: Case, most: int) -> Columns:
+    """Kernels by the tokens of a step."""
+    counts = np.array(token_counts(most))
+    columns = {"num_tokens": counts, "num_tensor_parallel_workers": _degree(case)}
+    return _sizes(case.model.model) | columns | _statistics(COMPUTE, layer_times(case, {"prefill": counts}))
 
 
-def _attention(case: Case, most: int, sequences: int) -> list[dict[str, Any]]:
-    sizes, rows = _sizes(case.model.model), []
-    chunks = [
-        (chunk, past)
-        for chunk in _octaves(16, most)
-        for past in (0, *_octaves(GRAIN, most, GRAIN))
-        if chunk + past <= most
-    ]
-    batches = [(batch, past) for batch in _octaves(1, sequences) for past in (1, *_octaves(GRAIN, most, GRAIN))]
-    prefill, decode = np.array(chunks, float).T, np.array(batches, float).T
-    parts = (
-        (True, prefill, layer_times(case, {"prefill": prefill[0], "past": prefill[1]})),
-        (False, decode, layer_times(case, {"decode": decode[0], "context": decode[1] + 1.0})),  # the new token's too
-    )
-    for is_prefill, (first, past), times in parts:
-        shown = {name: times.get(name, np.zeros(first.shape)) for name in ATTENTION}
-        for place, (number, cached) in enumerate(zip(first, past, strict=True)):
-            rows.append(
-                {
-                    "n_embd": sizes["width"],
-                    "n_q_head": sizes["heads"],
-                    "n_kv_head": sizes["kv_heads"],
-                    "block_size": BLOCK,
-                    "num_tensor_parallel_workers": _degree(case),
-                    "max_model_len": most,
-                    "batch_size": 1 if is_prefill else int(number),
-                    "prefill_chunk_size": int(number) if is_prefill else 0,
-                    "kv_cache_size": int(cached),
-                    "is_prefill": is_prefill,
-                    "attention_backend": "jaxroof",
-                }
-                | _statistics(shown, place)
-            )
-    return rows
+def _attention(case: Case, most: int, sequences: int) -> list[Columns]:
+    """Attention of one prompt's tokens after cached ones, and of sequences that decode."""
+    sizes, found = _sizes(case.model.model), []
+    cached = _octaves(GRAIN, most, GRAIN)
+    chunks = [(chunk, past) for chunk in _octaves(16, most) for past in (0, *cached) if chunk + past <= most]
+    batches = [(batch, past) for batch in _octaves(1, sequences) for past in (1, *cached)]
+    (chunk, before), (batch, context) = np.array(chunks).T, np.array(batches).T
+    prefill = {"prefill": chunk, "past": before}
+    decode = {"decode": batch, "context": context + 1}  # the new token's too
+    for is_prefill, work, number, new, past in ((True, prefill, 1, chunk, before), (False, decode, batch, 0, context)):
+        found.append(
+            {
+                "n_embd": sizes["n_embd"],
+                "n_q_head": sizes["n_head"],
+                "n_kv_head": sizes["n_kv_head"],
+                "block_size": BLOCK,
+                "num_tensor_parallel_workers": _degree(case),
+                "max_model_len": most,
+                "batch_size": number,
+                "prefill_chunk_size": new,
+                "kv_cache_size": past,
+                "is_prefill": is_prefill,
+                "attention_backend": "jaxroof",
+            }
+            | _statistics(ATTENTION, layer_times(case, work))
+        )
+    return found
 
 
-def _host(case: Case, model: str, sequences: int) -> list[dict[str, Any]]:
+def _host(case: Case, model: str, sequences: int) -> Columns:
     """Time outside of layers: of the host, and of the kernels that choose tokens, by sequences."""
-    batches = np.array(_octaves(1, sequences), float)
+    batches = np.array(_octaves(1, sequences))
     host, sampling = other_times(case, batches)
-    times = dict.fromkeys(HOST, np.zeros(batches.shape)) | {"schedule": host, "sampler_e2e": sampling}
-    return [
-        {"model_name": model, "tensor_parallel_degree": _degree(case), "batch_size": int(batch)}
-        | {f"{name}_median": MILLISECONDS * float(time[place]) for name, time in times.items()}
-        | {"ray_comm_time_mean": 0.0}
-        for place, batch in enumerate(batches)
-    ]
-
-
-def _message_rows(operation: str, sizes: np.ndarray, times: np.ndarray, workers: int, near: int, domain: int) -> list:
-    return [
-        _statistics({operation: times}, place)
-        | {"rank": 0, "num_workers": workers, "size": int(size), "collective": operation}
-        | {"devices_per_node": near, "max_devices_per_node": domain}
-        for place, size in enumerate(sizes)
-    ]
+    times = {"schedule": MILLISECONDS * host, "sampler_e2e": MILLISECONDS * sampling}
+    return {
+        "model_name": model,
+        "tensor_parallel_degree": _degree(case),
+        "batch_size": batches,
+        **{f"{name}_median": times.get(name, 0.0) for name in HOST},
+        "ray_comm_time_mean": 0.0,
+    }
 
 
 def _domain(hardware: Hardware) -> int:
@@ -280,25 +249,31 @@ def _domain(hardware: Hardware) -> int:
     return 1 if links is None else round(float(links.devices))
 
 
-def _sizes_of_messages(case: Case, most: int) -> np.ndarray:
-    return ELEMENT * float(case.model.model.hidden) * np.array(token_counts(most), float)
+def _messages(case: Case, most: int, operation: str, workers: int, near: int, stride: float = 1.0) -> Columns:
+    """A collective of as many tokens as a step has, where `near` of its devices are in one scale-up domain."""
+    sizes = ELEMENT * float(case.model.model.hidden) * np.array(token_counts(most))
+    times = message_times(case, collective(operation, sizes, float(workers), 1.0, stride))
+    return _statistics([operation], {operation: times}) | {
+        "rank": 0,
+        "num_workers": workers,
+        "size": sizes.astype(int),
+        "collective": operation,
+        "devices_per_node": near,
+        "max_devices_per_node": _domain(case.scenario.hardware),
+    }
 
 
-def _reduces(case: Case, most: int) -> list[dict[str, Any]]:
-    """All-reduces of as many tokens; none on one device."""
-    workers, sizes = _degree(case), _sizes_of_messages(case, most)
-    if workers == 1:
-        return []
-    times = message_times(case, collective("all_reduce", sizes, float(workers), 1.0))
-    return _message_rows("all_reduce", sizes, times, workers, workers, _domain(case.scenario.hardware))
+def _reduces(case: Case, most: int) -> Columns:
+    """All-reduces of several devices."""
+    return _messages(case, most, "all_reduce", _degree(case), _degree(case))
 
 
-def _sends(case: Case, most: int) -> list[dict[str, Any]]:
+def _sends(case: Case, most: int) -> list[Columns]:
     """Messages between two devices: of one scale-up domain, and of two where there is a link between them."""
-    hardware, sizes, rows = case.scenario.hardware, _sizes_of_messages(case, most), []
+    hardware, found = case.scenario.hardware, []
     domain = _domain(hardware)
-    for near, stride, there in ((2, 1.0, domain > 1), (1, float(domain), hardware.links.scale_out is not None)):
-        if there:
-            times = message_times(case, collective("send_recv", sizes, 2.0, 1.0, stride))
-            rows += _message_rows("send_recv", sizes, times, 2, near, domain)
-    return rows
+    if domain > 1:
+        found.append(_messages(case, most, "send_recv", 2, near=2))
+    if hardware.links.scale_out is not None:
+        found.append(_messages(case, most, "send_recv", 2, near=1, stride=float(domain)))
+    return found

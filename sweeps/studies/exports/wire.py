@@ -15,10 +15,10 @@ VERSION = "0.0.4"
 NODES = {"copy": 2, "kernel": 4, "host": 4, "send": 5, "receive": 6, "collective": 7}
 """Kind of run -> NodeType: MEM_LOAD, COMP, COMM_SEND, COMM_RECV, COMM_COLL."""
 
-VALUES = {"int32": 7, "int64": 9, "uint64": 13, "bool": 27, "bools": 28, "string": 29}
+VALUES = {"int32": 7, "int64": 9, "uint64": 13, "bool": 27, "string": 29}
 """Kind of value -> its field of AttributeProto."""
 
-Value = int | str | tuple[bool, ...]
+Value = int | str
 """A value of an attribute."""
 
 _VARINT, _BYTES = 0, 2  # wire types
@@ -56,12 +56,7 @@ def attribute(field: int, name: str, kind: str, value: Value) -> bytes:
       kind: one of `VALUES`.
     """
     place = VALUES[kind]
-    if kind == "string":
-        content = text(place, str(value).encode())
-    elif kind == "bools":
-        content = text(place, text(1, bytes(value)))  # type: ignore[arg-type]
-    else:
-        content = number(place, int(value))  # type: ignore[arg-type]
+    content = text(place, value.encode()) if isinstance(value, str) else number(place, value)
     return text(field, text(1, name.encode()) + content)
 
 
