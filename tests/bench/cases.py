@@ -1,4 +1,4 @@
-"""What is timed: sweeps of Llama-3.1-70B around an H100, each as a question to the engine."""
+"""Timed cases: sweeps of Llama-3.1-70B around an H100, each as a question to the engine."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What folders of shards promise, tried many times: `python -m tests.bench.survival`.
+"""Promises of folders of shards, tried many times: `python -m tests.bench.survival`.
 
 Sweeps that are killed at random moments, files that are harmed at random, disks that are full, folders that vanish,
 workers that die: each row is a promise, how often it was tried, and what became of it. After them, or with `--only

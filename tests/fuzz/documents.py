@@ -1,4 +1,4 @@
-"""What an input says as a tree that can be changed, and back: JSON, JSON lines, TOML, CSV and words."""
+"""Inputs as trees that can be changed, and back: JSON, JSON lines, TOML, CSV and words."""
 
 import datetime
 import json

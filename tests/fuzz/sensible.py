@@ -1,4 +1,4 @@
-"""Whether what a loader accepted can be: no number that is negative, infinite, no number, or beyond all machines."""
+"""Sense of what a loader accepted: no number that is negative, infinite, no number, or beyond all machines."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What fuzzing found: each input that a loader once read wrongly is refused, in one line that names what is wrong."""
+"""Findings of fuzzing: each input that a loader once read wrongly is refused, in one line that names what is wrong."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""What files of TOML and JSON may hold, and what is said of those that hold more."""
+"""Limits of files of TOML and JSON, and messages about those beyond them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which deployments can be: accepted, or refused with the sentence that a user reads."""
+"""Legality of deployments: accepted, or refused with the sentence that a user reads."""
 
 import dataclasses
 

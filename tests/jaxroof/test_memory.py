@@ -1,4 +1,4 @@
-"""What fits a device: parameters, weights under a split, KV cache, capacity, worked by hand on round numbers."""
+"""Memory of a device: parameters, weights under a split, KV cache, capacity, worked by hand on round numbers."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What ops say of themselves: nothing is decided by their names, and nothing about their time by what they are for."""
+"""Ops' account of themselves: nothing is decided by their names, and nothing about their time by what they are for."""
 
 import ast
 import dataclasses

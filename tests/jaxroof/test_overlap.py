@@ -1,4 +1,4 @@
-"""What communication hides behind: nothing unless it is said, the product beside it, the other half of the batch."""
+"""Cover of communication: nothing unless it is said, the product beside it, the other half of the batch."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""How weights are stored and multiplied: bytes with scales, weights that kernels convert, inputs that are quantised."""
+"""Storage and products of weights: bytes with scales, weights that kernels convert, inputs that are quantised."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a query may attend to: windows one way and both, chunks, selections, and what an indexer costs."""
+"""Context of a query: windows one way and both, chunks, selections, and what an indexer costs."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What every efficiency tier owes: finite values and gradients, Euler's sum, and faster hardware is never slower."""
+"""Duties of every efficiency tier: finite values and gradients, Euler's sum, and faster hardware is never slower."""
 
 import dataclasses
 import os

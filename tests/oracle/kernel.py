@@ -1,4 +1,4 @@
-"""What one kernel does, and the kinds that layers are made of: products with weights, rows of numbers, messages."""
+"""Work of one kernel, and the kinds that layers are made of: products with weights, rows of numbers, messages."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the fullest device stores, again: matrices counted one by one, and the cache of one token."""
+"""Memory of the fullest device, again: matrices counted one by one, and the cache of one token."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What an engine does with requests over time: slow, one engine step after the other, and right by definition.
+"""An engine's work on requests over time: slow, one engine step after the other, and right by definition.
 
 Plain Python, with nothing approximated: every block of the cache and every token is counted, and what is counted is
 checked against the closed forms that a fast simulator would use. `q` is the number of decode steps so far.

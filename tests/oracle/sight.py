@@ -1,4 +1,4 @@
-"""How many tokens a query sees: under windows, chunks and selections, one way or both."""
+"""Number of tokens that a query sees: under windows, chunks and selections, one way or both."""
 
 from typing import NamedTuple
 
