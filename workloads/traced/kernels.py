@@ -172,6 +172,7 @@ class TracedKernel:
             "matrices": matrices,
             "weight_bytes": self.weight_bytes,
             "output_bytes": self.output_bytes,
+            "row_scales": False,  # scales are products of their own in a trace
         }
         return Kernel(
             kind="experts" if product.grouped else "convolution" if product.window else "linear",

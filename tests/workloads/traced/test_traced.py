@@ -428,6 +428,22 @@ def test_other_types_run_as_they_are():
     assert product(jnp.complex64, H100) == ("tf32", 4)  # of real numbers
 
 
+@pytest.mark.parametrize("efficiency", ["learned-vllm", "learned-sglang", "learned-trtllm", "pytorch", "tensorrt"])
+@pytest.mark.parametrize(
+    ("dtype", "sums", "device"), [(jnp.int8, INT, "A100-SXM-80GB"), (jnp.float8_e4m3fn, F32, "H100-SXM")]
+)
+def test_rows_of_eight_bits_have_no_scales_of_their_own(dtype, sums, device, efficiency):
+    """50,176 rows of 256 are read, and as many sums of 4 B written: 64 MB are 32 us of an A100's memory, 19 us of an
+    H100's. The same rows under engines, which scale every token, take up to 18 times as long.
+    """
+    arguments = array(50176, 256, dtype=dtype), array(256, 256, dtype=dtype)
+    product = sweeps.from_function(lambda x, w: jax.lax.dot(x, w, preferred_element_type=sums), *arguments)
+    (op,) = product.answer(device, efficiency).ops
+    assert op.bytes == 50176 * 256 * (1 + 4) + 256 * 256
+    bound = op.bytes / float(hwspaces.hardware(device).hardware.memory.hbm.bandwidth)
+    assert bound < op.time < 1.7 * bound
+
+
 def test_products_of_two_precisions_are_two_kernels():
     def both(x):
         return jnp.matmul(x, x), jnp.matmul(x.T, x, precision="high")
