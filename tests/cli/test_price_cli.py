@@ -185,6 +185,11 @@ def test_a_module_of_stablehlo_is_the_function_that_it_was(capsys, tmp_path):
             "the function has no argument y",
         ),
         (("price", "priced_module:broken", "--args", "x=bf17[1]", "--hardware", "H100-SXM"), "bf17 is no dtype"),
+        (
+            ("price", "priced_module:broken", "--args", "x=s8[4,4]", "--hardware", "H100-SXM"),
+            "--args 'x=s8[4,4]': s8 is no dtype; known: bf16, f16, fp16, f32, fp32, f64, f8, fp8, i4, i8, i16, i32, ",
+        ),
+        (("price", "priced_module:broken", "--args", "x=object[1]", "--hardware", "H100-SXM"), "object is no dtype"),
         (("price", "priced_module:broken", "--args", "x=f32[-1]", "--hardware", "H100-SXM"), "must be at least 1"),
         (
             ("price", "priced_module:broken", "--args", "x=priced_module:picky", "--hardware", "H100-SXM"),
