@@ -144,7 +144,7 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
     if jax.dtypes.canonicalize_dtype(kind) != kind:
         raise ValueError(f"{flag} {where!r}: JAX has no {kind.name} unless JAX_ENABLE_X64=1 is set")
     try:
-        shape = export.symbolic_shape(sizes.replace(" ", ""), scope=scope) if sizes.strip() else ()
+        shape = export.symbolic_shape(sizes, scope=scope) if sizes.strip() else ()
     except Exception as error:
         words = " ".join(str(error).split())[:120]
         raise ValueError(f"{flag} {where!r}: {sizes!r} are no sizes: {words}") from None
