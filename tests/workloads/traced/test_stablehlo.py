@@ -285,10 +285,10 @@ def test_what_cannot_be_read_is_one_line(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message) as found:
         sweeps.from_stablehlo(path)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(found.value) and str(found.value).startswith(str(path))
 
 
-def test_files_that_are_none_are_one_line(tmp_path):
+def test_files_that_are_none_are_one_line(tmp_path, capfd):
     with pytest.raises(ValueError, match="No such file"):
         sweeps.from_stablehlo(tmp_path / "model.mlir")
     (tmp_path / "model.mlirbc").write_bytes(b"ML\xefRxxxx")
@@ -297,3 +297,4 @@ def test_files_that_are_none_are_one_line(tmp_path):
     (tmp_path / "other.mlir").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is no module of StableHLO"):
         sweeps.from_stablehlo(tmp_path / "other.mlir")
+    assert capfd.readouterr() == ("", "")
