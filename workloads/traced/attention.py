@@ -1,5 +1,6 @@
 """Softmax attention in a trace, forward and backward: products around a softmax over rows of scores."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -175,13 +176,8 @@ def _all_widths(scores: Scores, width: Shape) -> Shape:
     """Elements that all products which make scores sum over; `width` where there is one product."""
     if len(scores.makers) == 1:
         return width
-    total: Any = 0
-    for maker in scores.makers:
-        own: Any = 1
-        for axis in maker.params["dimension_numbers"][0][0]:
-            own = own * maker.inputs[0].shape[int(axis)]
-        total = total + own
-    return (total,)
+    summed = [(maker.inputs[0].shape, maker.params["dimension_numbers"][0][0]) for maker in scores.makers]
+    return (sum(math.prod(shape[int(axis)] for axis in axes) for shape, axes in summed),)
 
 
 def _group_axis(own: list[int], batch: tuple[int, ...], query: Value, keys: Any) -> int | None:

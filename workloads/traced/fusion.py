@@ -180,9 +180,8 @@ def _is_large(groups: Groups, user: Group, group: Group) -> bool:
 
 def _join_narrowed(groups: Groups) -> None:
     """Every product of 8-bit numbers with what scales its sums back to 8 bits: no library passes the sums on."""
-    for group in groups.where("product", lambda one: one.product is not None):
-        product, here = group.product, group
-        assert product is not None
+    for group in groups.where("product"):
+        (product,), here = group.nodes, group
         value = product.outputs[0]
         while value.bytes > 1.0 and "int32" in str(product.outputs[0].dtype):
             users = groups.consumers(value)

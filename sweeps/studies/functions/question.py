@@ -9,13 +9,12 @@ import numpy as np
 
 import hwspaces
 from jaxroof.arrays import eager
-from jaxroof.collectives import ALGORITHMS
 from jaxroof.energy import power_known
 from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.op import RESOURCES, AnyOp, Collective, Kernel, Ops
+from jaxroof.op import AnyOp, Ops
 from sweeps.ask.names import variable
-from sweeps.run.answer import OpAnswer
+from sweeps.run.answer import OpAnswer, op_answer
 from sweeps.run.evidence import Beyond, ops_beyond
 
 if TYPE_CHECKING:
@@ -281,22 +280,11 @@ def answered(scenario: Scenario) -> FunctionAnswer:
 
 
 def _row(name: str, op: AnyOp, tables: Mapping[str, Mapping[str, Any]], static: Any) -> OpAnswer:
-    found = {field: tables[f"op_{field}"][name] for field in ("time", "flops", "bytes", "bound", "algorithm")}
-    energy = float(tables["op_energy"][name]) if static is not None else None
-    time, count = float(found["time"]), float(op.count)
-    return OpAnswer(
-        name=name,
-        count=count,
-        precision=op.precision if isinstance(op, Kernel) else None,
-        time=time,
-        flops=float(found["flops"]),
-        bytes=float(found["bytes"]),
-        message_bytes=0.0 if isinstance(op, Kernel) else count * float(op.message_bytes),
-        bound=RESOURCES[int(found["bound"])],
-        algorithm=ALGORITHMS[int(found["algorithm"])] if isinstance(op, Collective) else None,
-        energy=energy,
-        power=None if energy is None or time == 0.0 else energy / time + float(static),
-    )
+    fields = ("time", "flops", "bytes", "bound", "algorithm", *(() if static is None else ("energy",)))
+    found = op_answer(name, op, *(tables[f"op_{field}"][name] for field in fields))
+    if found.energy is None or found.time == 0.0:
+        return found
+    return dataclasses.replace(found, power=found.energy / found.time + float(static))
 
 
 def _plain(name: str, value: Any) -> float | bool | str:
