@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from workloads.traced.graph import Node, Region, Value, base, viewed
+from workloads.traced.graph import Node, Region, Value, base, made_of, viewed
 from workloads.traced.known import Mask
 from workloads.traced.masks import mask_between
-from workloads.traced.scores import Scores, Users, above, around, maker_of, users_of
+from workloads.traced.scores import Scores, Users, around, maker_of, users_of
 from workloads.traced.sizes import Shape, Sizes
 
 FORWARD, BACKWARD, GRADIENTS = 2, 5, 3
@@ -107,7 +107,7 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
     if counts == (2, GRADIENTS):
         return [sizes([*scores.makers, *scores.inner, *scores.readers], None, BACKWARD)]
     output = scores.readers[0]
-    ahead = above(output, set(map(id, scores.inner)))
+    ahead = made_of(output.inputs, set(map(id, scores.inner)))
     forward = [node for node in scores.inner if id(node) in ahead]
     others = [node for node in scores.inner if id(node) not in ahead]
     products = [node for node in (*scores.makers, *scores.readers) if node is not maker and node is not output]

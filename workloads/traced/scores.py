@@ -69,18 +69,6 @@ def _ordered(nodes: dict[int, Node]) -> list[Node]:
     return sorted(nodes.values(), key=lambda node: node.number)
 
 
-def above(node: Node, inside: set[int]) -> set[int]:
-    """Nodes among `inside` that `node` depends on."""
-    found: set[int] = set()
-    waiting = [node]
-    while waiting:
-        for value in map(base, waiting.pop().inputs):
-            if value.node is not None and id(value.node) in inside and id(value.node) not in found:
-                found.add(id(value.node))
-                waiting.append(value.node)
-    return found
-
-
 def maker_of(total: Node, scores: Scores) -> tuple[Node, int] | None:
     """The product that makes the scores of a softmax, and the axis of its result that the softmax goes over."""
     if len(total.params["axes"]) != 1:
