@@ -12,7 +12,7 @@ from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import DECODED_QUERIES, Amount, Run, TracedKernel, is_narrow
 from workloads.traced.liveness import Peaks
-from workloads.traced.messages import message_of
+from workloads.traced.messages import Message, message_of
 from workloads.traced.precisions import asked, strictest
 from workloads.traced.products import Product, product_of
 from workloads.traced.rules import LIGHT, RULES, kind_of, shape_work
@@ -94,7 +94,8 @@ class Emission:
                 shape, flops, special = shape_work(node)
                 vector.add(shape, flops)
                 exps.add(shape, special)
-        core, product = None, group.product if group.kind == "product" else None
+        product = group.product if group.kind == "product" else None
+        core: Product | Attention | Message | None = None
         dtype, weight, output = None, 0.0, 0.0
         if group.attention is not None:
             core, dtype = group.attention, group.attention.dtype
@@ -108,11 +109,12 @@ class Emission:
             dtype = group.nodes[0].inputs[0].dtype
         elif group.kind == "message":
             core = message_of(group.nodes[0])
-        amount = moved(groups, group)
-        if group.kind == "message":
+        if isinstance(core, Message):
             amount = Amount()
-            for value in core.buffers:  # type: ignore[union-attr]
+            for value in core.buffers:
                 amount.add(value.shape, value.bytes)
+        else:
+            amount = moved(groups, group)
         # a loop's body reads other weights in every trip
         stay = weights(groups, group, core.right) if isinstance(core, Product) and not runs else Amount()
         precision = strictest(asked(node) for node in group.nodes if kind_of(node) == "product")

@@ -73,13 +73,11 @@ class Function:
         """
         from sweeps.studies.functions.notes import efficiency_notes, fusion_notes, precision_notes
 
-        own = precision_notes(self.traced, _entries(hardware))
-        constants = hwspaces.efficiency(efficiency).efficiency
         return (
             *self.traced.notes,
-            *own,
+            *precision_notes(self.traced, _entries(hardware)),
             *fusion_notes(self.traced, over or {}),
-            *efficiency_notes(self.traced, constants),
+            *efficiency_notes(self.traced, hwspaces.efficiency(efficiency).efficiency),
         )
 
     def decided_at(self, **sizes: float) -> "Function":
@@ -232,7 +230,7 @@ def from_function(
       function: any composition of JAX: Flax, Equinox, gradients, updates of optimisers, loops, `shard_map`.
       args: arrays, or trees of `jax.ShapeDtypeStruct`s. Shapes may have symbols of `jax.export.symbolic_shape`, so
         that one trace serves all sizes.
-      fusion: eager, framework or compiler: `Function.policy` says what that is.
+      fusion: one of `workloads.traced.fusion.POLICIES`; `Function.policy` says what that is.
       sizes: of symbols, where none are given later; fusion is decided there.
       trips: how often loops run that do not say so.
       fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
