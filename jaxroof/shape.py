@@ -14,6 +14,7 @@ class ProductShape:
     weight_bytes: Scalar  # B per weight
     output_bytes: Scalar  # B per output element
     largest: Scalar | None = None  # rows of the busiest matrix; None: all have the same
+    row_scales: bool = static(default=True)  # rows of 8 bits and less have scales of their own, as engines make them
 
 
 @struct

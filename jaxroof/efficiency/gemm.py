@@ -5,7 +5,7 @@ from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock, floating, gpu_cores
+from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, cheapest
 from jaxroof.struct import Array, Scalar, static, struct
@@ -51,7 +51,7 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     h = t + t r / (t + r),  t = bytes from HBM and L2 at their shares,  r = ramp_cycles / clock
     q = contention r / (r + c + h)
 
-    The last term is of rows with scales of their own, which a device of integers alone does not have.
+    The last term is of rows with scales of their own (`ProductShape.row_scales`).
     """
     if op.reuse_bytes is None:
         kernel = on_cores(kernel, hardware.cores, tensor_memory=kernel.tensor_memory)
@@ -65,7 +65,7 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     # c and h beside each other, contending while pipelines fill
     matrix = _matrix_time(kernel, op, hardware)
     best = _together(matrix, moved, kernel.contention * ramp / (ramp + matrix + moved))
-    if kernel.row_cycles is not None and floating(hardware.matrix):
+    if kernel.row_cycles is not None and op.shape.row_scales:
         cores = gpu_cores(hardware) * clock(hardware)
         best = best + op.shape.rows * (_row_cycles(kernel, hardware) / cores)
     cycles = kernel.launch_cycles

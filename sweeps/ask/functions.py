@@ -134,15 +134,17 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
     from jax import export
 
     dtype, sizes = match.groups()
-    name = DTYPES.get(dtype, dtype)
     try:
-        kind = np.dtype(jax.numpy.dtype(name))
+        kind = np.dtype(jax.numpy.dtype(DTYPES.get(dtype, dtype)))
     except TypeError:
-        raise ValueError(f"{flag} {where!r}: {dtype} is no dtype{nearest(dtype, DTYPES)}") from None
+        kind = np.dtype(object)
+    if kind.name != "bool" and not jax.numpy.issubdtype(kind, np.number):
+        known = f"{', '.join(DTYPES)}, and the names that JAX writes, such as bfloat16"
+        raise ValueError(f"{flag} {where!r}: {dtype} is no dtype; known: {known}")
     if jax.dtypes.canonicalize_dtype(kind) != kind:
         raise ValueError(f"{flag} {where!r}: JAX has no {kind.name} unless JAX_ENABLE_X64=1 is set")
     try:
-        shape = export.symbolic_shape(sizes.replace(" ", ""), scope=scope) if sizes.strip() else ()
+        shape = export.symbolic_shape(sizes, scope=scope) if sizes.strip() else ()
     except Exception as error:
         words = " ".join(str(error).split())[:120]
         raise ValueError(f"{flag} {where!r}: {sizes!r} are no sizes: {words}") from None

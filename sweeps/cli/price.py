@@ -1,6 +1,7 @@
 """`jaxroof price`: a function of JAX arrays, or a model in StableHLO, as ops, on one accelerator or over many."""
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from sweeps.cli.common import json_argument
@@ -50,18 +51,18 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.common import whole_number
     from sweeps.studies.functions.question import USUAL_POLICY
 
-    fusion = options.fusion or USUAL_POLICY
+    fusion = USUAL_POLICY if options.fusion is None else options.fusion
     if fusion not in POLICIES:
         from hwspaces.units import nearest
 
-        raise ValueError(f"--fusion {fusion} is not known{nearest(fusion, POLICIES)}")
+        raise ValueError(f"--fusion {fusion or repr(fusion)} is not known{nearest(fusion, POLICIES)}")
     for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
     over, settings = _over(options.over)
     trips = None if options.trips is None else whole_number("--trips", options.trips)
     first = {name: values[0] for name, values in over.items()}
-    devices = _devices(options)
+    devices = _devices(options, settings)
     asked = _traced(options, fusion, trips, first)
     _require_sizes(asked, over)
     answer = asked.answer(devices[0], options.efficiency, **first)
@@ -86,8 +87,8 @@ def run(options: argparse.Namespace) -> None:
         report.draw(options, asked, devices[0], first, answer)
 
 
-def _devices(options: argparse.Namespace) -> list[Any]:
-    """The accelerators, each with the figures that are set."""
+def _devices(options: argparse.Namespace, varied: Iterable[str]) -> list[Any]:
+    """The accelerators, each with the figures that are set, none of which is `varied`."""
     import hwspaces
     from sweeps.cli.common import overrides
 
@@ -95,6 +96,8 @@ def _devices(options: argparse.Namespace) -> list[Any]:
     for path in settings:
         if not path.startswith("hardware."):
             raise ValueError(f"--set {path}: a function depends on hardware alone, and on sizes that --over gives")
+        if path in varied:
+            raise ValueError(f"--set {path}: --over varies it")
     devices = [hwspaces.hardware(name.strip()) for name in options.hardware.split(",") if name.strip()]
     if len({device.name for device in devices}) < len(devices) or not devices:
         raise ValueError(f"--hardware {options.hardware!r} must be names of different accelerators, commas between")
@@ -122,6 +125,9 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     from sweeps.studies.functions.question import Function
     from workloads.traced.function import traced
 
+    if ":" not in options.function:
+        files = f"a file that ends in {' or '.join(MODULES)}"
+        raise ValueError(f"{options.function!r} must be module:name, such as mymodule:forward, or {files}")
     function = named_object(options.function, "MODULE:FUNCTION")
     if not callable(function):
         raise ValueError(f"{options.function} is no function")
@@ -162,9 +168,8 @@ def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[s
             if not name.startswith("hardware."):
                 raise ValueError(f"--over {name}: a function depends on numbers of hardware alone")
             leaves[name] = parts
-            continue
-        values = [whole_number(f"--over {name}", part) for part in parts]
-        if len(set(values)) < len(values):
+        else:
+            sizes[name] = [whole_number(f"--over {name}", part) for part in parts]
+        if len(set(leaves.get(name) or sizes[name])) < len(parts):
             raise ValueError(f"--over {name}={text} has a value twice")
-        sizes[name] = values
     return sizes, leaves

@@ -78,7 +78,7 @@ def answer_of(scenario: Scenario) -> Answer:
     metrics = {name: _plain(name, value) for name, value in zip(metric_names, values, strict=True)}
     found = {}
     for (step, names), rows, (place, _) in zip(op_names.items(), steps, job.steps(scenario).values(), strict=True):
-        ops = (_op(name, *row) for name, row in zip(names, rows, strict=True))
+        ops = (op_answer(name, *row) for name, row in zip(names, rows, strict=True))
         slowed = float(metrics.get("slowdown" if step == "step" else f"{step}_slowdown", 1.0)) > 1.0
         found[step] = tuple(_drawing(op, place.hardware, slowed) for op in ops if op.time != 0)
     return Answer(metrics, found)
@@ -119,7 +119,7 @@ def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list, list]], dict[
     return described, orders
 
 
-def _op(
+def op_answer(
     name: str, op: AnyOp | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any, energy: Any = None
 ) -> OpAnswer:
     """One op as plain numbers; the host is none of the model's ops and runs once."""

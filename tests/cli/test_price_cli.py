@@ -55,6 +55,7 @@ def endless(x):
     return jax.lax.while_loop(lambda x: x.sum() > 0, lambda x: x * x, x)
 """
 
+BANDWIDTH = "hardware.memory.hbm.bandwidth"
 ASKED = ("price", "priced_module:forward", "--args", "params=priced_module:weights", "x=bf16[b*s,256]")
 
 
@@ -173,18 +174,37 @@ def test_a_module_of_stablehlo_is_the_function_that_it_was(capsys, tmp_path):
         ((*ASKED, "--hardware", "H100-SXM", "--over", "b=1.5"), "must be a whole number"),
         ((*ASKED, "--hardware", "H100-SXM", "--over", "b=1,1"), "--over b=1,1 has a value twice"),
         ((*ASKED, "--hardware", "H100-SXM", "--fusion", "magic"), "--fusion magic is not known"),
+        ((*ASKED, "--hardware", "H100-SXM", "--fusion", ""), "--fusion '' is not known"),
         ((*ASKED, "--hardware", "H100-SXM", "--set", "efficiency.x=1"), "a function depends on hardware alone"),
         ((*ASKED, "--hardware", "H100-SXM", "--over", "model.hidden=1"), "depends on numbers of hardware alone"),
         ((*ASKED, "--hardware", "H100-SXM,H100-SXM"), "must be names of different accelerators"),
         (("price", "priced_module:forwad", "--hardware", "H100-SXM"), "did you mean forward"),
         (("price", "no_such_module:f", "--hardware", "H100-SXM"), "importing no_such_module fails"),
         (("price", "forward", "--hardware", "H100-SXM"), "must be module:name"),
+        (
+            ("price", "model.onnx", "--hardware", "H100-SXM"),
+            "'model.onnx' must be module:name, such as mymodule:forward, or a file that ends in .mlir or .mlirbc or",
+        ),
+        (("price", "priced_module:broken", "--args", "x=f32[4 4]", "--hardware", "H100-SXM"), "'4 4' are no sizes"),
+        (
+            (*ASKED, "--hardware", "H100-SXM", "--over", f"{BANDWIDTH}=3TB/s,3TB/s"),
+            f"--over {BANDWIDTH}=3TB/s,3TB/s has a value twice",
+        ),
+        (
+            (*ASKED, "--hardware", "H100-SXM", "--over", f"{BANDWIDTH}=3TB/s", "--set", f"{BANDWIDTH}=4TB/s"),
+            f"--set {BANDWIDTH}: --over varies it",
+        ),
         (("price", "priced_module:weights", "--hardware", "H100-SXM"), "is no function"),
         (
             ("price", "priced_module:forward", "--args", "y=bf16[1]", "--hardware", "H100-SXM"),
             "the function has no argument y",
         ),
         (("price", "priced_module:broken", "--args", "x=bf17[1]", "--hardware", "H100-SXM"), "bf17 is no dtype"),
+        (
+            ("price", "priced_module:broken", "--args", "x=s8[4,4]", "--hardware", "H100-SXM"),
+            "--args 'x=s8[4,4]': s8 is no dtype; known: bf16, f16, fp16, f32, fp32, f64, f8, fp8, i4, i8, i16, i32, ",
+        ),
+        (("price", "priced_module:broken", "--args", "x=object[1]", "--hardware", "H100-SXM"), "object is no dtype"),
         (("price", "priced_module:broken", "--args", "x=f32[-1]", "--hardware", "H100-SXM"), "must be at least 1"),
         (
             ("price", "priced_module:broken", "--args", "x=priced_module:picky", "--hardware", "H100-SXM"),

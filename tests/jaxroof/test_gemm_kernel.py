@@ -108,6 +108,13 @@ def test_results_and_rows_take_cycles_of_a_core():
     assert float(rows.total) - plain == pytest.approx(64e-6, rel=1e-3)
 
 
+def test_rows_without_scales_take_no_cycles():
+    kernel = dataclasses.replace(IDEAL, row_cycles=1000.0, software_row_cycles=1000.0)
+    op = linear(12800.0, 4096.0, 12800.0, BF16, 2.0, 1.0)
+    plain = dataclasses.replace(op, shape=dataclasses.replace(op.shape, row_scales=False))
+    assert float(gemm_timing(kernel, plain, DEVICE).total) == float(gemm_timing(IDEAL, op, DEVICE).total)
+
+
 def test_software_scaling_costs_only_chips_without_asynchronous_units():
     kernel = dataclasses.replace(IDEAL, software=0.5, row_cycles=0.0, software_row_cycles=1000.0)
     device = dataclasses.replace(DEVICE, cores=dataclasses.replace(DEVICE.cores, asynchronous=1.0))

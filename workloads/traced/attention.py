@@ -1,12 +1,13 @@
 """Softmax attention in a trace, forward and backward: products around a softmax over rows of scores."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from workloads.traced.graph import Node, Region, Value, base, viewed
+from workloads.traced.graph import Node, Region, Value, base, made_of, viewed
 from workloads.traced.known import Mask
 from workloads.traced.masks import mask_between
-from workloads.traced.scores import Scores, Users, above, around, maker_of, users_of
+from workloads.traced.scores import Scores, Users, around, maker_of, users_of
 from workloads.traced.sizes import Shape, Sizes
 
 FORWARD, BACKWARD, GRADIENTS = 2, 5, 3
@@ -106,7 +107,7 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
     if counts == (2, GRADIENTS):
         return [sizes([*scores.makers, *scores.inner, *scores.readers], None, BACKWARD)]
     output = scores.readers[0]
-    ahead = above(output, set(map(id, scores.inner)))
+    ahead = made_of(output.inputs, set(map(id, scores.inner)))
     forward = [node for node in scores.inner if id(node) in ahead]
     others = [node for node in scores.inner if id(node) not in ahead]
     products = [node for node in (*scores.makers, *scores.readers) if node is not maker and node is not output]
@@ -175,13 +176,8 @@ def _all_widths(scores: Scores, width: Shape) -> Shape:
     """Elements that all products which make scores sum over; `width` where there is one product."""
     if len(scores.makers) == 1:
         return width
-    total: Any = 0
-    for maker in scores.makers:
-        own: Any = 1
-        for axis in maker.params["dimension_numbers"][0][0]:
-            own = own * maker.inputs[0].shape[int(axis)]
-        total = total + own
-    return (total,)
+    summed = [(maker.inputs[0].shape, maker.params["dimension_numbers"][0][0]) for maker in scores.makers]
+    return (sum(math.prod(shape[int(axis)] for axis in axes) for shape, axes in summed),)
 
 
 def _group_axis(own: list[int], batch: tuple[int, ...], query: Value, keys: Any) -> int | None:

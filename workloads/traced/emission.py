@@ -1,5 +1,6 @@
 """From the graph of a function to its kernels: regions, one after the other, and how often each runs."""
 
+import math
 import re
 from typing import Any
 
@@ -11,12 +12,12 @@ from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import DECODED_QUERIES, Amount, Run, TracedKernel, is_narrow
 from workloads.traced.liveness import Peaks
-from workloads.traced.messages import message_of
+from workloads.traced.messages import Message, message_of
 from workloads.traced.precisions import asked, strictest
 from workloads.traced.products import Product, product_of
-from workloads.traced.rules import RULES, kind_of, shape_work
+from workloads.traced.rules import LIGHT, RULES, kind_of, shape_work
 from workloads.traced.sharing import REPEATED
-from workloads.traced.sizes import Shape, Sizes
+from workloads.traced.sizes import Shape, Sizes, is_one
 from workloads.traced.traffic import moved, passed_on, stored, weights
 
 
@@ -56,7 +57,7 @@ class Emission:
         if node.name == "cond" and len(bodies) > 1:
             self.notes.add("of a cond the branch with most work is counted")
             bodies = [max(bodies, key=lambda body: self._weight(body[0]))]
-        return [self.region(body, runs if _is_one(trips) else (*runs, trips)) for body, trips in bodies]
+        return [self.region(body, runs if is_one(trips) else (*runs, trips)) for body, trips in bodies]
 
     def _one_kernel(self, groups: Groups, group: Group, runs: Shape) -> TracedKernel:
         """A whole loop in one kernel: all of its work; what it reads and writes outside, and nothing in between."""
@@ -67,7 +68,7 @@ class Emission:
                 if kind_of(inner) == "product":  # with one vector: a sum of products
                     product = product_of(inner)
                     vector.add((*product.rows, *product.inputs, trips), 2.0)
-                elif kind_of(inner) in ("map", "move", "reduction") and not inner.known:
+                elif kind_of(inner) in LIGHT and not inner.known:
                     shape, flops, special = shape_work(inner)
                     vector.add((*shape, trips), flops)
                     exps.add((*shape, trips), special)
@@ -89,29 +90,31 @@ class Emission:
         for node in (*group.nodes, *group.repeated):
             if node.name in RULES:
                 rules.append(node)
-            elif kind_of(node) in ("map", "move", "reduction"):
+            elif kind_of(node) in LIGHT:
                 shape, flops, special = shape_work(node)
                 vector.add(shape, flops)
                 exps.add(shape, special)
-        core, product = None, group.product if group.kind == "product" else None
+        product = group.product if group.kind == "product" else None
+        core: Product | Attention | Message | None = None
         dtype, weight, output = None, 0.0, 0.0
         if group.attention is not None:
             core, dtype = group.attention, group.attention.dtype
         elif product is not None:
             core = product_of(product)
             dtype = max((value.dtype for value in product.inputs[:2]), key=lambda dtype: dtype.itemsize)
-            weight, output = _weight_bytes(group, core), _output_bytes(groups, group)
+            weight, output = stored(group, core.right).bytes, _output_bytes(groups, group)
             if core.grouped:
                 self.notes.add("rows of a grouped product are spread over its matrices at random, without preference")
         elif group.kind == "kernel" and group.nodes[0].inputs:
             dtype = group.nodes[0].inputs[0].dtype
         elif group.kind == "message":
             core = message_of(group.nodes[0])
-        amount = moved(groups, group)
-        if group.kind == "message":
+        if isinstance(core, Message):
             amount = Amount()
-            for value in core.buffers:  # type: ignore[union-attr]
+            for value in core.buffers:
                 amount.add(value.shape, value.bytes)
+        else:
+            amount = moved(groups, group)
         # a loop's body reads other weights in every trip
         stay = weights(groups, group, core.right) if isinstance(core, Product) and not runs else Amount()
         precision = strictest(asked(node) for node in group.nodes if kind_of(node) == "product")
@@ -148,7 +151,7 @@ def _is_light(node: Node, at: Sizes) -> bool:
             kind = kind_of(inner)
             if kind == "product" and float(at.elements(product_of(inner).outputs)) == 1.0:
                 continue
-            if not (inner.is_view or inner.known or kind in ("map", "move", "reduction", "free")):
+            if not (inner.is_view or inner.known or kind in (*LIGHT, "free")):
                 return False
     return node.name != "cond"
 
@@ -191,19 +194,7 @@ def _label(group: Group, core: Any, at: Sizes) -> str:
 
 
 def _factors(shape: Shape) -> str:
-    product: Any = 1
-    for dim in shape:
-        product = product * dim
-    return str(product).replace(" ", "")
-
-
-def _is_one(trips: Any) -> bool:
-    return isinstance(trips, int | float) and trips == 1
-
-
-def _weight_bytes(group: Group, product: Product) -> float:
-    """B per weight as it is stored: of what the kernel converts on the way, where it does."""
-    return stored(group, product.right).bytes
+    return str(math.prod(shape)).replace(" ", "")
 
 
 def _floats(groups: Groups, group: Group) -> str:

@@ -1,5 +1,6 @@
 """A function of JAX arrays, traced once: its ops and its memory as functions of symbolic sizes."""
 
+import collections
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -222,12 +223,10 @@ def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> lis
 
 def _named(kernels: list[TracedKernel]) -> tuple[TracedKernel, ...]:
     """The kernels with names of their own: a number after those that come again."""
-    counts: dict[str, int] = {}
-    for kernel in kernels:
-        counts[kernel.name] = counts.get(kernel.name, 0) + 1
-    seen: dict[str, int] = {}
+    counts = collections.Counter(kernel.name for kernel in kernels)
+    seen: collections.Counter[str] = collections.Counter()
     for kernel in kernels:
         if counts[kernel.name] > 1:
-            seen[kernel.name] = seen.get(kernel.name, 0) + 1
+            seen[kernel.name] += 1
             kernel.name = f"{kernel.name}.{seen[kernel.name]}"
     return tuple(kernels)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from workloads.traced.attention import attentions
 from workloads.traced.elementwise import REDUCTIONS
-from workloads.traced.graph import Node, Region, Value, base
+from workloads.traced.graph import Node, Region, Value, base, made_of
 from workloads.traced.groups import Group, Groups
 from workloads.traced.rules import kind_of
 from workloads.traced.sizes import Sizes
@@ -134,16 +134,7 @@ def _below_reduction(value: Value, group: Group) -> list[Node]:
     if not group.reduces:
         return []
     if id(value) not in group.below:
-        inside, found, waiting, seen = set(map(id, group.nodes)), [], [value.node], set()
-        while waiting:
-            node = waiting.pop()
-            if node is None or id(node) not in inside or id(node) in seen:
-                continue
-            seen.add(id(node))
-            if node.name in REDUCTIONS:
-                found.append(node)
-            waiting += [base(operand).node for operand in node.inputs]
-        group.below[id(value)] = found
+        group.below[id(value)] = [node for node in _cone(value, group) if node.name in REDUCTIONS]
     return group.below[id(value)]
 
 
@@ -180,9 +171,8 @@ def _is_large(groups: Groups, user: Group, group: Group) -> bool:
 
 def _join_narrowed(groups: Groups) -> None:
     """Every product of 8-bit numbers with what scales its sums back to 8 bits: no library passes the sums on."""
-    for group in groups.where("product", lambda one: one.product is not None):
-        product, here = group.product, group
-        assert product is not None
+    for group in groups.where("product"):
+        (product,), here = group.nodes, group
         value = product.outputs[0]
         while value.bytes > 1.0 and "int32" in str(product.outputs[0].dtype):
             users = groups.consumers(value)
@@ -305,12 +295,7 @@ def _convert_again(groups: Groups) -> None:
 
 def _cone(value: Value, group: Group) -> list[Node]:
     """The nodes of a group that a value in it needs."""
-    inside, found, waiting = set(map(id, (*group.nodes, *group.repeated))), {}, [value.node]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and id(node) in inside and id(node) not in found:
-            found[id(node)] = node
-            waiting += [base(operand).node for operand in node.inputs]
+    found = made_of([value], set(map(id, (*group.nodes, *group.repeated))))
     return sorted(found.values(), key=lambda node: node.number)
 
 

@@ -1,7 +1,7 @@
 """A traced function as a graph: values, the nodes that make them, and regions that run a number of times."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from workloads.traced.sizes import Shape
@@ -124,6 +124,18 @@ def base(value: Value) -> Value:
     if value.shown is None:
         *_, value.shown = viewed(value)
     return value.shown
+
+
+def made_of(values: Iterable[Value], inside: set[int]) -> dict[int, Node]:
+    """The nodes among `inside` that values depend on through nodes among them, by identity."""
+    found: dict[int, Node] = {}
+    waiting = [*values]
+    while waiting:
+        node = base(waiting.pop()).node
+        if node is not None and id(node) in inside and id(node) not in found:
+            found[id(node)] = node
+            waiting += node.inputs
+    return found
 
 
 def dtype_name(dtype: Any) -> str:

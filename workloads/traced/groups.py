@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from workloads.traced.attention import Attention
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.graph import Node, Region, Value, base
-from workloads.traced.rules import kind_of, shape_work
+from workloads.traced.rules import LIGHT, kind_of, shape_work
 from workloads.traced.sizes import Sizes
 
 
@@ -198,14 +198,14 @@ class Groups:
             group.space = max((float(self.at.elements(shape_work(node)[0])) for node in group.nodes), default=1.0)
         return group.space
 
-    def where(self, kind: str, test: Callable[[Group], bool] = lambda group: True) -> list[Group]:
+    def where(self, kind: str) -> list[Group]:
         """Groups of a kind, in order."""
-        return [group for group in list(self) if group.kind == kind and test(group)]
+        return [group for group in self if group.kind == kind]
 
 
 def _kind(node: Node) -> str:
     kind = kind_of(node)
-    return "map" if kind in ("map", "move", "reduction") else kind
+    return "map" if kind in LIGHT else kind
 
 
 def _in_order(groups: list[Group], where: "Groups") -> list[Group]:

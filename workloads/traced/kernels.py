@@ -19,7 +19,7 @@ from workloads.traced.messages import Message
 from workloads.traced.precisions import DEFAULT, VECTOR_TYPES, Products, products_of
 from workloads.traced.products import Product
 from workloads.traced.rules import RULES
-from workloads.traced.sizes import Shape, Sizes, shape_key
+from workloads.traced.sizes import Shape, Sizes, is_one, shape_key
 
 DECODED_QUERIES = 8.0
 """Queries of one sequence up to which attention to more keys than queries is that of decoding."""
@@ -36,7 +36,7 @@ class Amount:
 
     def add(self, shape: Shape, coefficient: float) -> None:
         """Add `coefficient` per element of `shape`."""
-        key = shape_key(tuple(sorted((dim for dim in shape if not _is_one(dim)), key=str)))
+        key = shape_key(tuple(sorted((dim for dim in shape if not is_one(dim)), key=str)))
         if coefficient:
             self._terms[key] = (tuple(shape), self._terms.get(key, (shape, 0.0))[1] + coefficient)
 
@@ -54,10 +54,6 @@ class Amount:
 
     def __bool__(self) -> bool:
         return any(coefficient for _, coefficient in self._terms.values())
-
-
-def _is_one(dim: Any) -> bool:
-    return isinstance(dim, int) and dim == 1
 
 
 class Run(NamedTuple):
@@ -172,6 +168,7 @@ class TracedKernel:
             "matrices": matrices,
             "weight_bytes": self.weight_bytes,
             "output_bytes": self.output_bytes,
+            "row_scales": False,  # scales are products of their own in a trace
         }
         return Kernel(
             kind="experts" if product.grouped else "convolution" if product.window else "linear",

@@ -33,15 +33,8 @@ class Peaks:
         for value in {id(value): value for value in region.inputs if value.node is None}.values():
             ends = value.donated and id(value) not in groups.kept and id(value) not in parts
             (self._live if ends else self.inputs).add(parts.get(id(value), value).shape, value.bytes)
-        self._left = {key: len(set(map(id, users))) for key, users in self._users().items()}
+        self._left: dict[int, int] = {}  # groups that have not yet read a value
         self.moments: list[Amount] = [Amount()]
-
-    def _users(self) -> dict[int, list[Group]]:
-        found: dict[int, list[Group]] = {}
-        for group in self._groups:
-            for value in group.reads():
-                found.setdefault(id(value), []).append(group)
-        return found
 
     def runs(self, group: Group, inner: Iterable["Peaks"] | None) -> None:
         """Account for a group that runs next; `inner` are the peaks of the bodies of a loop."""
@@ -66,7 +59,7 @@ class Peaks:
         """What a group reads that nothing needs after it."""
         found = []
         for value in group.reads():
-            left = self._left[id(value)] = self._left.get(id(value), 1) - 1
+            left = self._left[id(value)] = self._left.get(id(value), len(self._groups.consumers(value))) - 1
             passing = (value.node is not None and not _in_place(value)) or value.donated
             if left == 0 and passing and id(value) not in self._groups.kept | hidden:
                 found.append(value)

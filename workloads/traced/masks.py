@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workloads.traced.graph import Node, base, viewed
+from workloads.traced.graph import Node, base, made_of, viewed
 from workloads.traced.known import Mask, Unknown, entries, mask_of
-from workloads.traced.scores import Scores, above
+from workloads.traced.scores import Scores
 from workloads.traced.sizes import Sizes
 
 HIDDEN_SCORE = -1e4
@@ -16,7 +16,7 @@ HIDDEN_SCORE = -1e4
 def mask_between(scores: Scores, total: Node, at: Sizes, notes: set[str]) -> Mask | None:
     """What hides scores on the way from their product to the softmax; None where nothing does, or it is an input."""
     found: Mask | None = None
-    ahead = above(total, set(map(id, scores.inner)))
+    ahead = made_of(total.inputs, set(map(id, scores.inner)))
     for node in scores.inner:
         if id(node) not in ahead or node.name not in ("select_n", "add"):
             continue

@@ -27,6 +27,9 @@ RULES: dict[str, Rule] = {}
 
 LOOPS = {"scan", "while", "cond"}
 
+LIGHT = ("map", "move", "reduction")
+"""Kinds of nodes that one kernel may do many of."""
+
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Decorator of the function that says the work of primitives of these names."""

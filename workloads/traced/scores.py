@@ -1,11 +1,11 @@
 """Nodes around a softmax over rows of scores, and the way from the product that makes the scores to it."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.graph import Node, Region, Value, base
-from workloads.traced.sizes import Shape, Sizes
+from workloads.traced.sizes import Sizes, is_one
 
 
 class Scores(NamedTuple):
@@ -69,18 +69,6 @@ def _ordered(nodes: dict[int, Node]) -> list[Node]:
     return sorted(nodes.values(), key=lambda node: node.number)
 
 
-def above(node: Node, inside: set[int]) -> set[int]:
-    """Nodes among `inside` that `node` depends on."""
-    found: set[int] = set()
-    waiting = [node]
-    while waiting:
-        for value in map(base, waiting.pop().inputs):
-            if value.node is not None and id(value.node) in inside and id(value.node) not in found:
-                found.add(id(value.node))
-                waiting.append(value.node)
-    return found
-
-
 def maker_of(total: Node, scores: Scores) -> tuple[Node, int] | None:
     """The product that makes the scores of a softmax, and the axis of its result that the softmax goes over."""
     if len(total.params["axes"]) != 1:
@@ -107,9 +95,9 @@ def maker_of(total: Node, scores: Scores) -> tuple[Node, int] | None:
 def _leads(value: Value, makers: set[int], inner: set[int]) -> bool:
     """Whether an operand is of the scores rather than of a mask or of their rows."""
     made = base(value)
-    full = all(a == b for a, b in zip(value.shape, made.shape, strict=False)) or math.prod(
-        [1] + [dim for dim in value.shape if isinstance(dim, int)]
-    ) == math.prod([1] + [dim for dim in made.shape if isinstance(dim, int)])
+    numbers = [[dim for dim in one.shape if isinstance(dim, int)] for one in (value, made)]
+    same = all(a == b for a, b in zip(value.shape, made.shape, strict=False))
+    full = same or math.prod(numbers[0]) == math.prod(numbers[1])
     return made.node is not None and (id(made.node) in makers or id(made.node) in inner) and full
 
 
@@ -123,19 +111,8 @@ def axis_before(node: Node, axis: int) -> int | None:
         return places.index(axis) if axis in places and old[places.index(axis)] == new[axis] else None
     if len(old) == len(new) and node.name not in ("reshape",):
         return axis
-    wide_old, wide_new = ([i for i, dim in enumerate(shape) if not _is_one(dim)] for shape in (old, new))
+    wide_old, wide_new = ([i for i, dim in enumerate(shape) if not is_one(dim)] for shape in (old, new))
     if axis in wide_new and len(wide_old) == len(wide_new):
         return wide_old[wide_new.index(axis)]
-    before = _factors(new[:axis])
-    return next((i for i, dim in enumerate(old) if dim == new[axis] and _factors(old[:i]) == before), None)
-
-
-def _is_one(dim: Any) -> bool:
-    return isinstance(dim, int) and dim == 1
-
-
-def _factors(shape: Shape) -> Any:
-    product: Any = 1
-    for dim in shape:
-        product = product * dim
-    return product
+    before = math.prod(new[:axis])
+    return next((i for i, dim in enumerate(old) if dim == new[axis] and math.prod(old[:i]) == before), None)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from workloads.traced.graph import Node, Region, Value, dtype_name
-from workloads.traced.rules import kind_of
+from workloads.traced.rules import LIGHT, kind_of
 
 REPEATED = ("rematted_computation", "checkpoint")
 """Scopes whose nodes are computed again on purpose."""
@@ -43,7 +43,7 @@ def with_shared_nodes(region: Region, values: dict[int, Value] | None = None) ->
 
 def _key(node: Node) -> Any:
     """The same for nodes that compute the same; None for one that stays as it is."""
-    plain = node.is_view or kind_of(node) in ("map", "move", "reduction")
+    plain = node.is_view or kind_of(node) in LIGHT
     if not plain or node.bodies or node.name.startswith("random") or any(word in node.scope for word in REPEATED):
         return None
     return node.name, str(node.params), tuple(map(_operand, node.inputs))

@@ -42,13 +42,18 @@ class Sizes:
         if key not in self._known:
             constant = math.prod(float(dim) for dim in shape if isinstance(dim, int | float))
             symbols = [self.number(dim) for dim in shape if not isinstance(dim, int | float)]
-            self._known[key] = functools.reduce(lambda one, other: one * other, symbols, constant)
+            self._known[key] = math.prod(symbols, start=constant)
         return self._known[key]
 
 
 def shape_key(shape: Shape) -> tuple[Any, ...]:
     """The same for shapes with the same dimensions."""
     return tuple(dim if isinstance(dim, int | float) else str(dim) for dim in shape)
+
+
+def is_one(dim: Dim) -> bool:
+    """Whether a dimension is 1 whatever the symbols are."""
+    return isinstance(dim, int | float) and dim == 1
 
 
 def symbols_of(shape: Shape) -> set[str]:

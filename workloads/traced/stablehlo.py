@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as dialect
 
 from workloads.traced.function import Traced, traced
-from workloads.traced.stablehlo_ops import BINARY, OPERATIONS, UNARY, element_type, is_stored, shape_of
+from workloads.traced.stablehlo_ops import ELEMENTWISE, OPERATIONS, array_of, is_stored, made
 from workloads.traced.stablehlo_regions import REGIONS
 
 LARGEST = 1 << 29
@@ -60,21 +60,19 @@ def traced_module(path: str | os.PathLike, trips: float | None = None, **options
     """
     with _module(path) as module, jax.enable_x64(True):
         reader = _Reader(module)
-        taken = [*reader.function("main").arguments], list(reader.stored())
-        arguments, stored = (
-            [jax.ShapeDtypeStruct(shape_of(value), element_type(value)) for value in values] for values in taken
-        )
+        constants = list(reader.stored())
 
         def main(arguments: list, stored: list) -> list:
-            return reader.main(arguments, dict(zip(taken[1], stored, strict=True)))
+            return reader.main(arguments, dict(zip(constants, stored, strict=True)))
 
+        arguments, stored = map(array_of, reader.function("main").arguments), map(array_of, constants)
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
-        return traced(main, arguments, stored, trips=trips, name=name, **options)
+        return traced(main, list(arguments), list(stored), trips=trips, name=name, **options)
 
 
 @contextlib.contextmanager
 def _module(path: str | os.PathLike) -> Iterator[Any]:
-    """The module of a file; ValueError in one line where it holds none."""
+    """The module of a file; ValueError in one line that names the file, also of what is done with the module."""
     try:
         with open(path, "rb") as file:
             content = file.read(LARGEST + 1)
@@ -84,6 +82,7 @@ def _module(path: str | os.PathLike) -> Iterator[Any]:
         raise ValueError(f"{os.fspath(path)} is larger than {LARGEST >> 20} MiB: leave weights out, as arguments")
     with make_ir_context() as context, ir.Location.unknown():
         context.allow_unregistered_dialects = True
+        context.attach_diagnostic_handler(lambda diagnostic: True)  # else it prints what it raises
         try:
             if content.startswith(BYTECODE):
                 module = dialect.deserialize_portable_artifact(context, content)
@@ -92,7 +91,10 @@ def _module(path: str | os.PathLike) -> Iterator[Any]:
         except (ir.MLIRError, UnicodeDecodeError, ValueError, RuntimeError) as error:
             words = " ".join(str(error).partition("\n note")[0].split())[:200]
             raise ValueError(f"{os.fspath(path)} is no module of StableHLO: {words}") from None
-        yield module
+        try:
+            yield module
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 
 class _Reader:
@@ -161,12 +163,17 @@ class _Reader:
 
     def _results(self, op: Any, operands: list, values: dict) -> list:
         name = op.name.partition(".")[2]
+        if op.name.startswith("chlo."):
+            name = name.removeprefix("broadcast_")
         if name == "tuple":
             return [tuple(operands)]
         if name == "get_tuple_element":
             return [operands[0][int(op.attributes["index"])]]
-        if name in ("while", "if", "case"):
-            return getattr(self, f"_{name}")(op, operands, values)
+        if name == "while":
+            return self._while(op, operands, values)
+        if name in ("if", "case"):
+            branches = [functools.partial(self._block, region.blocks[0], [], values) for region in op.regions]
+            return lax.cond(operands[0], *branches) if name == "if" else lax.switch(operands[0], branches)
         if name in ("call", "composite"):
             callee = op.attributes["callee" if name == "call" else "decomposition"].value
 
@@ -181,15 +188,12 @@ class _Reader:
             raise ValueError(f"nothing is known of the custom call {target}")
         if name in MESSAGES:
             raise ValueError(f"{op.name}: messages are not read from StableHLO; price the function under shard_map")
-        plain = name.removeprefix("broadcast_") if op.name.startswith("chlo.broadcast_") else name
-        if name in KNOWN:
-            return KNOWN[name](op, operands)
-        if plain in UNARY:
-            return [UNARY[plain](*operands)]
-        if plain in BINARY:
-            shape = shape_of(op.results[0])
-            return [BINARY[plain](*(_broadcast(each, shape) for each in operands))]
-        raise ValueError(f"nothing is known of the operation {op.name}")
+        if name in ELEMENTWISE:
+            return [ELEMENTWISE[name](*(_broadcast(each, made(op).shape) for each in operands))]
+        if name not in KNOWN:
+            raise ValueError(f"nothing is known of the operation {op.name}")
+        found = KNOWN[name](op, *operands)
+        return found if isinstance(found, list) else [found]
 
     def _while(self, op: Any, operands: list, values: dict) -> list:
         """A loop; what its body returns as it came is no part of what it carries."""
@@ -209,15 +213,6 @@ class _Reader:
 
         start = [operands[place] for place in kept]
         return given(lax.while_loop(lambda carried: self._block(test, given(carried), values)[0], after, start))
-
-    def _branches(self, op: Any, values: dict) -> list[Callable[[], list]]:
-        return [functools.partial(self._block, region.blocks[0], [], values) for region in op.regions]
-
-    def _if(self, op: Any, operands: list, values: dict) -> list:
-        return lax.cond(operands[0], *self._branches(op, values))
-
-    def _case(self, op: Any, operands: list, values: dict) -> list:
-        return lax.switch(operands[0], self._branches(op, values))
 
 
 def _broadcast(value: Any, shape: tuple[int, ...]) -> Any:

@@ -3,6 +3,7 @@
 Source: openxla/stablehlo, docs/spec.md.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,91 +14,76 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as dialect
 
-Handler = Callable[[Any, list], list]
-"""An operation and its operands -> its results."""
+Handler = Callable[..., Any]
+"""An operation and its operands -> its result, or a list of its results."""
 
-UNARY = {
-    **{name: getattr(lax, name) for name in ("abs", "cbrt", "ceil", "floor", "imag", "is_finite", "log", "logistic")},
-    **{name: getattr(lax, name) for name in ("real", "rsqrt", "sign", "sqrt", "tan", "tanh", "sin", "cos")},
-    **{"cosine": lax.cos, "sine": lax.sin, "exponential": lax.exp, "exponential_minus_one": lax.expm1},
-    **{"log_plus_one": lax.log1p, "negate": lax.neg, "not": lax.bitwise_not, "popcnt": lax.population_count},
-    **{"count_leading_zeros": lax.clz, "round_nearest_afz": lax.round, "round_nearest_even": lax.round},
-    **{name: getattr(lax, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "sinh", "cosh", "erf")},
-    **{name: getattr(lax, name) for name in ("erfc", "erf_inv", "lgamma", "digamma", "conj", "square")},
-    "bessel_i1e": lax.bessel_i1e,
+ELEMENTWISE = {
+    **{name: getattr(lax, name) for name in ("abs", "add", "atan2", "cbrt", "ceil", "complex", "floor", "imag", "log")},
+    **{name: getattr(lax, name) for name in ("is_finite", "logistic", "real", "rsqrt", "sign", "sqrt", "tan", "tanh")},
+    **{name: getattr(lax, name) for name in ("shift_left", "shift_right_arithmetic", "shift_right_logical", "sin")},
+    **{name: getattr(lax, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sinh")},
+    **{name: getattr(lax, name) for name in ("conj", "digamma", "erf", "erfc", "erf_inv", "lgamma", "polygamma")},
+    **{name: getattr(lax, name) for name in ("bessel_i1e", "square", "zeta")},
+    **{"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "not": lax.bitwise_not},
+    **{"divide": lax.div, "maximum": lax.max, "minimum": lax.min, "multiply": lax.mul, "remainder": lax.rem},
+    **{"subtract": lax.sub, "negate": lax.neg, "cosine": lax.cos, "sine": lax.sin, "next_after": lax.nextafter},
+    **{"exponential": lax.exp, "exponential_minus_one": lax.expm1, "log_plus_one": lax.log1p},
+    **{"popcnt": lax.population_count, "count_leading_zeros": lax.clz},
+    **{"round_nearest_afz": lax.round, "round_nearest_even": lax.round},
 }
-"""Operation of one operand -> the function of `jax.lax`."""
+"""Operation -> the function of `jax.lax`; those of CHLO broadcast first (`broadcast_add`)."""
 
-BINARY = {
-    **{"add": lax.add, "atan2": lax.atan2, "complex": lax.complex, "divide": lax.div, "maximum": lax.max},
-    **{"minimum": lax.min, "multiply": lax.mul, "remainder": lax.rem, "subtract": lax.sub},
-    **{"shift_left": lax.shift_left, "shift_right_arithmetic": lax.shift_right_arithmetic},
-    **{"shift_right_logical": lax.shift_right_logical, "next_after": lax.nextafter},
-    **{"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "zeta": lax.zeta},
-    **{"polygamma": lax.polygamma},
-}
-"""Operation of two operands -> the function of `jax.lax`; those of CHLO broadcast first (`broadcast_add`)."""
+COMPARED = {"EQ": lax.eq, "NE": lax.ne, "LT": lax.lt, "LE": lax.le, "GT": lax.gt, "GE": lax.ge}
 
 LARGEST_POWER = 64
 """Whole exponents up to which a power is products."""
 
-COMPARED = {"EQ": lax.eq, "NE": lax.ne, "LT": lax.lt, "LE": lax.le, "GT": lax.gt, "GE": lax.ge}
-
-OPERATIONS: dict[str, Handler] = {}
-"""Operation without its dialect -> what it does."""
+TYPES = {"i1": "bool", "bf16": "bfloat16", "complex<f32>": "complex64", "complex<f64>": "complex128"}
+"""Type of elements -> its name in JAX, where that is no longer form of the same."""
 
 
-def operation(*names: str) -> Callable[[Handler], Handler]:
-    """Decorator of the function that does operations of these names."""
-
-    def declared(function: Handler) -> Handler:
-        OPERATIONS.update(dict.fromkeys(names, function))
-        return function
-
-    return declared
-
-
-def dtype_of(kind: Any) -> np.dtype:
-    """The type of a tensor's elements; ValueError in one line for one that JAX does not have."""
-    text = str(kind)
-    if text.startswith("complex<"):
-        return np.dtype("complex64" if "f32" in text else "complex128")
-    names = {"f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i1": "bool"}
-    name = names.get(text) or (f"float{text[1:].lower()}" if text.startswith("f") else None)
-    if name is None:
-        name = f"int{text[1:]}" if text.startswith("i") else f"uint{text[2:]}" if text.startswith("ui") else text
-    name = {"float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2", "float4e2m1fn": "float4_e2m1fn"}.get(
-        name, name
-    )
+def array_of(value: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of a tensor; ValueError in one line where its sizes are not known, or JAX has no such type."""
+    kind = ir.RankedTensorType(value.type)
+    if not kind.has_static_shape:
+        raise ValueError(f"the tensor {value.type} has sizes that are not known: lower the model for given sizes")
+    text = str(kind.element_type)
+    # ui8 is uint8, f32 is float32, f8E4M3FN is float8_e4m3fn
+    longer = re.sub(r"^(u?i)(?=\d)", r"\1nt", re.sub(r"^f(?=\d)", "float", text)).replace("E", "_E").lower()
     try:
-        return jax.numpy.dtype(name)
+        return jax.ShapeDtypeStruct(tuple(kind.shape), jax.numpy.dtype(TYPES.get(text, longer)))
     except TypeError:
         raise ValueError(f"nothing is known of tensors of {text}") from None
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    """Sizes of a tensor; ValueError in one line where they are not known."""
-    kind = ir.RankedTensorType(value.type)
-    if not kind.has_static_shape:
-        raise ValueError(f"the tensor {value.type} has sizes that are not known: lower the model for given sizes")
-    return tuple(kind.shape)
+def made(op: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of an operation's first result."""
+    return array_of(op.results[0])
 
 
-def element_type(value: Any) -> np.dtype:
-    """Type of the elements of a tensor."""
-    return dtype_of(ir.RankedTensorType(value.type).element_type)
+def number(op: Any, name: str) -> int:
+    """An attribute that is one whole number."""
+    return int(op.attributes[name])
 
 
-def ints(attribute: Any) -> tuple[int, ...]:
-    """Whole numbers of an attribute, a tensor's row after row."""
-    if isinstance(attribute, ir.DenseElementsAttr):
-        return tuple(int(number) for number in np.array(attribute).reshape(-1))
-    return tuple(int(number) for number in attribute)
+def numbers(op: Any, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Whole numbers of an attribute, a tensor's row after row; `default` where the operation has none."""
+    if default is not None and name not in op.attributes:
+        return default
+    attribute = op.attributes[name]
+    flat = np.array(attribute).reshape(-1) if isinstance(attribute, ir.DenseElementsAttr) else attribute
+    return tuple(map(int, flat))
 
 
-def named(op: Any, name: str, default: Any = None) -> Any:
-    """An attribute of an operation, or what stands for it where it has none."""
-    return op.attributes[name] if name in op.attributes else default
+def padding(op: Any, axes: int) -> tuple[tuple[int, int], ...]:
+    """What is added before and after the array along every axis."""
+    edges = numbers(op, "padding", (0, 0) * axes)
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
+
+
+def word(op: Any, name: str) -> str:
+    """An attribute that is one of a few words."""
+    return str(op.attributes[name]).rpartition(" ")[2].rstrip(">")
 
 
 def is_stored(op: Any) -> bool:
@@ -106,224 +92,139 @@ def is_stored(op: Any) -> bool:
     """
     if op.name != "stablehlo.constant":
         return False
-    value, dtype = op.attributes["value"], element_type(op.results[0])
+    value, array = op.attributes["value"], made(op)
     if isinstance(value, ir.DenseElementsAttr):
-        known = dtype == np.bool_ or (np.issubdtype(dtype, np.integer) and dtype.itemsize >= 4)
+        known = array.dtype == np.bool_ or (np.issubdtype(array.dtype, np.integer) and array.dtype.itemsize >= 4)
         return not (value.is_splat or known)
-    return bool(shape_of(op.results[0]))
+    return bool(array.shape)
 
 
-@operation("constant")
-def _constant(op: Any, _: list) -> list:
+def _constant(op: Any) -> Any:
     """One number everywhere, or those of a mask or of indices."""
-    value, result = op.attributes["value"], op.results[0]
-    shape, dtype = shape_of(result), element_type(result)
+    value, array = op.attributes["value"], made(op)
     if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
-        return [np.array(value).astype(dtype).reshape(shape)]
-    number = value.get_splat_value() if isinstance(value, ir.DenseElementsAttr) else None
+        return np.array(value).astype(array.dtype).reshape(array.shape)
+    one = value.get_splat_value() if isinstance(value, ir.DenseElementsAttr) else None
     with np.errstate(all="ignore"):
-        scalar = dtype.type(getattr(number, "value", 0))
-    return [scalar if not shape else lax.full(shape, scalar)]
+        scalar = array.dtype.type(getattr(one, "value", 0))
+    return lax.full(array.shape, scalar) if array.shape else scalar
 
 
-@operation("iota")
-def _iota(op: Any, _: list) -> list:
-    (result,) = op.results
-    return [lax.broadcasted_iota(element_type(result), shape_of(result), int(op.attributes["iota_dimension"]))]
-
-
-@operation("convert")
-def _convert(op: Any, operands: list) -> list:
-    return [lax.convert_element_type(operands[0], element_type(op.results[0]))]
-
-
-@operation("bitcast_convert")
-def _bitcast(op: Any, operands: list) -> list:
-    return [lax.bitcast_convert_type(operands[0], element_type(op.results[0]))]
-
-
-@operation("broadcast_in_dim")
-def _broadcast(op: Any, operands: list) -> list:
-    return [lax.broadcast_in_dim(operands[0], shape_of(op.results[0]), ints(op.attributes["broadcast_dimensions"]))]
-
-
-@operation("reshape")
-def _reshape(op: Any, operands: list) -> list:
-    return [lax.reshape(operands[0], shape_of(op.results[0]))]
-
-
-@operation("transpose")
-def _transpose(op: Any, operands: list) -> list:
-    return [lax.transpose(operands[0], ints(op.attributes["permutation"]))]
-
-
-@operation("reverse")
-def _reverse(op: Any, operands: list) -> list:
-    return [lax.rev(operands[0], ints(op.attributes["dimensions"]))]
-
-
-@operation("slice")
-def _slice(op: Any, operands: list) -> list:
-    return [
-        lax.slice(operands[0], *(ints(op.attributes[name]) for name in ("start_indices", "limit_indices", "strides")))
-    ]
-
-
-@operation("concatenate")
-def _concatenate(op: Any, operands: list) -> list:
-    return [lax.concatenate(operands, int(op.attributes["dimension"]))]
-
-
-@operation("pad")
-def _pad(op: Any, operands: list) -> list:
-    edges = (ints(op.attributes[name]) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
-    array, value = operands
-    return [lax.pad(array, value, tuple(zip(*edges, strict=True)))]
-
-
-@operation("select")
-def _select(op: Any, operands: list) -> list:
-    return [lax.select(*operands)]
-
-
-@operation("clamp")
-def _clamp(op: Any, operands: list) -> list:
-    return [lax.clamp(*operands)]
-
-
-@operation("compare", "broadcast_compare")
-def _compare(op: Any, operands: list) -> list:
-    direction = str(op.attributes["comparison_direction"]).rpartition(" ")[2].rstrip(">")
-    return [COMPARED[direction](*operands)]
-
-
-@operation("power")
-def _power(op: Any, operands: list) -> list:
+def _power(op: Any, base: Any, exponent: Any) -> Any:
     """A constant whole power is products; another one a logarithm and an exponential."""
-    exponent = op.operands[1].owner
-    while getattr(exponent, "name", "") == "stablehlo.broadcast_in_dim":
-        exponent = exponent.operands[0].owner
-    value = named(exponent, "value") if getattr(exponent, "name", "") == "stablehlo.constant" else None
+    maker = op.operands[1].owner
+    while getattr(maker, "name", "") == "stablehlo.broadcast_in_dim":
+        maker = maker.operands[0].owner
+    value = maker.attributes["value"] if getattr(maker, "name", "") == "stablehlo.constant" else None
     if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        number = getattr(value.get_splat_value(), "value", None)
-        if number is not None and abs(number) <= LARGEST_POWER and number == int(number):
-            return [lax.integer_pow(operands[0], int(number))]
-    return [lax.pow(*operands)]
+        power = getattr(value.get_splat_value(), "value", None)
+        if power is not None and abs(power) <= LARGEST_POWER and power == int(power):
+            return lax.integer_pow(base, int(power))
+    return lax.pow(base, exponent)
 
 
-@operation("reduce_precision")
-def _reduce_precision(op: Any, operands: list) -> list:
-    return [lax.reduce_precision(operands[0], int(op.attributes["exponent_bits"]), int(op.attributes["mantissa_bits"]))]
+def _accuracy(op: Any) -> dict[str, Any]:
+    """How a product is asked to run: in the highest precision of its operands'."""
+    highest = "precision_config" in op.attributes and "HIGHEST" in str(op.attributes["precision_config"])
+    return {"precision": lax.Precision.HIGHEST if highest else None, "preferred_element_type": made(op).dtype}
 
 
-@operation("dot_general")
-def _dot_general(op: Any, operands: list) -> list:
-    numbers = dialect.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    over = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
-    batch = numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions
-    return [_product(op, operands, (over, batch))]
-
-
-@operation("dot")
-def _dot(op: Any, operands: list) -> list:
-    over = (len(np.shape(operands[0])) - 1,), (0,)
-    return [_product(op, operands, (over, ((), ())))]
-
-
-def _product(op: Any, operands: list, numbers: Any) -> Any:
-    left, right = operands
-    kind = element_type(op.results[0])
-    return lax.dot_general(left, right, numbers, precision=_precision(op), preferred_element_type=kind)
-
-
-@operation("ragged_dot")
-def _ragged_dot(op: Any, operands: list) -> list:
-    at = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
+def _dimensions(at: Any) -> Any:
+    """Axes that a product sums over, and those that both operands share."""
     over = tuple(at.lhs_contracting_dimensions), tuple(at.rhs_contracting_dimensions)
-    batch = tuple(at.lhs_batching_dimensions), tuple(at.rhs_batching_dimensions)
+    return over, (tuple(at.lhs_batching_dimensions), tuple(at.rhs_batching_dimensions))
+
+
+def _dot_general(op: Any, left: Any, right: Any) -> Any:
+    at = dialect.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    return lax.dot_general(left, right, _dimensions(at), **_accuracy(op))
+
+
+def _dot(op: Any, left: Any, right: Any) -> Any:
+    return lax.dot_general(left, right, (((len(left.shape) - 1,), (0,)), ((), ())), **_accuracy(op))
+
+
+def _ragged_dot(op: Any, left: Any, right: Any, sizes: Any) -> Any:
+    at = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
     ragged, group = tuple(at.lhs_ragged_dimensions), tuple(at.rhs_group_dimensions)
-    numbers = lax.RaggedDotDimensionNumbers((over, batch), ragged, group)
-    left, right, sizes = operands
-    kind = element_type(op.results[0])
-    return [lax.ragged_dot_general(left, right, sizes, numbers, precision=_precision(op), preferred_element_type=kind)]
+    axes = lax.RaggedDotDimensionNumbers(_dimensions(at), ragged, group)
+    return lax.ragged_dot_general(left, right, sizes, axes, **_accuracy(op))
 
 
-def _precision(op: Any) -> lax.Precision | None:
-    """The highest of an operation's operands."""
-    return lax.Precision.HIGHEST if "HIGHEST" in str(named(op, "precision_config", "")) else None
-
-
-@operation("convolution")
-def _convolution(op: Any, operands: list) -> list:
+def _convolution(op: Any, array: Any, kernel: Any) -> Any:
     at = dialect.ConvDimensionNumbers(op.attributes["dimension_numbers"])
-    numbers = lax.ConvDimensionNumbers(
-        (at.input_batch_dimension, at.input_feature_dimension, *at.input_spatial_dimensions),
-        (at.kernel_output_feature_dimension, at.kernel_input_feature_dimension, *at.kernel_spatial_dimensions),
-        (at.output_batch_dimension, at.output_feature_dimension, *at.output_spatial_dimensions),
+    ones = (1,) * len(at.input_spatial_dimensions)
+    return lax.conv_general_dilated(
+        array,
+        kernel,
+        window_strides=numbers(op, "window_strides", ones),
+        padding=padding(op, len(ones)),
+        lhs_dilation=numbers(op, "lhs_dilation", ones),
+        rhs_dilation=numbers(op, "rhs_dilation", ones),
+        dimension_numbers=lax.ConvDimensionNumbers(
+            (at.input_batch_dimension, at.input_feature_dimension, *at.input_spatial_dimensions),
+            (at.kernel_output_feature_dimension, at.kernel_input_feature_dimension, *at.kernel_spatial_dimensions),
+            (at.output_batch_dimension, at.output_feature_dimension, *at.output_spatial_dimensions),
+        ),
+        feature_group_count=number(op, "feature_group_count"),
+        batch_group_count=number(op, "batch_group_count"),
+        **_accuracy(op),
     )
-    (array, kernel), axes = operands, len(at.input_spatial_dimensions)
-    ones = (1,) * axes
-    edges = ints(named(op, "padding", (0,) * (2 * axes)))
-    return [
-        lax.conv_general_dilated(
-            array,
-            kernel,
-            window_strides=ints(named(op, "window_strides", ones)),
-            padding=tuple(zip(edges[::2], edges[1::2], strict=True)),
-            lhs_dilation=ints(named(op, "lhs_dilation", ones)),
-            rhs_dilation=ints(named(op, "rhs_dilation", ones)),
-            dimension_numbers=numbers,
-            feature_group_count=int(op.attributes["feature_group_count"]),
-            batch_group_count=int(op.attributes["batch_group_count"]),
-            precision=_precision(op),
-            preferred_element_type=element_type(op.results[0]),
-        )
-    ]
 
 
-@operation("dynamic_slice")
-def _dynamic_slice(op: Any, operands: list) -> list:
-    sizes = ints(op.attributes["slice_sizes"])
-    return [lax.dynamic_slice(operands[0], operands[1:], sizes, allow_negative_indices=False)]
-
-
-@operation("dynamic_update_slice")
-def _dynamic_update_slice(op: Any, operands: list) -> list:
-    array, update, *starts = operands
-    return [lax.dynamic_update_slice(array, update, starts, allow_negative_indices=False)]
-
-
-@operation("batch_norm_inference")
-def _batch_norm(op: Any, operands: list) -> list:
-    array, axis = operands[0], int(op.attributes["feature_index"])
-    scale, shift, mean, variance = (lax.broadcast_in_dim(each, array.shape, (axis,)) for each in operands[1:])
+def _batch_norm(op: Any, array: Any, *rows: Any) -> Any:
+    axis = number(op, "feature_index")
+    scale, shift, mean, variance = (lax.broadcast_in_dim(each, array.shape, (axis,)) for each in rows)
     small = lax.full(array.shape, float(op.attributes["epsilon"].value), array.dtype)
-    return [lax.add(lax.mul(lax.mul(lax.sub(array, mean), lax.rsqrt(lax.add(variance, small))), scale), shift)]
+    return lax.add(lax.mul(lax.mul(lax.sub(array, mean), lax.rsqrt(lax.add(variance, small))), scale), shift)
 
 
-@operation("fft")
-def _fft(op: Any, operands: list) -> list:
-    kind = str(op.attributes["fft_type"]).rpartition(" ")[2].rstrip(">")
-    return [lax.fft(operands[0], kind, ints(op.attributes["fft_length"]))]
+def _triangular_solve(op: Any, triangle: Any, right: Any) -> Any:
+    return lax.linalg.triangular_solve(triangle, right, left_side=bool(op.attributes["left_side"].value))
 
 
-@operation("cholesky")
-def _cholesky(op: Any, operands: list) -> list:
-    return [lax.linalg.cholesky(operands[0], symmetrize_input=False)]
+def _random_bits(op: Any, state: Any) -> list:
+    bits = array_of(op.results[1])
+    return list(lax.rng_bit_generator(state, bits.shape, bits.dtype))
 
 
-@operation("triangular_solve")
-def _triangular_solve(op: Any, operands: list) -> list:
-    triangle, right = operands
-    return [lax.linalg.triangular_solve(triangle, right, left_side=bool(op.attributes["left_side"].value))]
+SLICED = ("start_indices", "limit_indices", "strides")
+PADDED = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
-
-@operation("rng_bit_generator")
-def _random_bits(op: Any, operands: list) -> list:
-    result = op.results[1]
-    return list(lax.rng_bit_generator(operands[0], shape_of(result), element_type(result)))
-
-
-@operation("optimization_barrier")
-def _barrier(op: Any, operands: list) -> list:
-    return list(lax.optimization_barrier(operands))
+OPERATIONS: dict[str, Handler] = {
+    "constant": _constant,
+    "iota": lambda op: lax.broadcasted_iota(made(op).dtype, made(op).shape, number(op, "iota_dimension")),
+    "convert": lambda op, x: lax.convert_element_type(x, made(op).dtype),
+    "bitcast_convert": lambda op, x: lax.bitcast_convert_type(x, made(op).dtype),
+    "broadcast_in_dim": lambda op, x: lax.broadcast_in_dim(x, made(op).shape, numbers(op, "broadcast_dimensions")),
+    "reshape": lambda op, x: lax.reshape(x, made(op).shape),
+    "transpose": lambda op, x: lax.transpose(x, numbers(op, "permutation")),
+    "reverse": lambda op, x: lax.rev(x, numbers(op, "dimensions")),
+    "slice": lambda op, x: lax.slice(x, *(numbers(op, name) for name in SLICED)),
+    "concatenate": lambda op, *x: lax.concatenate(x, number(op, "dimension")),
+    "pad": lambda op, x, value: lax.pad(x, value, tuple(zip(*(numbers(op, name) for name in PADDED), strict=True))),
+    "select": lambda op, *x: lax.select(*x),
+    "clamp": lambda op, *x: lax.clamp(*x),
+    "compare": lambda op, *x: COMPARED[word(op, "comparison_direction")](*x),
+    "power": _power,
+    "reduce_precision": lambda op, x: lax.reduce_precision(x, number(op, "exponent_bits"), number(op, "mantissa_bits")),
+    "dot_general": _dot_general,
+    "dot": _dot,
+    "ragged_dot": _ragged_dot,
+    "convolution": _convolution,
+    "dynamic_slice": lambda op, x, *starts: lax.dynamic_slice(
+        x, starts, numbers(op, "slice_sizes"), allow_negative_indices=False
+    ),
+    "dynamic_update_slice": lambda op, x, update, *starts: lax.dynamic_update_slice(
+        x, update, starts, allow_negative_indices=False
+    ),
+    "batch_norm_inference": _batch_norm,
+    "fft": lambda op, x: lax.fft(x, word(op, "fft_type"), numbers(op, "fft_length")),
+    "cholesky": lambda op, x: lax.linalg.cholesky(x, symmetrize_input=False),
+    "triangular_solve": _triangular_solve,
+    "rng_bit_generator": _random_bits,
+    "optimization_barrier": lambda op, *x: list(lax.optimization_barrier(x)),
+    "sort": lambda op, *x: list(lax.sort(x, dimension=number(op, "dimension"), num_keys=1)),
+    "top_k": lambda op, x: list(lax.top_k(x, number(op, "k"))),
+}
+"""Operation without its dialect -> what it does."""

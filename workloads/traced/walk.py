@@ -4,7 +4,7 @@ from typing import Any
 
 from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
 from workloads.traced.loops import counter_of, without_counting
-from workloads.traced.rules import is_known, kind_of, refusal
+from workloads.traced.rules import LIGHT, is_known, kind_of, refusal
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
 """Parameters that hold what a call runs."""
@@ -92,7 +92,7 @@ class _Walker:
                 value.donated = value.donated or (given and value.node is None)
             first = len(nodes)
             results = self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
-            if all(node.is_view or node.known or kind_of(node) in _LIGHT for node in nodes[first:]):
+            if all(node.is_view or node.known or kind_of(node) in (*LIGHT, "free") for node in nodes[first:]):
                 operator = object()
                 for node in nodes[first:]:
                     node.operator = operator
@@ -160,9 +160,6 @@ class _Walker:
         branches = [self._region(branch, operands[1:], scope, axes, {}) for branch in eqn.params["branches"]]
         return _loop("cond", eqn, operands, scope, [(branch, 1) for branch in branches])
 
-
-_LIGHT = ("map", "move", "reduction", "free")
-"""Kinds of nodes that one kernel of a library does at once."""
 
 _PLAIN = (
     *("_where", "silu", "relu", "gelu", "clip", "tril", "triu", "_einsum", "softmax", "_reduce_max", "_take", "_pad"),

@@ -1,6 +1,4 @@
-"""What a reader of a function's answer should know: precision of float32 products, where fusion was decided, and what
-the constants leave out.
-"""
+"""Notes beside a function's answer: precision of float32 products, sizes of fusion, limits of the constants."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

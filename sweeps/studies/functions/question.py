@@ -9,13 +9,12 @@ import numpy as np
 
 import hwspaces
 from jaxroof.arrays import eager
-from jaxroof.collectives import ALGORITHMS
 from jaxroof.energy import power_known
 from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
 from jaxroof.jobs.scenario import Scenario
-from jaxroof.op import RESOURCES, AnyOp, Collective, Kernel, Ops
+from jaxroof.op import AnyOp, Ops
 from sweeps.ask.names import variable
-from sweeps.run.answer import OpAnswer
+from sweeps.run.answer import OpAnswer, op_answer
 from sweeps.run.evidence import Beyond, ops_beyond
 
 if TYPE_CHECKING:
@@ -74,13 +73,11 @@ class Function:
         """
         from sweeps.studies.functions.notes import efficiency_notes, fusion_notes, precision_notes
 
-        own = precision_notes(self.traced, _entries(hardware))
-        constants = hwspaces.efficiency(efficiency).efficiency
         return (
             *self.traced.notes,
-            *own,
+            *precision_notes(self.traced, _entries(hardware)),
             *fusion_notes(self.traced, over or {}),
-            *efficiency_notes(self.traced, constants),
+            *efficiency_notes(self.traced, hwspaces.efficiency(efficiency).efficiency),
         )
 
     def decided_at(self, **sizes: float) -> "Function":
@@ -233,7 +230,7 @@ def from_function(
       function: any composition of JAX: Flax, Equinox, gradients, updates of optimisers, loops, `shard_map`.
       args: arrays, or trees of `jax.ShapeDtypeStruct`s. Shapes may have symbols of `jax.export.symbolic_shape`, so
         that one trace serves all sizes.
-      fusion: eager, framework or compiler: `Function.policy` says what that is.
+      fusion: one of `workloads.traced.fusion.POLICIES`; `Function.policy` says what that is.
       sizes: of symbols, where none are given later; fusion is decided there.
       trips: how often loops run that do not say so.
       fused_loops: loops without matrix products are one kernel each, as libraries have them for selective scans.
@@ -281,22 +278,11 @@ def answered(scenario: Scenario) -> FunctionAnswer:
 
 
 def _row(name: str, op: AnyOp, tables: Mapping[str, Mapping[str, Any]], static: Any) -> OpAnswer:
-    found = {field: tables[f"op_{field}"][name] for field in ("time", "flops", "bytes", "bound", "algorithm")}
-    energy = float(tables["op_energy"][name]) if static is not None else None
-    time, count = float(found["time"]), float(op.count)
-    return OpAnswer(
-        name=name,
-        count=count,
-        precision=op.precision if isinstance(op, Kernel) else None,
-        time=time,
-        flops=float(found["flops"]),
-        bytes=float(found["bytes"]),
-        message_bytes=0.0 if isinstance(op, Kernel) else count * float(op.message_bytes),
-        bound=RESOURCES[int(found["bound"])],
-        algorithm=ALGORITHMS[int(found["algorithm"])] if isinstance(op, Collective) else None,
-        energy=energy,
-        power=None if energy is None or time == 0.0 else energy / time + float(static),
-    )
+    fields = ("time", "flops", "bytes", "bound", "algorithm", *(() if static is None else ("energy",)))
+    found = op_answer(name, op, *(tables[f"op_{field}"][name] for field in fields))
+    if found.energy is None or found.time == 0.0:
+        return found
+    return dataclasses.replace(found, power=found.energy / found.time + float(static))
 
 
 def _plain(name: str, value: Any) -> float | bool | str:

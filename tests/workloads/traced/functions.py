@@ -12,6 +12,11 @@ def array(*shape, dtype=BF16):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
+def total(ops, field):
+    """Sum of a number over all runs of ops that have it."""
+    return sum(float(op.count * (getattr(op, field, None) or 0.0)) for op in ops.values())
+
+
 def mlp(x, up, down):
     return jax.nn.gelu(x @ up) @ down
 
@@ -98,6 +103,18 @@ def vit_weights(width=64, dtype=F32):
     return norms | {name: array(*size, dtype=dtype) for name, size in sizes.items()}
 
 
+def counted(x):
+    return jax.lax.while_loop(lambda c: c[0] < 10, lambda c: (c[0] + 1, c[1] @ c[1]), (0, x))[1]
+
+
+def converging(x):
+    return jax.lax.while_loop(lambda x: jnp.sum(x) > 1.0, lambda x: x @ x, x)
+
+
+def either(which, x):
+    return jax.lax.cond(which, lambda x: x @ x @ x, lambda x: x @ x, x)
+
+
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, WIDTH = 32, 8, 128, 4096, 14336
 """Of Llama-3.1-8B."""
 
@@ -176,3 +193,33 @@ def resnet50(weights, x):
         y = convolved(jax.nn.relu(convolved(jax.nn.relu(convolved(x, first)), second, stride)), third)
         x = jax.nn.relu(y + (convolved(x, shortcut[0], stride) if shortcut else x))
     return x.mean((1, 2)) @ head
+
+
+QKV = array(2, 64, 8, 32), array(2, 64, 2, 32), array(2, 64, 2, 32)
+"""Queries of 8 heads and keys and values of 2, 64 tokens of 2 sequences."""
+
+EXAMPLES = {
+    "products": (lambda x, a, b: x @ a @ b, array(128, 256), array(256, 512), array(512, 64)),
+    "mlp": (mlp, array(64, 128), array(128, 512), array(512, 128)),
+    "causal attention": (attention, *QKV),
+    "windowed attention": (windowed, *[array(2, 64, 8, 32)] * 3),
+    "masked attention": (masked, *[array(2, 64, 8, 32)] * 3, array(2, 64, dtype=bool)),
+    "residual": (residual, array(4, 16, 16, 32), *[array(3, 3, 32, 32)] * 2, array(32)),
+    "vit": (vit, vit_weights(), array(2, 32, 64, dtype=F32)),
+    "graph": (
+        *(messages_of_edges, array(100, 64, dtype=F32), array(64, 32, dtype=F32)),
+        *[array(500, dtype=INT)] * 2,
+    ),
+    "state space": (
+        *(state_space, array(2, 16, 32, dtype=F32), array(32, 8, dtype=F32)),
+        *[array(2, 16, 8, dtype=F32)] * 2,
+    ),
+    "gradient": (
+        *(jax.value_and_grad(loss), (array(128, 512, dtype=F32), array(512, 128, dtype=F32))),
+        array(64, 128, dtype=F32),
+    ),
+    "adamw": (adamw, *[array(1024, 1024, dtype=F32)] * 4, array(dtype=F32)),
+    "layers": (layers, array(64, 128), array(12, 128, 128)),
+    "experts": (jax.lax.ragged_dot, array(64, 128), array(8, 128, 256), array(8, dtype=INT)),
+}
+"""Function and arguments."""

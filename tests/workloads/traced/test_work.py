@@ -5,25 +5,19 @@ import jax.numpy as jnp
 import pytest
 from functions import (
     BF16,
+    EXAMPLES,
     F32,
     INT,
+    QKV,
     adamw,
     array,
     attention,
     batch_norm_loss,
-    layers,
-    loss,
-    masked,
-    messages_of_edges,
     mlp,
-    residual,
     resnet50,
     resnet50_weights,
-    state_space,
-    vit,
-    vit_weights,
-    windowed,
-)  # fmt: skip
+    total,
+)
 
 from jaxroof.op import Collective
 from jaxroof.shape import AttentionShape
@@ -34,75 +28,38 @@ from workloads.traced.sizes import Sizes
 from workloads.traced.walk import graph_of
 
 
-def total(found, field):
-    ops = found.ops().values()
-    return sum(float(op.count * (getattr(op, field, None) or 0.0)) for op in ops)
+def kinds(ops):
+    return [op.kind for op in ops.values() if not isinstance(op, Collective)]
 
 
-def kinds(found):
-    return [op.kind for op in found.ops().values() if not isinstance(op, Collective)]
-
-
-QKV = array(2, 64, 8, 32), array(2, 64, 2, 32), array(2, 64, 2, 32)
-"""Queries of 8 heads and keys and values of 2, 64 tokens of 2 sequences."""
-
-FUNCTIONS = {
-    # (128, 256) (256, 512) (512, 64)
-    "products": (
-        lambda x, a, b: x @ a @ b,
-        [array(128, 256), array(256, 512), array(512, 64)],
-        2 * 128 * 512 * (256 + 64),
-    ),
-    "mlp": (mlp, [array(64, 128), array(128, 512), array(512, 128)], 2 * 2 * 64 * 128 * 512),
+FLOPS = {
+    "products": 2 * 128 * 512 * (256 + 64),
+    "mlp": 2 * 2 * 64 * 128 * 512,
     # scores and values: 2 x 8 heads x 64 x 65 / 2 pairs x 2 (32 + 32)
-    "causal attention": (attention, QKV, 2 * 8 * 64 * 65 // 2 * 2 * 64),
+    "causal attention": 2 * 8 * 64 * 65 // 2 * 2 * 64,
     # rows 0 to 15 see i + 1 keys, the other 48 see 16
-    "windowed attention": (windowed, [array(2, 64, 8, 32)] * 3, 2 * 8 * (16 * 17 // 2 + 48 * 16) * 2 * 64),
-    "masked attention": (masked, [*[array(2, 64, 8, 32)] * 3, array(2, 64, dtype=bool)], 2 * 8 * 64 * 64 * 2 * 64),
+    "windowed attention": 2 * 8 * (16 * 17 // 2 + 48 * 16) * 2 * 64,
+    "masked attention": 2 * 8 * 64 * 64 * 2 * 64,
     # two convolutions of 4 x 16 x 16 places, 9 x 32 inputs, 32 outputs
-    "residual": (
-        residual,
-        [array(4, 16, 16, 32), array(3, 3, 32, 32), array(3, 3, 32, 32), array(32)],
-        2 * 2 * 4 * 256 * 288 * 32,
-    ),
+    "residual": 2 * 2 * 4 * 256 * 288 * 32,
     # qkv, out, up, down, and attention of 4 heads of 16 over 32 tokens of 2 sequences
-    "vit": (
-        vit,
-        [vit_weights(), array(2, 32, 64, dtype=F32)],
-        2 * 64 * 64 * 64 * (3 + 1 + 4 + 4) + 2 * 4 * 32 * 32 * 2 * 32,
-    ),
-    "graph": (
-        messages_of_edges,
-        [array(100, 64, dtype=F32), array(64, 32, dtype=F32), array(500, dtype=INT), array(500, dtype=INT)],
-        2 * 500 * 64 * 32,
-    ),
-    "state space": (
-        state_space,
-        [array(2, 16, 32, dtype=F32), array(32, 8, dtype=F32), *[array(2, 16, 8, dtype=F32)] * 2],
-        0,
-    ),
+    "vit": 2 * 64 * 64 * 64 * (3 + 1 + 4 + 4) + 2 * 4 * 32 * 32 * 2 * 32,
+    "graph": 2 * 500 * 64 * 32,
+    "state space": 0,
     # forward, and of the gradient both weights' and the hidden layer's inputs: 5 products of the same size
-    "gradient": (
-        jax.value_and_grad(loss),
-        [(array(128, 512, dtype=F32), array(512, 128, dtype=F32)), array(64, 128, dtype=F32)],
-        5 * 2 * 64 * 128 * 512,
-    ),
-    "adamw": (adamw, [*[array(1024, 1024, dtype=F32)] * 4, array(dtype=F32)], 0),
-    "layers": (layers, [array(64, 128), array(12, 128, 128)], 12 * 2 * 64 * 128 * 128),
-    "experts": (
-        jax.lax.ragged_dot,
-        [array(64, 128), array(8, 128, 256), array(8, dtype=INT)],
-        2 * 64 * 128 * 256,
-    ),
+    "gradient": 5 * 2 * 64 * 128 * 512,
+    "adamw": 0,
+    "layers": 12 * 2 * 64 * 128 * 128,
+    "experts": 2 * 64 * 128 * 256,
 }
-"""Function, arguments, matrix FLOP worked by hand."""
+"""Matrix FLOP of `EXAMPLES`, worked by hand."""
 
 
 @pytest.mark.parametrize("policy", ["eager", "loops", "framework", "compiler"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FLOPS)
 def test_matrix_flops_are_exact(name, policy):
-    function, arguments, flops = FUNCTIONS[name]
-    found = traced(function, *arguments, policy=policy)
+    (function, *arguments), flops = EXAMPLES[name], FLOPS[name]
+    found = traced(function, *arguments, policy=policy).ops()
     if "attention" in name and policy in ("eager", "loops"):  # every query meets every key
         flops = 2 * 8 * 64 * 64 * 2 * 64
     assert total(found, "matrix_flops") == flops
@@ -112,19 +69,20 @@ def test_bytes_and_kernels_of_a_perceptron():
     """Each operand once: 16-bit x, weights, and the hidden layer of 64 x 512."""
     arguments = array(64, 128), array(128, 512), array(512, 128)
     products = 2 * (64 * 128 + 128 * 512 + 64 * 512)
-    eager = traced(mlp, *arguments, policy="eager")
+    eager = traced(mlp, *arguments, policy="eager").ops()
     assert total(eager, "kernels") == 10  # 2 products, x^3, 4 products with numbers, 2 sums, tanh
-    framework = traced(mlp, *arguments, policy="framework")
+    framework = traced(mlp, *arguments, policy="framework").ops()
     assert total(framework, "kernels") == 3
-    assert total(framework, "bytes") == 2 * products + 2 * 2 * 64 * 512  # the activation reads and writes once more
-    compiler = traced(mlp, *arguments, policy="compiler")
+    # the activation reads and writes once more
+    assert total(framework, "bytes") == 2 * products + 2 * 2 * 64 * 512
+    compiler = traced(mlp, *arguments, policy="compiler").ops()
     assert total(compiler, "kernels") == 2 and total(compiler, "bytes") == 2 * products
     assert total(compiler, "exps") == 64 * 512  # one tanh per hidden element
 
 
 def test_an_optimiser_moves_28_bytes_per_parameter():
     """Weight, both moments and the gradient are read, the first three written, 4 B each."""
-    found = traced(adamw, *[array(1024, 1024, dtype=F32)] * 4, array(dtype=F32), policy="framework")
+    found = traced(adamw, *[array(1024, 1024, dtype=F32)] * 4, array(dtype=F32), policy="framework").ops()
     assert total(found, "kernels") == 1
     assert total(found, "bytes") == pytest.approx(28 * 1024**2, rel=1e-6)
 
@@ -133,15 +91,15 @@ def test_rows_of_a_norm_and_a_softmax_are_one_kernel():
     def normed(x):
         return jax.nn.softmax(x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1.0), -1)
 
-    found = traced(normed, array(256, 1024, dtype=F32), policy="framework")
+    found = traced(normed, array(256, 1024, dtype=F32), policy="framework").ops()
     assert total(found, "kernels") == 1 and total(found, "bytes") == 2 * 4 * 256 * 1024
     # a batch norm's mean is of all rows: every block of threads waits for it
-    batch = traced(lambda x: x - x.mean(0), array(256, 1024, dtype=F32), policy="framework")
+    batch = traced(lambda x: x - x.mean(0), array(256, 1024, dtype=F32), policy="framework").ops()
     assert total(batch, "kernels") == 2 and total(batch, "bytes") == pytest.approx(3 * 4 * 256 * 1024, rel=0.01)
 
 
 def test_a_convolution_is_an_implicit_product():
-    (op,) = (op for op in traced(residual, *FUNCTIONS["residual"][1], policy="framework").ops().values() if op.shape)
+    (op,) = (op for op in traced(*EXAMPLES["residual"], policy="framework").ops().values() if op.shape)
     assert op.count == 2 and (op.shape.rows, op.shape.inputs, op.shape.outputs) == (4 * 256, 288, 32)
 
 
@@ -164,8 +122,8 @@ def test_gradient_of_a_convolution_with_a_stride():
 
     arguments = array(4, 16, 16, 32, dtype=F32), array(2, 2, 32, 32, dtype=F32)
     forward = 2 * 4 * 64 * 4 * 32 * 32
-    assert total(traced(jax.grad(strided), *arguments), "matrix_flops") == forward
-    assert total(traced(jax.grad(strided, (0, 1)), *arguments), "matrix_flops") == 2 * forward
+    assert total(traced(jax.grad(strided), *arguments).ops(), "matrix_flops") == forward
+    assert total(traced(jax.grad(strided, (0, 1)), *arguments).ops(), "matrix_flops") == 2 * forward
 
 
 def test_attention_keeps_its_shape():
@@ -214,7 +172,7 @@ def test_a_softmax_over_experts_is_no_attention():
     def routed(x, router, results):
         return jnp.einsum("te,ted->td", jax.nn.softmax(x @ router, -1), results)
 
-    found = traced(routed, array(64, 32), array(32, 8), array(64, 8, 32), policy="framework")
+    found = traced(routed, array(64, 32), array(32, 8), array(64, 8, 32), policy="framework").ops()
     assert kinds(found).count("linear") == 2 and "prefill_attention" not in kinds(found)
 
 
@@ -224,9 +182,9 @@ def test_the_gradient_of_attention_is_five_products():
 
     arguments = [array(2, 64, 8, 32)] * 3
     forward = 2 * 8 * 64 * 65 // 2 * 2 * 64
-    found = traced(jax.grad(jax.checkpoint(summed), (0, 1, 2)), *arguments, policy="framework")
+    found = traced(jax.grad(jax.checkpoint(summed), (0, 1, 2)), *arguments, policy="framework").ops()
     assert total(found, "matrix_flops") == 2.5 * forward
-    both = traced(jax.value_and_grad(summed, (0, 1, 2)), *arguments, policy="framework")
+    both = traced(jax.value_and_grad(summed, (0, 1, 2)), *arguments, policy="framework").ops()
     assert total(both, "matrix_flops") == 3.5 * forward
     assert sorted(kinds(both)).count("prefill_attention") == 2
 
@@ -241,7 +199,7 @@ def test_kept_attention_weights_are_not_fused():
 
     arguments = array(3, 64, 64), array(2, 64, 64)
     plain = traced(jax.grad(summed), *arguments, policy="framework")
-    assert "prefill_attention" not in kinds(plain) and "jax.checkpoint" in " ".join(plain.notes)
+    assert "prefill_attention" not in kinds(plain.ops()) and "jax.checkpoint" in " ".join(plain.notes)
 
 
 def test_experts_touch_few_matrices_when_rows_are_few():
@@ -281,7 +239,7 @@ def test_a_wider_copy_is_not_written_beside_its_original():
         other = jax.lax.dot(narrow, weight, preferred_element_type=jnp.int32)
         return jnp.clip((other >> 8) + narrow.astype(jnp.int32), -128, 127).astype(jnp.int8)
 
-    found = traced(branch, array(64, 64, dtype=jnp.int8), array(64, 64, dtype=jnp.int8), policy="compiler")
+    found = traced(branch, array(64, 64, dtype=jnp.int8), array(64, 64, dtype=jnp.int8), policy="compiler").ops()
     assert total(found, "kernels") == 2
     assert total(found, "bytes") == pytest.approx((3 + 3) * 64 * 64, abs=8)
 
@@ -293,9 +251,9 @@ def test_an_operator_is_one_kernel():
         return jax.nn.silu(x) * y
 
     arguments = array(64, 128), array(64, 128)
-    kernels = {policy: total(traced(block, *arguments, policy=policy), "kernels") for policy in POLICIES}
+    kernels = {policy: total(traced(block, *arguments, policy=policy).ops(), "kernels") for policy in POLICIES}
     assert kernels["operators"] == 2 and kernels["framework"] == kernels["compiler"] == 1 < kernels["eager"]
-    assert total(traced(block, *arguments, policy="operators"), "bytes") == (2 + 3) * 2 * 64 * 128
+    assert total(traced(block, *arguments, policy="operators").ops(), "bytes") == (2 + 3) * 2 * 64 * 128
 
 
 def test_gradients_keep_what_values_are_made_of():
@@ -303,7 +261,7 @@ def test_gradients_keep_what_values_are_made_of():
     writes the gradient of x: 2 + 4 + 6 bytes per element.
     """
     arguments = array(16, 32, 32, 64), array(64, dtype=F32), array(64, dtype=F32), array(16, 32, 32, 64)
-    found = traced(jax.value_and_grad(batch_norm_loss, (0, 1, 2)), *arguments, policy="framework")
+    found = traced(jax.value_and_grad(batch_norm_loss, (0, 1, 2)), *arguments, policy="framework").ops()
     assert total(found, "kernels") == 3
     assert total(found, "bytes") == pytest.approx(12 * 16 * 32 * 32 * 64, rel=0.01)
 
@@ -311,18 +269,18 @@ def test_gradients_keep_what_values_are_made_of():
 def test_resnet50_has_its_published_work():
     """4.09 G multiplications and sums per image: torchvision, ResNet50_Weights, 4.09 GFLOPS in its count."""
     image = array(1, 224, 224, 3, dtype=F32)
-    forward = total(traced(resnet50, resnet50_weights(), image), "matrix_flops")
+    forward = total(traced(resnet50, resnet50_weights(), image).ops(), "matrix_flops")
     assert forward / 2 == pytest.approx(4.09e9, rel=0.001)
     gradient = jax.grad(lambda *each: resnet50(*each).sum())
-    # the image itself has no gradient
-    assert total(traced(gradient, resnet50_weights(), image), "matrix_flops") / forward == pytest.approx(2.97, abs=0.01)
+    both = total(traced(gradient, resnet50_weights(), image).ops(), "matrix_flops")
+    assert both / forward == pytest.approx(2.97, abs=0.01)  # the image itself has no gradient
 
 
 @pytest.mark.parametrize("policy", ["operators", "loops", "framework", "compiler"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_kernels_can_run_one_after_the_other(name, policy):
     """Every kernel comes after those whose results it reads, and all work is done by some kernel."""
-    function, arguments, _ = FUNCTIONS[name]
+    function, *arguments = EXAMPLES[name]
     region = graph_of(jax.make_jaxpr(function)(*arguments), ["x"] * len(jax.tree.leaves(arguments)), None)
     groups = grouped(with_shared_nodes(region), policy, Sizes({}), set())
     order = groups.in_order()
