@@ -1,6 +1,5 @@
 """Fit of eager PyTorch's fp32 kernels: `python -m tests.evidence.eager_fit --data DIR -o FILE`."""
 
-import dataclasses
 import datetime
 import sys
 from pathlib import Path
@@ -16,9 +15,8 @@ from jaxroof.efficiency import Efficiency, Host, Kernels, LinkEfficiency
 from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel
 from jaxroof.hardware import Hardware
-from jaxroof.op import KINDS
 from tests.evidence.fit_command import exit_status, fit_parser
-from tests.evidence.hulls import hull_of_devices
+from tests.evidence.hulls import hull_of_devices, with_hulls
 from tests.evidence.label_rows import (
     ARRAYS,
     CALL_TIME,
@@ -82,9 +80,6 @@ STREAMS = ("add", "mul", "div", "gelu", "relu", "tanh")
 
 LARGE = 2e7
 """Elements from which on such a kernel shows the bandwidth alone."""
-
-GDDR = ("P4", "T4")
-"""Devices whose memory is not HBM."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -206,9 +201,8 @@ def _text(folder: Path) -> str:
     share, shares = stream_share(rows)
     whole = fitted(rows, share)
     devices = sorted(rows.device.unique())
-    for kind, hull in hull_of_devices(devices, KINDS, ("fp32",)).items():
-        wide = dataclasses.replace(getattr(whole, kind).wide, hull=hull)
-        whole = dataclasses.replace(whole, **{kind: Kernels(wide=wide)})
+    hulls = hull_of_devices(whole, devices, ("fp32",))
+    whole = with_hulls(whole, {f"{kind}.wide": hull for kind, hull in hulls.items()})
     products = int(rows.op.isin(PRODUCTS).sum())
     stream = "mean over devices of large kernels' median share: " + ", ".join(
         f"{name} {one:.2f}" for name, one in shares.items()
