@@ -91,17 +91,14 @@ def main(words: list[str] | None = None) -> int:
 
 
 def fitted(rows: Any) -> Efficiency:
-    """Constants that fit rows of `label_rows`; of devices and shapes that are not among them nothing is used.
-
-    AMD's own are fitted to single products: rocBLAS takes tiles of batched ones from a table, not by their time.
-    """
+    """Constants that fit rows of `label_rows`; of devices and shapes that are not among them nothing is used."""
     products = _sampled(rows)
-    amd = products.device.map(lambda name: kernel_device(name).cores.wide_waves > 0.0).to_numpy(bool)
+    amd = _on_amd(products)
     general = _solution(products[~amd], PRIORS, {})
     own = {name: general[name] for name in WIDE_WAVES}
     if amd.any():
         around = {name: (general[name], PRIORS[name][1]) for name in WIDE_WAVES}
-        own = _solution(products[amd & (products.op == "linear")], around, general)
+        own = _solution(products[amd], around, general)
     product = SgemmKernel(**GIVEN, **general, wide_waves=own)
     stream = StreamKernel(
         launch_cycles=GIVEN["launch_cycles"],
@@ -123,11 +120,19 @@ def fitted(rows: Any) -> Efficiency:
     )
 
 
+def _on_amd(rows: Any) -> Any:
+    """Which rows ran on AMD's GPUs."""
+    return rows.device.map(lambda name: kernel_device(name).cores.wide_waves > 0.0).astype(bool)
+
+
 def _sampled(rows: Any) -> Any:
-    """Products, the same number of every device and kind."""
+    """Products, the same number of every device and kind; on AMD's GPUs single ones alone.
+
+    rocBLAS takes the tiles of batched products from a table, so that their times say little of other constants.
+    """
     import pandas
 
-    products = rows[rows.op.isin(PRODUCTS)]
+    products = rows[(rows.op == "linear") | ((rows.op == "bmm") & ~_on_amd(rows))]
     groups = products.groupby(["device", "op"], sort=True)
     return pandas.concat([part.sample(min(len(part), ROWS), random_state=1) for _, part in groups])
 
