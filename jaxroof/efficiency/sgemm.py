@@ -4,35 +4,56 @@ from jaxroof.arrays import jnp, rsqrt
 from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, Timing
-from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
+from jaxroof.hardware import Cores, Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.op import Kernel
 from jaxroof.smooth import ceiling, cheapest, maximum, minimum
 from jaxroof.struct import Array, Scalar, static, struct
 
+Tile = tuple[float, float]
+"""Rows and outputs of one block of results."""
+
+_SINCE_VOLTA: tuple[Tile, ...] = (
+    (128.0, 128.0),
+    (64.0, 128.0),
+    (32.0, 128.0),
+    (128.0, 32.0),
+    (64.0, 64.0),
+    (32.0, 64.0),
+    (32.0, 32.0),
+)
+
+_AMD: tuple[Tile, ...] = (
+    (144.0, 128.0),
+    (64.0, 128.0),
+    (128.0, 64.0),
+    (96.0, 96.0),
+    (64.0, 64.0),
+    (32.0, 64.0),
+    (64.0, 32.0),
+    (32.0, 32.0),
+    (16.0, 64.0),
+    (64.0, 16.0),
+    (16.0, 16.0),
+)
+
 TILES = {
-    (128.0, 128.0): ("modern", "volta", "amd"),
-    (64.0, 128.0): ("modern", "volta", "amd"),
-    (32.0, 128.0): ("modern", "volta", "pascal"),
-    (128.0, 32.0): ("modern", "volta", "pascal"),
-    (64.0, 64.0): ("modern", "volta", "pascal", "amd"),
-    (32.0, 64.0): ("modern", "volta", "amd"),
-    (32.0, 32.0): ("modern", "volta"),
-    (128.0, 64.0): ("amd",),
-    (96.0, 96.0): ("amd",),
+    "modern": _SINCE_VOLTA,
+    "volta": _SINCE_VOLTA,
+    "pascal": ((32.0, 128.0), (128.0, 32.0), (64.0, 64.0)),
+    "amd": _AMD,
 }
-"""Rows and outputs of a tile -> classes of cores whose library has it for one product, as names of kernels say (cuBLAS
-11 and 12: `ampere_sgemm_128x64_tn` has 128 outputs and 64 rows; rocBLAS: `MT128x64x16`)."""
+"""Class of cores (`library_classes`) -> tiles of its library for one product, as names of kernels say: cuBLAS 11 and
+12's `ampere_sgemm_128x64_tn` has 128 outputs and 64 rows, as has rocBLAS's `MT128x64x16`."""
 
 BATCHED_TILES = {
-    (128.0, 128.0): ("modern",),
-    (64.0, 128.0): ("volta", "pascal"),
-    (32.0, 128.0): ("volta",),
-    (128.0, 32.0): ("volta",),
-    (64.0, 64.0): ("volta",),
-    (32.0, 64.0): ("amd",),
+    "modern": ((128.0, 128.0),),
+    "volta": ((64.0, 128.0), (32.0, 128.0), (128.0, 32.0), (64.0, 64.0)),
+    "pascal": ((64.0, 128.0),),
+    "amd": _AMD,
 }
-"""The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere; AMD's
-library has many, of 16 to 128, of which one stands for all."""
+"""The same for many products at once: one kernel serves all shapes on Pascal, and another one since Ampere."""
+
+_EVERY_TILE = sorted({tile for sets in (TILES, BATCHED_TILES) for tiles in sets.values() for tile in tiles})
 
 SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Parts that a kernel may cut the inputs of one product into."""
@@ -47,7 +68,7 @@ LONE = 64.0 * 128.0
 """Results of a tile that takes 1 + `SgemmKernel.lone` times as long alone on a core: sets its scale only."""
 
 LARGE = 128.0
-"""Edge of the largest tile, elements, which sets the scale of `SgemmKernel.matrix`."""
+"""Edge of the square tile, elements, at which `SgemmKernel.matrix` holds."""
 
 UNIT = 32.0
 """Elements of the edges that `SgemmKernel.small` counts in: sets its scale only."""
@@ -102,22 +123,16 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     h: results, written once, and operands, read once, and again by every wave as far as L2 has lost them
     """
     kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
-    shape = op.shape
-    rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
-    many = jnp.where(shape.matrices > 1.0, 1.0, 0.0)
-    classes = _classes(hardware)
-    odd = _unaligned(rows, shape.inputs)
-    rate = _sustained_rate(kernel, op, hardware, 1.0 + kernel.single * odd * hardware.cores.register_copies)
+    many = jnp.where(op.shape.matrices > 1.0, 1.0, 0.0)
+    classes = library_classes(hardware.cores)
+    rate = _sustained_rate(kernel, op, hardware)
     hbm = hardware.memory.hbm.bandwidth * kernel.bandwidth
-    pieces = _unaligned(shape.outputs, 0.0) * (1.0 - hardware.cores.wide_waves)
-    written = shape.rows * shape.outputs * shape.output_bytes * (1.0 + kernel.stored * pieces) / hbm
+    written = _written_bytes(kernel, op, classes) / hbm
     times, parts = [], []
-    for tile in dict.fromkeys((*TILES, *BATCHED_TILES)):
-        m, n = tile
-        down, across = ceiling(rows * (1.0 / m)), ceiling(shape.outputs * (1.0 / n))
-        core = _core_time(kernel, op, hardware, rate, m, n, shape.matrices * down * across, many)
-        moved = _reading_time(kernel, op, hardware, rows, m, n, down, across, hbm, odd) + written
-        has = many * _share(classes, BATCHED_TILES.get(tile, ())) + (1.0 - many) * _share(classes, TILES.get(tile, ()))
+    for tile in _EVERY_TILE:
+        core = _core_time(kernel, op, hardware, rate, tile)
+        moved = _read_bytes(kernel, op, hardware, tile, classes) / hbm + written
+        has = many * _has(tile, BATCHED_TILES, classes) + (1.0 - many) * _has(tile, TILES, classes)
         lacking = 1.0 + NEVER * (1.0 - has)
         times.append(jnp.sqrt(core * core + moved * moved) * lacking)
         parts.append(core * lacking)
@@ -128,40 +143,49 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     )
 
 
-def _classes(hardware: Hardware) -> dict[str, Scalar]:
-    """1 for the cores' class in `TILES`, 0 for the others. Pascal is known by `Cores.shared_issue`."""
-    cores = hardware.cores
+def library_classes(cores: Cores) -> dict[str, Scalar]:
+    """1 for the class of cores whose kernels a BLAS library runs on these, 0 for the others, by names of `TILES`.
+
+    AMD's wavefronts have 64 threads. Of NVIDIA's GPUs, copies pass registers before Ampere, and before Volta address
+    arithmetic takes turns with vector operations as well: Pascal.
+    """
     amd = cores.wide_waves
     pascal = (1.0 - amd) * (0.0 if cores.shared_issue is None else cores.shared_issue)
     volta = (1.0 - amd) * cores.register_copies * (1.0 - pascal)
     return {"amd": amd, "pascal": pascal, "volta": volta, "modern": 1.0 - amd - pascal - volta}
 
 
-def _share(classes: dict[str, Scalar], of: tuple[str, ...]) -> Scalar:
-    return minimum(1.0, sum(classes[name] for name in of)) if of else 0.0
+def _has(tile: Tile, tiles: dict[str, tuple[Tile, ...]], classes: dict[str, Scalar]) -> Scalar:
+    """1 where the library of the cores has the tile, 0 elsewhere."""
+    return sum(share for name, share in classes.items() if tile in tiles[name])
 
 
-def _unaligned(first: Scalar, other: Scalar) -> Array:
-    """1 where either number is no multiple of `ALIGNED`, 0 elsewhere, shape ()."""
-    padded = ALIGNED * (ceiling(first * (1.0 / ALIGNED)) + ceiling(other * (1.0 / ALIGNED)))
-    return jnp.where(padded > first + other, 1.0, 0.0)
+def _rows(op: Kernel) -> Array:
+    """Rows of one of the products."""
+    return op.shape.rows / jnp.maximum(op.shape.matrices, 1.0)
 
 
-def _core_time(
-    kernel: SgemmKernel,
-    op: Kernel,
-    hardware: Hardware,
-    rate: Scalar,
-    m: float,
-    n: float,
-    tiles: Scalar,
-    many: Scalar,
-) -> Array:
-    """c: time in s of `tiles` tiles of m x n on the cores, by the best split of their inputs, shape ().
+def _grid(op: Kernel, tile: Tile) -> tuple[Array, Array]:
+    """Tiles of one product along its rows and along its outputs."""
+    m, n = tile
+    return ceiling(_rows(op) * (1.0 / m)), ceiling(op.shape.outputs * (1.0 / n))
+
+
+def _unaligned(*sizes: Scalar) -> Array:
+    """1 where any of the numbers is no multiple of `ALIGNED`, 0 elsewhere, shape ()."""
+    padded = ALIGNED * sum(ceiling(size * (1.0 / ALIGNED)) for size in sizes)
+    return jnp.where(padded > sum(sizes), 1.0, 0.0)
+
+
+def _core_time(kernel: SgemmKernel, op: Kernel, hardware: Hardware, rate: Scalar, tile: Tile) -> Array:
+    """c: time in s of all tiles on the cores, by the best split of their inputs, shape ().
 
     waves fixed + max(waves, 1 + lone LONE / (m n)) main,  waves = ceil(tiles splits / cores)
     main = 2 inputs m n (1 + small 32 (1/m + 1/n - 2/128)) cores / rate
     """
+    m, n = tile
+    down, across = _grid(op, tile)
+    tiles = op.shape.matrices * down * across
     cores = gpu_cores(hardware)
     cycle = 1.0 / clock(hardware)
     edges = kernel.small * UNIT * (1.0 / m + 1.0 / n - 2.0 / LARGE)
@@ -169,63 +193,61 @@ def _core_time(
     alone = 1.0 + kernel.lone * (LONE / (m * n))
     partial = op.shape.rows * op.shape.outputs * op.shape.output_bytes * kernel.split_traffic
     partial = partial / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
+    never = jnp.where(op.shape.matrices > 1.0, 1.0 + NEVER, 1.0)
     times = []
     for splits in SPLITS:
         main = element * (STEP * ceiling(op.shape.inputs / (splits * STEP)))
-        turns = maximum(1.0, ceiling(tiles * (splits / cores)))
-        time = main * maximum(turns, alone) + turns * (kernel.tile_cycles * cycle)
+        waves = maximum(1.0, ceiling(tiles * (splits / cores)))
+        time = main * maximum(waves, alone) + waves * (kernel.tile_cycles * cycle)
         if splits > 1.0:
-            time = (time + kernel.split_cycles * cycle + splits * partial) * (1.0 + NEVER * many)
+            time = (time + kernel.split_cycles * cycle + splits * partial) * never
         times.append(time)
     return cheapest(*times)
 
 
-def _reading_time(
-    kernel: SgemmKernel,
-    op: Kernel,
-    hardware: Hardware,
-    rows: Scalar,
-    m: float,
-    n: float,
-    down: Scalar,
-    across: Scalar,
-    hbm: Scalar,
-    odd: Scalar,
-) -> Array:
-    """h: time in s of reading both operands, shape ().
+def _read_bytes(kernel: SgemmKernel, op: Kernel, hardware: Hardware, tile: Tile, classes: dict[str, Scalar]) -> Array:
+    """Bytes of both operands that pass HBM, and as many more as its time is longer, shape ().
 
-    bytes = once + (waves x wave - once) wave / (wave + kept L2)
-    time = bytes (1 + unaligned) (1 + scattered + far r^2 / (1 + r^2)) / rate of HBM,  r = wave / (reach L2)
-    wave: B of the different rows and columns that all tiles in flight read; the second factor is Pascal's
+    bytes = (once + again) (1 + unaligned) (1 + scattered + far r^2 / (1 + r^2)),  r = wave / (reach L2)
+    again = (waves x wave - once) wave / (wave + kept L2)
+    wave: B of the different rows and columns that all tiles in flight read; the last factor is Pascal's
     """
-    shape = op.shape
+    shape, (m, n) = op.shape, tile
+    down, across = _grid(op, tile)
     flight = gpu_cores(hardware) * kernel.flight
     columns = minimum(across, flight)
     panels = minimum(down, maximum(flight / across, 1.0))
     products = minimum(jnp.maximum(shape.matrices, 1.0), maximum(flight / (across * down), 1.0))
     wave = (columns * n + panels * m) * products * shape.inputs * op.operand_bytes
-    once = shape.matrices * (rows + shape.outputs) * shape.inputs * op.operand_bytes
+    once = shape.matrices * (_rows(op) + shape.outputs) * shape.inputs * op.operand_bytes
     again = jnp.maximum(wave * (shape.matrices * down * across / (columns * panels * products)) - once, 0.0)
+    slow = 1.0 + kernel.unaligned * _unaligned(_rows(op), shape.inputs) * (1.0 - classes["amd"])
     if hardware.memory.l2 is not None:
-        again = again * (wave / (wave + kernel.kept * hardware.memory.l2.capacity))
-    slow = 1.0 + kernel.unaligned * odd * (1.0 - hardware.cores.wide_waves)
-    if hardware.cores.shared_issue is not None and hardware.memory.l2 is not None:
-        ratio = wave / (kernel.reach * hardware.memory.l2.capacity)
+        l2 = hardware.memory.l2.capacity
+        again = again * (wave / (wave + kernel.kept * l2))
+        ratio = wave / (kernel.reach * l2)
         beyond = kernel.far * (ratio * ratio / (1.0 + ratio * ratio))
-        single = jnp.where(shape.matrices > 1.0, 0.0, 1.0)
-        slow = slow * (1.0 + hardware.cores.shared_issue * single * (kernel.scattered + beyond))
-    return (once + again) * slow / hbm
+        one = jnp.where(shape.matrices > 1.0, 0.0, 1.0)
+        slow = slow * (1.0 + classes["pascal"] * one * (kernel.scattered + beyond))
+    return (once + again) * slow
 
 
-def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware, issued: Scalar) -> Scalar:
+def _written_bytes(kernel: SgemmKernel, op: Kernel, classes: dict[str, Scalar]) -> Array:
+    """Bytes of the results, and as many more as rows of no multiple of `ALIGNED` take longer, shape ()."""
+    shape = op.shape
+    pieces = _unaligned(shape.outputs) * (1.0 - classes["amd"])
+    return shape.rows * shape.outputs * shape.output_bytes * (1.0 + kernel.stored * pieces)
+
+
+def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Scalar:
     """FLOP/s of all cores in a main loop: a share of the peak, less what electrical power denies.
 
     excess = (peak J per FLOP (clock / REFERENCE_CLOCK)^2 issued + idle_power cores) / (LIMIT_SHARE tdp)
     rate = peak matrix / issued (1 - u busy (1 - (1 + excess^8)^(-1/8))),  u = t / (t + onset_time),  t = flops / peak
-
-    Args:
-      issued: instructions over those of a main loop without single loads; each takes a slot and energy.
+    issued: instructions over those of a main loop without single loads; each takes a slot and energy
     """
+    single = _unaligned(_rows(op), op.shape.inputs) * hardware.cores.register_copies
+    issued = 1.0 + kernel.single * single
     peak = matrix_peak(hardware, op.precision)
     best = peak * kernel.matrix / issued
     if hardware.power.tdp is None or hardware.energy is None:

@@ -13,7 +13,6 @@ from rich.table import Table
 from hwspaces.efficiency_file import UNITS, efficiency_text
 from hwspaces.units import formatted
 from jaxroof.efficiency import Efficiency
-from jaxroof.op import KINDS
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.measure.validate.relative_errors import Errors, errors
 from sweeps.run.precision import precision
@@ -69,7 +68,7 @@ def _refit(folder: Path, console: Console) -> str:
     held_out = leave_one_model_out(observations, start, priors)
     efficiency = replaced(fit.efficiency, "host.request_time", saturated.request_time(loaded))
 
-    found = hull_of_devices(DEVICES, KINDS, ("bf16", "fp8"))
+    found = hull_of_devices(efficiency, DEVICES, ("bf16", "fp8"))
     kinds = {kind: dataclasses.replace(getattr(efficiency, kind), hull=hull) for kind, hull in found.items()}
     efficiency = dataclasses.replace(efficiency, **kinds)
 

@@ -1,9 +1,9 @@
 """Fit of eager PyTorch's fp32 kernels: `python -m tests.evidence.eager_fit --data DIR -o FILE`."""
 
-import dataclasses
 import datetime
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import jax
@@ -16,15 +16,14 @@ from jaxroof.efficiency import Efficiency, Host, Kernels, LinkEfficiency
 from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel
 from jaxroof.hardware import Hardware
-from jaxroof.op import KINDS
 from tests.evidence.fit_command import exit_status, fit_parser
-from tests.evidence.hulls import hull_of_devices
+from tests.evidence.hulls import hull_of_devices, with_hulls
 from tests.evidence.label_rows import (
     ARRAYS,
-    CALL_TIME,
     FILE,
     HOST_TIME,
     OTHER_CALL_TIME,
+    PRODUCT_CALL_TIME,
     PRODUCTS,
     kernel_device,
     label_rows,
@@ -75,16 +74,14 @@ ROWS = 400
 """Rows of one device and kind of product, drawn at random."""
 
 STEP = 1e-3
-"""Step of the logarithms in finite differences."""
+"""Step of the logarithms in finite differences: one program serves all fits, where a Jacobian of JAX would be compiled
+for each."""
 
 STREAMS = ("add", "mul", "div", "gelu", "relu", "tanh")
 """Kernels whose bytes are certain: one reading of each operand, one writing."""
 
 LARGE = 2e7
 """Elements from which on such a kernel shows the bandwidth alone."""
-
-GDDR = ("P4", "T4")
-"""Devices whose memory is not HBM."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -93,37 +90,20 @@ def main(words: list[str] | None = None) -> int:
     return exit_status("eager_fit", options.output, lambda: _text(options.data), options.data, options.force)
 
 
-def fitted(rows: Any, share: float | None = None) -> Efficiency:
-    """Constants that fit rows of the table; of devices and shapes that are not among them nothing is used.
-
-    Args:
-      rows: of `label_rows`.
-      share: of HBM bandwidth that element-wise kernels reach; None: fitted to the rows too.
-    """
+def fitted(rows: Any) -> Efficiency:
+    """Constants that fit rows of `label_rows`; of devices and shapes that are not among them nothing is used."""
     products = _sampled(rows)
-    waved = products.device.map(lambda name: kernel_device(name).cores.wide_waves > 0.0).to_numpy(bool)
-    general = _solution(products[~waved], PRIORS, {})
-    own = {}
-    if waved.any():
+    amd = _on_amd(products)
+    general = _solution(products[~amd], PRIORS, {})
+    own = {name: general[name] for name in WIDE_WAVES}
+    if amd.any():
         around = {name: (general[name], PRIORS[name][1]) for name in WIDE_WAVES}
-        own = _solution(products[waved], around, general)
-    share = stream_share(rows)[0] if share is None else share
-    return efficiency(general, {name: own.get(name, general[name]) for name in WIDE_WAVES}, share)
-
-
-def efficiency(general: dict[str, float], own: dict[str, float], share: float) -> Efficiency:
-    """The constants of all kernels.
-
-    Args:
-      general: those of a product, by the names of `PRIORS`.
-      own: AMD's, by those of `WIDE_WAVES`.
-      share: of HBM bandwidth that element-wise kernels reach.
-    """
+        own = _solution(products[amd], around, general)
     product = SgemmKernel(**GIVEN, **general, wide_waves=own)
     stream = StreamKernel(
         launch_cycles=GIVEN["launch_cycles"],
         launch_time=0.0,
-        bandwidth=share,
+        bandwidth=fmean(stream_shares(rows).values()),
         vector=0.5,
         exp=0.085,
         matrix=0.5,
@@ -140,11 +120,19 @@ def efficiency(general: dict[str, float], own: dict[str, float], share: float) -
     )
 
 
+def _on_amd(rows: Any) -> Any:
+    """Which rows ran on AMD's GPUs."""
+    return rows.device.map(lambda name: kernel_device(name).cores.wide_waves > 0.0).astype(bool)
+
+
 def _sampled(rows: Any) -> Any:
-    """Products, the same number of every device and kind."""
+    """Products, the same number of every device and kind; on AMD's GPUs single ones alone.
+
+    rocBLAS takes the tiles of batched products from a table, so that their times say little of other constants.
+    """
     import pandas
 
-    products = rows[rows.op.isin(PRODUCTS)]
+    products = rows[(rows.op == "linear") | ((rows.op == "bmm") & ~_on_amd(rows))]
     groups = products.groupby(["device", "op"], sort=True)
     return pandas.concat([part.sample(min(len(part), ROWS), random_state=1) for _, part in groups])
 
@@ -154,7 +142,7 @@ def _log_times(kernel: SgemmKernel, columns: tuple, host: jax.Array, devices: Ha
     op = op_of_row(PRODUCTS[0])
 
     def seconds(b, h, m, n, k, floor, device):
-        return jnp.maximum(floor, CALL_TIME["bmm"] + sgemm_timing(kernel, op(b, h, m, n, k), device).total)
+        return jnp.maximum(floor, PRODUCT_CALL_TIME + sgemm_timing(kernel, op(b, h, m, n, k), device).total)
 
     return jnp.log(jax.vmap(seconds)(*columns, host, devices))
 
@@ -170,8 +158,7 @@ def _solution(products: Any, priors: dict[str, tuple[float, float]], around: dic
 
     def residuals(point: np.ndarray) -> np.ndarray:
         values = around | {name: np.float32(value) for name, value in zip(names, np.exp(point), strict=True)}
-        kernel = SgemmKernel(**GIVEN, **values, wide_waves={name: values[name] for name in WIDE_WAVES})
-        kernel = jax.tree.map(np.float32, kernel)
+        kernel = jax.tree.map(np.float32, SgemmKernel(**GIVEN, **values))
         rows = np.asarray(_log_times(kernel, columns, host, devices), float) - target
         return np.concatenate([rows / DEVIATION, (point - medians) * (ALIKE**0.5 / trust)])
 
@@ -188,35 +175,31 @@ def _solution(products: Any, priors: dict[str, tuple[float, float]], around: dic
     return {name: float(value) for name, value in zip(names, np.exp(found), strict=True)}
 
 
-def stream_share(rows: Any) -> tuple[float, dict[str, float]]:
-    """Share of HBM bandwidth that element-wise kernels reach: the mean over devices, and all their medians."""
+def stream_shares(rows: Any) -> dict[str, float]:
+    """Share of HBM bandwidth that large element-wise kernels reach by device: the median of its rows."""
     rows = rows[rows.op.isin(STREAMS) & (rows.B * rows.H > LARGE)]
     bandwidth = rows.device.map(lambda name: float(kernel_device(name).memory.hbm.bandwidth))
     clock = rows.device.map(lambda name: float(kernel_device(name).cores.clock))
     busy = rows.seconds - OTHER_CALL_TIME - GIVEN["launch_cycles"] / clock
     moved = 4.0 * rows.B * rows.H * (1.0 + rows.op.map(ARRAYS).fillna(1.0))
-    shares = {
-        str(name): float(value) for name, value in (moved / busy / bandwidth).groupby(rows.device).median().items()
-    }
-    return sum(shares.values()) / len(shares), shares
+    medians = (moved / busy / bandwidth).groupby(rows.device).median()
+    return {str(name): float(share) for name, share in medians.items()}
 
 
 def _text(folder: Path) -> str:
     rows = label_rows(folder)
-    share, shares = stream_share(rows)
-    whole = fitted(rows, share)
+    whole = fitted(rows)
     devices = sorted(rows.device.unique())
-    for kind, hull in hull_of_devices(devices, KINDS, ("fp32",)).items():
-        wide = dataclasses.replace(getattr(whole, kind).wide, hull=hull)
-        whole = dataclasses.replace(whole, **{kind: Kernels(wide=wide)})
+    hulls = hull_of_devices(whole, devices, ("fp32",))
+    whole = with_hulls(whole, {f"{kind}.wide": hull for kind, hull in hulls.items()})
     products = int(rows.op.isin(PRODUCTS).sum())
     stream = "mean over devices of large kernels' median share: " + ", ".join(
-        f"{name} {one:.2f}" for name, one in shares.items()
+        f"{name} {share:.2f}" for name, share in stream_shares(rows).items()
     )
     sources = {
         "linear.wide": f"fitted to {len(_sampled(rows)):,} of {products:,} public fp32 products of PyTorch 2.1 and 2.4 "
-        "(NeuSight, sitar-lab/NeuSight, scripts/asplos/data); wide_waves to AMD's rows; errors with every device and "
-        "every second shape left out: docs/evidence/training.md",
+        "(NeuSight, sitar-lab/NeuSight, scripts/asplos/data); wide_waves to AMD's linear layers; errors with every "
+        "device and every second shape left out: docs/evidence/training.md",
         "experts.wide": "as linear: experts run one after the other",
         "prefill_attention.wide": f"fused kernels are not eager mode's; {stream}; launch: ours, about 5 us",
         "decode_attention.wide": f"fused kernels are not eager mode's; {stream}; launch: ours, about 5 us",

@@ -16,7 +16,7 @@ from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.efficiency.hull import FEATURES, Hull, hull_distance
 from jaxroof.efficiency.kernels import class_of
 from jaxroof.efficiency.timing import NINETY_PERCENT
-from jaxroof.op import Kernel
+from jaxroof.op import KINDS, Kernel
 from jaxroof.op_time import op_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.kernel_errors import measured_groups
@@ -218,10 +218,15 @@ def with_hulls(efficiency: Efficiency, found: Mapping[str, Hull]) -> Efficiency:
     return efficiency
 
 
-def hull_of_devices(names: Iterable[str], kinds: Iterable[str], precisions: Sequence[str]) -> dict[str, Hull]:
-    """The hull of accelerators on which constants of some kinds were fitted together, by kind: none of their shapes."""
+def hull_of_devices(efficiency: Efficiency, names: Iterable[str], precisions: Sequence[str]) -> dict[str, Hull]:
+    """The hull of accelerators on which all constants were fitted together, by kind: none of their shapes.
+
+    Kinds without an entry of their own, which another kind's stands in for, have none.
+    """
     found = {}
-    for kind in kinds:
+    for kind in KINDS:
+        if getattr(efficiency, kind) is None:
+            continue
         ops = [
             (Kernel(kind=kind, count=1.0, kernels=1.0, precision=name, matrix_flops=1.0, bytes=1.0), hardware)
             for hardware in (hwspaces.hardware(device).hardware for device in names)

@@ -49,9 +49,9 @@ HOST_TIME = {"bmm": 40e-6, "linear": 62e-6}
 kernel. The host's, so no accelerator says it; means over devices of the shortest calls: bmm 30 to 50, linear 52 to 90
 us. Others are never that short."""
 
-CALL_TIME = {"bmm": 17e-6, "linear": 17e-6}
-"""s between those events that no kernel fills, launch excepted: medians over devices of the intercepts of time against
-bytes and operations."""
+PRODUCT_CALL_TIME = 17e-6
+"""s between those events that no kernel of a product fills, launch excepted: median over devices of the intercepts of
+time against bytes and operations."""
 
 OTHER_CALL_TIME = 10e-6
 """The same of kernels that are no products."""
@@ -94,9 +94,10 @@ def _softmax(rows: Any, width: Any) -> Kernel:
 def _timer(name: str) -> Callable[..., jax.Array]:
     """Compiled: s of rows of one operation, as one call of PyTorch takes them on a host that takes no time for it."""
     op = op_of_row(name)
+    call_time = PRODUCT_CALL_TIME if name in PRODUCTS else OTHER_CALL_TIME
 
     def seconds(columns: tuple, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
-        return CALL_TIME.get(name, OTHER_CALL_TIME) + op_time(op(*columns), hardware, efficiency)
+        return call_time + op_time(op(*columns), hardware, efficiency)
 
     return jax.jit(jax.vmap(seconds, in_axes=(0, None, None)))
 
