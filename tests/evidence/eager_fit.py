@@ -186,6 +186,13 @@ def stream_shares(rows: Any) -> dict[str, float]:
     return {str(name): float(share) for name, share in medians.items()}
 
 
+LIKE = {
+    "experts.wide": "linear.wide",
+    **dict.fromkeys(("prefill_attention.wide", "decode_attention.wide"), "elementwise.wide"),
+}
+"""Kernels -> those of the file that they are: experts run one after the other, fused attention is not eager mode's."""
+
+
 def _text(folder: Path) -> str:
     rows = label_rows(folder)
     whole = fitted(rows)
@@ -223,7 +230,9 @@ def _text(folder: Path) -> str:
         "fp32 with TF32 off: NVIDIA's GPUs multiply on vector units, AMD's on matrix units.",
         "For deployments with attention_kernel = unfused: eager mode has no fused attention.",
     )
-    return efficiency_text(whole, sources, heading, notes, "Kernels that PyTorch launches one by one in fp32.")
+    return efficiency_text(
+        whole, sources, heading, notes, "Kernels that PyTorch launches one by one in fp32.", like=LIKE
+    )
 
 
 if __name__ == "__main__":
