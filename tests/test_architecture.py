@@ -69,7 +69,8 @@ FLOORS = {
         {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
         {"space", "named"},  # designs that could be built
-        {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "efficiency", "efficiency_file"},
+        {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
+        {"efficiency", "efficiency_file"},
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
