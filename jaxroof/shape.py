@@ -43,3 +43,4 @@ class AttentionShape:
     kv_bytes: Scalar  # B per cached element
     causal: bool = static(default=True)  # a query sees the new tokens up to itself
     latent: bool = static(default=False)  # values are the first elements of the keys, one head for all queries
+    appended: bool = static(default=True)  # engines rotate its queries and append its keys and values to a cache, too

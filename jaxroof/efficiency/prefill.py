@@ -161,9 +161,13 @@ def _cached_width(shape: AttentionShape) -> Scalar:
 def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar) -> Scalar:
     """B that engines move before attention: new keys and values into the cache, queries to be rotated or converted.
 
+    None in functions (`AttentionShape.appended`), where these are kernels of their own.
+
     Args:
       writes: times that new keys and values move against those of a cache of 16 bits.
     """
+    if not shape.appended:
+        return 0.0
     new = ACTIVATION_BYTES * shape.sequences * minimum(shape.keys, shape.queries)
     written = shape.kv_heads * _cached_width(shape) * kernel.cache_write * writes
     copied = shape.heads * (shape.key_width + shape.value_width) * kernel.query_copy

@@ -66,8 +66,8 @@ def _kinds(field: str, *kinds: str) -> tuple[str, ...]:
 
 
 ALL = ("linear", "elementwise", "convolution", "depthwise")
-ALONE = tuple(f"prefill_attention.wide.{field}" for field in ("cache_write", "query_copy", "launch_cycles"))
-"""What attention in an engine has beside its kernel: rotations, a cache, their launches."""
+ALONE = "prefill_attention.wide.launch_cycles"
+"""What attention in an engine has beside its kernel: launches of rotations and of writing the cache."""
 NOT_SERVING = ("host.step_time", "host.sequence_time", "host.request_time")
 
 LIKE_KERNELS = {"convolution": "linear", "depthwise": "elementwise"}
@@ -140,21 +140,17 @@ EDGE = (
 
 
 def _gpu(base: str, core_bytes: float | None = None, kernel_time: float | None = None) -> Efficiency:
-    """Kernels of an engine that run alone: products without the quantisation that its 8-bit tables time with them,
-    attention without the rotations and the cache that its tables time with it.
+    """Kernels of an engine that run alone: attention with one launch.
 
     Args:
       core_bytes: streams are bound by what their cores have in flight, too.
       kernel_time: s that the host takes per launch, one by one.
     """
     own = hwspaces.efficiency(base).efficiency
-    alone = {"row_cycles": None, "software_row_cycles": None, "packing_cycles": None, "tensor_memory": None}
     unsaid = {"hull": None, "spread": None}
-    wide, narrow = (dataclasses.replace(getattr(own.linear, name), **alone) for name in ("wide", "narrow"))
+    wide, narrow = (dataclasses.replace(getattr(own.linear, name), tensor_memory=None) for name in ("wide", "narrow"))
     stream = dataclasses.replace(own.elementwise.wide, core_bytes=core_bytes, **unsaid)
-    attention = dataclasses.replace(
-        own.prefill_attention.wide, cache_write=0.0, query_copy=0.0, launch_cycles=wide.launch_cycles
-    )
+    attention = dataclasses.replace(own.prefill_attention.wide, launch_cycles=wide.launch_cycles)
     return dataclasses.replace(
         own,
         linear=Kernels(wide=wide, narrow=narrow),
@@ -356,7 +352,7 @@ def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, 
                 path = f"{field.name}.{own.name}"
                 sources[path] = base.get(path, "ours: no network that was fitted depends on it")
     if library.base is not None:
-        sources |= dict.fromkeys(ALONE, "attention of a network is one kernel, like a product")
+        sources[ALONE] = "attention of a network is one kernel, like a product"
         sources |= dict.fromkeys(NOT_SERVING, "a network is one batch: the host launches kernels and does nothing else")
     fact = "{}; prior {:g}: {}"
     return sources | {

@@ -200,6 +200,7 @@ class TracedKernel:
             kv_bytes=attention.key_bytes,
             causal=attention.mask is not None,
             latent=attention.latent,
+            appended=False,  # rotations and caches are kernels of their own in a trace
         )
         every = sequences * heads * pairs
         decodes = self.name.rpartition("/")[2].startswith("decode")
