@@ -36,8 +36,6 @@ def run(
         from sweeps.show import style
         from sweeps.show.nests import network_energy
 
-        if not answer["energy"]:
-            raise ValueError(f"--plot draws energies; {options.arch} has none")
         style.saved(network_energy(answer), options.plot, options.force)
     if options.json:
         return print_json(answer)
