@@ -9,7 +9,7 @@ from typing import Any
 
 from hwspaces import document, kernel_tables
 from hwspaces.hull import hull
-from hwspaces.inherited_tables import FILES, shipped, shipped_tables, whole
+from hwspaces.inherited_tables import shipped, shipped_names, shipped_tables, whole
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
@@ -109,7 +109,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
 
 def efficiencies() -> tuple[str, ...]:
     """Names of the efficiency constants that the project ships."""
-    return (*sorted(path.stem for path in FILES.glob("*.toml")), *ALIASES, *BUILT_IN)
+    return (*shipped_names(), *ALIASES, *BUILT_IN)
 
 
 @functools.cache

@@ -11,6 +11,11 @@ from hwspaces.units import nearest
 FILES = Path(__file__).parent / "efficiencies"
 
 
+def shipped_names() -> list[str]:
+    """Names of the shipped files."""
+    return sorted(path.stem for path in FILES.glob("*.toml"))
+
+
 def shipped(name: str) -> str:
     """The path of a shipped file as messages and datasets name it."""
     return f"hwspaces/efficiencies/{name}.toml"
@@ -40,7 +45,7 @@ def whole(tables: Mapping[str, Any], file: str) -> Mapping[str, Any]:
         another itself, or false for what there is not below.
     """
     if "base" in tables:
-        names, base = sorted(path.stem for path in FILES.glob("*.toml")), tables["base"]
+        names, base = shipped_names(), tables["base"]
         if not isinstance(base, str) or base not in names:
             raise ValueError(f"{file}: base = {base!r} is no shipped file{nearest(str(base), names)}")
         if "base" in _as_it_stands(base):

@@ -110,6 +110,12 @@ class Machine:
         )
 
     @property
+    def costs_energy(self) -> bool:
+        """Whether any access, transfer, cycle or MAC does; of known numbers."""
+        figures = ("read_energy", "write_energy", "update_energy", "leakage", "transfer_energy")
+        return bool(self.mac_energy) or any(getattr(node, name, None) for node in self.nodes for name in figures)
+
+    @property
     def units(self) -> Scalar:
         """Arithmetic units."""
         return math.prod(node.size for node in self.nodes if isinstance(node, Fanout))

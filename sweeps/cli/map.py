@@ -15,9 +15,6 @@ MOST_MAPPINGS = 10**9
 SEARCH = ("objective", "search", "bypass", "pad", "mappings", "seed")
 """Flags that only a search reads."""
 
-MOVES = ("read_energy", "write_energy", "update_energy", "transfer_energy")
-"""Energies of a node of a machine."""
-
 OF_A_LAYER = ("arch", "energies", "mapping", *SEARCH, "output", "plot")
 """Flags of a layer or network."""
 
@@ -63,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if (names := _network(options)) is not None:
         from sweeps.cli import map_network
 
-        if options.plot is not None and not _costly(machine):
+        if options.plot is not None and not machine.costs_energy:
             raise ValueError(f"--plot draws energies; {options.arch} has none")
         return map_network.run(options, machine, names, functools.partial(_searched, options, machine))
     problem = _problem(options.layer)
@@ -138,7 +135,7 @@ def _searched(options: argparse.Namespace, machine: Any, name: str, problem: Any
     seed = 0 if options.seed is None else int(whole_number("--seed", options.seed, zero=True))
     pad = 0.0 if options.pad is None else _share(options.pad)
     objective = options.objective or "edp"
-    if objective != "cycles" and not _costly(machine):
+    if objective != "cycles" and not machine.costs_energy:
         raise ValueError(
             f"--objective {objective}: {options.arch} has no energies; give --energies or --objective cycles"
         )
@@ -154,12 +151,6 @@ def _searched(options: argparse.Namespace, machine: Any, name: str, problem: Any
             return found_mapping(problem, machine, kept, objective, method, mappings, seed, report, options.bypass, pad)
         except ValueError as error:
             raise ValueError(f"{name} on {options.arch}: {error}") from None
-
-
-def _costly(machine: Any) -> bool:
-    """Whether anything that a mapping does costs energy."""
-    moves = [getattr(node, name, None) for node in machine.nodes for name in MOVES]
-    return bool(machine.mac_energy) or any(moves)
 
 
 def _share(text: str) -> float:

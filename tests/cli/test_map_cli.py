@@ -49,6 +49,7 @@ def files(tmp_path, monkeypatch):
     texts = {"layer": LAYER, "network": NETWORK, "mapping": EYERISS}
     texts |= {"small": SMALL, "wrong": SMALL + 'keeps = ["Inputs", "Weight"]\n'}
     texts |= {"free": SMALL.replace("read_energy_pJ = 512", ""), "writes": SMALL.replace("read", "write")}
+    texts["leaks"] = SMALL.replace("read_energy_pJ", "leakage_pJ_per_cycle")
     for name, text in texts.items():
         (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
     return tmp_path
@@ -149,6 +150,7 @@ def test_names(capsys):
             ["layer.toml", "--arch", "writes.toml", "--mappings", "2000"],
             "layer.toml on writes.toml: no mapping of 2000",
         ),
+        (["layer.toml", "--arch", "leaks.toml", "--mappings", "2000"], "layer.toml on leaks.toml: no mapping of 2000"),
         (["layer.toml", "--arch", "free.toml"], "--objective edp: free.toml has no energies"),
         (["network.toml", "--arch", "free.toml", "--plot", "one.png"], "--plot draws energies; free.toml has none"),
         (["layer.toml", "--arch", "wrong.toml"], "wrong.toml: spad: Weight is no tensor; there are Weights, Inputs, "),

@@ -20,6 +20,7 @@ import hwspaces
 from hwspaces.efficiency_file import efficiency_text
 from hwspaces.kernel_tables import CLASSES
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency
+from jaxroof.op import STAND_INS
 from jaxroof.tree import leaf_at, replaced
 from tests.evidence.fit_command import exit_status
 from tests.evidence.network_bench import Bench
@@ -70,14 +71,11 @@ ALONE = "prefill_attention.wide.launch_cycles"
 """What attention in an engine has beside its kernel: launches of rotations and of writing the cache."""
 NOT_SERVING = ("host.step_time", "host.sequence_time", "host.request_time")
 
-LIKE_KERNELS = {"convolution": "linear", "depthwise": "elementwise"}
-"""Kind -> the other one whose kernels it has, but for what is fitted."""
-
 LIKE_SHARES = {
     **dict.fromkeys(("prefill_attention", "decode_attention", "elementwise", "depthwise"), "experts"),
     "convolution": "linear",
 }
-"""The same of constant shares: experts are of no network, so that nothing of theirs is fitted."""
+"""Kind -> the other one whose constant shares it has, but for what is fitted: experts are of no network."""
 
 GEMM = "as matrix products of the same sizes reach"
 WINOGRAD = (
@@ -342,7 +340,7 @@ def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, 
     for field in dataclasses.fields(constants):
         entry = getattr(constants, field.name)
         if isinstance(entry, Kernels):
-            kind = LIKE_KERNELS.get(field.name, field.name)
+            kind = STAND_INS.get(field.name, field.name)
             for name in CLASSES:
                 if getattr(entry, name) is not None:
                     first = next(path for path in base if path.startswith(f"{kind}.{name}."))
@@ -363,8 +361,10 @@ def _sources(library: Library, constants: Efficiency, fitted: str) -> dict[str, 
 def _like(constants: Efficiency) -> dict[str, str]:
     """Tables of the file that stand over another one of it."""
     if isinstance(constants.linear, Kernels):
-        classes = {kind: [name for name in CLASSES if getattr(getattr(constants, kind), name)] for kind in LIKE_KERNELS}
-        return {f"{kind}.{name}": f"{LIKE_KERNELS[kind]}.{name}" for kind in LIKE_KERNELS for name in classes[kind]}
+        kinds = [(kind, other, getattr(constants, kind)) for kind, other in STAND_INS.items()]
+        return {
+            f"{kind}.{name}": f"{other}.{name}" for kind, other, own in kinds for name in CLASSES if getattr(own, name)
+        }
     return LIKE_SHARES
 
 
