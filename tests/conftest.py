@@ -2,18 +2,15 @@
 
 import gc
 import importlib
-import os
 import signal
 import sys
 from pathlib import Path
 
-QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-"""Programs of tests run for milliseconds: compiled without care they are there in three quarters of the time. What they
-compute is the same but for rounding; benchmarks, and what users run, are compiled with care."""
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 
-if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
-    os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
+from tests.quick_compilation import quick_compilation  # noqa: E402
 
+quick_compilation()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; children that tests stop inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking
@@ -21,7 +18,6 @@ gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles:
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_enable_compilation_cache", False)  # no test fills the user's folder of compiled programs

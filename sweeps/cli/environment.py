@@ -2,15 +2,10 @@
 
 import errno
 import os
-import signal
 import sys
-import warnings
 
 LEAST_ADDRESSES = 1_900_000 * 1024
 """B of addresses (`ulimit -v`) below which compiled libraries end the process themselves: measured on two cores."""
-
-FLAGS_SECONDS = 5
-"""s in which XLA has read its flags."""
 
 TRUE = ("y", "yes", "t", "true", "on", "1")
 """Values that JAX takes for true."""
@@ -34,7 +29,11 @@ def require_usable() -> None:
     if limit is not None and limit < LEAST_ADDRESSES:
         raise ValueError(f"no memory: {_limit_words(limit)}; at least {LEAST_ADDRESSES / 1e9:.2g} GB are needed")
     if os.environ.get("XLA_FLAGS") and "jaxlib" not in sys.modules:
-        _require_flags(os.environ["XLA_FLAGS"])
+        from sweeps.run.xla_options import refusal
+
+        flags = os.environ["XLA_FLAGS"]
+        if (why := refusal(flags)) is not None:
+            raise ValueError(f"XLA_FLAGS={flags}: {why}; unset it, or correct it")
 
 
 def explained(error: BaseException) -> str | None:
@@ -91,28 +90,3 @@ def _memory() -> str:
         return f"{free / 1e6:.3g} GB are free; ask for less at a time"
     except (OSError, StopIteration, MemoryError):
         return "ask for less at a time"
-
-
-def _require_flags(flags: str) -> None:
-    """ValueError for flags that XLA refuses by ending the process that reads them: another process is asked to."""
-    from jaxlib import xla_client
-
-    if not hasattr(xla_client, "CompileOptions") or not hasattr(os, "fork"):
-        return
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a second thread waits for signals, and holds no lock
-        child = os.fork()
-    if not child:
-        try:
-            os.dup2(writing, 2)
-            signal.alarm(FLAGS_SECONDS)
-            xla_client.CompileOptions()
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with open(reading, encoding="utf-8", errors="replace") as said:
-        lines = said.read().splitlines()
-    if os.waitpid(child, 0)[1] and lines:
-        why = lines[0]
-        raise ValueError(f"XLA_FLAGS={flags}: {why.partition('] ')[2] or why}; unset it, or correct it")

@@ -4,12 +4,14 @@ import dataclasses
 import os
 from typing import Any
 
-QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
-the newer emitters of fused loops twice as long as the older ones."""
+from sweeps.run.xla_options import Options
 
-QUICKLY = {"xla_cpu_use_fusion_emitters": False}
-"""XLA's options for programs of gradients on a CPU: they compile in half the time and run a little slower."""
+QUICK = Options(xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=False)
+"""XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
+the newer emitters of fused loops of jax 0.10 twice as long as its older ones; later releases have no older ones."""
+
+QUICKLY = Options(xla_cpu_use_fusion_emitters=False)
+"""XLA's options for programs of gradients: on a CPU they compile in half the time and run a little slower."""
 
 MOST_EAGER = 1 << 20
 """Points up to which NumPy answers before a program is compiled."""
@@ -52,8 +54,7 @@ ALL_SLOPES = Way(lanes=1 << 14, constants=True, loops=True, threads=os.cpu_count
 
 def designs(gradients: bool) -> Way:
     """Designs of an optimiser, of which each call of one length keeps the number of programs small."""
-    options = tuple(QUICKLY.items()) if _backend() == "cpu" else ()
-    return Way(lanes=64 if gradients else 4096, constants=True, options=options)
+    return Way(lanes=64 if gradients else 4096, constants=True, options=tuple(QUICKLY.items()))
 
 
 def slopes(points: int, numbers: int, metrics: int) -> Way:

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.xdist_group("survival")
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 ENDLESS = """
-import sys, time
+import signal, sys, time
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 import sweeps.cli.step
 from hwspaces import interrupted
 
@@ -35,7 +37,8 @@ sweeps.cli.step.run = run
 from sweeps.cli import main
 sys.exit(main())
 """
-"""A verb that never ends and swallows what is raised in it, with a file that is not whole."""
+"""A verb that never ends and swallows what is raised in it, with a file that is not whole. It hears every signal, also
+where the tests run under nohup."""
 
 
 def test_signals_at_random_moments_end_it_with_a_line_and_no_half_file(tmp_path):
@@ -49,12 +52,17 @@ def test_what_swallows_exceptions_is_ended_and_its_file_taken_away(tmp_path, num
     path = tmp_path / "half.nc"
     words = [sys.executable, "-c", ENDLESS, "step", "--set", str(path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup: the process inherits it
     running = subprocess.Popen(words, env=ENVIRONMENT, **pipes)
-    assert running.stdout.readline() == "begun\n" and path.exists()
-    begun = time.perf_counter()
-    running.send_signal(number)
-    running.send_signal(number)  # a second one changes nothing
-    said = running.communicate(timeout=60)[1]
+    signal.signal(signal.SIGHUP, before)
+    try:
+        assert running.stdout.readline() == "begun\n" and path.exists()
+        begun = time.perf_counter()
+        running.send_signal(number)
+        running.send_signal(number)  # a second one changes nothing
+        said = running.communicate(timeout=60)[1]
+    finally:
+        running.kill()  # a failure leaves no process behind
     assert time.perf_counter() - begun < 2.0
     name = signal.Signals(number).name
     assert (running.returncode, said) == (status, f"jaxroof step: stopped by {name}; nothing was written\n")

@@ -31,7 +31,7 @@ REFUSED = {
     "no compilation": (STEP, "", {"JAX_DISABLE_JIT": "1"}, "JAX_DISABLE_JIT=1: jaxroof computes by compiled programs"),
     "no such platform": (SERVE, "", {"JAX_PLATFORMS": "abacus"}, "JAX_PLATFORMS=abacus: JAX finds no such device here"),
     "unknown flag": (STEP, "", {"XLA_FLAGS": "--xla_no=1"}, "XLA_FLAGS=--xla_no=1: Unknown flag in XLA_FLAGS"),
-    "bad flag": (STEP, "", {"XLA_FLAGS": "--xla_cpu_use_fusion_emitters=perhaps"}, "interpret value perhaps for flag"),
+    "bad flag": (STEP, "", {"XLA_FLAGS": "--xla_cpu_enable_fast_math=perhaps"}, "interpret value perhaps for flag"),
     "no cache": (SERVE, "", {"JAX_COMPILATION_CACHE_DIR": "/dev/null/x"}, "/dev/null/x is not a folder and cannot be"),
 }
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.quick_compilation import quick_compilation
+
 VALUES = Path(__file__).parent / "values.json.gz"
 
 TOLERANCE = 1e-12
@@ -37,14 +39,10 @@ FAMILIES = (
 )
 """Modules of this package, each with `questions()`: names, and what answers each."""
 
-QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-"""Programs run for milliseconds, so that they are compiled without care, in a part of the time."""
-
 
 def surroundings() -> None:
-    """Settings of the process, before JAX is imported: quick compilation, and a quiet log."""
-    if QUICKLY not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
+    """Settings of the process, before JAX begins: quick compilation, and a quiet log."""
+    quick_compilation()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import gc
 

@@ -1,0 +1,16 @@
+"""Compilation of programs that run for milliseconds, in tests: without care, which takes three quarters of the time."""
+
+import os
+
+from sweeps.run.ways import QUICK
+from sweeps.run.xla_options import flags
+
+
+def quick_compilation() -> None:
+    """Flags in XLA_FLAGS, before JAX begins to compile; processes that are started afterwards inherit them.
+
+    What programs compute is the same but for rounding; benchmarks, and what users run, are compiled with care.
+    """
+    given = os.environ.get("XLA_FLAGS", "")
+    if not any(name in given for name in QUICK.wanted):
+        os.environ["XLA_FLAGS"] = f"{flags(QUICK.wanted)} {given}".strip()
