@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,11 +21,14 @@ from jaxroof.tree import leaves, mapped
 from sweeps.ask.question import Question
 from sweeps.data.pieces import part_lengths
 from sweeps.run.columns import Columns
-from sweeps.run.ways import LONGEST_EAGER
+from sweeps.run.ways import BESIDE_DEVICE, LONGEST_EAGER
 
 CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
-"""B of one call's buffers by platform. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every call; a
-GPU needs large calls to hide their fixed cost."""
+"""B of one call's buffers by platform, at most. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every
+call; a GPU needs large calls to hide their fixed cost."""
+
+DEVICE_SHARE = 0.25
+"""Of a device's memory for one call: two are on their way at once, and each has as much again in between."""
 
 POINT_VALUES = 15
 """Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
@@ -74,11 +78,15 @@ class Compiler(abc.ABC):
           dtype: of the columns.
         """
         columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
-        fitting = CHUNK_BYTES.get(self._platform(), CHUNK_BYTES["cpu"]) / (dtype.itemsize * (columns + POINT_VALUES))
-        return part_lengths(sizes, points or int(fitting))
+        values = columns + POINT_VALUES + self._held(program, len(sizes))
+        return part_lengths(sizes, points or max(1, int(self._call_bytes() / (dtype.itemsize * values))))
 
-    def _platform(self) -> str:
-        return "numpy"
+    def _call_bytes(self) -> float:
+        return CHUNK_BYTES.get("numpy", CHUNK_BYTES["cpu"])
+
+    def _held(self, program: Any, axes: int) -> int:
+        """Numbers per point beside what every call holds."""
+        return 0
 
     @abc.abstractmethod
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
@@ -185,8 +193,14 @@ class XLA(Compiler):
         """The version of XLA's library."""
         return {"jaxlib": importlib.metadata.version("jaxlib")}
 
-    def _platform(self) -> str:
-        return jax.default_backend()
+    def _call_bytes(self) -> float:
+        return device_bytes(self._devices)
+
+    def _held(self, program: Any, axes: int) -> int:
+        """Outputs over all axes, where they stay in the device's memory; a CPU's calls are far from the machine's."""
+        if self._devices[0].platform == "cpu":
+            return 0
+        return sum(max(1, len(program.ops.get(name, ()))) for name in program.names if len(program.dims[name]) == axes)
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question as two programs."""
@@ -228,15 +242,37 @@ def chosen(sizes: Sequence[int], most_eager: int) -> str:
     Args:
       most_eager: points up to which nothing is compiled.
     """
-    longest = max(sizes, default=1)
-    if int(np.prod(sizes, dtype=float)) <= most_eager and longest <= min(most_eager, LONGEST_EAGER):
-        return "numpy"
-    return "llvm" if loops_known() else "xla"
+    points, longest = int(np.prod(sizes, dtype=float)), max(sizes, default=1)
+    most, most_long = most_eager, min(most_eager, LONGEST_EAGER)
+    if points > most or longest > most_long:
+        return "llvm" if loops_known() else "xla"
+    if (points > most // BESIDE_DEVICE or longest > most_long // BESIDE_DEVICE) and beside_device():
+        return "xla"
+    return "numpy"
 
 
 def loops_known() -> bool:
     """Whether sweeps run on the CPU, and LLVM is there."""
     return jax.default_backend() == "cpu" and importlib.util.find_spec("llvmlite") is not None
+
+
+def beside_device() -> bool:
+    """Whether JAX's programs run on a GPU or TPU; JAX is imported only where a plugin for one is installed."""
+    plugins = importlib.util.find_spec("jax_plugins"), importlib.util.find_spec("libtpu")
+    return ("jax" in sys.modules or any(plugins)) and jax.default_backend() != "cpu"
+
+
+def device_bytes(devices: Sequence[Any]) -> float:
+    """B of one call's buffers on these devices: a share of the memory of the smallest, at most `CHUNK_BYTES`.
+
+    A share is a power of two, so that devices of one kind are given the same calls however much of their memory other
+    programs hold; a device that does not tell its memory is given what its platform is.
+    """
+    most = CHUNK_BYTES.get(devices[0].platform, CHUNK_BYTES["cpu"])
+    if devices[0].platform == "cpu":
+        return most
+    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in devices]
+    return min([most, *(2.0 ** math.floor(math.log2(DEVICE_SHARE * limit)) for limit in limits if limit)])
 
 
 class _Parts:

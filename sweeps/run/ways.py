@@ -19,6 +19,10 @@ MOST_EAGER = 1 << 20
 LONGEST_EAGER = 1 << 17
 """The same along one axis, as in a sample: its points share no terms, and each costs as much as 16 of a grid."""
 
+BESIDE_DEVICE = 4
+"""Times fewer points that NumPy answers where programs run on a GPU or TPU: a call of that many costs it next to
+nothing, so that what is compared with NumPy's seconds is the compilation alone."""
+
 MANY_SLOPES = 1 << 16
 """Points from which the gradient in all numbers at once is worth its compilation."""
 

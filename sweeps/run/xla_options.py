@@ -62,7 +62,10 @@ def flags(wanted: Mapping[str, Value]) -> str:
 
 
 def refusal(words: str) -> str | None:
-    """Why XLA ends the process that has these words in XLA_FLAGS; None where it takes them, or cannot be asked."""
+    """Why XLA ends the process that has these words in XLA_FLAGS; None where it takes them, or cannot be asked.
+
+    To be asked before this process compiles: XLA reads its flags once.
+    """
     from jaxlib import xla_client
 
     if not hasattr(xla_client, "CompileOptions") or not hasattr(os, "fork"):

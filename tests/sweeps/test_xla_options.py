@@ -1,14 +1,17 @@
 """Options of XLA's compiler: those that it does not know are left out, before they end a compilation or the process."""
 
-import pathlib
+import os
 import re
+import subprocess
+import sys
 
 import jax
 import pytest
 
-import sweeps
+from jaxroof.arrays import jax as lazily_jax
 from sweeps.run import ways
-from sweeps.run.xla_options import Options, flags, known, refusal
+from sweeps.run.xla_options import Options, known
+from tests.survival import ROOT
 
 LEVEL = {"xla_backend_optimization_level": 0}
 """Every supported XLA has it."""
@@ -26,13 +29,23 @@ def test_a_known_option_with_a_wrong_value_is_an_error():
 
 
 def test_flags_that_would_end_the_process_are_left_out():
-    assert flags(LEVEL | {"xla_cpu_never_was": True}) == "--xla_backend_optimization_level=0"
-    assert refusal("--xla_backend_optimization_level=0") is None
-    assert "--xla_cpu_never_was=true" in refusal("--xla_cpu_never_was=true")
+    """In a process where XLA has not read its flags yet."""
+    code = (
+        "from sweeps.run.xla_options import flags, refusal\n"
+        "print(flags({'xla_backend_optimization_level': 0, 'xla_cpu_never_was': True}))\n"
+        "print(refusal('--xla_backend_optimization_level=0'))\n"
+        "print(refusal('--xla_cpu_never_was=true'))\n"
+        "import jax; print(jax.numpy.ones(2).sum())\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    said = done.stdout.splitlines()
+    assert said[0] == "--xla_backend_optimization_level=0" and (said[1], said[3]) == ("None", "2.0")
+    assert "xla_cpu_never_was" in said[2]
 
 
 def test_other_devices_are_asked_for_none(monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(lazily_jax, "default_backend", lambda: "gpu")
     assert dict(Options(**LEVEL)) == {} and ways.designs(gradients=True).options == ()
 
 
@@ -44,8 +57,7 @@ def test_what_is_asked_for_compiles(options):
 
 def test_options_are_named_in_one_file():
     """Everything else takes them from there, so that none is given to a compiler that was not asked."""
-    package = pathlib.Path(sweeps.__file__).parent
-    for folder in (package, package.parent / "jaxroof", package.parent / "workloads", package.parent / "hwspaces"):
-        for path in folder.rglob("*.py"):
+    for package in ("jaxroof", "hwspaces", "workloads", "sweeps"):
+        for path in (ROOT / package).rglob("*.py"):
             named = re.search(r"\bxla_(cpu|gpu|tpu|backend|llvm)_\w+", path.read_text(encoding="utf-8"))
-            assert named is None or path == package / "run" / "ways.py", (path, named)
+            assert named is None or path == ROOT / "sweeps" / "run" / "ways.py", (path, named)
