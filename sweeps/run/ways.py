@@ -10,6 +10,10 @@ QUICK = Options(xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=Fa
 """XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
 the newer emitters of fused loops of jax 0.10 twice as long as its older ones; later releases have no older ones."""
 
+LIGHT = Options(xla_backend_optimization_level=1, xla_cpu_use_fusion_emitters=False)
+"""The same for loops that may run for seconds, as simulations do: LLVM's first level makes them as fast as its last
+one, and is there in half the time."""
+
 QUICKLY = Options(xla_cpu_use_fusion_emitters=False)
 """XLA's options for programs of gradients: on a CPU they compile in half the time and run a little slower."""
 

@@ -21,7 +21,7 @@ from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import no_cache, require_priced
-from sweeps.run.simulated.simulation import FEW, compiled, simulated, size_for, unfinished
+from sweeps.run.simulated.simulation import compiled, simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
 
 
@@ -139,7 +139,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
         asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, objective))
-        scores = compiled(serving_metrics, len(traffic.isl) <= FEW)
+        scores = compiled(serving_metrics)
         metrics = scores(served, timeline, *asked_for)
         metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
         each = of_classes(served, traffic.kind, lambda of: scores(of, timeline, *asked_for))

@@ -24,7 +24,7 @@ from jaxroof.tree import structure
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective
-from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
+from sweeps.run.simulated.simulation import compiled, power, simulated, size_for
 from workloads.traffic import padded
 
 WIDTH = 32
@@ -179,7 +179,6 @@ def _simulated(
     width = width or min(_width(len(points), work.traffic.isl.shape[-1]), len(points))
     size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
-    requests = len(family) * work.traffic.isl.shape[-1]
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
@@ -201,7 +200,7 @@ def _simulated(
             part = parts[number]
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], went_on, requests)
+            values = _outcome(one, axes, size, blocks[chosen], went_on)
             return part, {name: column[: len(part)] for name, column in values.items()}
         finally:
             begun.set()
@@ -231,11 +230,10 @@ def _outcome(
     size: Size,
     blocks: np.ndarray,
     progress: Callable[[int, int], None],
-    requests: int,
 ) -> Metrics:
-    """Metrics of every simulation of a chunk, shape [simulations]; `requests` are those of all chunks."""
+    """Metrics of every simulation of a chunk, shape [simulations]."""
     varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    found, timeline = jax.device_get(simulated(together, size, varied, progress, requests))
+    found, timeline = jax.device_get(simulated(together, size, varied, progress))
     work = together.workload
     lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths)
@@ -254,15 +252,15 @@ def _outcome(
     def scores(served: Served) -> Metrics:
         lanes = jax.tree.map(lambda values: _filled(values, power(len(blocks), LANES), 0), served)
         with _one_at_a_time:
-            values = jax.device_get(_scores(requests <= FEW)(lanes, timeline, lengths, blocks_of, objective))
+            values = jax.device_get(_scores()(lanes, timeline, lengths, blocks_of, objective))
         return {name: column[: len(blocks)] for name, column in values.items()}
 
     return scores(found) | of_classes(found, work.traffic.kind, scores)
 
 
 @functools.cache
-def _scores(quick: bool) -> Callable:
-    return compiled(jax.vmap(serving_metrics), quick)
+def _scores() -> Callable:
+    return compiled(jax.vmap(serving_metrics))
 
 
 _one_at_a_time = threading.Lock()

@@ -1,13 +1,14 @@
 """Simulations to their end: many at once, in pieces of a fixed number of iterations until nothing is left to do."""
 
+import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.arrays import eager
@@ -17,7 +18,8 @@ from jaxroof.price_tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.prices import step_prices
 from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
-from sweeps.run.ways import QUICK
+from sweeps.run.ways import LIGHT, QUICK
+from sweeps.run.xla_options import Options
 
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
@@ -27,10 +29,10 @@ PIECES = 400
 
 
 COLUMN = 8
-"""Simulations whose price tables are computed together: their columns stay in a cache."""
+"""Places whose price tables are computed together: their columns stay in a cache."""
 
-FEW = 50_000
-"""Requests, of all simulations that share a program, that are simulated in less time than the program is optimised."""
+KEPT_BYTES = 512e6
+"""B of price tables that are kept for the next simulations of the same places, of a megabyte each."""
 
 
 def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> Size:
@@ -66,7 +68,6 @@ def simulated(
     size: Size,
     axes: Any = 0,
     progress: Callable[[int, int], None] = lambda done, all_of_them: None,
-    requests: int | None = None,
 ) -> tuple[Served, Timeline]:
     """Many simulations to their end.
 
@@ -76,7 +77,6 @@ def simulated(
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
       axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
-      requests: of all simulations that share this program; None: of these.
 
     Returns:
       By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
@@ -85,9 +85,8 @@ def simulated(
       ValueError: one line, where the clock of a simulation is not finite: a step has taken NaN or endless time.
     """
     number = int(np.prod(np.shape(together.workload.traffic.isl)))
-    quick = (number if requests is None else requests) <= FEW
-    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), quick)
-    ending, remaining_of = _endings(quick)
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together))
+    ending, remaining_of = _endings()
     run = start(together)
     tables = _tables(size, together, len(run.order))
     pieces = []
@@ -95,23 +94,23 @@ def simulated(
         run, records = go(together, tables, run)
         pieces.append(records)
         _require_finite(records.high)
-        left = int(np.sum(remaining_of(run)))
+        left = int(np.asarray(remaining_of(run)).sum())
         progress(number - left, number)
         if not left:
             break
-    records = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *pieces)
+    records = jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces) if len(pieces) > 1 else pieces[0]
     return ending(run, records)
 
 
 @functools.cache
-def _endings(quick: bool) -> tuple[Callable, Callable]:
+def _endings() -> tuple[Callable, Callable]:
     """`served` and `remaining` of many: compiled once for all simulations of one size, whatever they price."""
-    return compiled(jax.vmap(served), quick), compiled(jax.vmap(remaining), True)
+    return compiled(jax.vmap(served), LIGHT), compiled(jax.vmap(remaining))
 
 
-def compiled(function: Callable, quick: bool) -> Callable:
-    """`jax.jit` of a function; `quick` where optimising it would take longer than what it does."""
-    return jax.jit(function, compiler_options=QUICK if quick and jax.default_backend() == "cpu" else None)
+def compiled(function: Callable, options: Options = QUICK) -> Callable:
+    """`jax.jit` of a function, compiled quickly: optimising most would take longer than what they do."""
+    return jax.jit(function, compiler_options=options)
 
 
 def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) -> tuple[Any, Size, int]:
@@ -134,7 +133,7 @@ def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) 
 
 
 def _require_finite(clocks: jax.Array) -> None:
-    last = np.asarray(clocks[:, -1])
+    last = np.asarray(clocks)[:, -1]
     if not np.isfinite(last).all():
         raise ValueError(
             f"the clock of a simulation is at {last[~np.isfinite(last)][0]} s: a step takes no finite time"
@@ -142,7 +141,7 @@ def _require_finite(clocks: jax.Array) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(size: Size, structure: Any, axes: tuple, quick: bool) -> tuple[Callable, Callable]:
+def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
     def start(one: Scenario):
@@ -155,8 +154,8 @@ def _programs(size: Size, structure: Any, axes: tuple, quick: bool) -> tuple[Cal
         return proceed(price, run, one.workload.traffic, policy, size)
 
     return (
-        compiled(jax.vmap(start, in_axes=(tree,)), True),
-        compiled(jax.vmap(go, in_axes=(tree, 0, 0)), quick),
+        compiled(jax.vmap(start, in_axes=(tree,))),
+        compiled(jax.vmap(go, in_axes=(tree, 0, 0)), LIGHT),
     )
 
 
@@ -165,23 +164,51 @@ def _limits(size: Size) -> Limits:
 
 
 def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
-    """Price tables of every simulation on NumPy, in columns: a program that makes them is traced for seconds."""
+    """Price tables of every simulation, those of one place made once: leaves of shape [simulations, ...]."""
     place = together.hardware, together.model, together.deployment, together.efficiency
     numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
     leaves = np.stack(jax.tree.leaves(numbers), axis=1)
-    _, first, which = np.unique(leaves, axis=0, return_index=True, return_inverse=True)  # one place under several loads
-    made: list[StepPrices] = []
+    kind = jax.tree.structure(place), _limits(size)
+    keys = [(kind, row.tobytes()) for row in leaves]  # several loads, and the next question, may be of one place
+    with _keeping:
+        found = {key: _kept[key] for key in keys if key in _kept}
+    missing = list({key: at for at, key in enumerate(keys) if key not in found}.values())
+    made = _made_tables(numbers, _limits(size), missing)
+    found |= zip((keys[at] for at in missing), made, strict=True)
+    with _keeping:
+        _kept.update(found)
+    return jax.tree.map(lambda *each: np.stack(each), *(found[key] for key in keys))
+
+
+def _made_tables(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Iterator[StepPrices]:
+    """Price tables of the chosen places on NumPy, in columns: a program that makes them is traced for seconds."""
     kinds = None
-    with eager():
-        for low in range(0, len(first), COLUMN):
-            chosen = first[low : low + COLUMN]
-            hardware, model, deployment, efficiency = jax.tree.map(
-                lambda leaf, rows=chosen: leaf[rows].reshape(-1, 1, 1), numbers
-            )
-            parts = Parts(hardware, model, deployment, efficiency, kinds)
+    for low in range(0, len(chosen), COLUMN):
+        rows = np.asarray(chosen[low : low + COLUMN])
+        columns = jax.tree.map(lambda leaf, rows=rows: leaf[rows].reshape(-1, 1, 1), numbers)
+        with eager():
+            parts = Parts(*columns, kinds)
             kinds = parts.kinds
-            made.append(price_tables(parts, deployment, _limits(size)))
-    return jax.tree.map(lambda *each: np.concatenate(each)[which.ravel()], *made)
+            made = price_tables(parts, columns[2], limits)
+        for lane in range(len(rows)):
+            yield jax.tree.map(lambda leaf, lane=lane: np.array(leaf[lane]), made)
+
+
+class _Kept(collections.OrderedDict):
+    """Price tables of places by what they depend on, the least recently used ones dropped beyond `KEPT_BYTES`."""
+
+    def update(self, found: Mapping[Any, StepPrices]) -> None:  # type: ignore[override]
+        """Keep these too, as the most recently used."""
+        for key, tables in found.items():
+            self[key] = tables
+            self.move_to_end(key)
+        held = sum(leaf.nbytes for tables in self.values() for leaf in jax.tree.leaves(tables))
+        while held > KEPT_BYTES:
+            _, dropped = self.popitem(last=False)
+            held -= sum(leaf.nbytes for leaf in jax.tree.leaves(dropped))
+
+
+_kept, _keeping = _Kept(), threading.Lock()
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple:
