@@ -24,7 +24,7 @@ from sweeps.run.engine import Plan
 from sweeps.run.points import Points
 from sweeps.run.precision import precision
 from sweeps.run.simulated import simulation
-from sweeps.studies.elasticity.gradient import changes, metric_names
+from sweeps.studies.elasticity.gradient import all_slopes, metric_names
 
 PLATFORMS = ("cuda", "rocm")
 LENGTHS = {"batch": 4, "isl": 512, "osl": 64}
@@ -98,10 +98,11 @@ def test_a_sample_of_training(lowered):
 
 def test_gradients_at_many_points(lowered):
     job = JOBS["step"]
-    scenario = case("step", "H100-SXM", "Llama-3.1-8B", workload={"decode": 8, "context": 900}).scenario
+    work = {"decode": 8, "context": 900}
+    scenario = case("step", "H100-SXM", "Llama-3.1-8B", workload=work, efficiency="derated").scenario
     paths = ("hardware.memory.hbm.bandwidth", "hardware.cores.count")
-    gradient = changes(job, metric_names(job, scenario)[:4], paths)
-    points = Points(np.arange(3), {"hardware.memory.hbm.bandwidth": np.array([1e12, 2e12, 3e12])})
+    gradient = all_slopes(job, metric_names(job, scenario)[:4], paths)
+    points = Points(np.arange(3), [{"hardware.memory.hbm.bandwidth": np.array([1e12, 2e12, 3e12])}])
     with precision("float64"):
         compiled.called(gradient, scenario, points, ways.ALL_SLOPES, (), lambda points: None)
     assert len(lowered) == 1
