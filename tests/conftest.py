@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 
-from tests.quick_compilation import quick_compilation  # noqa: E402
+from tests.quick_compilation import quick_compilation
 
 quick_compilation()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; children that tests stop inherit it

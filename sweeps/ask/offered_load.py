@@ -23,7 +23,7 @@ class OfferedLoad:
     drop: bool = option("leave out the trace's rows without tokens, instead of refusing them", default=False)
     traffic: str | None = text(
         "file of classes of requests",
-        "a table of each: share, isl, osl, prefixes, slo; sweeps/specs/chat.toml is one",
+        "a table of each: share, isl, osl, prefixes, slo; chat is one of the distribution",
         default=None,
         flag="FILE",
     )

@@ -15,6 +15,7 @@ from hwspaces import document
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
+from sweeps.ask.shipped import specification
 from sweeps.ask.spaces import spaced
 
 KEYS = {
@@ -116,8 +117,12 @@ def read(path: str | os.PathLike) -> Spec:
 
 
 def content(path: pathlib.Path) -> dict[str, Any]:
-    """Content of a TOML file, checked for its size, its keys and units of limits; ValueError of one line."""
-    found = document.toml(path)
+    """Content of a TOML file, checked for its size, its keys and units of limits; ValueError of one line.
+
+    Args:
+      path: the file, or the name of a specification of the distribution.
+    """
+    found = document.toml(specification(path))
     for where, value in _limits_of_times(found):
         if isinstance(value, int | float):
             raise ValueError(f'{path}: {where} = {value!r} has no unit; write one, such as "20ms"')

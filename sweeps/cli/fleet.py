@@ -12,7 +12,7 @@ from sweeps.cli.progress import Line
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument(
-        "traffic", metavar="TRAFFIC.toml", help="models, classes of traffic over a day, limits, accelerators"
+        "traffic", metavar="TRAFFIC.toml", help="models, classes of traffic over a day, limits, accelerators; or fleet"
     )
     parser.add_argument(
         "--budget", metavar="COST", help="most that it may cost, in place of the file's: 2MUSD/year, 300USD/h"

@@ -17,7 +17,7 @@ LIMITS = {"max": "most", "min": "least"}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument(
-        "spec", metavar="SPEC.toml", help="a sweep's specification with [optimize] and [constraints]: ranges are bounds"
+        "spec", metavar="SPEC.toml", help="a sweep's specification with [optimize] and [constraints]; ranges are bounds"
     )
     space_argument(parser)
     for flag in ("minimize", "maximize"):

@@ -15,7 +15,7 @@ from sweeps.run.compile_cache import compilation_cache
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep; sweeps/specs/demo.toml is one")
+    parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep: a file, or one of the distribution: demo")
     space_argument(parser)
     what = "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
     dataset_argument(parser, f"{what}continues after an interruption", "OUT", folder="shards")

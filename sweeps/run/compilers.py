@@ -24,8 +24,8 @@ from sweeps.run.columns import Columns
 from sweeps.run.ways import BESIDE_DEVICE, LONGEST_EAGER
 
 CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
-"""B of one call's buffers by platform, at most. NumPy's stay in a cache; on a CPU larger ones are paged in anew at every
-call; a GPU needs large calls to hide their fixed cost."""
+"""B of one call's buffers by platform, at most. NumPy's stay in a cache; on a CPU larger ones are paged in anew at
+every call; a GPU needs large calls to hide their fixed cost."""
 
 DEVICE_SHARE = 0.25
 """Of a device's memory for one call: two are on their way at once, and each has as much again in between."""

@@ -1,4 +1,4 @@
-"""Options of XLA's compiler that the installed XLA knows: an unknown one ends a compilation, and in XLA_FLAGS the process."""
+"""Options of XLA's compiler that the installed XLA knows: an unknown one ends a compilation, as a flag the process."""
 
 import os
 import signal

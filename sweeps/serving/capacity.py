@@ -12,6 +12,7 @@ import xarray as xr
 
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
+from sweeps.ask.shipped import specification
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.grid import Metrics
@@ -131,7 +132,8 @@ def capacity(
     start = time.perf_counter()
     if not 1e-4 <= tolerance < 1.0:
         raise ValueError(f"tolerance = {tolerance:g} must be from 0.0001 to below 1")
-    target = target_of(slo, share, () if keys.get("traffic") is None else classes_of(keys["traffic"]))
+    traffic = keys.get("traffic")
+    target = target_of(slo, share, () if traffic is None else classes_of(str(specification(traffic))))
     given, top, extra, longer = None, [], 0, 0
     if rates is not None or concurrencies is not None:
         given, closed = loads_of(rates, concurrencies)

@@ -12,6 +12,7 @@ from hwspaces.units import is_zero
 from jaxroof.jobs.serve import Objective
 from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
+from sweeps.ask.shipped import specification
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import objective_of
 from sweeps.run.simulated.spec import ServeSpec
@@ -107,7 +108,7 @@ def load(asked: ServeSpec) -> Load:
         requests = REQUESTS
     counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
     if asked.traffic is not None:
-        classes = classes_of(asked.traffic)
+        classes = classes_of(str(specification(asked.traffic)))
         return Load(mixed(arrivals, classes, **counts, name=asked.traffic), clients, think, classes)
     shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": asked.sessions}
     return Load(generated(arrivals, asked.isl, asked.osl, **counts, **shared), clients, think)

@@ -9,6 +9,7 @@ from typing import Any
 import workloads
 from hwspaces import document
 from hwspaces.units import is_zero, nearest, quantity
+from sweeps.ask.shipped import specification
 from sweeps.studies.fleets.supply import Supply, supplies, whole
 from workloads.lengths import parse_lengths
 
@@ -84,7 +85,7 @@ def question(
     """The question that a traffic file asks.
 
     Args:
-      source: the file, or the same as a dictionary.
+      source: the file or the name of one of the distribution, or the same as a dictionary.
       budget: in place of the file's: "2MUSD/year", or a number in USD/s.
       prices: of devices, as of `hwspaces.priced`; those in the file go before.
 
@@ -92,7 +93,7 @@ def question(
       ValueError: one line that names the file, the class, the key, its value and what is allowed.
     """
     where = "traffic" if isinstance(source, Mapping) else str(source)
-    tables = dict(source) if isinstance(source, Mapping) else document.toml(source)
+    tables = dict(source) if isinstance(source, Mapping) else document.toml(specification(source))
     _require_keys(tables, KEYS, where)
     given = tables.get("classes")
     if not isinstance(given, Mapping) or not given:
