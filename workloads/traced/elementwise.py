@@ -6,9 +6,9 @@ ELEMENTWISE = {
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "clz", "square"), (1.0, 0.0)),
     **dict.fromkeys(("shift_left", "shift_right_logical", "shift_right_arithmetic", "select_n"), (1.0, 0.0)),
     **dict.fromkeys(("convert_element_type", "reduce_precision"), (0.0, 0.0)),
-    **dict.fromkeys(("clamp", "nextafter", "complex", "conj"), (2.0, 0.0)),
+    **dict.fromkeys(("clamp", "nextafter", "complex", "conj", "one_minus_square"), (2.0, 0.0)),
     **dict.fromkeys(("div", "rem"), (2.0, 0.0)),
-    **dict.fromkeys(("exp", "exp2", "log"), (0.0, 1.0)),
+    **dict.fromkeys(("exp", "exp2", "log", "log2"), (0.0, 1.0)),
     **dict.fromkeys(("expm1", "log1p"), (2.0, 1.0)),
     **dict.fromkeys(("sqrt", "rsqrt", "cbrt"), (1.0, 1.0)),
     **dict.fromkeys(("sin", "cos"), (2.0, 1.0)),
@@ -29,7 +29,7 @@ ELEMENTWISE = {
     **dict.fromkeys(("random_bits", "rng_bit_generator", "rng_uniform", "philox2x32", "philox4x32"), (20.0, 0.0)),
     "threefry2x32": (80.0, 0.0),
     "iota": (0.0, 0.0),
-    "empty": (0.0, 0.0),
+    **dict.fromkeys(("empty", "empty2"), (0.0, 0.0)),
 }
 """Primitive -> vector FLOP and special-function results per element of its result; ours.
 
@@ -53,6 +53,7 @@ MOVES = {
     "dynamic_update_slice",
     "split",
     "stack",
+    "unstack",
     "tile",
     "roll",
 }

@@ -133,7 +133,7 @@ class _Walker:
 
     def _scan(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
         params, body = eqn.params, eqn.params["jaxpr"]
-        constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+        constants, carried = _scan_parts(params)
         inputs = operands[:constants] + [
             Value(var.aval.shape, var.aval.dtype, name=CARRY) for var in body.jaxpr.invars[constants:]
         ]
@@ -167,6 +167,15 @@ _PLAIN = (
     "call",  # of a function of a module of StableHLO
 )
 """Library functions whose names say nothing about where in a model they are called."""
+
+
+def _scan_parts(params: dict) -> tuple[int, int]:
+    """Where, among the operands of a scan, what it carries begins, and the arrays that it reads slice by slice."""
+    if "ft_in" in params:  # from jax 0.11
+        constants, carry, _ = map(len, params["ft_in"].unpack())
+    else:
+        constants, carry = params["num_consts"], params["num_carry"]
+    return constants, constants + carry
 
 
 def _solver(params: dict, operands: list[Value]) -> tuple[Any, list[Value]]:

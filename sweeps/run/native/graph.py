@@ -274,6 +274,10 @@ _OF_SCALARS: dict[str, Callable[..., int]] = {
     "logistic": lambda graph, _, node: graph.apply(
         "div", _float(graph, 1), graph.apply("add", _float(graph, 1), graph.apply("exp", graph.apply("neg", node)))
     ),
+    "log2": lambda graph, _, node: graph.apply("div", graph.apply("log", node), _float(graph, math.log(2.0))),
+    "one_minus_square": lambda graph, _, node: graph.apply(
+        "mul", graph.apply("sub", _float(graph, 1), node), graph.apply("add", _float(graph, 1), node)
+    ),
     "log1p": _log1p,
     "expm1": _expm1,
     "tanh": _tanh,

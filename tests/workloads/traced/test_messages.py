@@ -7,9 +7,12 @@ from jax.sharding import PartitionSpec as P
 from jaxroof.op import Collective
 from workloads.traced.function import traced
 
+AUTO = (jax.sharding.AxisType.Auto,)
+"""An axis over which the compiler splits arrays; from jax 0.12 others are usual."""
+
 
 def test_collectives_of_shard_map():
-    mesh = jax.sharding.AbstractMesh((2, 4), ("dp", "tp"))
+    mesh = jax.sharding.AbstractMesh((2, 4), ("dp", "tp"), axis_types=2 * AUTO)
 
     def layer(x, weight):
         y = jax.lax.psum(x @ weight, "tp")
@@ -33,7 +36,7 @@ def test_collectives_of_shard_map():
 
 
 def test_the_gradient_of_a_gathered_product_scatters():
-    mesh = jax.sharding.AbstractMesh((4,), ("tp",))
+    mesh = jax.sharding.AbstractMesh((4,), ("tp",), axis_types=AUTO)
 
     def loss(x, weight):
         return (jax.lax.all_gather(x, "tp", tiled=True) @ weight).astype(F32).sum()[None]
@@ -44,7 +47,7 @@ def test_the_gradient_of_a_gathered_product_scatters():
 
 
 def test_what_is_not_known_of_several_devices_is_said():
-    mesh = jax.sharding.AbstractMesh((4,), ("tp",))
+    mesh = jax.sharding.AbstractMesh((4,), ("tp",), axis_types=AUTO)
     sharded = jax.shard_map(lambda x: jax.lax.psum(x, "tp"), mesh=mesh, in_specs=P("tp"), out_specs=P())
     assert not traced(sharded, array(64, 64)).notes
     assert "outside of shard_map counts whole arrays" in traced(lambda x: sharded(x) @ x[:16].T, array(64, 64)).notes[0]
