@@ -23,9 +23,8 @@ lint: $(VENV)/installed  ## style, docstrings and types
 test: lint  ## lint, then the whole suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-bench: $(VENV)/installed  ## points per second, compile time and memory
-	$(BIN)/python -m tests.bench
-	$(BIN)/python -m tests.bench.serving
+bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, and what fell
+	$(BIN)/python -m tests.bench.kept
 
 evidence: $(VENV)/installed  ## score all measured data of the folder DATA: evidence.nc and evidence.md
 	$(BIN)/python -m tests.evidence.matrix --data $(DATA)
