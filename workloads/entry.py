@@ -16,6 +16,7 @@ from workloads.coverage import language_model
 from workloads.encoders import VISION, vision_encoder
 from workloads.images import ImageTokens
 from workloads.precision import precision
+from workloads.unread import unread_notes
 
 LARGEST_FILE = 16 * 2**20
 """B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
@@ -125,20 +126,23 @@ def _entry(
     )
     if stored.source.endswith("(naming convention)"):
         own = (*own, f"precision {stored.label}: {stored.source}")
+    model = huggingface.model(config, stored.quantised, stored.base)
+    longest, images = huggingface.max_position(config), vision_encoder(config)
+    positions = config.count("max_source_positions", default=None)
     return ModelEntry(
         name=source.name,
         aliases=source.aliases,
         architecture=str(config.value("model_type")),
         source=source.source,
-        model=huggingface.model(config, stored.quantised, stored.base),
+        model=model,
         precision=stored.label,
         precision_source=stored.source,
         kv_precision=stored.quantised.kv_precision,
-        notes=own,
-        max_position=huggingface.max_position(config),
+        notes=(*own, *unread_notes(config)),
+        max_position=longest,
         published_parameters=None if source.parameters is None else float(source.parameters),
-        encoder_positions=config.count("max_source_positions", default=None),
-        images=None if (vision := vision_encoder(config)) is None else vision.images,
+        encoder_positions=positions,
+        images=None if images is None else images.images,
     )
 
 
