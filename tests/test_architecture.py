@@ -55,6 +55,7 @@ FLOORS = {
             "memory",
             "paging",
             "legality",
+            "weight_only",
             "nests",
         },  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism

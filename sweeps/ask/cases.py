@@ -10,10 +10,12 @@ import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
+from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
-from jaxroof.model import WeightFormat
+from jaxroof.model import Model, WeightFormat
+from jaxroof.weight_only import as_run, converted_precisions
 from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
@@ -51,6 +53,7 @@ class Case:
         """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain, a slow cache."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
         notes += self.model.notes
+        notes += weight_only_notes(self.hardware, self.model.model)
         notes += self.hardware.assumptions
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
             notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
@@ -208,14 +211,39 @@ HALF_HINT = "; weights fp16, or such as w4a16-fp16, run the model in fp16"
 """What helps on a device without bf16."""
 
 
+WHOLE_HINT = {
+    "int8": "; engines multiply such weights with int8 activations alone: weights w8a16 store 8 bits and do not",
+    "fp8": "; engines convert 4-bit integers with fp8 activations to nothing else: weights w4a16 stay at 16 bits",
+}
+"""What helps where weights cannot be run weight-only."""
+
+
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
-    """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need."""
-    for precision in sorted(compute_precisions((entry.model, deployment))):
+    """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need.
+
+    What engines run weight-only there needs that of the other operand alone.
+    """
+    for precision in sorted(compute_precisions((as_run(entry.model, device.hardware), deployment))):
         try:
             hwspaces.require_precision(device, precision)
         except ValueError as error:
             half = precision == "bf16" and "fp16" in device.hardware.matrix
-            raise ValueError(f"{error}{HALF_HINT if half else ''}") from None
+            hint = HALF_HINT if half else WHOLE_HINT.get(precision, "")
+            raise ValueError(f"{error}{hint}") from None
+
+
+def lacking_precisions(hardware: Hardware, model: Model, deployment: Deployment) -> list[str]:
+    """Precisions that the model and its attention need and the hardware lacks, those left out that it does without."""
+    return sorted(compute_precisions((as_run(model, hardware), deployment)) - set(hardware.matrix))
+
+
+def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]:
+    """What is run weight-only on a device for want of a precision, as a note to say aloud."""
+    return [
+        f"{device.name} does not multiply {lacking}: {lacking} weights stay stored as they are and the kernel converts "
+        f"them to {taken} (weight-only, as engines do by Marlin)"
+        for lacking, taken in converted_precisions(model, device.hardware)
+    ]
 
 
 def compute_precisions(tree: Any) -> set[str]:

@@ -11,11 +11,20 @@ import numpy as np
 
 import hwspaces
 import workloads
+from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
-from jaxroof.model import has_experts
+from jaxroof.model import Model, has_experts
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
+from sweeps.ask.cases import (
+    cache_precision,
+    cache_text,
+    compute_precisions,
+    lacking_precisions,
+    leaf_number,
+    model_deployment,
+    weight_only_notes,
+)
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
@@ -168,7 +177,7 @@ def compare(
     asked_for = with_settings(plain, spread)
     constants = hwspaces.efficiency(efficiency)
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = _sorted_out(_entries(hardware, given, prices), needed)
+    runnable, lacking = _sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
@@ -177,6 +186,7 @@ def compare(
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
+    notes = (*notes, *(note for _, device in runnable for note in weight_only_notes(device, entry.model)))
     nothing = Comparison(
         sizes={},
         metric=metric,
@@ -285,12 +295,12 @@ def _entries(
 
 
 def _sorted_out(
-    entries: list[tuple[str, hwspaces.HardwareEntry]], needed: set[str]
+    entries: list[tuple[str, hwspaces.HardwareEntry]], model: Model, deployment: Deployment
 ) -> tuple[list[tuple[str, hwspaces.HardwareEntry]], dict[str, str]]:
     """Accelerators that have a peak for every precision, and what the others lack."""
     runnable, lacking = [], {}
     for name, device in entries:
-        missing = sorted(needed - set(device.hardware.matrix))
+        missing = lacking_precisions(device.hardware, model, deployment)
         if missing:
             lacking[device.name] = (
                 f"no matrix peak for {' and '.join(missing)}; it has {', '.join(device.hardware.matrix)}"
