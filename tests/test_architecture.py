@@ -75,8 +75,18 @@ FLOORS = {
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
-        | {"stream", "towers", "unread", "words"},  # texts, and what names in them mean
-        {"compressed_tensors", "modelopt", "quantization", "precision", "coverage", "experts", "windows", "selection"}
+        | {"stream", "tensors", "towers", "unread", "words"},  # texts, and what names in them mean
+        {
+            "gguf",
+            "compressed_tensors",
+            "modelopt",
+            "quantization",
+            "precision",
+            "coverage",
+            "experts",
+            "windows",
+            "selection",
+        }
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
         | {"feedforward", "layer_kinds"},  # parts of a model
         {"catalogue", "huggingface", "entry"},  # models

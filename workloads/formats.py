@@ -26,6 +26,7 @@ class Scheme:
     bits: int  # of a weight, without scales
     scaled: bool = False  # scales per block of weights and activations, which the kernel applies between products
     calibrated: bool = False  # scales of activations are in the checkpoint, none is taken as the model runs
+    whole_groups: int = 0  # weights of a group, where layers that they do not divide stay unquantised; 0: none do
     convertible: bool = False  # engines convert weights to 16 bits on devices that do not multiply at `compute`
 
     @property

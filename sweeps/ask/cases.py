@@ -10,12 +10,10 @@ import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
-from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
-from jaxroof.model import Model, WeightFormat
-from jaxroof.weight_only import as_run, converted_precisions
+from jaxroof.weight_only import as_run
 from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
@@ -25,6 +23,7 @@ from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.pools import prefill_pool, require_legal
+from sweeps.ask.precisions import compute_precisions, weight_only_notes
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.training_case import training_workload
 
@@ -230,33 +229,6 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
             half = precision == "bf16" and "fp16" in device.hardware.matrix
             hint = HALF_HINT if half else WHOLE_HINT.get(precision, "")
             raise ValueError(f"{error}{hint}") from None
-
-
-def lacking_precisions(hardware: Hardware, model: Model, deployment: Deployment) -> list[str]:
-    """Precisions that the model and its attention need and the hardware lacks, those left out that it does without."""
-    return sorted(compute_precisions((as_run(model, hardware), deployment)) - set(hardware.matrix))
-
-
-def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]:
-    """What is run weight-only on a device for want of a precision, as a note to say aloud."""
-    return [
-        f"{device.name} does not multiply {lacking}: {lacking} weights stay stored as they are and the kernel converts "
-        f"them to {taken} (weight-only, as engines do by Marlin)"
-        for lacking, taken in converted_precisions(model, device.hardware)
-    ]
-
-
-def compute_precisions(tree: Any) -> set[str]:
-    """Precisions that the weight matrices of models and the attention of deployments are multiplied in."""
-    if isinstance(tree, WeightFormat):
-        return {tree.compute}
-    if isinstance(tree, Deployment):
-        return {tree.attention_compute}
-    if isinstance(tree, tuple):
-        return set().union(*map(compute_precisions, tree))
-    if dataclasses.is_dataclass(tree):
-        return set().union(*(compute_precisions(getattr(tree, field.name)) for field in dataclasses.fields(tree)))
-    return set()
 
 
 def leaf_number(path: str, value: Any) -> float:

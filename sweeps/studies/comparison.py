@@ -11,23 +11,15 @@ import numpy as np
 
 import hwspaces
 import workloads
-from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
-from jaxroof.model import Model, has_experts
+from jaxroof.model import has_experts
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import (
-    cache_precision,
-    cache_text,
-    compute_precisions,
-    lacking_precisions,
-    leaf_number,
-    model_deployment,
-    weight_only_notes,
-)
+from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.precisions import compute_precisions, sorted_out, weight_only_notes
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
@@ -177,7 +169,7 @@ def compare(
     asked_for = with_settings(plain, spread)
     constants = hwspaces.efficiency(efficiency)
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = _sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
+    runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
@@ -292,22 +284,6 @@ def _entries(
     if not found:
         raise ValueError("hardware is empty; give at least one name")
     return found
-
-
-def _sorted_out(
-    entries: list[tuple[str, hwspaces.HardwareEntry]], model: Model, deployment: Deployment
-) -> tuple[list[tuple[str, hwspaces.HardwareEntry]], dict[str, str]]:
-    """Accelerators that have a peak for every precision, and what the others lack."""
-    runnable, lacking = [], {}
-    for name, device in entries:
-        missing = lacking_precisions(device.hardware, model, deployment)
-        if missing:
-            lacking[device.name] = (
-                f"no matrix peak for {' and '.join(missing)}; it has {', '.join(device.hardware.matrix)}"
-            )
-        else:
-            runnable.append((name, device))
-    return runnable, lacking
 
 
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:

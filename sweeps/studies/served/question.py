@@ -12,13 +12,14 @@ from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
-from sweeps.ask.cases import compute_precisions, lacking_precisions, model_deployment, weight_only_notes
+from sweeps.ask.cases import model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of, release, unsupported
 from sweeps.ask.layouts import layouts, possible
 from sweeps.ask.offered_load import LOAD
+from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
 from sweeps.ask.releases import longer_step
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
