@@ -77,7 +77,7 @@ FLOORS = {
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
         | {"stream", "tensors", "towers", "unread", "words"},  # texts, and what names in them mean
         {
-            "gguf",
+            *("gguf", "storage", "overrides", "mlx", "integers", "quark", "torchao", "replaced_modules"),
             "compressed_tensors",
             "modelopt",
             "quantization",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, Encoder, FeedForward, Model, WeightFormat
 from workloads.config import Config
-from workloads.quantization import Quantization, linear_format
+from workloads.storage import Quantization, linear_format
 from workloads.tensors import Tensor
 from workloads.towers import UNBIASED, Tower, encoder_of
 

@@ -46,7 +46,7 @@ class Scheme:
         )
 
 
-UNQUANTISED = {
+DTYPES = {
     "bfloat16": ("bf16", 2.0),
     "float16": ("fp16", 2.0),
     "half": ("fp16", 2.0),
@@ -78,6 +78,13 @@ def integer(bits: int, group: int | None, zeros: bool, activations: str | None, 
     precision = activations if bits == 4 and activations else ""
     detail = ", ".join(part for part in (method, precision, f"group {group}" if group else "") if part)
     return Scheme(stored, activations, f"{kind} ({detail})" if detail else kind, bits)
+
+
+def int8_blocks(block: tuple[int, int]) -> Scheme:
+    """INT8 weights with one float32 scale per `block` of rows and columns, multiplied with int8 activations."""
+    rows, columns = block
+    stored = 1.0 + FP32_SCALE / (rows * columns)
+    return Scheme(stored, "int8", f"w8a8 (block {rows}x{columns})", 8, scaled=True)
 
 
 def mxfp4(activations: str | None = None) -> Scheme:

@@ -19,7 +19,7 @@ from workloads.layer import HEAD_KEYS, HIDDEN_KEYS, KV_HEAD_KEYS, VOCABULARY_KEY
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
-from workloads.quantization import Quantization, linear_format
+from workloads.storage import Quantization, linear_format
 from workloads.tensors import Tensor
 from workloads.towers import encoder_of
 

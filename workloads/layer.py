@@ -7,7 +7,7 @@ from typing import Any
 from jaxroof.model import WeightFormat
 from workloads.config import REQUIRED, Config
 from workloads.family import Family
-from workloads.quantization import Quantization, linear_format
+from workloads.storage import Quantization, linear_format
 from workloads.tensors import Tensor
 from workloads.windows import FULL, Window
 

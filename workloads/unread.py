@@ -65,9 +65,13 @@ HARMLESS_THERE = (
     r"iters|lr|minmax_lr|enable_.*|low_gpu_mem_usage|gradient_accumulate_steps|seqlen|autoround_version|amp.*",
     r"do_fuse|fuse_max_seq_len|modules_to_fuse|quantizer|packing_format|data_type|calib.*|algo_config|export",
     r"_.*|desc_act|activation_scale_ub|offload.*|quanto.*|symmetric|sym|ch_axis|round_method|qscheme|is_dynamic",
-    r"mx_element_dtype",
+    r"mx_element_dtype|strategy|dynamic|checkpoint_format|pack_method|weight_format|min_kv_scale|.*observer.*|format",
+    r"weight_merge_groups|softmax_quant_spec|quant_mode|enable_expr|has_.*|use_.*|.*_status|ignored_.*|block_structure",
 )
 """Keys of such tables that change no stored size: how scales were found, what wrote them, how they are packed."""
+
+OPERANDS = ("input_activations", "output_activations", "input_tensors", "output_tensors", "bias", "dynamic")
+"""Tables of what is not stored: their type is read, and nothing else of them counts; `dynamic` is read by its rules."""
 
 SUPERSEDED = {
     "num_key_value_heads": ("kv_lora_rank", "compress_ratios"),
@@ -122,7 +126,7 @@ def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
         if not isinstance(key, str) or ENCODERS.fullmatch(key):
             continue
         if config.looked_up(key):
-            table = config.table(key) if isinstance(value, Mapping) else None
+            table = config.table(key) if isinstance(value, Mapping) and key not in OPERANDS else None
             if table is not None and any(table.looked_up(own) for own in table.values):
                 yield from _unread(table)
             continue
