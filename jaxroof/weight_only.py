@@ -1,7 +1,7 @@
 """Weight-only execution: a model on hardware whose matrix units lack a precision that its weights are stored in."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxroof.hardware import Hardware
@@ -20,13 +20,19 @@ def as_run(model: Model, hardware: Hardware) -> Model:
     Source: Frantar et al., arXiv:2408.11743 (Marlin); vLLM runs FP8 and NVFP4 checkpoints by it on devices without
     these units (vllm/model_executor/layers/quantization/utils/marlin_utils_fp8.py and marlin_utils_fp4.py).
     """
-    return _converted(model, frozenset(hardware.matrix))
+    precisions = frozenset(hardware.matrix)
+    return _changed(model, lambda weights: _as_run(weights, precisions))
 
 
 def converted_precisions(model: Model, hardware: Hardware) -> tuple[tuple[str, str], ...]:
     """Pairs of a precision that the hardware lacks and the one that stands in for it, in `model`; sorted."""
     pairs = {(one.compute, _as_run(one, frozenset(hardware.matrix)).compute) for one in formats_of(model)}
     return tuple(sorted(pair for pair in pairs if pair[0] != pair[1]))
+
+
+def without_fallbacks(model: Model) -> Model:
+    """The model with formats that need their precision: weights that are trained are not converted by a kernel."""
+    return _changed(model, lambda weights: dataclasses.replace(weights, fallback=None) if weights.fallback else weights)
 
 
 def formats_of(tree: Any) -> Iterator[WeightFormat]:
@@ -52,19 +58,19 @@ def _as_run(weights: WeightFormat, precisions: frozenset[str]) -> WeightFormat:
     )
 
 
-def _converted(tree: Any, precisions: frozenset[str]) -> Any:
-    """`tree` with every format in it as it is run; itself where none changes."""
+def _changed(tree: Any, change: Callable[[WeightFormat], WeightFormat]) -> Any:
+    """`tree` with every format in it changed; itself where none is."""
     if isinstance(tree, WeightFormat):
-        return _as_run(tree, precisions)
+        return change(tree)
     if isinstance(tree, tuple):
-        items = [_converted(item, precisions) for item in tree]
+        items = [_changed(item, change) for item in tree]
         return tree if all(new is old for new, old in zip(items, tree, strict=True)) else tuple(items)
     if not dataclasses.is_dataclass(tree):
         return tree
     changed = {}
     for field in dataclasses.fields(tree):
         old = getattr(tree, field.name)
-        new = _converted(old, precisions)
+        new = _changed(old, change)
         if new is not old:
             changed[field.name] = new
     return dataclasses.replace(tree, **changed) if changed else tree

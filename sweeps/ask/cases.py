@@ -13,7 +13,7 @@ from jaxroof.field import required
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
-from jaxroof.weight_only import as_run
+from jaxroof.weight_only import as_run, without_fallbacks
 from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
@@ -115,6 +115,8 @@ def case(
     if own:
         device = hwspaces.overridden(device, own)
     entry = with_draft(workloads.model(model, weights=weights), draft)
+    if job == "train" and workload.get("lora") is None:
+        entry = dataclasses.replace(entry, model=without_fallbacks(entry.model))
     constants = hwspaces.efficiency(efficiency)
     scenario = Scenario(
         hardware=device.hardware,
@@ -211,10 +213,11 @@ HALF_HINT = "; weights fp16, or such as w4a16-fp16, run the model in fp16"
 
 
 WHOLE_HINT = {
-    "int8": "; engines multiply such weights with int8 activations alone: weights w8a16 store 8 bits and do not",
-    "fp8": "; engines convert 4-bit integers with fp8 activations to nothing else: weights w4a16 stay at 16 bits",
+    "int8": "; engines run int8 activations on int8 units alone, weights w8a16 multiplies at 16 bits",
+    "fp8": "; weights w8a16 and w4a16 multiply at 16 bits",
+    "fp4": "; weights w4a16 multiplies at 16 bits",
 }
-"""What helps where weights cannot be run weight-only."""
+"""What helps where weights are not run weight-only."""
 
 
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
