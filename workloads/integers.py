@@ -44,14 +44,13 @@ def _rules(config: Config) -> list[Assignment]:
             leaves_out = sign == "-"
         else:
             leaves_out, pattern = False, rule
+        table.own(rule)
         if leaves_out:
-            table.value(rule)
             found.append((named(config, [f"re:{pattern}"]), None))
             continue
         if not isinstance(changes, Mapping):
             raise table.error(f"{rule} must be an object of what it changes")
         own = Config(f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", table.asked)
-        table.value(rule)
         found.append((named(config, [f"re:{pattern}"]), group_scheme(own, zeros=True, method="gptq")))
     return found
 
@@ -84,7 +83,7 @@ def auto_round(config: Config) -> Quantization:
     overrides: list[Assignment] = []
     table = config.table("extra_config")
     for name in {} if table is None else table.values:
-        own = table.table(name)
+        own = table.own_table(name)
         if own is None:
             continue
         merged = Config(own.name, {**_known(config), **own.values}, own.path, own.asked)
@@ -107,7 +106,7 @@ def _pattern(name: str) -> str:
 def _rounded(config: Config) -> Scheme | None:
     """The scheme of AutoRound's settings; None for 16 bits."""
     bits, kind = config.count("bits"), config.text("data_type", default="int")
-    config.value("packing_format"), config.value("sym"), config.value("act_data_type")
+    config.value("packing_format"), config.value("sym"), config.value("group_size"), config.value("act_data_type")
     if bits >= NOT_QUANTISED:
         return None
     narrow = config.count("act_bits", default=NOT_QUANTISED)

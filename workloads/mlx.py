@@ -1,7 +1,5 @@
 """Storage of modules by the `quantization` table that MLX writes into a config: bits and groups, module by module."""
 
-from collections.abc import Mapping
-
 from workloads import formats
 from workloads.config import Config
 from workloads.formats import FP16_SCALE, Scheme
@@ -47,13 +45,15 @@ def quantization(config: Config) -> Quantization:
     usual = _scheme(config)
     for name, value in config.values.items():
         if name in SETTINGS or value is True:
-            config.value(name)
+            config.own(name)
             continue
         if value is False:
-            config.value(name)
+            config.own(name)
             overrides.append((named(config, [_path(name)]), None))
-        elif isinstance(value, Mapping):
-            overrides.append((named(config, [_path(name)]), _scheme(config.table(name))))
+            continue
+        own = config.own_table(name)
+        if own is not None:
+            overrides.append((named(config, [_path(name)]), _scheme(own)))
     return stored_as(usual, tuple(overrides))
 
 

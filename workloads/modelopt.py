@@ -48,7 +48,7 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
         raise config.error("quantized_layers is missing, which MIXED_PRECISION needs")
     names: dict[Scheme, list[str]] = {}
     for name in layers.values:
-        layer = Config(layers.name, {"": layers.values[name]}).table("")
+        layer = layers.own_table(name)
         if layer is None:
             raise layers.error(f"{name} is null; it must be an object")
         names.setdefault(_scheme(layer, layer.text("quant_algo", default=None)), []).append(name)

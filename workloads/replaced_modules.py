@@ -65,7 +65,7 @@ def hqq(config: Config) -> Quantization:
         return Quantization(((None, _hqq_scheme(table)),), excluded, apart=True)
     tags: list[Assignment] = []
     for tag in table.values:
-        own = table.table(tag)
+        own = table.own_table(tag)
         if own is not None:
             tags.append((named(config, [tag]), _hqq_scheme(own)))
     return Quantization(tuple(tags), excluded, apart=True)

@@ -1,7 +1,7 @@
 """Storage of modules by torchao: one configuration of a class for all, or one by name of module."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from workloads import formats
@@ -56,7 +56,7 @@ SCHEMES: dict[str, Callable[[Config], Scheme]] = {
 Source: pytorch/ao, torchao/quantization/quant_api.py.
 """
 
-BY_MODULE = ("modulefqntoconfig", "fqntoconfig")
+BY_MODULE = ("modulefqnto", "fqnto")
 """Classes that give each module its own configuration."""
 
 
@@ -105,10 +105,10 @@ def _by_module(data: Config) -> list[Assignment]:
         raise data.error("module_fqn_to_config is missing")
     single: list[Assignment] = []
     general: list[Assignment] = []
-    for name, value in table.values.items():
-        own = table.table(name)
+    for name in table.values:
+        own = table.own_table(name)
         scheme = None
-        if own is not None and isinstance(value, Mapping):
+        if own is not None:
             own.value("_version")
             scheme = _scheme(_plain(own.text("_type")), own.table("_data") or Config(f"{own.name}: _data", {}))
         if name == "_default":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from workloads.config import Config, shown
 
 STORAGE = re.compile(
-    r"quant|compress|sparsity|prun(e|ing)|gptq|awq|bnb|(^|_)bits?($|_)|^fp[48]|^int[48]", re.IGNORECASE
+    r"quant|compress|(?<!activation_)sparsity|prun(e|ing)|gptq|awq|bnb|(^|_)bits?($|_)|^fp[48]|^int[48]", re.IGNORECASE
 )
 """Names of keys that say how weights are stored, which changes every figure: one that is not read is refused."""
 
@@ -25,7 +25,7 @@ HARMLESS = (
     r".*(initializer|initialization|init_std|init_method|init_scale|_init|init_range).*",
     r".*(aux_?loss|z_loss|_loss|loss_).*|seq_aux|.*(jitter|router_noise).*|router_dtype|.*gradient_checkpointing",
     r"pretraining_tp|tensor_parallel.*|ep_size|pad_vocab_size_multiple|.*_lr|use_return_dict",
-    r"problem_type|classifier.*|summary_.*|num_labels|id2label|label2id|pruned_heads|finetuning_task",
+    r"problem_type|classifier.*|summary_.*|num_labels|id2label|label2id|finetuning_task",
     # sampling and generation
     r"num_beams|num_beam_groups|num_return_sequences|top_[kp]|typical_p|temperature|do_sample|.*_penalty",
     r".*no_repeat_ngram_size|(min|max)(_new)?_(length|tokens)|early_stopping|(forced|suppress|begin_suppress)_.*",
@@ -126,7 +126,7 @@ def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
         if not isinstance(key, str) or ENCODERS.fullmatch(key):
             continue
         if config.looked_up(key):
-            table = config.table(key) if isinstance(value, Mapping) and key not in OPERANDS else None
+            table = config.own_table(key) if isinstance(value, Mapping) and key not in OPERANDS else None
             if table is not None and any(table.looked_up(own) for own in table.values):
                 yield from _unread(table)
             continue

@@ -102,7 +102,7 @@ def training_case(options: argparse.Namespace) -> Any:
 
     spread: dict[str, Any] = placed(degrees)
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
-    return case(
+    found = case(
         "train",
         options.hardware,
         options.model,
@@ -114,6 +114,22 @@ def training_case(options: argparse.Namespace) -> Any:
         overrides=settings,
         check=not getattr(options, "search", False),
     )
+    if options.weights is not None:
+        _require_converted(options.weights, found.scenario.model)
+    return found
+
+
+def _require_converted(name: str, model: Any) -> None:
+    """ValueError for frozen weights that are multiplied with activations of 8 bits or less, which have no gradient."""
+    from jaxroof.layers.linear import LOW_PRECISIONS
+    from jaxroof.weight_only import formats_of
+
+    low = sorted({weights.compute for weights in formats_of(model)} & set(LOW_PRECISIONS))
+    if low:
+        raise ValueError(
+            f"--weights {name} multiplies in {low[0]}: give weights that are converted to 16 bits, such as nf4, w8a16, "
+            "w4a16 or q4_k_m"
+        )
 
 
 def _schedule(text: str | None) -> dict[str, Any]:
