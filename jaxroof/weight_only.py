@@ -65,7 +65,7 @@ def _changed(tree: Any, change: Callable[[WeightFormat], WeightFormat]) -> Any:
     if isinstance(tree, tuple):
         items = [_changed(item, change) for item in tree]
         return tree if all(new is old for new, old in zip(items, tree, strict=True)) else tuple(items)
-    if not dataclasses.is_dataclass(tree):
+    if not dataclasses.is_dataclass(tree) or isinstance(tree, type):
         return tree
     changed = {}
     for field in dataclasses.fields(tree):
