@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,9 @@ from workloads.unread import unread_notes
 
 LARGEST_FILE = 16 * 2**20
 """B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
+
+AS = re.compile(r"(.*\S)\s+as\s+([\w.-]+)", re.DOTALL)
+"""A model and the model_type that it is to be read as."""
 
 MOST_ENTRIES = 10**6
 """Values and keys of a config."""
@@ -52,7 +56,7 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
     is its model at that precision.
 
     Args:
-      name_or_path: a name, an alias, or a path.
+      name_or_path: a name, an alias, or a path; "config.json as qwen3_moe" reads what is there as that model_type.
       weights: a precision in place of the checkpoint's own: fp8, int8, w8a16, w4a16, w4a8 (fp8
         activations), nvfp4, mxfp4, mxfp8, bf16, fp16, tf32 or fp32.
 
@@ -65,8 +69,15 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
     """
     if not isinstance(name_or_path, str | pathlib.PurePath) or not str(name_or_path):
         raise ValueError(f"a model is given by its name or path, not by {name_or_path!r}")
-    path = _config_path(str(name_or_path))
-    return _from_file(path, weights) if path else _from_catalogue(str(name_or_path), weights)
+    name, read_as = _named(str(name_or_path))
+    path = _config_path(name)
+    return _from_file(path, weights, read_as) if path else _from_catalogue(name, weights, read_as)
+
+
+def _named(text: str) -> tuple[str, str | None]:
+    """The name or path in `text`, and the model_type that it is to be read as."""
+    found = AS.fullmatch(text)
+    return (text, None) if found is None else (found[1], found[2])
 
 
 def _config_path(text: str) -> pathlib.Path | None:
@@ -86,24 +97,24 @@ def _config_path(text: str) -> pathlib.Path | None:
     return None
 
 
-def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
+def _from_file(path: pathlib.Path, weights: str | None, read_as: str | None) -> ModelEntry:
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
     hf_quant = Config(str(quant_path), _json(quant_path)) if os.path.lexists(quant_path) else None
     source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
-    return _entry(source, Config(str(path), source.config), hf_quant, name, weights, ())
+    return _entry(source, Config(str(path), source.config), hf_quant, name, weights, (), read_as)
 
 
 @functools.cache
-def _from_catalogue(name: str, weights: str | None) -> ModelEntry:
+def _from_catalogue(name: str, weights: str | None, read_as: str | None) -> ModelEntry:
     entry, convention, notes = found(name)
     hf_quant = None if entry.hf_quant is None else Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
     config = entry.config
     if convention is not None:
         # A repository that requantises a model replaces what the original says of its own weights.
         config, hf_quant = {k: v for k, v in config.items() if k != "quantization_config"}, None
-    return _entry(entry, Config(entry.name, config), hf_quant, convention, weights, notes)
+    return _entry(entry, Config(entry.name, config), hf_quant, convention, weights, notes, read_as)
 
 
 def _entry(
@@ -113,12 +124,15 @@ def _entry(
     convention: str | None,
     weights: str | None,
     notes: tuple[str, ...],
+    read_as: str | None,
 ) -> ModelEntry:
-    family, _ = language_model(config)
+    reading = language_model(config, read_as)
+    family = reading.family
     stored = precision(config, hf_quant, convention, weights)
     unseeing = family.encoder in VISION and config.table("vision_config") is None
     own = (
         *notes,
+        *reading.notes,
         *([family.note] if family.note else []),
         *(["language model only: the config has no vision_config"] if unseeing else []),
         *source.notes,
@@ -126,8 +140,8 @@ def _entry(
     )
     if stored.source.endswith("(naming convention)"):
         own = (*own, f"precision {stored.label}: {stored.source}")
-    model = huggingface.model(config, stored.quantised, stored.base)
-    longest, images = huggingface.max_position(config), vision_encoder(config)
+    model = huggingface.model(reading, stored.quantised, stored.base)
+    longest, images = huggingface.max_position(reading.text), vision_encoder(reading)
     positions = config.count("max_source_positions", default=None)
     return ModelEntry(
         name=source.name,

@@ -27,11 +27,18 @@ SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts
 """The spellings of the number of shared experts."""
 
 
+MLP_TYPES = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
+"""`mlp_layer_types` -> whether the layer has experts."""
+
+
 def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> list[bool]:
     """Whether each layer has experts in place of a dense feed-forward.
 
     Raises `ValueError` for a layout key whose value is not allowed.
     """
+    types = config.items("mlp_layer_types", layers, MLP_TYPES)
+    if types is not None:
+        return [MLP_TYPES[kind] for kind in types]
     if rules.layout == "step":
         step = config.count("decoder_sparse_step", default=1)
         dense = set(config.layer_indices("mlp_only_layers", layers) or [])

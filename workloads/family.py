@@ -126,6 +126,7 @@ class Family:
     intermediate_factor: float | None = None  # hidden sizes per intermediate size where a config does not say
     intermediate_scale: float = 1.0  # width of one projection over the config's intermediate_size
     defaults: tuple[tuple[str, int], ...] = ()  # published class defaults of keys that configs leave out
+    class_defaults: tuple[tuple[str, object], ...] = ()  # of keys that text models nested in others leave out
     unless: tuple[tuple[str, object], ...] = ()  # key, and the only value of it that is read
     text_type: str | None = None  # model_type of the nested text_config, for families that nest one
     any_text: bool = False  # the language model may be of any family; `text_type` where it does not say

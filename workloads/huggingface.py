@@ -8,11 +8,12 @@ from typing import Any
 from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction, WeightFormat
 from workloads.attention import attention
 from workloads.config import Config
-from workloads.coverage import language_model
+from workloads.coverage import Reading
 from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
 from workloads.encoders import vision_encoder
 from workloads.family import Family
 from workloads.feedforward import dense, experts
+from workloads.heads import classifier_parameters
 from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
@@ -39,22 +40,22 @@ FEEDFORWARDS: dict[str, Callable[[Layer], FeedForward | Experts]] = {"dense": de
 """Kind of feed-forward -> the struct of one layer."""
 
 
-def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
+def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Model:
     """The model of a config, every number a float.
 
     Layers that are equal in every size, window and number format become one block, wherever they stand: a layer's
     place does not change what it costs.
 
     Args:
-      config: the whole config; its text_config is read where it nests one.
+      reading: the family of a config, and the table that its sizes are in.
       quantised: which linear layers are quantised, and how.
       base: the 16 or 32-bit format of everything that is not.
 
     Raises:
-      ValueError: in one line, an architecture that is not covered, with what is missing; a missing key; a value
-        that is negative, zero, not finite or of the wrong type; sizes that contradict each other.
+      ValueError: in one line, a missing key; a value that is negative, zero, not finite or of the wrong type; sizes
+        that contradict each other.
     """
-    family, text = language_model(config)
+    config, text, family = reading.config, reading.text, reading.family
     if family.encoder in ENCODER_DECODERS:
         return encoder_decoder(config, family.encoder, quantised, base)
     layers = layer_count(text)
@@ -65,9 +66,13 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
         raise config.error("its quantisation names no linear layer of this model")
     vocabulary = float(first.size(*VOCABULARY_KEYS))
-    untied = family.generates and not _tied(config, text, family)
+    generates = family.generates and reading.head in ("language", "draft")
+    untied = generates and not _tied(config, text, family)
     head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
-    vision = vision_encoder(config)
+    vision = vision_encoder(reading)
+    other = float(model_parameters(text, family, hidden, vocabulary))
+    if reading.head == "classifier":
+        other += classifier_parameters(config, text, family, hidden)
     after = dataclasses.replace(first, index=layers)
     return Model(
         hidden=hidden,
@@ -76,16 +81,15 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         embedding=base,
         head=head,
         untied=float(untied),
-        other_parameters=float(model_parameters(text, family, hidden, vocabulary)),
+        other_parameters=other,
         encoder=None if vision is None else encoder_of(vision.tower, vision.projector, base),
         prediction=_prediction(after, prediction_kind(text, family, kinds)),
-        generates=family.generates,
+        generates=generates,
     )
 
 
-def max_position(config: Config) -> int | None:
-    """The longest sequence in tokens that a config allows, or None where it does not say."""
-    _, text = language_model(config)
+def max_position(text: Config) -> int | None:
+    """The longest sequence in tokens that a language model's config allows, or None where it does not say."""
     return text.count(*POSITION_KEYS, "max_target_positions", default=None)
 
 

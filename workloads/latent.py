@@ -68,9 +68,16 @@ def compressed_attention(layer: Layer) -> CompressedAttention:
     )
 
 
+TYPES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+"""`layer_types` -> ratio, for configs without `compress_ratios`."""
+
+
 def _ratio(layer: Layer) -> int:
     config = layer.config
     ratios, layers = config.value("compress_ratios"), config.count("num_hidden_layers")
+    types = config.items("layer_types", layers, TYPES)
+    if ratios is None and types is not None:
+        ratios = [TYPES[kind] for kind in types]
     if not isinstance(ratios, list) or len(ratios) < layers:
         raise config.error(f"compress_ratios must be a list of at least {layers} ratios, one per layer")
     wrong = [ratio for ratio in ratios if type(ratio) is not int or ratio not in RATIOS]

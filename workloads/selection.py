@@ -2,6 +2,7 @@
 
 from jaxroof.layers.indexer import Selection
 from workloads.layer import Layer
+from workloads.windows import SELECTED
 
 SCALED_FP8 = 1.0 + 4.0 / 128.0
 """B per element of an indexer's key: FP8, with a float32 scale per 128. Source: DeepSeek-V3.2's inference code."""
@@ -20,7 +21,7 @@ def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None 
       key_outputs: outputs of the projection to keys; None: as wide as a key.
     """
     config = layer.config
-    if layer.family.selection != "tokens":
+    if layer.family.selection != "tokens" or _sees_all(layer):
         return None
     shared = _shares(layer)
     head_dim = 0.0 if shared else config.number("index_head_dim")
@@ -47,6 +48,8 @@ def block_selection(layer: Layer) -> Selection | None:
     table = layer.config.table("sparse_attention_config")
     if table is None or not table.flag("use_sparse_attention", True):
         return None
+    if _sees_all(layer):
+        return None
     layers = table.value("sparse_attention_freq")
     if layers is not None:
         count = layer.config.count("num_hidden_layers")
@@ -63,6 +66,14 @@ def block_selection(layer: Layer) -> Selection | None:
         key_bytes=BLOCK_KEY_BYTES,
         weights=layer.product([layer.family.modules.indexer]),
     )
+
+
+def _sees_all(layer: Layer) -> bool:
+    """Whether `layer_types` calls the layer one without an indexer, among others that have one."""
+    types = layer.config.value("layer_types")
+    names = SELECTED[layer.family.selection or ""]
+    listed = isinstance(types, list) and any(name in types for name in names)
+    return listed and layer.index < len(types) and types[layer.index] not in names
 
 
 def _shares(layer: Layer) -> bool:

@@ -11,6 +11,15 @@ NO_ROPE_INTERVAL = 4  # published class default of Llama 4's no_rope_layer_inter
 KINDS = {"full_attention": None, "sliding_attention": "sliding", "chunked_attention": "chunked"}
 """`layer_types` -> kind of window."""
 
+SELECTED = {
+    "tokens": ("indexed_attention", "deepseek_sparse_attention"),
+    "blocks": ("minimax_m3_sparse",),
+}
+"""`Family.selection` -> what `layer_types` calls its layers: no window."""
+
+LETTERS = {"L": "sliding", "G": None}
+"""One letter of `sliding_window_pattern`, local or global, -> kind of window."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Window:
@@ -36,8 +45,9 @@ def layer_windows(config: Config, family: Family, layers: int) -> list[Window]:
     Raises:
       ValueError: a layer type, window or pattern that the family does not have, by name.
     """
-    types = config.items("layer_types", layers, KINDS)
-    kinds = _family_kinds(config, family, layers) if types is None else [KINDS[kind] for kind in types]
+    names = KINDS | dict.fromkeys(SELECTED.get(family.selection or "", ()))
+    types = config.items("layer_types", layers, names)
+    kinds = _family_kinds(config, family, layers) if types is None else [names[kind] for kind in types]
     if any(kind is not None for kind in kinds) and family.windows is None:
         raise config.error("layer_types has windowed layers, which this model_type is not read with")
     sizes = {kind: _window_size(config, family, kind) for kind in dict.fromkeys(kinds) if kind is not None}
@@ -52,6 +62,9 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
         first = config.count("max_window_layers", default=LATE_LAYER_DEFAULT, minimum=0)
         return ["sliding" if i >= first else None for i in range(layers)]
     if family.windows == "period":
+        pattern = config.value("sliding_window_pattern")
+        if isinstance(pattern, str):
+            return _letters(config, pattern, layers)
         period = config.count("sliding_window_pattern", "_sliding_window_pattern", default=family.period)
         return [None if (i + 1) % period == 0 else "sliding" for i in range(layers)]
     if family.windows == "first":
@@ -65,6 +78,13 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
             raise config.error("hybrid_layer_pattern must be a list of 0 (full) and 1 (sliding), one per layer")
         return ["sliding" if entry else None for entry in pattern]
     return [None] * layers
+
+
+def _letters(config: Config, pattern: str, layers: int) -> list[str | None]:
+    """Windows of a pattern that repeats: LLLG has three local layers before every global one."""
+    if not pattern or set(pattern.upper()) - LETTERS.keys():
+        raise config.error(f"sliding_window_pattern is {pattern[:60]!r}; it must be letters L (local) and G (global)")
+    return [LETTERS[pattern[i % len(pattern)].upper()] for i in range(layers)]
 
 
 def _rotary_layers(config: Config, layers: int) -> list[bool]:

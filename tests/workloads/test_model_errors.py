@@ -64,7 +64,7 @@ def refusal(tmp_path, **changes) -> str:
         ("torch_dtype", ..., "torch_dtype is missing and nothing else says the precision"),
         ("model_type", ..., "model_type is missing"),
         ("model_type", "llama", "num_local_experts is 4, but llama is read as a dense model"),
-        ("architectures", ["MixtralForTokenClassification"], "architecture 'MixtralForTokenClassification' of mixtral"),
+        ("architectures", ["GptOssForCausalLM"], "architecture 'GptOssForCausalLM' of mixtral"),
         ("text_config", 3, "text_config is 3; it must be an object"),
         ("text_config", {"model_type": "llama"}, "text_config of model_type 'llama' inside mixtral is not covered"),
         ("v_head_dim", 8, "v_head_dim is 8; mixtral is read without it"),
