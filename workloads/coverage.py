@@ -109,8 +109,9 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
       ValueError: in one line, the config and its model_type with what is missing; nothing is guessed from keys
         that look familiar.
     """
-    model_type = config.text("model_type", default=read_as or REQUIRED)
     nested = config.nested()
+    unnamed = read_as or (REQUIRED if nested is None else "model without a model_type")
+    model_type = config.text("model_type", default=unnamed)
     text = config if nested is None else dataclasses.replace(nested, name=config.name)
     if read_as is not None:
         return _read_as(config, text, model_type, read_as)
@@ -124,7 +125,9 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
     if family is None:
         model_type, family, notes = _stand_in(config, text, model_type)
         if nested is not None and family.text_type is None:
-            return _reading(config, _with_defaults(text, family), family, model_type, notes, _architectures(text))
+            whole = _architectures(config)
+            names = whole if head(whole, family) == "draft" else _architectures(text)
+            return _reading(config, _with_defaults(text, family), family, model_type, notes, names)
     names = _architectures(config)
     if head(names, family) is None:
         wrong = next(name for name in names if head([name], family) is None)

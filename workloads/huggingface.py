@@ -9,6 +9,7 @@ from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction,
 from workloads.attention import attention
 from workloads.config import Config
 from workloads.coverage import Reading
+from workloads.drafts import draft
 from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
 from workloads.encoders import vision_encoder
 from workloads.family import Family
@@ -74,7 +75,7 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
     if reading.head == "classifier":
         other += classifier_parameters(config, text, family, hidden)
     after = dataclasses.replace(first, index=layers)
-    return Model(
+    whole = Model(
         hidden=hidden,
         vocabulary=vocabulary,
         blocks=blocks,
@@ -86,6 +87,7 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
         prediction=_prediction(after, prediction_kind(text, family, kinds)),
         generates=generates,
     )
+    return draft(whole, config, text, base) if reading.head == "draft" else whole
 
 
 def max_position(text: Config) -> int | None:

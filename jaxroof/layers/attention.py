@@ -30,6 +30,7 @@ class Attention:
     window: Scalar | None  # tokens that a query sees at most; None: all
     window_kind: str | None = static(default=None)  # "sliding", "chunked", or None without a window
     causal: bool = static(default=True)  # False: every token sees every other one, as in encoders
+    inputs: Scalar | None = None  # hidden sizes that queries, keys and values are made of: 2 in EAGLE-3; None: 1
     value_projection: Scalar = 1.0  # 1, or 0 where values are the projected keys
     gate: Scalar = 0.0  # elements of an output gate per query head, projected beside the queries; 0: none
     qk_norm: Scalar = 0.0  # 1 where a kernel normalises queries and keys
@@ -53,8 +54,9 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
     queries = heads * (attention.head_dim + attention.gate)
     keys = kv_heads * (attention.head_dim + attention.value_projection * attention.value_dim)
+    inputs = hidden if attention.inputs is None else attention.inputs * hidden
     matrices = {
-        "qkv_proj": Matrix(hidden, queries + keys, attention.qkv, reads_norm=True),
+        "qkv_proj": Matrix(inputs, queries + keys, attention.qkv, reads_norm=True),
         "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
     if attention.selection is not None:
