@@ -5,7 +5,7 @@ import json
 import pytest
 
 import workloads
-from jaxroof import Deployment, decode, mixed
+from jaxroof import Deployment, decode, mixed, prefill
 from jaxroof.forward import step_ops
 from jaxroof.memory import kv_bytes_per_token, parameter_count, weight_bytes
 from sweeps.ask.drafting import with_draft
@@ -86,7 +86,7 @@ def test_the_first_version_joins_an_embedding_and_a_state_and_has_no_head_of_its
 def test_runs_in_a_step(written, float64):
     """Of 4 sequences and 3 drafts: one run over 4 * (1 + 3) tokens, which takes the states in, and two over 4."""
     entry = with_draft(workloads.model("Llama-3.1-8B"), written())
-    ops = step_ops(entry.model, Deployment(drafts=3.0), decode(4.0, 4.0 * 1000.0))
+    ops = step_ops(entry.model, Deployment(drafts=3.0), decode(4.0, 1000.0))
     first, further = ops["draft.qkv_proj"], ops["drafts.qkv_proj"]
     assert (first.shape.rows, first.shape.inputs, first.shape.outputs) == (16.0, 8192.0, 6144.0)
     assert (further.shape.rows, further.count) == (4.0, 2.0)
@@ -97,7 +97,7 @@ def test_runs_in_a_step(written, float64):
         32000.0,
         1.0,
     )
-    prompt = step_ops(entry.model, Deployment(drafts=3.0), mixed(100.0, 1.0, 4.0, 4000.0))
+    prompt = step_ops(entry.model, Deployment(drafts=3.0), mixed(prefill(1.0, 100.0), decode(4.0, 1000.0)))
     assert prompt["draft.qkv_proj"].shape.rows == 116.0 and prompt["draft.head"].shape.rows == 5.0
 
 
