@@ -93,7 +93,27 @@ def _blocks(layer: Layer) -> _Sizes:
     return _Sizes(heads, heads // group, head_dim, head_dim)
 
 
-SIZES = {None: _plain, "swa": _sliding_prefix, "global": _global, "sliding": _other_setting, "blocks": _blocks}
+def _heads(layer: Layer) -> _Sizes:
+    """Laguna: every layer says how many query heads it has."""
+    plain = _plain(layer)
+    listed = layer.config.value("num_attention_heads_per_layer")
+    if listed is None:
+        return plain
+    if not isinstance(listed, list) or not all(type(heads) is int and heads > 0 for heads in listed) or not listed:
+        raise layer.config.error("num_attention_heads_per_layer must be a list of positive integers, one per layer")
+    heads = listed[min(layer.index, len(listed) - 1)]
+    _check_groups(layer.config, "num_key_value_heads", plain.kv_heads, heads)
+    return dataclasses.replace(plain, heads=heads)
+
+
+SIZES = {
+    None: _plain,
+    "heads": _heads,
+    "swa": _sliding_prefix,
+    "global": _global,
+    "sliding": _other_setting,
+    "blocks": _blocks,
+}
 """`Family.sizes` -> the sizes of one layer's attention."""
 
 

@@ -32,6 +32,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "index_topk": ("selection", "tokens"),
     "compress_ratios": ("mixer", "compressed"),
     "sparse_attention_config": ("selection", "blocks"),
+    "index_topk_blocks": ("selection", "blocks"),
     "linear_attn_config": ("linear", "kimi delta"),
     "linear_num_key_heads": ("linear", "gated delta"),
     "attn_type_list": ("linear", "lightning"),
@@ -41,7 +42,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "attention_other_setting": ("sizes", "sliding"),
     "attention_k_eq_v": ("sizes", "global"),
     "block_configs": ("sizes", "blocks"),
-    "is_encoder_decoder": ("encoder", "whisper", "bart", "t5"),
+    "is_encoder_decoder": ("encoder", "whisper", "bart", "mbart", "t5", "mt5", "umt5"),
 }
 """Keys that describe what only some families are read with -> field of `Family`, and its values for them."""
 
@@ -162,7 +163,8 @@ def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Famil
     named = _by_architecture(_architectures(config))
     if named is not None:
         note = f"model_type {model_type} is not known: read as {named}, by its architecture"
-        return named, FAMILIES[named], (note,)
+        inside = text is not config and FAMILIES[named].text_type is None
+        return named, FAMILIES[named], (note, *(_left_out(config) if inside else ()))
     if text is not config:
         inner = text.text("model_type", default=None)
         known = inner if inner in FAMILIES else _by_architecture(_architectures(text))

@@ -36,6 +36,32 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     return _model(config, encoder, base, hidden, _decoder_block(config, hidden, linear), other)
 
 
+def _mbart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """mBART: BART with a norm after each stack's last layer too."""
+    model, norm = _bart(config, linear, base), 2.0 * config.count("d_model")
+    encoder = dataclasses.replace(model.encoder, other_parameters=model.encoder.other_parameters + norm)
+    return dataclasses.replace(model, encoder=encoder, other_parameters=model.other_parameters + norm)
+
+
+def _mt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """mT5: T5 whose head has weights of its own."""
+    model = _t5(config, linear, base)
+    return dataclasses.replace(model, untied=float(not config.flag("tie_word_embeddings", False)))
+
+
+def _umt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """UMT5: T5 with a table of relative positions in every layer."""
+    model = _t5(config, linear, base)
+    table = float(config.count("num_heads") * config.count("relative_attention_num_buckets", default=T5_BUCKETS))
+    encoder, (block,) = model.encoder, model.blocks
+    encoder = dataclasses.replace(
+        encoder, other_parameters=encoder.other_parameters + (config.count("num_layers") - 1.0) * table
+    )
+    return dataclasses.replace(
+        model, encoder=encoder, other_parameters=model.other_parameters + (block.count - 1.0) * table
+    )
+
+
 def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """T5: no biases, one table of relative positions per stack."""
     hidden, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv")
@@ -136,7 +162,10 @@ def _stack_heads(config: Config, hidden: int, stack: str) -> int:
 ENCODER_DECODERS: dict[str | None, Callable[[Config, WeightFormat, WeightFormat], Model]] = {
     "whisper": _whisper,
     "bart": _bart,
+    "mbart": _mbart,
     "t5": _t5,
+    "mt5": _mt5,
+    "umt5": _umt5,
 }
 """`Family.encoder` -> the model of a config, given the format of its linear layers and that of all else."""
 

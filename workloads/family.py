@@ -45,7 +45,7 @@ class ExpertLayers:
     """Keys of a family's mixture-of-experts layers.
 
     `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
-    (`first_k_dense_replace`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
+    (`first_k_dense_replace`, `num_dense_layers`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
     (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`); "enumerated"
     (`moe_layers_enum`, else `first_k_dense_replace`); "flag" (`enable_moe_block`); "stated" (all where the number of
     experts is above 0).
@@ -78,12 +78,12 @@ class Family:
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
     layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);
-    "blocks" (each layer, `block_configs`).
+    "blocks" (each layer, `block_configs`); "heads" (each layer, `num_attention_heads_per_layer`).
 
     `windows` says which layers see a window: None; "all" (`sliding_window` everywhere); "late" (`use_sliding_window`
     from layer `max_window_layers` on); "period" (all but every `period`-th layer); "first" (all but the first
     of every `global_attn_every_n_layers`); "chunked" (`attention_chunk_size` on layers with rotary positions);
-    "pattern" (`hybrid_layer_pattern`).
+    "pattern" (`hybrid_layer_pattern`); "named" (`attention_layers`, `attention_types`); "listed" (`layer_types`).
     """
 
     architectures: tuple[str, ...]
@@ -103,6 +103,7 @@ class Family:
     head_dim_default: int | str | None = "hidden/heads"  # None: required
     up_projections: float = 2.0
     norms: float = 2.0  # norm vectors of hidden size per layer
+    post_norms: Switch = False  # a norm after each sublayer too
     streams: str | None = None  # key of the number of residual streams that are mixed before and after each sublayer
     norm_bias: Switch = False  # every norm has a bias vector too
     norm_free: bool = False  # norms without weights
@@ -117,10 +118,13 @@ class Family:
     period: int = 0
     window_default: int | None = None
     positions_extra: int | None = None  # learned positions: rows beyond the maximum position; None: not learned
+    positions: Switch = True  # whether learned positions are there, for families that have them
     token_types: bool = False  # learned token types (`type_vocab_size`)
     embedding_norm: bool = False  # a norm after the embedding
     final_norm: bool = True
     pooler: bool = False  # a square layer over the first token
+    classifier_pooler: bool = False  # the same, before a classifier alone
+    relative_positions: bool = False  # learned vectors of relative positions (`position_buckets`), with a norm
     experts: ExpertLayers | None = None
     modules: Modules = Modules()
     intermediate_factor: float | None = None  # hidden sizes per intermediate size where a config does not say
@@ -136,7 +140,7 @@ class Family:
     @property
     def by_layer(self) -> bool:
         """Whether configs list sizes of single layers."""
-        return self.sizes == "blocks" or self.mixer == "compressed" or self.selection is not None
+        return self.sizes in ("blocks", "heads") or self.mixer == "compressed" or self.selection is not None
 
     def like(self, *architectures: str, **traits: Any) -> "Family":
         """A family that differs from this one in `traits`, and in its architectures where they are given."""

@@ -48,7 +48,8 @@ def classifier_parameters(config: Config, text: Config, family: Family, hidden: 
     if rewards and any(stem(name) == "qwen2" for name in architectures):
         return hidden * hidden + hidden + labels * (hidden + 1.0)
     biased = not family.causal or any(name.endswith(TOKENS) for name in architectures)
-    return labels * (hidden + biased)
+    square = hidden * hidden + hidden if family.classifier_pooler else 0.0
+    return square + labels * (hidden + biased)
 
 
 def _kind(name: str, family: Family) -> str | None:

@@ -19,7 +19,7 @@ from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
-from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
+from workloads.other_parameters import POSITION_KEYS, layer_norms, layer_parameters, model_parameters, switched
 from workloads.quantization import Quantization, linear_format
 from workloads.towers import encoder_of
 
@@ -132,7 +132,7 @@ def _norm_kernels(config: Config, family: Family) -> float:
     """Norm kernels per sublayer. Mixing residual streams moves all of them, as so many norms would."""
     if family.streams is not None:
         return config.number(family.streams)
-    return max(1.0, family.norms / 2.0)
+    return max(1.0, layer_norms(config, family) / 2.0)
 
 
 def _merged(first: Layer, kinds: list[LayerKind]) -> tuple[Block, ...]:

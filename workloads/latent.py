@@ -77,7 +77,7 @@ def _ratio(layer: Layer) -> int:
     ratios, layers = config.value("compress_ratios"), config.count("num_hidden_layers")
     types = config.items("layer_types", layers, TYPES)
     if ratios is None and types is not None:
-        ratios = [TYPES[kind] for kind in types]
+        ratios = [config.count(f"compress_rates.{kind}", default=TYPES[kind], minimum=0) for kind in types]
     if not isinstance(ratios, list) or len(ratios) < layers:
         raise config.error(f"compress_ratios must be a list of at least {layers} ratios, one per layer")
     wrong = [ratio for ratio in ratios if type(ratio) is not int or ratio not in RATIOS]

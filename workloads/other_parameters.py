@@ -21,7 +21,7 @@ def layer_parameters(
 ) -> float:
     """Parameters of one layer that are in no matrix: norms, biases, convolutions, sinks, score corrections."""
     parts = (mixer is not None) + (feedforward is not None)
-    parameters = family.norms * parts / 2.0 * norm_parameters(config, family, hidden)
+    parameters = layer_norms(config, family) * parts / 2.0 * norm_parameters(config, family, hidden)
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
     if mixer is not None:
@@ -36,10 +36,16 @@ def layer_parameters(
 def model_parameters(config: Config, family: Family, hidden: float, vocabulary: float) -> float:
     """Parameters outside the layers that are in no embedding or head: norms, learned positions, a pooler."""
     parameters = norm_parameters(config, family, hidden) * (family.final_norm + family.embedding_norm)
-    if family.positions_extra is not None:
+    if family.positions_extra is not None and switched(config, family.positions):
         parameters += (config.count(*POSITION_KEYS) + family.positions_extra) * hidden
     if family.token_types:
-        parameters += config.count("type_vocab_size", default=2) * hidden
+        parameters += config.count("type_vocab_size", default=2, minimum=0) * hidden
+    if family.relative_positions and config.flag("relative_attention", False):
+        buckets = config.count("position_buckets", default=-1, minimum=-1)
+        reach = config.count("max_relative_positions", default=-1, minimum=-1)
+        reach = reach if reach > 0 else config.count(*POSITION_KEYS)
+        parameters += 2.0 * (buckets if buckets > 0 else reach) * hidden
+        parameters += 2.0 * hidden * ("layer_norm" in config.text("norm_rel_ebd", default="none"))
     if family.pooler:
         parameters += hidden * hidden + hidden
     if switched(config, family.head_bias):
@@ -48,6 +54,11 @@ def model_parameters(config: Config, family: Family, hidden: float, vocabulary: 
         streams = config.count(family.streams)
         parameters += streams * streams * hidden + streams + 1.0
     return parameters
+
+
+def layer_norms(config: Config, family: Family) -> float:
+    """Norm vectors of hidden size per layer."""
+    return family.norms + (2.0 if switched(config, family.post_norms) else 0.0)
 
 
 def norm_parameters(config: Config, family: Family, hidden: float) -> float:

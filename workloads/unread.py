@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from workloads.config import Config, shown
 
-STORAGE = re.compile(r"quant|compress|sparsity|prun(e|ing)|gptq|awq|bnb|(^|_)bits?($|_)|^fp[48]|^int[48]", re.IGNORECASE)
+STORAGE = re.compile(
+    r"quant|compress|sparsity|prun(e|ing)|gptq|awq|bnb|(^|_)bits?($|_)|^fp[48]|^int[48]", re.IGNORECASE
+)
 """Names of keys that say how weights are stored, which changes every figure: one that is not read is refused."""
 
 STRUCTURE = re.compile(
@@ -92,7 +94,9 @@ SUPERSEDED = {
 }
 """Keys that say nothing more where one of others is there: what layers of that kind do not have, or have twice."""
 
-ENCODERS = re.compile(r".*(vision|visual|image|video|audio|speech|sound|perceiver|projector|connector|talker|code2wav).*")
+ENCODERS = re.compile(
+    r".*(vision|visual|image|video|audio|speech|sound|perceiver|projector|connector|talker|code2wav).*"
+)
 """Tables of encoders and of what makes pictures or sound, which readers of their own look into."""
 
 UNUSED = (None, False, 0, 0.0, "", [], {})

@@ -37,6 +37,10 @@ class Window:
 FULL = Window(None, None)
 
 
+LOCAL = {"global": None, "local": "sliding"}
+"""GPT-Neo's names -> kind of window."""
+
+
 def layer_windows(config: Config, family: Family, layers: int) -> list[Window]:
     """The window of every layer.
 
@@ -65,7 +69,8 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
         pattern = config.value("sliding_window_pattern")
         if isinstance(pattern, str):
             return _letters(config, pattern, layers)
-        period = config.count("sliding_window_pattern", "_sliding_window_pattern", default=family.period)
+        keys = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
+        period = config.count(*keys, default=family.period)
         return [None if (i + 1) % period == 0 else "sliding" for i in range(layers)]
     if family.windows == "first":
         period = config.count("global_attn_every_n_layers", default=family.period)
@@ -77,7 +82,28 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
         if pattern is None or any(entry not in (0, 1) for entry in pattern):
             raise config.error("hybrid_layer_pattern must be a list of 0 (full) and 1 (sliding), one per layer")
         return ["sliding" if entry else None for entry in pattern]
+    if family.windows == "named":
+        return _named(config, layers)
+    if family.windows == "listed":
+        raise config.error("layer_types is missing, which says what windows its layers have")
     return [None] * layers
+
+
+def _named(config: Config, layers: int) -> list[str | None]:
+    """Windows of GPT-Neo's `attention_layers`, or of `attention_types`, pairs of a pattern and how often it comes."""
+    names = config.items("attention_layers", layers, LOCAL)
+    pairs = config.value("attention_types", default=[[["global", "local"], layers // 2]])
+    if names is None:
+        try:
+            names = [name for pattern, times in pairs for name in pattern * times]
+            return [LOCAL[name] for name in names[:layers]] if len(names) == layers else _wrong(config, layers)
+        except (TypeError, ValueError, KeyError):
+            return _wrong(config, layers)
+    return [LOCAL[name] for name in names]
+
+
+def _wrong(config: Config, layers: int) -> list[str | None]:
+    raise config.error(f"attention_types must be pairs of a list of {', '.join(LOCAL)} and a count, {layers} in all")
 
 
 def _letters(config: Config, pattern: str, layers: int) -> list[str | None]:
@@ -102,7 +128,7 @@ def _window_size(config: Config, family: Family, kind: str) -> int | None:
     if family.windows == "late" and not config.flag("use_sliding_window", False):
         raise config.error("layer_types has sliding layers but use_sliding_window is false")
     default = None if config.states("sliding_window") else family.window_default
-    size = config.count("sliding_window", "sliding_window_size", "local_attention", default=default)
+    size = config.count("sliding_window", "sliding_window_size", "local_attention", "window_size", default=default)
     if size is None and family.windows not in ("all", "late"):
         raise config.error("sliding_window is missing, which its sliding layers need")
     return size

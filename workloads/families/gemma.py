@@ -29,6 +29,7 @@ _GEMMA4 = _GEMMA3.like(
 GEMMA: dict[str, Family] = {
     "gemma": _GEMMA,
     "gemma2": _GEMMA2,
+    "vaultgemma": _GEMMA2.like("VaultGemmaForCausalLM", norms=2.0, windows="listed"),
     "gemma3": _GEMMA3.like("Gemma3ForConditionalGeneration", text_type="gemma3_text", encoder="gemma3"),
     "gemma3_text": _GEMMA3,
     "gemma4": _GEMMA4.like("Gemma4ForConditionalGeneration", text_type="gemma4_text", encoder="gemma4"),

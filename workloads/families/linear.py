@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from workloads.families.classic import ATTENTION_BIAS, LLAMA
+from workloads.families.classic import ATTENTION_BIAS, LLAMA, OLMO2
 from workloads.families.latent import LATENT
 from workloads.families.mixtures import MIXTRAL_MODULES
 from workloads.families.qwen import QWEN3, SHARED_EXPERTS
@@ -71,6 +71,16 @@ LINEAR: dict[str, Family] = {
         "Qwen3_5MoeForConditionalGeneration", text_type="qwen3_5_moe_text", encoder="qwen3_vl"
     ),
     "qwen3_5_moe_text": _QWEN35_MOE,
+    "olmo_hybrid": OLMO2.like(
+        "OlmoHybridForCausalLM",
+        linear="gated delta",
+        pattern="interval",
+        modules=Modules(
+            linear_input=("linear_attn.q_proj", "linear_attn.k_proj", "linear_attn.v_proj", "linear_attn.g_proj"),
+            fused_linear_input="linear_attn.in_proj_qkvz",
+            linear_output="linear_attn.o_proj",
+        ),
+    ),
     "kimi_linear": _KIMI_LINEAR,
     "kimi_k3": _KIMI_LINEAR.like(
         "KimiK3ForConditionalGeneration",
