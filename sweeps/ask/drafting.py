@@ -24,7 +24,9 @@ def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.Mode
         of another model, or a model that is such a draft itself.
     """
     if entry.model.features is not None:
-        raise ValueError(f"model = {entry.name!r} is a draft that reads another model's hidden states: give it as draft")
+        raise ValueError(
+            f"model = {entry.name!r} is a draft that reads another model's hidden states: give it as draft"
+        )
     if draft is None:
         return entry
     other = workloads.model(draft)
