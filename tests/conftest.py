@@ -14,6 +14,8 @@ compute is the same but for rounding; benchmarks, and what users run, are compil
 if QUICKLY not in os.environ.get("XLA_FLAGS", ""):  # read when JAX begins; commands that tests start inherit it
     os.environ["XLA_FLAGS"] = f"{QUICKLY} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the network what a name means
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; children that tests stop inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking

@@ -78,7 +78,7 @@ FLOORS = {
         {"compressed_tensors", "modelopt", "quantization", "precision", "coverage", "experts", "windows", "selection"}
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
         | {"feedforward", "layer_kinds", "heads", "drafts"},  # parts of a model
-        {"catalogue", "huggingface", "entry"},  # models
+        {"catalogue", "huggingface", "hub", "entry"},  # models
         {"traced", "networks", "functions"},  # functions
         {"arrivals", "lengths", "prefixes", "streams", "classes", "traffic", "traces", "summary"},  # requests
         {"nests"},  # loop nests

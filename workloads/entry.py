@@ -15,6 +15,7 @@ from workloads.catalogue import CatalogueModel, found
 from workloads.config import Config
 from workloads.coverage import language_model
 from workloads.encoders import VISION, vision_encoder
+from workloads.hub import fetched, is_repository
 from workloads.images import ImageTokens
 from workloads.precision import precision
 from workloads.unread import unread_notes
@@ -53,7 +54,8 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
 
     A file or folder of that name wins over the catalogue. Names are matched without regard to case, `-`, `_`, `.`
     and the owner before a slash; one that ends in a precision (`-FP8`, `-AWQ`) and is not in the catalogue itself
-    is its model at that precision.
+    is its model at that precision. A repository of the Hugging Face Hub that is not in the catalogue (OWNER/NAME) is
+    fetched from there, its config alone.
 
     Args:
       name_or_path: a name, an alias, or a path; "config.json as qwen3_moe" reads what is there as that model_type.
@@ -71,7 +73,15 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
         raise ValueError(f"a model is given by its name or path, not by {name_or_path!r}")
     name, read_as = _named(str(name_or_path))
     path = _config_path(name)
-    return _from_file(path, weights, read_as) if path else _from_catalogue(name, weights, read_as)
+    if path is not None:
+        return _from_file(path, weights, read_as)
+    try:
+        found(name)
+    except ValueError as unknown:
+        if not is_repository(name):
+            raise
+        return _from_file(fetched(name, str(unknown)), weights, read_as, name)
+    return _from_catalogue(name, weights, read_as)
 
 
 def _named(text: str) -> tuple[str, str | None]:
@@ -97,13 +107,20 @@ def _config_path(text: str) -> pathlib.Path | None:
     return None
 
 
-def _from_file(path: pathlib.Path, weights: str | None, read_as: str | None) -> ModelEntry:
+def _from_file(
+    path: pathlib.Path, weights: str | None, read_as: str | None, repository: str | None = None
+) -> ModelEntry:
+    """The model of a config file, of the Hub's `repository` where it was fetched from there."""
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
+    name = name if repository is None else repository.rpartition("/")[2]
     quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
     hf_quant = Config(str(quant_path), _json(quant_path)) if os.path.lexists(quant_path) else None
-    source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
-    return _entry(source, Config(str(path), source.config), hf_quant, name, weights, (), read_as)
+    values = _json(path)
+    where = str(path) if repository is None else f"{repository} on the Hub, {path.parent.name[:12]}"
+    source = CatalogueModel(name=repository or name, aliases=(), source=where, date="", config=values, hf_quant=None)
+    notes = () if repository is None else (f"{repository} is not in the catalogue: its config.json is the Hub's",)
+    return _entry(source, Config(repository or str(path), values), hf_quant, name, weights, notes, read_as)
 
 
 @functools.cache
