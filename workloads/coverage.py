@@ -1,6 +1,7 @@
 """Coverage of configs: the family that each belongs to, or what its architecture needs that is not covered."""
 
 import dataclasses
+import difflib
 import re
 
 from workloads.config import REQUIRED, Config
@@ -171,10 +172,15 @@ def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Famil
         if known is not None and FAMILIES[known].text_type is None:
             return known, FAMILIES[known], (f"{model_type}: its text model is read, {known}", *_left_out(config))
         raise config.error(
-            f"model_type {model_type!r} is not covered yet, nor is {inner!r} of its text model; covered are "
-            + ", ".join(sorted(FAMILIES))
+            f"model_type {model_type!r} is not covered yet, nor is {inner!r} of its text model{_near(inner or model_type)}"
         )
-    raise config.error(f"model_type {model_type!r} is not covered yet; covered are {', '.join(sorted(FAMILIES))}")
+    raise config.error(f"model_type {model_type!r} is not covered yet{_near(model_type)}")
+
+
+def _near(model_type: str) -> str:
+    """The end of a refusal: how a config is read as a type that is covered."""
+    close = difflib.get_close_matches(model_type, FAMILIES, n=3, cutoff=0.6)
+    return f"; --as TYPE reads it as one that is, such as {' or '.join(close or ['llama'])}, where its layers are the same"
 
 
 def _by_architecture(names: list[str]) -> str | None:

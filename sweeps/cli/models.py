@@ -3,12 +3,15 @@
 import argparse
 from typing import Any
 
+from sweeps.cli.common import as_argument
 from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one model, a config.json or its folder: all about it")
+    what = "all about one model: its name, a config.json or its folder, OWNER/NAME of the Hugging Face Hub"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=what)
+    as_argument(parser)
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
 
