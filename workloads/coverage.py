@@ -15,6 +15,8 @@ SHARED_LAYERS = "layers that share another layer's keys and values"
 PER_LAYER_INPUTS = "embeddings of every layer's own"
 PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
 MAMBA = "state-space layers with a decay per channel (Mamba-1)"
+LOW_RANK_QUERIES = "queries of a low rank beside shared keys and values (multi-matrix factorisation attention)"
+POOLED_KEYS = "an indexer over pooled keys beside linear attention"
 RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
 BLOCK_SPARSE = "attention to fixed blocks (block-sparse, without an indexer)"
@@ -37,6 +39,8 @@ MARKS: dict[str, tuple[str, ...]] = {
     "linear_attn_config": ("linear", "kimi delta"),
     "linear_num_key_heads": ("linear", "gated delta"),
     "attn_type_list": ("linear", "lightning"),
+    "mamba_d_state": ("linear", "mamba2", "scan"),
+    "conv_L_cache": ("linear", "convolution"),
     "mamba_num_heads": ("linear", "mamba2"),
     "mamba_n_heads": ("linear", "mamba2"),
     "ssm_state_size": ("linear", "mamba2"),
@@ -62,22 +66,20 @@ ABSENT = (None, False, 0, [], {})
 
 TYPES: dict[str, tuple[str, ...]] = {
     "phi3small": (BLOCK_SPARSE,),
-    "mamba": (MAMBA,),
-    "falcon_mamba": (MAMBA,),
-    "jamba": (MAMBA,),
     "zamba": (MAMBA,),
     "zamba2": ("shared layers that several places of the model use",),
-    "falcon_h1": (PARALLEL_MIXERS,),
     "hymba": (PARALLEL_MIXERS,),
     "rwkv": (RECURRENT,),
     "rwkv7": (RECURRENT,),
     "recurrent_gemma": (RECURRENT,),
     "xlstm": (RECURRENT,),
     "gemma3n": (SHARED_LAYERS, PER_LAYER_INPUTS),
-    "lfm2": ("convolutions between attention layers",),
-    "lfm2_moe": ("convolutions between attention layers",),
+    "gemma3n_text": (SHARED_LAYERS, PER_LAYER_INPUTS),
+    "step3_text": (LOW_RANK_QUERIES,),
+    "step3_vl": (LOW_RANK_QUERIES,),
+    "glm5_next": (POOLED_KEYS,),
+    "glm5_next_text": (POOLED_KEYS,),
     "arctic": ("a dense layer beside experts on every second layer",),
-    "longcat_flash": ("two attention layers and experts of no operation in one block",),
     "mistral_large4": (SHARED_LAYERS,),
     "vit": (TOWER,),
     "siglip": (TOWER,),
@@ -180,7 +182,9 @@ def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Famil
 def _near(model_type: str) -> str:
     """The end of a refusal: how a config is read as a type that is covered."""
     close = difflib.get_close_matches(model_type, FAMILIES, n=3, cutoff=0.6)
-    return f"; --as TYPE reads it as one that is, such as {' or '.join(close or ['llama'])}, where its layers are the same"
+    return (
+        f"; --as TYPE reads it as one that is, such as {' or '.join(close or ['llama'])}, where its layers are the same"
+    )
 
 
 def _by_architecture(names: list[str]) -> str | None:

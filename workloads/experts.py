@@ -56,6 +56,9 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
         if config.count("moe_layer_freq", default=1) != 1:
             raise config.error(f"moe_layer_freq is {config.value('moe_layer_freq')}; only 1 is read here")
         return [i >= prefix for i in range(layers)]
+    if rules.layout == "period":
+        period, offset = config.count("expert_layer_period"), config.count("expert_layer_offset", minimum=0)
+        return [i % period == offset for i in range(layers)]
     if rules.layout == "flag":
         return [config.flag("enable_moe_block", False)] * layers
     if rules.layout == "stated":

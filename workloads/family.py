@@ -47,7 +47,7 @@ class ExpertLayers:
     `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
     (`first_k_dense_replace`, `num_dense_layers`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
     (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`); "enumerated"
-    (`moe_layers_enum`, else `first_k_dense_replace`); "flag" (`enable_moe_block`); "stated" (all where the number of
+    (`moe_layers_enum`, else `first_k_dense_replace`); "period" (`expert_layer_period`, `expert_layer_offset`); "flag" (`enable_moe_block`); "stated" (all where the number of
     experts is above 0).
     """
 
@@ -74,7 +74,9 @@ class Family:
     `mixer` is the kind of its attention, a key of `huggingface.MIXERS`. `linear` is that of the layers that `pattern`
     names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi"
     (`linear_attn_config`); "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one
-    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
+    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "period"
+    (`attn_layer_period`, `attn_layer_offset`); "convolutions" (`layer_types` or `full_attn_idxs`); "all". With "double"
+    a layer is two of attention and a dense feed-forward, and one of experts beside them.
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
     layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);
@@ -113,6 +115,8 @@ class Family:
     output_bias: Switch | None = None  # of the output; None: as the others
     ffn_bias: Switch = False
     head_bias: Switch = False
+    scan_norms: bool = False  # norms of what a selective scan selects
+    adjusted_width: bool = False  # a feed-forward is two thirds of the config's size (`block_auto_adjust_ff_dim`)
     sinks: Switch = False  # one learned logit per head that takes probability from all keys
     windows: str | None = None
     period: int = 0

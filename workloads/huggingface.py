@@ -18,7 +18,15 @@ from workloads.heads import classifier_parameters
 from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
-from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
+from workloads.linear_attention import (
+    attention_beside_mamba2,
+    gated_delta_net,
+    kimi_delta_attention,
+    lightning_attention,
+    mamba2,
+    selective_scan,
+    short_convolution,
+)
 from workloads.other_parameters import POSITION_KEYS, layer_norms, layer_parameters, model_parameters, switched
 from workloads.quantization import Quantization, linear_format
 from workloads.towers import encoder_of
@@ -31,6 +39,9 @@ MIXERS: dict[str, Callable[[Layer], Mixer]] = {
     "kimi delta": kimi_delta_attention,
     "mamba2": mamba2,
     "lightning": lightning_attention,
+    "convolution": short_convolution,
+    "scan": selective_scan,
+    "beside mamba2": attention_beside_mamba2,
 }
 """`Family.mixer` or `Family.linear` -> the struct of one layer."""
 

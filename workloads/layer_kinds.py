@@ -47,6 +47,9 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
     feedforwards = ["experts" if has else "dense" for has in experts]
     if family.pattern == "all":
         return [LayerKind(family.linear, None)] * layers
+    if family.pattern == "double":
+        both = LayerKind(family.mixer, "dense")
+        return [both, both, LayerKind(None, "experts")] * layers
     if family.sizes == "blocks":
         return [_block_kind(config, family, i) for i in range(layers)]
     if family.pattern is not None:
@@ -147,7 +150,29 @@ def _types(config: Config, layers: int) -> set[int]:
     return {i for i, number in enumerate(numbers) if number}
 
 
-FULL_LAYERS = {"interval": _interval, "kimi": _kimi, "indices": _indices, "types": _types}
+def _period(config: Config, layers: int) -> set[int]:
+    period, offset = config.count("attn_layer_period"), config.count("attn_layer_offset", minimum=0)
+    return {i for i in range(layers) if i % period == offset}
+
+
+def _convolutions(config: Config, layers: int) -> set[int]:
+    stated = _stated(config, layers, {"conv": False, "full_attention": True})
+    if stated is not None:
+        return stated
+    indices = config.layer_indices("full_attn_idxs", layers)
+    if indices is None:
+        raise config.error("layer_types is missing (or full_attn_idxs, the layers that have attention)")
+    return set(indices)
+
+
+FULL_LAYERS = {
+    "period": _period,
+    "convolutions": _convolutions,
+    "interval": _interval,
+    "kimi": _kimi,
+    "indices": _indices,
+    "types": _types,
+}
 """`Family.pattern` -> the indices of the layers that are not linear."""
 
 

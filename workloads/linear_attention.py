@@ -1,6 +1,10 @@
-"""Layers with a state in place of a cache as configs describe them: delta nets, Mamba-2, lightning attention."""
+"""Layers with a state as configs describe them: delta nets, Mamba, lightning attention, short convolutions."""
 
 from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.selective_scan import SelectiveScan
+from jaxroof.layers.short_convolution import ShortConvolution
+from jaxroof.layers.side_by_side import SideBySide
+from workloads.attention import attention
 from workloads.config import Config
 from workloads.layer import HEAD_KEYS, Layer
 
@@ -75,6 +79,38 @@ def mamba2(layer: Layer) -> LinearAttention:
         convolution=config.count(*keys["convolution"]),
         rule="decay",
     )
+
+
+def short_convolution(layer: Layer) -> ShortConvolution:
+    """LFM2's gated short convolution, as wide as the hidden size."""
+    modules = layer.family.modules
+    return ShortConvolution(
+        channels=layer.config.number("conv_dim", default=int(layer.hidden)),
+        taps=layer.config.number("conv_L_cache"),
+        input=layer.product(modules.linear_input),
+        output=layer.product([modules.linear_output]),
+    )
+
+
+def selective_scan(layer: Layer) -> SelectiveScan:
+    """Mamba's layer; "auto" is a rank of a sixteenth of the hidden size, rounded up."""
+    config, modules = layer.config, layer.family.modules
+    channels = config.count("mamba_expand", "expand", default=2) * int(layer.hidden)
+    rank = config.value("mamba_dt_rank", "time_step_rank", default="auto")
+    return SelectiveScan(
+        channels=config.number("d_inner", default=channels),
+        state=config.number("mamba_d_state", "state_size", default=16),
+        rank=float(-(-int(layer.hidden) // 16)) if rank == "auto" else config.number("mamba_dt_rank", "time_step_rank"),
+        taps=config.number("mamba_d_conv", "conv_kernel", default=4),
+        input=layer.product(modules.linear_input),
+        selection=layer.base,
+        output=layer.product([modules.linear_output]),
+    )
+
+
+def attention_beside_mamba2(layer: Layer) -> SideBySide:
+    """Falcon-H1: softmax attention and Mamba-2 side by side."""
+    return SideBySide(attention=attention(layer), recurrence=mamba2(layer))
 
 
 def lightning_attention(layer: Layer) -> LinearAttention:

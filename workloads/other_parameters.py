@@ -7,6 +7,9 @@ from jaxroof.layers.attention import Attention
 from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.selective_scan import SelectiveScan
+from jaxroof.layers.short_convolution import ShortConvolution
+from jaxroof.layers.side_by_side import SideBySide
 from jaxroof.model import Experts, FeedForward, Mixer
 from jaxroof.struct import Scalar
 from workloads.config import Config
@@ -111,11 +114,35 @@ def _linear_parameters(config: Config, family: Family, hidden: float, attention:
     return parameters + attention.heads + steps + attention.value_dim
 
 
+def _scan_parameters(config: Config, family: Family, hidden: float, scan: SelectiveScan) -> float:
+    """Convolution, decays, what skips the state, the bias of time steps, and norms of what is selected."""
+    biased = config.value("use_conv_bias", "mamba_conv_bias", default=True) is True
+    parameters = scan.channels * (scan.taps + biased + scan.state + 2.0)
+    return parameters + family.scan_norms * (scan.rank + 2.0 * scan.state)
+
+
+def _convolution_parameters(config: Config, family: Family, hidden: float, mixer: ShortConvolution) -> float:
+    biased = config.flag("conv_bias", False)
+    return mixer.channels * (mixer.taps + biased) + biased * (3.0 * mixer.channels + hidden)
+
+
+def _beside_parameters(config: Config, family: Family, hidden: float, mixer: SideBySide) -> float:
+    """Those of attention and of Mamba-2, whose output has a norm only where `mamba_rms_norm` says so."""
+    recurrence = mixer.recurrence
+    parameters = _attention_parameters(config, family, hidden, mixer.attention)
+    normed = config.flag("mamba_rms_norm", False)
+    parameters += _linear_parameters(config, family, hidden, recurrence)
+    return parameters - (not normed) * recurrence.heads * recurrence.value_dim
+
+
 MIXER_PARAMETERS: dict[type, Callable[[Config, Family, float, Any], float]] = {
     Attention: _attention_parameters,
     LatentAttention: _attention_parameters,
     CompressedAttention: _compressed_parameters,
     LinearAttention: _linear_parameters,
+    SelectiveScan: _scan_parameters,
+    ShortConvolution: _convolution_parameters,
+    SideBySide: _beside_parameters,
 }
 """Struct of a mixer -> the parameters of one layer's that are in no matrix."""
 

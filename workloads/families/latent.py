@@ -33,6 +33,17 @@ LATENT: dict[str, Family] = {
     "mistral4": _DEEPSEEK_V3.like(
         "Mistral4ForCausalLM", experts=ExpertLayers(layout="first_dense", shared="n_shared_experts")
     ),
+    "longcat_flash": _DEEPSEEK_V3.like(
+        "LongcatFlashForCausalLM",
+        "LongcatCausalLM",
+        pattern="double",
+        experts=ExpertLayers(layout="all", intermediate=("expert_ffn_hidden_size",), score_correction=True),
+        modules=Modules(dense="mlps"),
+        note=(
+            "every layer of its config is three here: two of attention and a dense feed-forward, one of experts, which "
+            "run after them, not beside; experts that do nothing get an even share of the choices"
+        ),
+    ),
     "axk1": _DEEPSEEK_V3.like("AXK1ForCausalLM", norms=3.0),
     "minicpm3": _MINICPM3,
     "youtu": _MINICPM3.like("YoutuForCausalLM"),

@@ -63,6 +63,35 @@ _MINIMAX = Family(
 )
 _MAMBA_MODULES = Modules(linear_input=("mamba.in_proj",), linear_output="mamba.out_proj")
 
+_MAMBA = Family(
+    architectures=("MambaForCausalLM",),
+    tied=True,
+    linear="scan",
+    pattern="all",
+    modules=Modules(linear_input=("mixer.in_proj",), linear_output="mixer.out_proj"),
+    unless=(("use_bias", False),),
+)
+_LFM2 = Family(
+    architectures=("Lfm2ForCausalLM",),
+    tied=True,
+    kv_heads_default=None,
+    qk_norm=True,
+    linear="convolution",
+    pattern="convolutions",
+    adjusted_width=True,
+    modules=Modules(
+        output="self_attn.out_proj",
+        dense="feed_forward",
+        moe="feed_forward",
+        up=("w1", "w3"),
+        down="w2",
+        expert_up=("w1", "w3"),
+        expert_down="w2",
+        linear_input=("conv.in_proj",),
+        linear_output="conv.out_proj",
+    ),
+)
+
 LINEAR: dict[str, Family] = {
     "qwen3_next": _QWEN3_NEXT,
     "qwen3_5": _QWEN35.like("Qwen3_5ForConditionalGeneration", text_type="qwen3_5_text", encoder="qwen3_vl"),
@@ -71,6 +100,32 @@ LINEAR: dict[str, Family] = {
         "Qwen3_5MoeForConditionalGeneration", text_type="qwen3_5_moe_text", encoder="qwen3_vl"
     ),
     "qwen3_5_moe_text": _QWEN35_MOE,
+    "mamba": _MAMBA,
+    "falcon_mamba": _MAMBA.like("FalconMambaForCausalLM"),
+    "jamba": LLAMA.like(
+        "JambaForCausalLM",
+        attention_bias=False,
+        ffn_bias=False,
+        linear="scan",
+        pattern="period",
+        scan_norms=True,
+        experts=ExpertLayers(layout="period", intermediate=("intermediate_size",)),
+        modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward", moe="feed_forward"),
+        unless=(("mamba_proj_bias", False),),
+    ),
+    "falcon_h1": LLAMA.like(
+        "FalconH1ForCausalLM",
+        mixer="beside mamba2",
+        linear="mamba2",
+        modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
+        unless=(("mamba_proj_bias", False), ("projectors_bias", False)),
+    ),
+    "lfm2": _LFM2,
+    "lfm2_moe": _LFM2.like(
+        "Lfm2MoeForCausalLM",
+        adjusted_width=False,
+        experts=ExpertLayers(layout="first_dense", score_correction=True),
+    ),
     "olmo_hybrid": OLMO2.like(
         "OlmoHybridForCausalLM",
         linear="gated delta",
