@@ -146,6 +146,7 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
 def _reading(
     config: Config, text: Config, family: Family, model_type: str, notes: tuple[str, ...], architectures: list[str]
 ) -> Reading:
+    text = _of_text(text, family)
     _check_marks(text, family, model_type)
     _check_fixed_keys(text, family, model_type)
     return Reading(config, text, family, head(architectures, family) or "language", notes)
@@ -209,6 +210,13 @@ def _with_defaults(text: Config, family: Family) -> Config:
     """A nested table with the published class defaults of what it leaves out, as such tables do."""
     absent = {key: value for key, value in family.class_defaults if text.value(key) is None}
     return dataclasses.replace(text, values={**text.values, **absent}) if absent else text
+
+
+def _of_text(text: Config, family: Family) -> Config:
+    """A table whose keys have one size for text and one for pictures, with those for text alone."""
+    both = {key: text.value(key) for key in family.text_first}
+    firsts = {key: value[0] for key, value in both.items() if isinstance(value, list) and value}
+    return dataclasses.replace(text, values={**text.values, **firsts}) if firsts else text
 
 
 def _architectures(config: Config) -> list[str]:

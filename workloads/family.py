@@ -97,6 +97,7 @@ class Family:
     gate: str | None = None  # output gate of attention: "element" or "head"
     causal: bool = True
     generates: bool = True
+    fills_in: bool = False  # it has a head over words, though it does not decode token by token
     parallel: Switch = False  # attention and feed-forward read the same input
     prediction_dense: bool = False  # multi-token-prediction layers have a window and a dense feed-forward
     encoder: str | None = None  # what its encoder is, a key of `encoders.VISION` or `encoder_decoder.ENCODER_DECODERS`
@@ -135,6 +136,7 @@ class Family:
     intermediate_scale: float = 1.0  # width of one projection over the config's intermediate_size
     defaults: tuple[tuple[str, int], ...] = ()  # published class defaults of keys that configs leave out
     class_defaults: tuple[tuple[str, object], ...] = ()  # of keys that text models nested in others leave out
+    text_first: tuple[str, ...] = ()  # keys that have a size for text and one for pictures, of which the first is read
     unless: tuple[tuple[str, object], ...] = ()  # key, and the only value of it that is read
     text_type: str | None = None  # model_type of the nested text_config, for families that nest one
     any_text: bool = False  # the language model may be of any family; `text_type` where it does not say

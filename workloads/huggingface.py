@@ -20,6 +20,7 @@ from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import (
     attention_beside_mamba2,
+    full_rank_kimi_delta,
     gated_delta_net,
     kimi_delta_attention,
     lightning_attention,
@@ -37,6 +38,7 @@ MIXERS: dict[str, Callable[[Layer], Mixer]] = {
     "compressed": compressed_attention,
     "gated delta": gated_delta_net,
     "kimi delta": kimi_delta_attention,
+    "full-rank kimi delta": full_rank_kimi_delta,
     "mamba2": mamba2,
     "lightning": lightning_attention,
     "convolution": short_convolution,
@@ -79,7 +81,8 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
         raise config.error("its quantisation names no linear layer of this model")
     vocabulary = float(first.size(*VOCABULARY_KEYS))
     generates = family.generates and reading.head in ("language", "draft")
-    untied = generates and not _tied(config, text, family)
+    worded = generates or (family.fills_in and reading.head == "language")
+    untied = worded and not _tied(config, text, family)
     head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
     vision = vision_encoder(reading)
     other = float(model_parameters(text, family, hidden, vocabulary))

@@ -21,6 +21,7 @@ def latent_attention(layer: Layer) -> LatentAttention:
     rank = config.number("q_lora_rank", default=None)
     value_dim = config.count("v_head_dim")
     down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
+    output_gate = config.flag("mla_use_output_gate", False)
     if rank is None:
         down, query = [modules.latent_down], [modules.latent_direct_query]
     return LatentAttention(
@@ -30,7 +31,7 @@ def latent_attention(layer: Layer) -> LatentAttention:
         nope_dim=config.number("qk_nope_head_dim"),
         rope_dim=config.number("qk_rope_head_dim"),
         value_dim=float(value_dim),
-        gate=float(value_dim) if config.flag("mla_use_output_gate", False) else None,
+        gate=1.0 if layer.family.gate == "head" else float(value_dim) if output_gate else None,
         selection=token_selection(layer),
         down=layer.product(down, modules.fused_latent_down),
         query=layer.product(query),

@@ -112,7 +112,7 @@ def _interval(config: Config, layers: int) -> set[int]:
     stated = _stated(config, layers, {"linear_attention": False, "full_attention": True})
     if stated is not None:
         return stated
-    interval = config.count("full_attention_interval", default=FULL_INTERVAL)
+    interval = config.count("full_attention_interval", "layer_group_size", default=FULL_INTERVAL)
     return {i for i in range(layers) if (i + 1) % interval == 0}
 
 

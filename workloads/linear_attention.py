@@ -21,6 +21,10 @@ PURE_KEYS = MAMBA_KEYS | {"heads": ("num_heads",), "width": ("head_dim",), "stat
 """What models of Mamba-2 layers alone call them."""
 
 
+INNER_KEYS = (("d_inner",), ("d_inner", "intermediate_size"))
+"""The spellings of a selective scan's channels: in hybrids, and in models of nothing else."""
+
+
 def gated_delta_net(layer: Layer) -> LinearAttention:
     """Gated delta net: an output gate as wide as the values, and a decay and a write strength per head."""
     config = layer.config
@@ -57,6 +61,22 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
         gates=1.0 + (dim if full else 0.0),
         gate_rank=dim / 2.0 if full else float(dim),
         convolution=table.count("short_conv_kernel_size", default=4),
+        rule="delta",
+    )
+
+
+def full_rank_kimi_delta(layer: Layer) -> LinearAttention:
+    """Kimi delta attention whose decays per channel and output gate are parts of the input projection (Bailing)."""
+    heads = layer.size(*HEAD_KEYS)
+    dim = layer.config.count("linear_head_dim", default=None) or layer.config.count("head_dim")
+    return _linear(
+        layer,
+        heads=heads,
+        key_heads=heads,
+        key_dim=dim,
+        value_dim=dim,
+        gates=1.0 + 2.0 * dim,
+        convolution=layer.config.count("short_conv_kernel_size", default=4),
         rule="delta",
     )
 
@@ -98,7 +118,7 @@ def selective_scan(layer: Layer) -> SelectiveScan:
     channels = config.count("mamba_expand", "expand", default=2) * int(layer.hidden)
     rank = config.value("mamba_dt_rank", "time_step_rank", default="auto")
     return SelectiveScan(
-        channels=config.number("d_inner", default=channels),
+        channels=config.number(*INNER_KEYS[layer.family.pattern == "all"], default=channels),
         state=config.number("mamba_d_state", "state_size", default=16),
         rank=float(-(-int(layer.hidden) // 16)) if rank == "auto" else config.number("mamba_dt_rank", "time_step_rank"),
         taps=config.number("mamba_d_conv", "conv_kernel", default=4),

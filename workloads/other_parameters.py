@@ -110,7 +110,7 @@ def _linear_parameters(config: Config, family: Family, hidden: float, attention:
         return parameters + biased * channels + 3.0 * attention.heads + values
     if family.linear == "lightning":
         return parameters + values
-    steps = values if family.linear == "kimi delta" else attention.heads
+    steps = values if family.linear in ("kimi delta", "full-rank kimi delta") else attention.heads
     return parameters + attention.heads + steps + attention.value_dim
 
 

@@ -4,8 +4,8 @@ from workloads.family import Family, Modules
 
 ATTENTION_BIAS = ("attention_bias", False)
 DENOISED = (
-    "a diffusion model: one pass over all tokens is one step of denoising, priced as that of an encoder; how many "
-    "steps an answer takes is not in the config"
+    "a diffusion model: one pass over all tokens is one step of denoising, priced as that of an encoder, without "
+    "its output head; how many steps an answer takes is not in the config"
 )
 FUSED_UP = Modules(qkv=("self_attn.qkv_proj",), up=("gate_up_proj",))
 
@@ -121,7 +121,7 @@ CLASSIC: dict[str, Family] = {
     "granite_swa": LLAMA.like("GraniteSWAForCausalLM", tied=True, windows="listed", sinks=True),
     "minicpm": LLAMA.like("MiniCPMForCausalLM", tied=True),
     "llada": LLAMA.like(
-        "LLaDAModelLM", causal=False, generates=False, unless=(("weight_tying", False),), note=DENOISED
+        "LLaDAModelLM", causal=False, generates=False, fills_in=True, unless=(("weight_tying", False),), note=DENOISED
     ),
     "glm4v_text": GLM4V,
     "glm_ocr_text": GLM4V.like("GlmOcrForConditionalGeneration"),

@@ -126,6 +126,17 @@ LINEAR: dict[str, Family] = {
         adjusted_width=False,
         experts=ExpertLayers(layout="first_dense", score_correction=True),
     ),
+    "bailing_hybrid": LATENT["deepseek_v3"].like(
+        "BailingHybridForCausalLM",
+        gate="head",
+        linear="full-rank kimi delta",
+        pattern="interval",
+        modules=Modules(
+            linear_input=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            fused_linear_input="self_attn.qkv_proj",
+            linear_output="self_attn.o_proj",
+        ),
+    ),
     "olmo_hybrid": OLMO2.like(
         "OlmoHybridForCausalLM",
         linear="gated delta",

@@ -56,6 +56,23 @@ _BAILING = Family(
     modules=Modules(qkv=("attention.query_key_value",), output="attention.dense"),
 )
 
+_ERNIE_MOE = ERNIE.like(
+    "Ernie4_5_MoeForCausalLM",
+    experts=ExpertLayers(layout="range", shared="moe_num_shared_experts", score_correction=True),
+)
+_ERNIE_VL = _ERNIE_MOE.like(
+    "Ernie4_5_VLMoeForConditionalGeneration",
+    "Ernie4_5_VLMoeTextModel",
+    text_first=(
+        "moe_num_experts",
+        "moe_intermediate_size",
+        "moe_layer_start_index",
+        "moe_layer_end_index",
+        "moe_layer_interval",
+    ),
+    note="experts of pictures are left out: prompts are text",
+)
+
 MIXTURES: dict[str, Family] = {
     "mixtral": MISTRAL.like("MixtralForCausalLM", window_default=None, experts=_ALL, modules=MIXTRAL_MODULES),
     "phimoe": MISTRAL.like(
@@ -181,10 +198,9 @@ MIXTURES: dict[str, Family] = {
         "BailingMoeForCausalLM", qk_norm=False, experts=dataclasses.replace(_SHARED, layout="all")
     ),
     "bailing_moe_v2": _BAILING,
-    "ernie4_5_moe": ERNIE.like(
-        "Ernie4_5_MoeForCausalLM",
-        experts=ExpertLayers(layout="range", shared="moe_num_shared_experts", score_correction=True),
-    ),
+    "ernie4_5_moe": _ERNIE_MOE,
+    "ernie4_5_vl_moe_text": _ERNIE_VL,
+    "ernie4_5_moe_vl": _ERNIE_VL,
     "olmoe": OLMO2.like("OlmoeForCausalLM", experts=_ALL),
     "granitemoe": LLAMA.like("GraniteMoeForCausalLM", ffn_bias=False, experts=_ALL, modules=MIXTRAL_MODULES),
     "hunyuan_v1_moe": HUNYUAN.like(
