@@ -77,7 +77,7 @@ FLOORS = {
         | {"stream", "towers", "unread", "words"},  # texts, and what names in them mean
         {"compressed_tensors", "modelopt", "quantization", "precision", "coverage", "experts", "windows", "selection"}
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
-        | {"feedforward", "layer_kinds", "heads", "drafts"},  # parts of a model
+        | {"feedforward", "layer_kinds", "heads", "drafts", "layer_inputs"},  # parts of a model
         {"catalogue", "huggingface", "hub", "entry"},  # models
         {"traced", "networks", "functions"},  # functions
         {"arrivals", "lengths", "prefixes", "streams", "classes", "traffic", "traces", "summary"},  # requests

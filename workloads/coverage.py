@@ -21,14 +21,14 @@ RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
 BLOCK_SPARSE = "attention to fixed blocks (block-sparse, without an indexer)"
 
-NEEDS: dict[str, str] = {
-    "num_kv_shared_layers": SHARED_LAYERS,
-    "hidden_size_per_layer_input": PER_LAYER_INPUTS,
-    "word_embed_proj_dim": "embeddings of another width than the hidden size",
-    "position_embedding_type": "positions other than rotary, learned or linear ones",
-    "blocksparse_block_size": BLOCK_SPARSE,
+NEEDS: dict[str, tuple[str, str]] = {
+    "num_kv_shared_layers": (SHARED_LAYERS, "shared_cache"),
+    "hidden_size_per_layer_input": (PER_LAYER_INPUTS, "per_layer_inputs"),
+    "word_embed_proj_dim": ("embeddings of another width than the hidden size", ""),
+    "position_embedding_type": ("positions other than rotary, learned or linear ones", ""),
+    "blocksparse_block_size": (BLOCK_SPARSE, ""),
 }
-"""Keys that mean something is not covered, and what."""
+"""Keys that mean something is not covered, what, and the trait of families that are read with it."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "kv_lora_rank": ("mixer", "latent"),
@@ -47,7 +47,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "attention_other_setting": ("sizes", "sliding"),
     "attention_k_eq_v": ("sizes", "global"),
     "block_configs": ("sizes", "blocks"),
-    "is_encoder_decoder": ("encoder", "whisper", "bart", "mbart", "t5", "mt5", "umt5"),
+    "is_encoder_decoder": ("encoder", "whisper", "bart", "marian", "mbart", "pegasus", "t5", "mt5", "umt5"),
 }
 """Keys that describe what only some families are read with -> field of `Family`, and its values for them."""
 
@@ -73,8 +73,6 @@ TYPES: dict[str, tuple[str, ...]] = {
     "rwkv7": (RECURRENT,),
     "recurrent_gemma": (RECURRENT,),
     "xlstm": (RECURRENT,),
-    "gemma3n": (SHARED_LAYERS, PER_LAYER_INPUTS),
-    "gemma3n_text": (SHARED_LAYERS, PER_LAYER_INPUTS),
     "step3_text": (LOW_RANK_QUERIES,),
     "step3_vl": (LOW_RANK_QUERIES,),
     "glm5_next": (POOLED_KEYS,),
@@ -120,8 +118,10 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
     if read_as is not None:
         return _read_as(config, text, model_type, read_as)
     inner = None if nested is None else text.text("model_type", default=None)
-    needs = [*TYPES.get(model_type, ()), *TYPES.get(inner, ()), *_missing(config)]
-    missing = [*needs, *([] if nested is None else _missing(text))]
+    of = FAMILIES.get(model_type) or FAMILIES.get(inner or "")
+    inside = FAMILIES.get(inner or "") or of
+    needs = [*TYPES.get(model_type, ()), *TYPES.get(inner, ()), *_missing(config, of)]
+    missing = [*needs, *([] if nested is None else _missing(text, inside))]
     if missing:
         what = " and ".join(dict.fromkeys(missing))
         raise ValueError(f"{config.name} ({model_type}): needs {what}: not covered yet")
@@ -237,9 +237,9 @@ def _around(config: Config, nested: Config, outer: Family) -> Family:
     return dataclasses.replace(family, encoder=outer.encoder, text_type=inner)
 
 
-def _missing(config: Config) -> list[str]:
+def _missing(config: Config, family: Family | None) -> list[str]:
     """Needs of a config that are not covered, by its keys."""
-    return [what for key, what in NEEDS.items() if _needs(config, key)]
+    return [what for key, (what, trait) in NEEDS.items() if _needs(config, key) and not getattr(family, trait, False)]
 
 
 def _needs(config: Config, key: str) -> bool:
@@ -247,7 +247,7 @@ def _needs(config: Config, key: str) -> bool:
     if key == "word_embed_proj_dim":
         return value is not None and value != config.value("hidden_size")
     if key == "position_embedding_type":
-        return value not in (None, "absolute", "rope", "learned_absolute", "alibi", "nope")
+        return value not in (None, "absolute", "rope", "rotary", "learned_absolute", "alibi", "nope")
     return value not in ABSENT
 
 

@@ -1,4 +1,4 @@
-"""Models that encode one text or sound and decode another: Whisper, BART and T5."""
+"""Models that encode one text or sound and decode another: Whisper, BART, T5 and what differs little from them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -36,11 +36,29 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     return _model(config, encoder, base, hidden, _decoder_block(config, hidden, linear), other)
 
 
+def _marian(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """Marian: BART with positions of no parameters and no norms outside of the layers."""
+    model, hidden = _bart(config, linear, base), config.count("d_model")
+    outside = hidden * (config.count("max_position_embeddings") + BART_POSITIONS_EXTRA + 2.0)
+    return _outside(model, -outside, -outside)
+
+
+def _pegasus(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """Pegasus, M2M-100 and NLLB: Marian with a norm after each stack's last layer."""
+    norm = 2.0 * config.count("d_model")
+    return _outside(_marian(config, linear, base), norm, norm)
+
+
+def _outside(model: Model, encoder: float, decoder: float) -> Model:
+    """A model with so many more parameters beside the layers of its encoder and its decoder."""
+    stack = dataclasses.replace(model.encoder, other_parameters=model.encoder.other_parameters + encoder)
+    return dataclasses.replace(model, encoder=stack, other_parameters=model.other_parameters + decoder)
+
+
 def _mbart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """mBART: BART with a norm after each stack's last layer too."""
-    model, norm = _bart(config, linear, base), 2.0 * config.count("d_model")
-    encoder = dataclasses.replace(model.encoder, other_parameters=model.encoder.other_parameters + norm)
-    return dataclasses.replace(model, encoder=encoder, other_parameters=model.other_parameters + norm)
+    norm = 2.0 * config.count("d_model")
+    return _outside(_bart(config, linear, base), norm, norm)
 
 
 def _mt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
@@ -53,13 +71,8 @@ def _umt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """UMT5: T5 with a table of relative positions in every layer."""
     model = _t5(config, linear, base)
     table = float(config.count("num_heads") * config.count("relative_attention_num_buckets", default=T5_BUCKETS))
-    encoder, (block,) = model.encoder, model.blocks
-    encoder = dataclasses.replace(
-        encoder, other_parameters=encoder.other_parameters + (config.count("num_layers") - 1.0) * table
-    )
-    return dataclasses.replace(
-        model, encoder=encoder, other_parameters=model.other_parameters + (block.count - 1.0) * table
-    )
+    (block,) = model.blocks
+    return _outside(model, (config.count("num_layers") - 1.0) * table, (block.count - 1.0) * table)
 
 
 def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
@@ -162,7 +175,9 @@ def _stack_heads(config: Config, hidden: int, stack: str) -> int:
 ENCODER_DECODERS: dict[str | None, Callable[[Config, WeightFormat, WeightFormat], Model]] = {
     "whisper": _whisper,
     "bart": _bart,
+    "marian": _marian,
     "mbart": _mbart,
+    "pegasus": _pegasus,
     "t5": _t5,
     "mt5": _mt5,
     "umt5": _umt5,

@@ -98,6 +98,9 @@ class Family:
     causal: bool = True
     generates: bool = True
     fills_in: bool = False  # it has a head over words, though it does not decode token by token
+    shared_cache: bool = False  # the last `num_kv_shared_layers` have keys and values of earlier ones
+    per_layer_inputs: bool = False  # embeddings of every layer's own (`hidden_size_per_layer_input`)
+    altup: bool = False  # several streams of which a layer works on one (`altup_num_inputs`), and low-rank residuals
     parallel: Switch = False  # attention and feed-forward read the same input
     prediction_dense: bool = False  # multi-token-prediction layers have a window and a dense feed-forward
     encoder: str | None = None  # what its encoder is, a key of `encoders.VISION` or `encoder_decoder.ENCODER_DECODERS`

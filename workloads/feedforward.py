@@ -108,7 +108,11 @@ def _dense_width(layer: Layer) -> float:
     factor = family.intermediate_factor
     if family.adjusted_width and config.flag("block_auto_adjust_ff_dim", True):
         return _adjusted_width(config)
-    return config.count(*keys, default=int(factor * layer.hidden) if factor else REQUIRED) * family.intermediate_scale
+    if isinstance(config.value(*keys), list):
+        return float(_uniform(config, *keys))
+    doubled = 2.0 if layer.shares_cache and config.flag("use_double_wide_mlp", False) else 1.0
+    width = config.count(*keys, default=int(factor * layer.hidden) if factor else REQUIRED)
+    return width * doubled * family.intermediate_scale
 
 
 def _adjusted_width(config: Config) -> float:

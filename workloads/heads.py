@@ -8,7 +8,7 @@ from workloads.family import Family
 LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining")
 TOKENS = "ForTokenClassification"
 REWARDS = ("ForRewardModel", "ForProcessRewardModel")
-CLASSIFIERS = (TOKENS, "ForSequenceClassification", *REWARDS)
+CLASSIFIERS = (TOKENS, "ForSequenceClassification", "ForQuestionAnswering", *REWARDS)
 BARE = ("Model",)
 """Ends of the names of classes whose layers are the same."""
 

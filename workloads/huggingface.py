@@ -18,6 +18,7 @@ from workloads.heads import classifier_parameters
 from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
+from workloads.layer_inputs import layer_input_parameters, side_blocks
 from workloads.linear_attention import (
     attention_beside_mamba2,
     full_rank_kimi_delta,
@@ -86,13 +87,14 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
     head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
     vision = vision_encoder(reading)
     other = float(model_parameters(text, family, hidden, vocabulary))
+    other += layer_input_parameters(text, family, hidden, layers)
     if reading.head == "classifier":
         other += classifier_parameters(config, text, family, hidden)
     after = dataclasses.replace(first, index=layers)
     whole = Model(
         hidden=hidden,
         vocabulary=vocabulary,
-        blocks=blocks,
+        blocks=blocks + side_blocks(text, family, hidden, layers, base),
         embedding=base,
         head=head,
         untied=float(untied),
@@ -111,7 +113,7 @@ def max_position(text: Config) -> int | None:
 
 def _block(layer: Layer, kind: LayerKind) -> Block:
     """One layer as a block of count 1."""
-    layer = dataclasses.replace(layer, window=kind.window)
+    layer = dataclasses.replace(layer, window=kind.window, shares_cache=kind.shares_cache)
     config, family = layer.config, layer.family
     mixer = None if kind.mixer is None else MIXERS[kind.mixer](layer)
     feedforward = None if kind.feedforward is None else FEEDFORWARDS[kind.feedforward](layer)
@@ -146,6 +148,8 @@ def _norm_kernels(config: Config, family: Family) -> float:
     """Norm kernels per sublayer. Mixing residual streams moves all of them, as so many norms would."""
     if family.streams is not None:
         return config.number(family.streams)
+    if family.altup:
+        return family.norms / 2.0 + config.number("altup_num_inputs", default=4)
     return max(1.0, layer_norms(config, family) / 2.0)
 
 

@@ -46,6 +46,7 @@ class Layer:
     hidden: float
     index: int
     window: Window = FULL
+    shares_cache: bool = False  # its keys and values are an earlier layer's
     quantised: Quantization
     base: WeightFormat  # of what is not quantised
     name: str  # of the model, in errors

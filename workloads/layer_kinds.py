@@ -36,6 +36,7 @@ class LayerKind:
     mixer: str | None  # a key of `huggingface.MIXERS`
     feedforward: str | None  # "dense" or "experts"
     window: Window = FULL
+    shares_cache: bool = False  # its keys and values are an earlier layer's
 
 
 def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
@@ -57,7 +58,11 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
         mixers = [family.mixer if i in full else family.linear for i in range(layers)]
         return [LayerKind(mixer, dense) for mixer, dense in zip(mixers, feedforwards, strict=True)]
     windows = [FULL] * layers if family.mixer == "compressed" else layer_windows(config, family, layers)
-    return [LayerKind(family.mixer, dense, window) for dense, window in zip(feedforwards, windows, strict=True)]
+    own = layers - (config.count("num_kv_shared_layers", default=0, minimum=0) if family.shared_cache else 0)
+    if own < 0:
+        raise config.error(f"num_kv_shared_layers is {config.value('num_kv_shared_layers')}; there are {layers} layers")
+    kinds = zip(feedforwards, windows, strict=True)
+    return [LayerKind(family.mixer, dense, window, i >= own) for i, (dense, window) in enumerate(kinds)]
 
 
 def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> LayerKind:
@@ -108,6 +113,10 @@ def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
     return LayerKind(mixer, feedforward)
 
 
+WORDED = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
+"""Words for layers -> whether they attend to everything."""
+
+
 def _interval(config: Config, layers: int) -> set[int]:
     stated = _stated(config, layers, {"linear_attention": False, "full_attention": True})
     if stated is not None:
@@ -119,6 +128,9 @@ def _interval(config: Config, layers: int) -> set[int]:
 def _kimi(config: Config, layers: int) -> set[int]:
     """Layers are counted from 1 in `full_attn_layers` and `kda_layers`, which have to name every layer once."""
     table = config.table("linear_attn_config")
+    stated = None if table is not None else _stated(config, layers, {"linear_attention": False, "full_attention": True})
+    if stated is not None:
+        return stated
     if table is None:
         raise config.error("linear_attn_config is missing")
     full, linear = (_counted_from_one(table, key, layers) for key in ("full_attn_layers", "kda_layers"))
@@ -135,13 +147,12 @@ def _counted_from_one(table: Config, key: str, layers: int) -> list[int]:
 
 
 def _indices(config: Config, layers: int) -> set[int]:
-    stated = _stated(config, layers, {"mamba": False, "attention": True}, "layers_block_type")
+    stated = _stated(config, layers, WORDED, "layers_block_type")
     return set(config.layer_indices("attn_layer_indices", layers) or []) if stated is None else stated
 
 
 def _types(config: Config, layers: int) -> set[int]:
-    words = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
-    stated = _stated(config, layers, words)
+    stated = _stated(config, layers, WORDED)
     if stated is not None:
         return stated
     numbers = config.items("attn_type_list", layers)

@@ -48,6 +48,8 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
     the weights and products of two of half its rank.
     """
     table = layer.config.table("linear_attn_config")
+    if table is None and layer.config.value("linear_num_heads") is not None:
+        return _flat_kimi_delta(layer)
     if table is None:
         raise layer.config.error("linear_attn_config is missing")
     heads, dim = table.count("num_heads"), table.count("head_dim")
@@ -63,6 +65,15 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
         convolution=table.count("short_conv_kernel_size", default=4),
         rule="delta",
     )
+
+
+def _flat_kimi_delta(layer: Layer) -> LinearAttention:
+    """Kimi delta attention of a config that has its sizes without a table, as transformers 5 writes them."""
+    config = layer.config
+    heads, dim = config.count("linear_num_heads"), config.count("linear_head_dim")
+    taps = config.count("linear_conv_kernel_dim", default=4)
+    sizes = {"heads": heads, "key_heads": heads, "key_dim": dim, "value_dim": dim, "gates": 1.0}
+    return _linear(layer, **sizes, gate_rank=float(dim), convolution=taps, rule="delta")
 
 
 def full_rank_kimi_delta(layer: Layer) -> LinearAttention:

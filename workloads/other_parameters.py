@@ -161,7 +161,7 @@ def _qk_norm(config: Config, family: Family, attention: Attention) -> Scalar:
     if not switched(config, family.qk_norm):
         return 0.0
     if family.qk_norm_width == "head":
-        return 2.0 * attention.head_dim
+        return (1.0 if attention.shares_cache else 2.0) * attention.head_dim
     return (attention.heads + attention.kv_heads) * attention.head_dim
 
 

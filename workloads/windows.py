@@ -8,7 +8,7 @@ from workloads.family import Family
 CHUNK_DEFAULT = 8192  # tokens, the published class default of Llama 4's attention_chunk_size
 LATE_LAYER_DEFAULT = 28  # published class default of Qwen's max_window_layers
 NO_ROPE_INTERVAL = 4  # published class default of Llama 4's no_rope_layer_interval
-KINDS = {"full_attention": None, "sliding_attention": "sliding", "chunked_attention": "chunked"}
+KINDS = {"full_attention": None, "attention": None, "sliding_attention": "sliding", "chunked_attention": "chunked"}
 """`layer_types` -> kind of window."""
 
 SELECTED = {

@@ -5,7 +5,14 @@ import json
 import pytest
 
 import workloads
-from jaxroof.memory import active_parameter_count, encoder_parameter_count, parameter_count
+from jaxroof import Deployment, decode
+from jaxroof.forward import step_ops
+from jaxroof.memory import (
+    active_parameter_count,
+    encoder_parameter_count,
+    kv_bytes_per_token,
+    parameter_count,
+)
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly
 
@@ -107,6 +114,30 @@ CARDS = {
         None,
     ),
     "facebook/mbart-large-50": ("mbart", {**BART, "vocab_size": 250054, "torch_dtype": "float32"}, 0.610879488, None),
+    "facebook/nllb-200-distilled-600M": (
+        "m2m_100",
+        {**BART, "vocab_size": 256206, "torch_dtype": "float32"},
+        0.615,
+        None,
+    ),
+    "Helsinki-NLP/opus-mt-en-de": (
+        "marian",
+        {
+            **{**BART, "d_model": 512, "max_position_embeddings": 512, "vocab_size": 58101, "torch_dtype": "float32"},
+            **{
+                f"{stack}_{key}": n for stack in ("encoder", "decoder") for key, n in (("layers", 6), ("ffn_dim", 2048))
+            },
+            **{"encoder_attention_heads": 8, "decoder_attention_heads": 8},
+        },
+        0.0739,
+        None,
+    ),
+    "deepseek-ai/deepseek-moe-16b-base": (
+        "deepseek",
+        sizes(28, 2048, 16, 16, 10944, 102400, **mixture(64, 6, 1408, 2, 1)),
+        16.4,
+        2.8,
+    ),
     "rednote-hilab/dots.llm1.inst": (
         "dots1",
         sizes(62, 4096, 32, 32, 10944, 152064, **mixture(128, 6, 1408, 2, 1)),
@@ -244,6 +275,20 @@ CARDS = {
     ),
 }
 
+GEMMA_TYPES = (["sliding_attention"] * 4 + ["full_attention"]) * 7
+CARDS[
+    "google/gemma-3n-E4B-it"
+] = (  # its language model, as transformers builds it; 7.85 billion with what sees and hears
+    "gemma3n_text",
+    {
+        **sizes(35, 2048, 8, 2, [16384] * 35, 262400, head_dim=256, sliding_window=512, layer_types=GEMMA_TYPES),
+        **{"num_kv_shared_layers": 15, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144},
+        **{"laurel_rank": 64, "altup_num_inputs": 4},
+    },
+    6.835235568,
+    None,
+)
+
 CLOSE = {  # relative, where a card rounds or counts otherwise
     "google/umt5-xxl": 0.02,  # 13 billion by name
     "inclusionAI/Ling-flash-2.0": 0.01,  # the sum of its files has the prediction layer too
@@ -351,8 +396,8 @@ def test_a_thinker_inside_of_a_thinker(read):
 def test_a_wrapper_of_a_text_model_that_is_not_covered_is_refused(read):
     with pytest.raises(ValueError, match="model_type 'odd_vl' is not covered yet, nor is 'odd' of its text model"):
         read({"model_type": "odd_vl", "text_config": {"model_type": "odd"}})
-    with pytest.raises(ValueError, match=r"\(gemma3n_vl\): needs layers that share another layer's keys and values"):
-        read({"model_type": "gemma3n_vl", "text_config": {"model_type": "gemma3n_text"}})
+    with pytest.raises(ValueError, match=r"\(odd_vl\): needs shared layers that several places of the model use"):
+        read({"model_type": "odd_vl", "text_config": {"model_type": "zamba2"}})
 
 
 QWEN3 = sizes(28, 1024, 16, 8, 3072, 151669, head_dim=128, tie_word_embeddings=True)
@@ -432,6 +477,30 @@ def test_lists_that_say_nothing_new(read):
     assert read({**glm, "mlp_layer_types": ["dense", *["sparse"] * 3]}).model == plain
     with pytest.raises(ValueError, match="layer_types has 'deepseek_sparse_attention'; covered are"):
         read({**QWEN3, "model_type": "qwen3", "layer_types": ["deepseek_sparse_attention"] * 28})
+
+
+def test_layers_that_share_keys_and_values(read):
+    """Two of four layers project and cache keys and values; the others, of doubled width, queries alone."""
+    keys = {"model_type": "gemma4_text", "num_kv_shared_layers": 2, "use_double_wide_mlp": True}
+    values = {**sizes(4, 512, 4, 2, 1024, 1000, head_dim=64, global_head_dim=64, sliding_window=32), **keys}
+    values |= {"layer_types": ["full_attention"] * 4, "hidden_size_per_layer_input": 16}
+    entry = read(values)
+    own, shared, inputs = entry.model.blocks
+    assert (own.count, own.attention.shares_cache, own.feedforward.intermediate) == (2.0, False, 1024.0)
+    assert (shared.count, shared.attention.shares_cache, shared.feedforward.intermediate) == (2.0, True, 2048.0)
+    assert (inputs.count, inputs.attention, inputs.feedforward.intermediate) == (4.0, None, 16.0)
+    assert kv_bytes_per_token(entry.model, Deployment()) == 2 * 2 * (64 + 64) * 2
+    norms, width = 4 * 512, 4 * 64
+    layer = 512 * width * 2 + 512 * 2 * 2 * 64 + 3 * 512 * 1024 + norms + 2 * 64
+    other = 512 * width * 2 + 3 * 512 * 2048 + norms + 64
+    side = 2 * 512 * 16 + 512
+    outside = 1000 * 512 + 512 + (1000 + 512) * 4 * 16 + 16
+    assert parameter_count(entry.model) == 2 * layer + 2 * other + 4 * side + outside
+    ops = step_ops(entry.model, Deployment(), decode(3.0, 100.0))
+    assert ops["0.qkv_proj"].shape.outputs == width + 2 * 2 * 64 and ops["1.qkv_proj"].shape.outputs == width
+    assert ops["0.decode_attention"].bytes == ops["1.decode_attention"].bytes
+    with pytest.raises(ValueError, match="num_kv_shared_layers is 5; there are 4 layers"):
+        read({**values, "num_kv_shared_layers": 5})
 
 
 def test_layers_with_and_without_an_indexer(read):

@@ -107,6 +107,9 @@ BIDIRECTIONAL: dict[str, Family] = {
     "bart": Family(
         architectures=("BartForConditionalGeneration", "BartModel", "BartForSequenceClassification"), encoder="bart"
     ),
+    "marian": Family(architectures=("MarianMTModel", "MarianModel"), encoder="marian"),
+    "pegasus": Family(architectures=("PegasusForConditionalGeneration", "PegasusModel"), encoder="pegasus"),
+    "m2m_100": Family(architectures=("M2M100ForConditionalGeneration", "M2M100Model"), encoder="pegasus"),
     "mbart": Family(
         architectures=("MBartForConditionalGeneration", "MBartModel", "MBartForSequenceClassification"),
         encoder="mbart",

@@ -158,6 +158,7 @@ MIXTURES: dict[str, Family] = {
         qk_norm=False,
         attention_bias=("attention_bias", True),
     ),
+    "deepseek": LLAMA.like("DeepseekForCausalLM", experts=dataclasses.replace(_SHARED, score_correction=False)),
     "dots1": _GLM4_MOE.like(
         "Dots1ForCausalLM", head_dim_default="hidden/heads", qk_norm=True, output_bias=None, windows="late"
     ),
