@@ -47,7 +47,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "attention_other_setting": ("sizes", "sliding"),
     "attention_k_eq_v": ("sizes", "global"),
     "block_configs": ("sizes", "blocks"),
-    "is_encoder_decoder": ("encoder", "whisper", "bart", "marian", "mbart", "pegasus", "t5", "mt5", "umt5"),
+    "is_encoder_decoder": ("encoder", "whisper", "bart", "m2m", "marian", "mbart", "pegasus", "t5", "mt5", "umt5"),
 }
 """Keys that describe what only some families are read with -> field of `Family`, and its values for them."""
 

@@ -37,16 +37,21 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
 
 
 def _marian(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
-    """Marian: BART with positions of no parameters and no norms outside of the layers."""
-    model, hidden = _bart(config, linear, base), config.count("d_model")
-    outside = hidden * (config.count("max_position_embeddings") + BART_POSITIONS_EXTRA + 2.0)
-    return _outside(model, -outside, -outside)
+    """Marian: BART without norms outside of the layers, and without rows beyond the longest sequence."""
+    outside = config.count("d_model") * (BART_POSITIONS_EXTRA + 2.0)
+    return _outside(_bart(config, linear, base), -outside, -outside)
 
 
 def _pegasus(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
-    """Pegasus, M2M-100 and NLLB: Marian with a norm after each stack's last layer."""
+    """Pegasus: Marian with a norm after each stack's last layer."""
     norm = 2.0 * config.count("d_model")
     return _outside(_marian(config, linear, base), norm, norm)
+
+
+def _m2m(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """M2M-100 and NLLB: Pegasus whose positions are computed, not stored."""
+    positions = config.count("d_model") * config.count("max_position_embeddings")
+    return _outside(_pegasus(config, linear, base), -positions, -positions)
 
 
 def _outside(model: Model, encoder: float, decoder: float) -> Model:
@@ -176,6 +181,7 @@ ENCODER_DECODERS: dict[str | None, Callable[[Config, WeightFormat, WeightFormat]
     "whisper": _whisper,
     "bart": _bart,
     "marian": _marian,
+    "m2m": _m2m,
     "mbart": _mbart,
     "pegasus": _pegasus,
     "t5": _t5,

@@ -47,8 +47,8 @@ class ExpertLayers:
     `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
     (`first_k_dense_replace`, `num_dense_layers`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
     (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`); "enumerated"
-    (`moe_layers_enum`, else `first_k_dense_replace`); "period" (`expert_layer_period`, `expert_layer_offset`); "flag" (`enable_moe_block`); "stated" (all where the number of
-    experts is above 0).
+    (`moe_layers_enum`, else `first_k_dense_replace`); "period" (`expert_layer_period`, `expert_layer_offset`);
+    "flag" (`enable_moe_block`); "stated" (all where the number of experts is above 0). `mlp_layer_types` wins.
     """
 
     layout: str

@@ -17,8 +17,8 @@ from workloads.feedforward import dense, experts
 from workloads.heads import classifier_parameters
 from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
-from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.layer_inputs import layer_input_parameters, side_blocks
+from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import (
     attention_beside_mamba2,
     full_rank_kimi_delta,

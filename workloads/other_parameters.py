@@ -126,7 +126,7 @@ def _convolution_parameters(config: Config, family: Family, hidden: float, mixer
     return mixer.channels * (mixer.taps + biased) + biased * (3.0 * mixer.channels + hidden)
 
 
-def _beside_parameters(config: Config, family: Family, hidden: float, mixer: SideBySide) -> float:
+def _beside_parameters(config: Config, family: Family, hidden: float, mixer: Any) -> float:
     """Those of attention and of Mamba-2, whose output has a norm only where `mamba_rms_norm` says so."""
     recurrence = mixer.recurrence
     parameters = _attention_parameters(config, family, hidden, mixer.attention)

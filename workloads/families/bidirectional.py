@@ -109,7 +109,7 @@ BIDIRECTIONAL: dict[str, Family] = {
     ),
     "marian": Family(architectures=("MarianMTModel", "MarianModel"), encoder="marian"),
     "pegasus": Family(architectures=("PegasusForConditionalGeneration", "PegasusModel"), encoder="pegasus"),
-    "m2m_100": Family(architectures=("M2M100ForConditionalGeneration", "M2M100Model"), encoder="pegasus"),
+    "m2m_100": Family(architectures=("M2M100ForConditionalGeneration", "M2M100Model"), encoder="m2m"),
     "mbart": Family(
         architectures=("MBartForConditionalGeneration", "MBartModel", "MBartForSequenceClassification"),
         encoder="mbart",

@@ -59,9 +59,9 @@ def _of_table(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.n
     wanted = {names[key]: COUNT for key in NEEDED} | ({names["session"]: TEXT} if "session" in names else {})
     if "arrival" not in names:
         found = table(path, wanted)
-        columns = (names["prompt"], *(names[key] for key in NEEDED))
-        rows = listed(found, columns, 1.0)
-        rows = Rows(path, found.place, columns, np.zeros(len(found.lines)), 1.0, rows.isl, rows.osl)
+        columns = ("arrival", names["prompt"], names["output"])
+        isl, osl = (found.columns[name] for name in columns[1:])
+        rows = Rows(path, found.place, columns, np.zeros(len(found.lines)), 1.0, isl, osl)
     else:
         dated = _dated(path, names["arrival"])
         found = table(path, wanted | {names["arrival"]: TIMESTAMP if dated else NUMBER})

@@ -30,8 +30,8 @@ def read(path: str, options: Options) -> Stream:
 
     Source: kvcache-ai/Mooncake, FAST25-release/README.md ("the timing of request arrivals, the number of input
     tokens, the number of output tokens, and the remapped block hash"); 512 tokens per hash and milliseconds from the
-    paper (FAST'25, appendix). The last hash may stand for fewer tokens. Alibaba's traces (qwen-bailian-usagetraces-anon)
-    have hashes of 16 tokens and seconds; replays of GuideLLM and AIPerf need no hashes.
+    paper (FAST'25, appendix). The last hash may stand for fewer tokens. Alibaba's traces have hashes of 16 tokens and
+    seconds (qwen-bailian-usagetraces-anon); replays of GuideLLM and AIPerf need no hashes.
     """
     lines, times, isl, osl, blocks = [], [], [], [], []
     for line, record in json_lines(path):
@@ -95,8 +95,8 @@ def _require_blocks(found: Rows, counts: np.ndarray, size: int) -> None:
         row = int(np.argmax(wrong))
         most = -(-int(found.isl[row]) // size)
         raise ValueError(
-            f"{found.place(row)}: {HASHES} has {counts[row]} blocks; {found.isl[row]:.0f} tokens of input_length are at "
-            f"most {most} blocks of {size}; --block-tokens says how many tokens a hash stands for"
+            f"{found.place(row)}: {HASHES} has {counts[row]} blocks; {found.isl[row]:.0f} tokens of input_length are "
+            f"at most {most} blocks of {size}; --block-tokens says how many tokens a hash stands for"
         )
 
 

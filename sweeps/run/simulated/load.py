@@ -99,8 +99,8 @@ def load(asked: ServeSpec) -> Load:
     if asked.trace is not None:
         blocks = None if asked.block_tokens is None else _whole("block_tokens", asked.block_tokens)
         words: dict[str, Any] = {"columns": asked.columns, "time_unit": asked.time_unit, "block_tokens": blocks}
-        flags = {"sort": asked.sort, "drop": asked.drop}
-        stream = read_trace(asked.trace, asked.format or "auto", **flags, seed=seed, **words)
+        words |= {"sort": asked.sort, "drop": asked.drop, "seed": seed}
+        stream = read_trace(asked.trace, asked.format or "auto", **words)
         stream = stream if requests is None else first(stream, requests)
         return Load(stream if rate is None else with_rate(stream, rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
