@@ -146,6 +146,20 @@ class Config:
             raise self.error(f"{key} is {shown(value)}; it must be an object")
         return Config(f"{self.name}: {key}", value, f"{self.path}{key}.", self.asked)
 
+    def own(self, key: str) -> Any:
+        """The value of a key that may have dots in it, such as the name of a module, unchecked; None: absent."""
+        self.asked.add(self.path + key)
+        return self.values.get(key)
+
+    def own_table(self, key: str) -> "Config | None":
+        """The nested table of such a key; None: null or absent."""
+        value = self.own(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.error(f"{key} is {shown(value)}; it must be an object")
+        return Config(f"{self.name}: {key}", value, f"{self.path}{key}.", self.asked)
+
     def nested(self) -> "Config | None":
         """The table of the language model, where it stands beside an encoder's; None where the config is its own."""
         for key in LANGUAGE_TABLES:

@@ -174,9 +174,8 @@ def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Famil
         known = inner if inner in FAMILIES else _by_architecture(_architectures(text))
         if known is not None and FAMILIES[known].text_type is None:
             return known, FAMILIES[known], (f"{model_type}: its text model is read, {known}", *_left_out(config))
-        raise config.error(
-            f"model_type {model_type!r} is not covered yet, nor is {inner!r} of its text model{_near(inner or model_type)}"
-        )
+        words = f"model_type {model_type!r} is not covered yet, nor is {inner!r} of its text model"
+        raise config.error(f"{words}{_near(inner or model_type)}")
     raise config.error(f"model_type {model_type!r} is not covered yet{_near(model_type)}")
 
 

@@ -18,6 +18,7 @@ from workloads.encoders import VISION, vision_encoder
 from workloads.hub import fetched, is_repository
 from workloads.images import ImageTokens
 from workloads.precision import precision
+from workloads.quantization import FILES
 from workloads.unread import unread_notes
 
 LARGEST_FILE = 16 * 2**20
@@ -28,6 +29,10 @@ AS = re.compile(r"(.*\S)\s+as\s+([\w.-]+)", re.DOTALL)
 
 MOST_ENTRIES = 10**6
 """Values and keys of a config."""
+
+
+Beside = tuple[str, Config] | None
+"""Name and content of a file beside a config that says how weights are stored, if there is one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +65,8 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
     Args:
       name_or_path: a name, an alias, or a path; "config.json as qwen3_moe" reads what is there as that model_type.
       weights: a precision in place of the checkpoint's own: fp8, int8, w8a16, w4a16, w4a8 (fp8
-        activations), nvfp4, mxfp4, mxfp8, bf16, fp16, tf32 or fp32.
+        activations), nvfp4, mxfp4, mxfp8, nf4, bf16, fp16, tf32 or fp32; mlx-4bit and its like; or a type of GGUF file
+        such as q4_k_m.
 
     Returns:
       The entry; every number of its model is a float.
@@ -114,30 +120,36 @@ def _from_file(
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     name = name if repository is None else repository.rpartition("/")[2]
-    quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
-    hf_quant = Config(str(quant_path), _json(quant_path)) if os.path.lexists(quant_path) else None
+    beside: Beside = None
+    for file in FILES:
+        quant_path = path.with_name(file if plain else f"{name}_{file}")
+        if os.path.lexists(quant_path):
+            beside = file, Config(str(quant_path), _json(quant_path))
+            break
     values = _json(path)
     where = str(path) if repository is None else f"{repository} on the Hub, {path.parent.name[:12]}"
     source = CatalogueModel(name=repository or name, aliases=(), source=where, date="", config=values, hf_quant=None)
     notes = () if repository is None else (f"{repository} is not in the catalogue: its config.json is the Hub's",)
-    return _entry(source, Config(repository or str(path), values), hf_quant, name, weights, notes, read_as)
+    return _entry(source, Config(repository or str(path), values), beside, name, weights, notes, read_as)
 
 
 @functools.cache
 def _from_catalogue(name: str, weights: str | None, read_as: str | None) -> ModelEntry:
     entry, convention, notes = found(name)
-    hf_quant = None if entry.hf_quant is None else Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
+    beside: Beside = None
+    if entry.hf_quant is not None:
+        beside = "hf_quant_config.json", Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
     config = entry.config
     if convention is not None:
         # A repository that requantises a model replaces what the original says of its own weights.
-        config, hf_quant = {k: v for k, v in config.items() if k != "quantization_config"}, None
-    return _entry(entry, Config(entry.name, config), hf_quant, convention, weights, notes, read_as)
+        config, beside = {k: v for k, v in config.items() if k != "quantization_config"}, None
+    return _entry(entry, Config(entry.name, config), beside, convention, weights, notes, read_as)
 
 
 def _entry(
     source: CatalogueModel,
     config: Config,
-    hf_quant: Config | None,
+    beside: Beside,
     convention: str | None,
     weights: str | None,
     notes: tuple[str, ...],
@@ -145,7 +157,8 @@ def _entry(
 ) -> ModelEntry:
     reading = language_model(config, read_as)
     family = reading.family
-    stored = precision(config, hf_quant, convention, weights)
+    file, table = beside or ("", None)
+    stored = precision(config, None if table is None else FILES[file](table), file, convention, weights)
     unseeing = family.encoder in VISION and config.table("vision_config") is None
     own = (
         *notes,

@@ -10,6 +10,8 @@ import urllib.parse
 import urllib.request
 from typing import Any, NoReturn
 
+from workloads.quantization import FILES
+
 REPOSITORY = re.compile(r"(?!\.)[\w.-]{1,96}/(?!\.)[\w.-]{1,96}")
 """The name of a repository of the Hub: OWNER/NAME."""
 
@@ -19,9 +21,6 @@ HUB = "https://huggingface.co"
 
 PATIENCE = 5.0
 """s until a host that does not answer is one that cannot be reached."""
-
-BESIDE = ("hf_quant_config.json", "quantize_config.json")
-"""Files beside a config that say how its weights are stored, where the config itself does not."""
 
 
 def is_repository(name: str) -> bool:
@@ -63,7 +62,7 @@ def fetched(name: str, unknown: str) -> pathlib.Path:
     try:
         path = pathlib.Path(hf_hub_download(filename=CONFIG, **words))
         if "quantization_config" not in json.loads(path.read_text(encoding="utf-8")):
-            for file in BESIDE:
+            for file in FILES:
                 try:
                     hf_hub_download(filename=file, **words)
                 except EntryNotFoundError:  # that it is not in the cache, offline, is one too

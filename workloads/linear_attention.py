@@ -119,7 +119,7 @@ def short_convolution(layer: Layer) -> ShortConvolution:
         channels=layer.config.number("conv_dim", default=int(layer.hidden)),
         taps=layer.config.number("conv_L_cache"),
         input=layer.product(modules.linear_input),
-        output=layer.product([modules.linear_output]),
+        output=layer.product([modules.linear_output], inputs=float(layer.hidden)),
     )
 
 
@@ -135,7 +135,7 @@ def selective_scan(layer: Layer) -> SelectiveScan:
         taps=config.number("mamba_d_conv", "conv_kernel", default=4),
         input=layer.product(modules.linear_input),
         selection=layer.base,
-        output=layer.product([modules.linear_output]),
+        output=layer.product([modules.linear_output], inputs=float(channels)),
     )
 
 
@@ -180,5 +180,5 @@ def _linear(
         convolution=None if convolution is None else float(convolution),
         rule=rule,
         input=layer.product(modules.linear_input, modules.fused_linear_input),
-        output=layer.product([modules.linear_output]),
+        output=layer.product([modules.linear_output], inputs=float(sizes["heads"] * sizes["value_dim"])),
     )

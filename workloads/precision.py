@@ -6,8 +6,10 @@ import re
 from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
-from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
-from workloads.quantization import Quantization, hf_quant_config, quantization, with_experts
+from workloads.formats import DTYPES, Scheme
+from workloads.overrides import UNQUANTISED, Replacement, replacement
+from workloads.quantization import quantization
+from workloads.storage import Quantization, with_experts
 
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("bf16", "bf16"),
@@ -29,10 +31,6 @@ Group sizes are those that the publishers' tools default to: 128 weights for int
 """
 
 
-HALF = "-fp16"
-"""End of a quantised precision beside which the rest of the model runs in fp16."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Precision:
     """A checkpoint's number formats."""
@@ -44,35 +42,37 @@ class Precision:
     notes: tuple[str, ...] = ()
 
 
-def precision(config: Config, hf_quant: Config | None, convention: str | None, weights: str | None) -> Precision:
+def precision(
+    config: Config, beside: Quantization | None, source: str, convention: str | None, weights: str | None
+) -> Precision:
     """The precision of a checkpoint, or of what `weights` asks for in its place.
 
-    From quantization_config, else hf_quant_config.json, else the convention in a name, else torch_dtype. What a float32
+    From a key of `KEYS`, else a file beside it, else the convention in a name, else torch_dtype. What a float32
     checkpoint does not quantise is bf16, as engines run it, unless `weights` asks for fp32 or tf32.
 
     Args:
       config: the whole config.
-      hf_quant: the content of hf_quant_config.json, if there is one.
+      beside: what a file beside the config says, such as hf_quant_config.json, if there is one.
+      source: its name.
       convention: the name to look for a naming convention in.
-      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own. A quantised one with `-fp16` after it runs
-        what is not quantised in fp16: on devices without bf16.
+      weights: what `overrides.replacement` knows, or None for the checkpoint's own.
 
     Raises:
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
-    if weights is not None and _replacement(weights) is None:
-        raise ValueError(f"weights is {weights!r}; it must be one of {', '.join(OVERRIDES)}")
+    asked = None if weights is None else replacement(weights)
     base, said = _base(config)
-    quantised, source = _declared(config, hf_quant)
+    quantised, source = _declared(config, beside, source)
     if quantised is None:
         base, said, quantised, source = _conventional(base, said, convention)
     if said is None and quantised.label is None and weights is None:
         raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
-    if weights is not None:
-        own = _overridden(own, weights)
-    return own if own.source == "weights" and not own.quantised.assignments else _at_16_bits(own)
+    if asked is None or weights is None:
+        return _at_16_bits(own)
+    replaced = _overridden(own, asked, weights)
+    return replaced if asked.base is not None else _at_16_bits(replaced)
 
 
 def _at_16_bits(own: Precision) -> Precision:
@@ -110,22 +110,30 @@ def _base(config: Config) -> tuple[WeightFormat, str | None]:
     if dtype is None:
         return WeightFormat(bytes=2.0, compute="bf16"), None
     key = str(dtype).removeprefix("torch.")
-    if key not in UNQUANTISED:
-        raise config.error(f"torch_dtype is {dtype!r}; it must be one of {', '.join(UNQUANTISED)}")
-    compute, stored = UNQUANTISED[key]
+    if key not in DTYPES:
+        raise config.error(f"torch_dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
+    compute, stored = DTYPES[key]
     return WeightFormat(bytes=stored, compute=compute), key
 
 
-def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | None, str]:
-    table = config.table("quantization_config") or (config.nested() or config).table("quantization_config")
-    if table is not None:
-        declared = quantization(table)
-        if config.value("expert_dtype") == "fp4":
-            declared = with_experts(declared, formats.mxfp4("fp8"))
-        return declared, "quantization_config"
-    if hf_quant is not None:
-        return hf_quant_config(hf_quant), "hf_quant_config.json"
-    return None, ""
+KEYS = ("quantization", "quantization_config", "compression_config")
+"""Keys that hold how weights are stored, the first that is there: that of MLX; that of transformers and most engines;
+that of compressed-tensors in 2024, which vLLM reads where there is no other."""
+
+
+def _declared(config: Config, beside: Quantization | None, source: str) -> tuple[Quantization | None, str]:
+    """What the config says of stored weights, or what a file beside it says; and where that is."""
+    found = None
+    for key in KEYS:
+        for place in (config, config.nested()):
+            table = None if place is None else place.table(key)
+            if table is not None and found is None:
+                found = quantization(table), key
+    if found is None:
+        return beside, source
+    if config.value("expert_dtype") == "fp4":
+        found = with_experts(found[0], formats.mxfp4("fp8")), found[1]
+    return found
 
 
 def _conventional(
@@ -140,23 +148,13 @@ def _conventional(
     return base, said, Quantization(() if scheme is None else ((None, scheme),), kv_precision=kv_precision), source
 
 
-def _replacement(weights: str) -> Scheme | float | None:
-    """What `weights` asks for; None where it is not known."""
-    quantised = OVERRIDES.get(weights.removesuffix(HALF)) if weights.endswith(HALF) else None
-    return OVERRIDES.get(weights, quantised if isinstance(quantised, Scheme) else None)
-
-
-def _overridden(own: Precision, weights: str) -> Precision:
-    scheme = _replacement(weights)
-    replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
-    kv = own.quantised.kv_precision
-    if isinstance(scheme, float):
-        base = WeightFormat(bytes=scheme, compute=weights)
-        note = f"{replaced} in the whole model"
-        return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
-    note = f"{replaced} in every linear layer but the router, an encoder's and the output head"
-    quantised = Quantization(((None, scheme),), kv_precision=kv)
-    if weights.endswith(HALF):
-        base, note = WeightFormat(bytes=2.0, compute="fp16"), f"{note}; what is not quantised runs in fp16"
-        return Precision(quantised, base, f"{scheme.label}, rest fp16", "weights", (*own.notes, note))
-    return Precision(quantised, own.base, scheme.label, "weights", (*own.notes, note))
+def _overridden(own: Precision, asked: Replacement, weights: str) -> Precision:
+    """`own` with what `weights` asks for; the precision of its KV cache stays."""
+    note = f'weights="{weights}" replaces {own.label}, which {own.source} says, {asked.where}'
+    quantised = dataclasses.replace(asked.quantised, kv_precision=own.quantised.kv_precision)
+    base = own.base
+    if asked.base is not None:
+        base = WeightFormat(bytes=UNQUANTISED[asked.base], compute=asked.base)
+        if quantised.label is not None:
+            note = f"{note}; what is not quantised runs in {asked.base}"
+    return Precision(quantised, base, asked.label, "weights", (*own.notes, note))

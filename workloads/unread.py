@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from workloads.config import Config, shown
 
 STORAGE = re.compile(
-    r"quant|compress|sparsity|prun(e|ing)|gptq|awq|bnb|(^|_)bits?($|_)|^fp[48]|^int[48]", re.IGNORECASE
+    r"quant|compress|(?<!activation_)sparsity|prun(e|ing)|gptq|awq|bnb|(^|_)bits?($|_)|^fp[48]|^int[48]", re.IGNORECASE
 )
 """Names of keys that say how weights are stored, which changes every figure: one that is not read is refused."""
 
@@ -19,62 +19,59 @@ STRUCTURE = re.compile(
 )
 """Names of keys that say what a model consists of: one that is not read is said aloud."""
 
-HARMLESS = re.compile(
-    "|".join(
-        (
-            # training: initialisation, dropout, losses, recomputation
-            r".*(dropout|pdrop|drop_path|_drop|dropout_prob|layerdrop)(_rate|_prob|_p)?",
-            r".*(initializer|initialization|init_std|init_method|init_scale|_init|init_range).*",
-            r".*(aux_?loss|z_loss|_loss|loss_).*|seq_aux|.*(jitter|router_noise).*|router_dtype|.*gradient_checkpointing",
-            r"pretraining_tp|tensor_parallel.*|ep_size|pad_vocab_size_multiple|.*_lr|use_return_dict",
-            r"problem_type|classifier.*|summary_.*|num_labels|id2label|label2id|pruned_heads|finetuning_task",
-            # sampling and generation
-            r"num_beams|num_beam_groups|num_return_sequences|top_[kp]|typical_p|temperature|do_sample|.*_penalty",
-            r".*no_repeat_ngram_size|(min|max)(_new)?_(length|tokens)|early_stopping|(forced|suppress|begin_suppress)_.*",
-            r"use_cache|cache_implementation|output_.*|return_.*|remove_invalid_values|tf_legacy_loss|torchscript",
-            r"is_decoder|cross_attention_hidden_size|tie_encoder_decoder|chunk_size_feed_forward|use_bfloat16",
-            # tokens and the text around them
-            r".*_(token|tokens?_id|token_ids?|token_index|id|ids|idx)|tokenizer.*|.*chat_template.*|.*prompt.*",
-            # numbers inside a kernel that cost nothing: constants, scales, clamps, functions of activation
-            r".*(eps|epsilon|theta|alpha|beta|factor|scale|scales|scaling|scaler|multiplier|temperature|coef|coeff)",
-            r".*(softcap|softcapping|clip|clamp|limit|cap|temperature_tuning|tuning|floor_scale|attn_scale|slope).*",
-            r".*(_act|_activation|act_fn|activation_function|hidden_act|activation|scoring_func|score_func(tion)?)",
-            r".*_fn|.*_in_fp32|.*_fp32.*|fp32_.*|(router|moe_router|gate|ssm|mamba_ssm|mamba_ssm_cache)_dtype|softmax_.*|apply_query_key_layer_scaling|query_pre_attn_scalar",
-            r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
-            r"n_group|topk_group|num_expert_group|moe_token_dispatcher_type|moe_permute_fusion|hc_sinkhorn_iters",
-            # positions
-            r".*(rope|rotary|rotate|position|mrope|yarn|longrope).*|use_pos_enc|max_seq_len|seq_length|seq_len",
-            r"max_sequence_length|model_max_length|max_window_layers",
-            # how it is run, and the file itself
-            r".*(flash_?attn|flash_attention|attn_implementation|_implementation|attn_impl|_kernel_backend|fused_).*",
-            r"use_(fused|triton|kernel|flash|sdpa|dynamic_ntk|logn).*|(attention|softmax)_backend|use_mamba_kernels",
-            r"_.*|transformers_version|auto_map|architectures|model_type|dtype|torch_dtype|name|version|language",
-            r"tie_(word_)?embeddings?(_all)?|time_step_.*|A_init_range|rescale_prenorm_residual|residual_in_fp32",
-            r"norm_type|normalization_type|layer_norm_type|mm_.*|vision_.*|image_.*|video_.*|audio_.*|speech_.*",
-            r"tokens_per_second|spatial_.*|temporal_.*|downsample_.*|projector_.*|multimodal_projector.*|ignore_index",
-        )
-    )
+HARMLESS = (
+    # training: initialisation, dropout, losses, recomputation
+    r".*(dropout|pdrop|drop_path|_drop|dropout_prob|layerdrop)(_rate|_prob|_p)?",
+    r".*(initializer|initialization|init_std|init_method|init_scale|_init|init_range).*",
+    r".*(aux_?loss|z_loss|_loss|loss_).*|seq_aux|.*(jitter|router_noise).*|router_dtype|.*gradient_checkpointing",
+    r"pretraining_tp|tensor_parallel.*|ep_size|pad_vocab_size_multiple|.*_lr|use_return_dict",
+    r"problem_type|classifier.*|summary_.*|num_labels|id2label|label2id|finetuning_task",
+    # sampling and generation
+    r"num_beams|num_beam_groups|num_return_sequences|top_[kp]|typical_p|temperature|do_sample|.*_penalty",
+    r".*no_repeat_ngram_size|(min|max)(_new)?_(length|tokens)|early_stopping|(forced|suppress|begin_suppress)_.*",
+    r"use_cache|cache_implementation|output_.*|return_.*|remove_invalid_values|tf_legacy_loss|torchscript",
+    r"is_decoder|cross_attention_hidden_size|tie_encoder_decoder|chunk_size_feed_forward|use_bfloat16",
+    # tokens and the text around them
+    r".*_(token|tokens?_id|token_ids?|token_index|id|ids|idx)|tokenizer.*|.*chat_template.*|.*prompt.*",
+    # numbers inside a kernel that cost nothing: constants, scales, clamps, functions of activation
+    r".*(eps|epsilon|theta|alpha|beta|factor|scale|scales|scaling|scaler|multiplier|temperature|coef|coeff)",
+    r".*(softcap|softcapping|clip|clamp|limit|cap|temperature_tuning|tuning|floor_scale|attn_scale|slope).*",
+    r".*(_act|_activation|act_fn|activation_function|hidden_act|activation|scoring_func|score_func(tion)?)",
+    r".*_fn|.*_in_fp32|.*_fp32.*|fp32_.*|(router|moe_router|gate|ssm|mamba_ssm|mamba_ssm_cache)_dtype|softmax_.*|apply_query_key_layer_scaling|query_pre_attn_scalar",
+    r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
+    r"n_group|topk_group|num_expert_group|moe_token_dispatcher_type|moe_permute_fusion|hc_sinkhorn_iters",
+    # positions
+    r".*(rope|rotary|rotate|position|mrope|yarn|longrope).*|use_pos_enc|max_seq_len|seq_length|seq_len",
+    r"max_sequence_length|model_max_length|max_window_layers",
+    # how it is run, and the file itself
+    r".*(flash_?attn|flash_attention|attn_implementation|_implementation|attn_impl|_kernel_backend|fused_).*",
+    r"use_(fused|triton|kernel|flash|sdpa|dynamic_ntk|logn).*|(attention|softmax)_backend|use_mamba_kernels",
+    r"_.*|transformers_version|auto_map|architectures|model_type|dtype|torch_dtype|name|version|language",
+    r"tie_(word_)?embeddings?(_all)?|time_step_.*|A_init_range|rescale_prenorm_residual|residual_in_fp32",
+    r"norm_type|normalization_type|layer_norm_type|mm_.*|vision_.*|image_.*|video_.*|audio_.*|speech_.*",
+    r"tokens_per_second|spatial_.*|temporal_.*|downsample_.*|projector_.*|multimodal_projector.*|ignore_index",
 )
-"""Names of keys that change no cost, in full."""
+"""Expressions of names of keys that change no cost, each for the whole name."""
 
 QUANTISATION = re.compile(r"((text|llm)_config\.)?(quantization|quantization_config|compression_config|quantize)\..*")
 """Paths inside of tables that say how weights are stored: every key there counts."""
 
-HARMLESS_THERE = re.compile(
-    "|".join(
-        (
-            r"quant_method|quantization_status|quantization_version|version|producer|transform_config|name|meta|fmt",
-            r"damp.*|true_sequential|static_groups|mse|dataset|tokenizer|model_seqlen|block_name_to_quantize|nsamples",
-            r"module_name_preceding_first_block|batch_size|pad_token_id|.*exllama.*|max_input_length|cache_block_outputs",
-            r"use_cuda_fp16|model_name_or_path|model_file_base_name|is_marlin_format|pack_dtype|hyb_act|v2|backend",
-            r"act_group_aware|observer.*|actorder|scale_fmt|scale_format|scale_dtype|zp_dtype|global_compression_ratio",
-            r"iters|lr|minmax_lr|enable_.*|low_gpu_mem_usage|gradient_accumulate_steps|seqlen|autoround_version|amp.*",
-            r"do_fuse|fuse_max_seq_len|modules_to_fuse|quantizer|packing_format|data_type|calib.*|algo_config|export",
-            r"_.*|desc_act|activation_scale_ub|offload.*|quanto.*|symmetric|sym|ch_axis|round_method|qscheme|is_dynamic|mx_element_dtype",
-        )
-    )
+HARMLESS_THERE = (
+    r"quant_method|quantization_status|quantization_version|version|producer|transform_config|name|meta|fmt",
+    r"damp.*|true_sequential|static_groups|mse|dataset|tokenizer|model_seqlen|block_name_to_quantize|nsamples",
+    r"module_name_preceding_first_block|batch_size|pad_token_id|.*exllama.*|max_input_length|cache_block_outputs",
+    r"use_cuda_fp16|model_name_or_path|model_file_base_name|is_marlin_format|pack_dtype|hyb_act|v2|backend",
+    r"act_group_aware|observer.*|actorder|scale_fmt|scale_format|scale_dtype|zp_dtype|global_compression_ratio",
+    r"iters|lr|minmax_lr|enable_.*|low_gpu_mem_usage|gradient_accumulate_steps|seqlen|autoround_version|amp.*",
+    r"do_fuse|fuse_max_seq_len|modules_to_fuse|quantizer|packing_format|data_type|calib.*|algo_config|export",
+    r"_.*|desc_act|activation_scale_ub|offload.*|quanto.*|symmetric|sym|ch_axis|round_method|qscheme|is_dynamic",
+    r"mx_element_dtype|strategy|dynamic|checkpoint_format|pack_method|weight_format|min_kv_scale|.*observer.*|format",
+    r"weight_merge_groups|softmax_quant_spec|quant_mode|enable_expr|has_.*|use_.*|.*_status|ignored_.*|block_structure",
 )
 """Keys of such tables that change no stored size: how scales were found, what wrote them, how they are packed."""
+
+OPERANDS = ("input_activations", "output_activations", "input_tensors", "output_tensors", "bias", "dynamic")
+"""Tables of what is not stored: their type is read, and nothing else of them counts; `dynamic` is read by its rules."""
 
 SUPERSEDED = {
     "num_key_value_heads": ("kv_lora_rank", "compress_ratios"),
@@ -101,6 +98,8 @@ ENCODERS = re.compile(
 
 UNUSED = (None, False, 0, 0.0, "", [], {})
 """Values that say that a model has nothing of the kind."""
+
+_HARMLESS, _HARMLESS_THERE = re.compile("|".join(HARMLESS)), re.compile("|".join(HARMLESS_THERE))
 
 MOST = 8
 """Keys that a note lists."""
@@ -132,7 +131,7 @@ def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
         if not isinstance(key, str) or ENCODERS.fullmatch(key):
             continue
         if config.looked_up(key):
-            table = config.table(key) if isinstance(value, Mapping) else None
+            table = config.own_table(key) if isinstance(value, Mapping) and key not in OPERANDS else None
             if table is not None and any(table.looked_up(own) for own in table.values):
                 yield from _unread(table)
             continue
@@ -151,4 +150,4 @@ def _superseded(config: Config, key: str) -> bool:
 
 
 def _harmless(path: str, key: str) -> bool:
-    return (HARMLESS_THERE if QUANTISATION.fullmatch(path) else HARMLESS).fullmatch(key) is not None
+    return (_HARMLESS_THERE if QUANTISATION.fullmatch(path) else _HARMLESS).fullmatch(key) is not None

@@ -20,7 +20,7 @@ DEGREES = {
 NUMBERS = leaf_flags("jaxroof.training.training")
 """Flags of a training's numbers, by name."""
 
-WORK = (*NUMBERS, "schedule", "precision", "lora", "offload")
+WORK = (*NUMBERS, "schedule", "precision", "weights", "lora", "offload")
 """Flags that only a training has."""
 
 PLACES = ("sequence_parallel", "context_kind", "overlap", "imbalance", "attention_kernel")
@@ -59,6 +59,9 @@ def workload_arguments(parser: argparse.ArgumentParser) -> None:
         "--schedule", metavar="NAME", help="1f1b (default), gpipe, interleaved:CHUNKS, zero-bubble, dualpipe"
     )
     parser.add_argument("--precision", metavar="NAME", help="of linear layers: bf16 (default), fp8")
+    parser.add_argument(
+        "--weights", metavar="NAME", help="with --lora: what the frozen weights are stored in: nf4 (QLoRA), w4a16 ..."
+    )
     parser.add_argument("--lora", metavar="TEXT", help="train adapters alone: rank=16,target=q,v (q k v o up down)")
     parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
 
@@ -72,6 +75,10 @@ def training_case(options: argparse.Namespace) -> Any:
     precision = options.precision or "bf16"
     if precision not in PRECISIONS:
         raise ValueError(f"--precision {precision} must be {' or '.join(PRECISIONS)}")
+    if options.weights is not None and options.lora is None:
+        raise ValueError(f"--weights {options.weights} is what frozen weights are stored in: give --lora too")
+    if options.weights is not None and options.precision is not None:
+        raise ValueError(f"--weights {options.weights} and --precision {options.precision}: give one of them")
     if options.offload is not None and options.offload not in OFFLOADS:
         raise ValueError(f"--offload {options.offload} must be optimizer")
     given = {name: getattr(options, name) for name in (*NUMBERS, "lora") if getattr(options, name) is not None}
@@ -95,18 +102,34 @@ def training_case(options: argparse.Namespace) -> Any:
 
     spread: dict[str, Any] = placed(degrees)
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
-    return case(
+    found = case(
         "train",
         options.hardware,
         options.model,
         workload=work,
         deployment=spread,
-        weights=precision,
+        weights=options.weights or precision,
         efficiency=options.efficiency,
         prices=options.prices,
         overrides=settings,
         check=not getattr(options, "search", False),
     )
+    if options.weights is not None:
+        _require_converted(options.weights, found.scenario.model)
+    return found
+
+
+def _require_converted(name: str, model: Any) -> None:
+    """ValueError for frozen weights that are multiplied with activations of 8 bits or less, which have no gradient."""
+    from jaxroof.layers.linear import LOW_PRECISIONS
+    from jaxroof.weight_only import formats_of
+
+    low = sorted({weights.compute for weights in formats_of(model)} & set(LOW_PRECISIONS))
+    if low:
+        raise ValueError(
+            f"--weights {name} multiplies in {low[0]}: give weights that are converted to 16 bits, such as nf4, w8a16, "
+            "w4a16 or q4_k_m"
+        )
 
 
 def _schedule(text: str | None) -> dict[str, Any]:
