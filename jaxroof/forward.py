@@ -8,17 +8,20 @@ from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
-from jaxroof.layers.embedding import embedding_ops, head_ops, sort_ops
+from jaxroof.layers.embedding import embedding_ops, features_ops, head_ops, sort_ops
 from jaxroof.layers.encoder import encoder_ops
 from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
 from jaxroof.op import Ops, in_layer
 from jaxroof.paging import copy_ops
+from jaxroof.smooth import positive_part
 from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Scalar
 
 
-def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> Ops:
+def step_ops(
+    model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None, sampled: Scalar | None = None
+) -> Ops:
     """Ops of one step on one device, in the order they first run; with pipeline stages, on one device after another.
 
     A mixed step is additive: its GEMMs see all tokens at once, then prefill attention, then decode attention.
@@ -26,6 +29,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
 
     Args:
       rows: tokens that go through every layer, those of padded CUDA graphs included; None: those of the batch.
+      sampled: rows of the output head; None: those that sample and those that are verified.
     """
     local = group_batch(batch, deployment)
     if rows is None:
@@ -36,6 +40,8 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     if batch.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)
     ops |= embedding_ops(model, deployment, tokens)
+    if model.features is not None:
+        ops |= features_ops(model, deployment, tokens)
     ops |= layer_ops(model, deployment, local, tokens, group_tokens)
     if deployment.pp is not None:
         message = tokens * model.hidden * deployment.communication_bytes
@@ -46,7 +52,7 @@ def step_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | 
     ops |= copy_ops(model, deployment, local)
     if not model.generates:
         return ops
-    sampled = head_rows(local, deployment)
+    sampled = head_rows(local, deployment) if sampled is None else sampled
     ops |= head_ops(model, deployment, sampled)
     if deployment.sampler == "sort":
         ops |= sort_ops(model, sampled)
@@ -82,6 +88,8 @@ def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     decoding sequence; of a tree, each run works on the mean of its depths. The run that catches up with a token that
     was added after all drafts were right is left out.
     """
+    if draft.features is not None:
+        return feature_ops(draft, deployment, batch)
     ops: Ops = {}
     if batch.prefill is not None:
         prompt = dataclasses.replace(batch, decode=None, logits=0.0)
@@ -93,6 +101,27 @@ def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
         runs = {name: dataclasses.replace(op, count=op.count * deployment.drafts) for name, op in found.items()}
         ops |= in_layer(runs, FURTHER)
     return ops
+
+
+def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
+    """Ops of a draft that reads the hidden states of the model that it drafts for, beside a step of that model.
+
+    Its first run works on all tokens of the step, whose hidden states it takes in; every further draft is a run over
+    the newest token of every sequence, with the draft's own hidden state.
+
+    Source: Li et al., arXiv:2503.01840 (EAGLE-3), section 3; vLLM runs it so (vllm/v1/spec_decode/eagle.py).
+    """
+    first = dataclasses.replace(draft_deployment(deployment), drafts=deployment.drafts, tree=deployment.tree)
+    ops = in_layer(step_ops(draft, first, batch, sampled=batch.logits / degree(deployment.attention_dp)), PREFIX)
+    if batch.decode is None:
+        return ops
+    single = draft if draft.features.every_run else dataclasses.replace(draft, features=None)
+    newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences)
+    found = step_ops(single, draft_deployment(deployment), newest)
+    further = positive_part(deployment.drafts - 1.0)
+    return ops | in_layer(
+        {name: dataclasses.replace(op, count=op.count * further) for name, op in found.items()}, FURTHER
+    )
 
 
 def group_batch(batch: Batch, deployment: Deployment) -> Batch:

@@ -12,7 +12,7 @@ from jaxroof.layers.encoder import encoder_matrices
 from jaxroof.layers.linear import Matrices
 from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
-from jaxroof.model import Block, Model
+from jaxroof.model import Block, Model, head_rows
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Array, Scalar
@@ -70,7 +70,9 @@ def prediction_parameter_count(model: Model) -> Scalar:
 
 
 def _outer_parameters(model: Model) -> Scalar:
-    return (1.0 + model.untied) * model.vocabulary * model.hidden + model.other_parameters
+    embedding = 0.0 if model.shared_embedding else model.vocabulary
+    features = 0.0 if model.features is None else model.features.inputs
+    return (embedding + model.untied * head_rows(model) + features) * model.hidden + model.other_parameters
 
 
 def _parameters(block: Block, hidden: Scalar) -> Scalar:
@@ -89,11 +91,14 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
     the stored one; a draft model is stored as the model is, and loaded adapters besides. A pipeline stage has its
     layers, and the first or last one the embedding or the head.
     """
-    embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
-    head = model.vocabulary * model.hidden * model.head.bytes / deployment.tp
+    rows = 0.0 if model.shared_embedding else model.vocabulary
+    embedding = rows * model.hidden * model.embedding.bytes / deployment.tp
+    head = head_rows(model) * model.hidden * model.head.bytes / deployment.tp
     outer = embedding + model.untied * head
     if deployment.pp is not None:
         outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
+    if model.features is not None:
+        outer = outer + model.features.inputs * model.hidden * model.features.weights.bytes
     total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
     layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
     adapters = ADAPTER_BYTES * adapter_elements(model, deployment)

@@ -109,6 +109,19 @@ class Prediction:
 
 
 @struct
+class Features:
+    """Projection of what a draft takes in of the model that it drafts for, to the draft's hidden size.
+
+    Source: Li et al., arXiv:2503.01840 (EAGLE-3): hidden states of three layers, in the first run of a step; the runs
+    after it take the draft's own. arXiv:2401.15077 (EAGLE): a hidden state and the token's embedding, in every run.
+    """
+
+    inputs: Scalar  # numbers per token
+    weights: WeightFormat
+    every_run: bool = static(default=False)
+
+
+@struct
 class Model:
     """A decoder-only transformer; with an encoder an encoder-decoder or a model that sees and hears."""
 
@@ -122,7 +135,15 @@ class Model:
     encoder: Encoder | None = None
     prediction: Prediction | None = None
     draft: "Model | None" = None  # a smaller model that drafts tokens in place of a prediction head
+    outputs: Scalar | None = None  # rows of the output head; None: one per word of the vocabulary
+    features: Features | None = None  # of a draft that reads the hidden states of the model that it drafts for
+    shared_embedding: bool = static(default=False)  # of a draft: the embedding is that of the model it drafts for
     generates: bool = static(default=True)  # False: no output head and no decoding, as in encoder-only models
+
+
+def head_rows(model: Model) -> Scalar:
+    """Rows of the output head."""
+    return model.vocabulary if model.outputs is None else model.outputs
 
 
 def expert_layers(model: Model) -> list[Experts]:

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found ho
 from tests.quick_compilation import quick_compilation
 
 quick_compilation()
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the network what a name means
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; children that tests stop inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking

@@ -32,6 +32,7 @@ def attention(layer: Layer) -> Attention:
         value_dim=float(sizes.value_dim),
         window=window.tokens,
         window_kind=window.kind,
+        shares_cache=layer.shares_cache,
         causal=family.causal,
         value_projection=sizes.value_projection,
         gate=_gate(layer, sizes),
@@ -68,12 +69,23 @@ def _global(layer: Layer) -> _Sizes:
     plain = _plain(layer)
     if layer.window.limited:
         return plain
-    head_dim = layer.config.count("global_head_dim", default=plain.head_dim)
+    own = _per_layer(layer.config)
+    head_dim = own.count("head_dim", default=layer.config.count("global_head_dim", default=plain.head_dim))
     if not layer.config.flag("attention_k_eq_v", False):
         return _Sizes(plain.heads, plain.kv_heads, head_dim, head_dim)
     kv_heads = layer.config.count("num_global_key_value_heads", default=plain.kv_heads)
+    kv_heads = own.count("num_key_value_heads", default=kv_heads)
     _check_groups(layer.config, "num_global_key_value_heads", kv_heads, plain.heads)
     return _Sizes(plain.heads, kv_heads, head_dim, head_dim, value_projection=0.0)
+
+
+def _per_layer(config: Config) -> Config:
+    """What `per_layer_config` says of the layers that it lists, which is the same of all of them."""
+    table = config.table("per_layer_config")
+    listed = [] if table is None else list(table.values.values())
+    if not all(isinstance(values, dict) and values == listed[0] for values in listed):
+        raise config.error("per_layer_config must say the same of every layer that it lists")
+    return dataclasses.replace(config, values=listed[0] if listed else {}, path="per_layer_config.")
 
 
 def _other_setting(layer: Layer) -> _Sizes:
@@ -100,7 +112,27 @@ def _blocks(layer: Layer) -> _Sizes:
     return _Sizes(heads, heads // group, head_dim, head_dim)
 
 
-SIZES = {None: _plain, "swa": _sliding_prefix, "global": _global, "sliding": _other_setting, "blocks": _blocks}
+def _heads(layer: Layer) -> _Sizes:
+    """Laguna: every layer says how many query heads it has."""
+    plain = _plain(layer)
+    listed = layer.config.value("num_attention_heads_per_layer")
+    if listed is None:
+        return plain
+    if not isinstance(listed, list) or not all(type(heads) is int and heads > 0 for heads in listed) or not listed:
+        raise layer.config.error("num_attention_heads_per_layer must be a list of positive integers, one per layer")
+    heads = listed[min(layer.index, len(listed) - 1)]
+    _check_groups(layer.config, "num_key_value_heads", plain.kv_heads, heads)
+    return dataclasses.replace(plain, heads=heads)
+
+
+SIZES = {
+    None: _plain,
+    "heads": _heads,
+    "swa": _sliding_prefix,
+    "global": _global,
+    "sliding": _other_setting,
+    "blocks": _blocks,
+}
 """`Family.sizes` -> the sizes of one layer's attention."""
 
 

@@ -12,6 +12,16 @@ LARGEST = 10**12
 """More than any size in a model: what is above is a wrong figure."""
 
 
+LANGUAGE_TABLES = (
+    "text_config",
+    "llm_config",
+    "language_config",
+    "thinker_config",
+    "transformer_layer_config",
+)
+"""The spellings of the table that describes a language model inside of another model."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
     """One config, or one of its nested tables, under the name that errors give it.
@@ -152,7 +162,11 @@ class Config:
 
     def nested(self) -> "Config | None":
         """The table of the language model, where it stands beside an encoder's; None where the config is its own."""
-        return self.table("text_config") or self.table("llm_config")
+        for key in LANGUAGE_TABLES:
+            table = self.table(key)
+            if table is not None:
+                return table.nested() or table
+        return None
 
     def error(self, text: str) -> ValueError:
         """The error that says `text` of this config, in one line."""

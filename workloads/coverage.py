@@ -1,68 +1,83 @@
 """Coverage of configs: the family that each belongs to, or what its architecture needs that is not covered."""
 
 import dataclasses
+import difflib
+import re
 
-from workloads.config import Config
+from workloads.config import REQUIRED, Config
 from workloads.experts import COUNT_KEYS
 from workloads.families import FAMILIES
 from workloads.family import Family
+from workloads.heads import head
+from workloads.kinds import nearest
 
 SHARED_LAYERS = "layers that share another layer's keys and values"
 PER_LAYER_INPUTS = "embeddings of every layer's own"
 PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
 MAMBA = "state-space layers with a decay per channel (Mamba-1)"
+LOW_RANK_QUERIES = "queries of a low rank beside shared keys and values (multi-matrix factorisation attention)"
+POOLED_KEYS = "an indexer over pooled keys beside linear attention"
 RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
 BLOCK_SPARSE = "attention to fixed blocks (block-sparse, without an indexer)"
 
-NEEDS: dict[str, str] = {
-    "num_kv_shared_layers": SHARED_LAYERS,
-    "hidden_size_per_layer_input": PER_LAYER_INPUTS,
-    "word_embed_proj_dim": "embeddings of another width than the hidden size",
-    "position_embedding_type": "positions other than rotary, learned or linear ones",
-    "blocksparse_block_size": BLOCK_SPARSE,
+NEEDS: dict[str, tuple[str, str]] = {
+    "num_kv_shared_layers": (SHARED_LAYERS, "shared_cache"),
+    "hidden_size_per_layer_input": (PER_LAYER_INPUTS, "per_layer_inputs"),
+    "word_embed_proj_dim": ("embeddings of another width than the hidden size", ""),
+    "position_embedding_type": ("positions other than rotary, learned or linear ones", ""),
+    "blocksparse_block_size": (BLOCK_SPARSE, ""),
 }
-"""Keys that mean something is not covered, and what."""
+"""Keys that mean something is not covered, what, and the trait of families that are read with it."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "kv_lora_rank": ("mixer", "latent"),
     "index_topk": ("selection", "tokens"),
     "compress_ratios": ("mixer", "compressed"),
     "sparse_attention_config": ("selection", "blocks"),
+    "index_topk_blocks": ("selection", "blocks"),
     "linear_attn_config": ("linear", "kimi delta"),
     "linear_num_key_heads": ("linear", "gated delta"),
     "attn_type_list": ("linear", "lightning"),
+    "mamba_d_state": ("linear", "mamba2", "scan"),
+    "conv_L_cache": ("linear", "convolution"),
     "mamba_num_heads": ("linear", "mamba2"),
     "mamba_n_heads": ("linear", "mamba2"),
     "ssm_state_size": ("linear", "mamba2"),
     "attention_other_setting": ("sizes", "sliding"),
     "attention_k_eq_v": ("sizes", "global"),
     "block_configs": ("sizes", "blocks"),
-    "is_encoder_decoder": ("encoder", "whisper", "bart", "t5"),
+    "is_encoder_decoder": ("encoder", "whisper", "bart", "m2m", "marian", "mbart", "pegasus", "t5", "mt5", "umt5"),
 }
 """Keys that describe what only some families are read with -> field of `Family`, and its values for them."""
+
+FULL = {"attn_type_list": 1}
+"""Keys of one entry per layer -> the entry of a layer that attends to everything, which alone says nothing new."""
+
+ENCODER_TABLES = {
+    "vision tower": re.compile("vision|visual|image|vit|perceiver"),
+    "audio encoder": re.compile("audio|speech|sound|whisper|encoder_config"),
+    "speech output": re.compile("talker|code2wav|token2wav|tts"),
+}
+"""What stands beside a text model -> names of the tables that describe it."""
 
 ABSENT = (None, False, 0, [], {})
 """Values that say that a model has nothing of the kind."""
 
 TYPES: dict[str, tuple[str, ...]] = {
     "phi3small": (BLOCK_SPARSE,),
-    "mamba": (MAMBA,),
-    "falcon_mamba": (MAMBA,),
-    "jamba": (MAMBA,),
     "zamba": (MAMBA,),
     "zamba2": ("shared layers that several places of the model use",),
-    "falcon_h1": (PARALLEL_MIXERS,),
     "hymba": (PARALLEL_MIXERS,),
     "rwkv": (RECURRENT,),
     "rwkv7": (RECURRENT,),
     "recurrent_gemma": (RECURRENT,),
     "xlstm": (RECURRENT,),
-    "gemma3n": (SHARED_LAYERS, PER_LAYER_INPUTS),
-    "lfm2": ("convolutions between attention layers",),
-    "lfm2_moe": ("convolutions between attention layers",),
+    "step3_text": (LOW_RANK_QUERIES,),
+    "step3_vl": (LOW_RANK_QUERIES,),
+    "glm5_next": (POOLED_KEYS,),
+    "glm5_next_text": (POOLED_KEYS,),
     "arctic": ("a dense layer beside experts on every second layer",),
-    "longcat_flash": ("two attention layers and experts of no operation in one block",),
     "mistral_large4": (SHARED_LAYERS,),
     "vit": (TOWER,),
     "siglip": (TOWER,),
@@ -75,32 +90,139 @@ TYPES: dict[str, tuple[str, ...]] = {
 """`model_type`s known not to be covered, and what they need."""
 
 
-def language_model(config: Config) -> tuple[Family, Config]:
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What a config is read as."""
+
+    config: Config  # the whole
+    text: Config  # the table that describes the language model: `config`, or one nested in it
+    family: Family
+    head: str  # "language", "classifier", "draft" or "none"
+    notes: tuple[str, ...]  # what is to be said aloud of that
+
+
+def language_model(config: Config, read_as: str | None = None) -> Reading:
     """The family of a config, and the table that describes its language model (`text_config` where it nests one).
+
+    A model_type that is not covered is read as the family that `architectures` names, or as the text model that it
+    nests; `read_as` is a model_type in place of the language model's own.
 
     Raises:
       ValueError: in one line, the config and its model_type with what is missing; nothing is guessed from keys
         that look familiar.
     """
-    model_type = config.text("model_type")
     nested = config.nested()
+    unnamed = read_as or (REQUIRED if nested is None else "model without a model_type")
+    model_type = config.text("model_type", default=unnamed)
     text = config if nested is None else dataclasses.replace(nested, name=config.name)
-    missing = [*TYPES.get(model_type, ()), *_missing(config), *([] if nested is None else _missing(text))]
+    if read_as is not None:
+        return _read_as(config, text, model_type, read_as)
+    inner = None if nested is None else text.text("model_type", default=None)
+    of = FAMILIES.get(model_type) or FAMILIES.get(inner or "")
+    inside = FAMILIES.get(inner or "") or of
+    needs = [*TYPES.get(model_type, ()), *TYPES.get(inner, ()), *_missing(config, of)]
+    missing = [*needs, *([] if nested is None else _missing(text, inside))]
     if missing:
         what = " and ".join(dict.fromkeys(missing))
         raise ValueError(f"{config.name} ({model_type}): needs {what}: not covered yet")
-    family = FAMILIES.get(model_type)
+    family, notes = FAMILIES.get(model_type), ()
     if family is None:
-        raise ValueError(
-            f"{config.name}: model_type {model_type!r} is not covered yet; covered are {', '.join(sorted(FAMILIES))}"
-        )
-    _check_architecture(config, family, model_type)
+        model_type, family, notes = _stand_in(config, text, model_type)
+        if nested is not None and family.text_type is None:
+            whole = _architectures(config)
+            names = whole if head(whole, family) == "draft" else _architectures(text)
+            return _reading(config, _with_defaults(text, family), family, model_type, notes, names)
+    names = _architectures(config)
+    if head(names, family) is None:
+        wrong = next(name for name in names if head([name], family) is None)
+        known = ", ".join(family.architectures)
+        raise config.error(f"architecture {wrong!r} of {model_type} is not covered yet; covered is {known}")
     if family.any_text and nested is not None:
         family = _around(config, nested, family)
     _check_nesting(config, nested, family, model_type)
+    return _reading(config, text if nested is None else _with_defaults(text, family), family, model_type, notes, names)
+
+
+def _reading(
+    config: Config, text: Config, family: Family, model_type: str, notes: tuple[str, ...], architectures: list[str]
+) -> Reading:
+    text = _of_text(text, family)
     _check_marks(text, family, model_type)
     _check_fixed_keys(text, family, model_type)
-    return family, text
+    return Reading(config, text, family, head(architectures, family) or "language", notes)
+
+
+def _read_as(config: Config, text: Config, model_type: str, read_as: str) -> Reading:
+    family = FAMILIES.get(read_as)
+    if family is None:
+        raise config.error(f"it cannot be read as {read_as!r}{nearest(read_as, sorted(FAMILIES))}")
+    own = text.text("model_type", default=model_type)
+    notes = (f"read as {read_as}, as asked, not as {own}",) if own != read_as else ()
+    notes += _left_out(config) if text is not config and family.text_type is None else ()
+    return _reading(config, text, family, read_as, notes, [])
+
+
+def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Family, tuple[str, ...]]:
+    """What an unknown model_type is read as, and the notes on it: what its class, or its text model, is."""
+    named = _by_architecture(_architectures(config))
+    if named is not None:
+        note = f"model_type {model_type} is not known: read as {named}, by its architecture"
+        inside = text is not config and FAMILIES[named].text_type is None
+        return named, FAMILIES[named], (note, *(_left_out(config) if inside else ()))
+    if text is not config:
+        inner = text.text("model_type", default=None)
+        known = inner if inner in FAMILIES else _by_architecture(_architectures(text))
+        if known is not None and FAMILIES[known].text_type is None:
+            return known, FAMILIES[known], (f"{model_type}: its text model is read, {known}", *_left_out(config))
+        words = f"model_type {model_type!r} is not covered yet, nor is {inner!r} of its text model"
+        raise config.error(f"{words}{_near(inner or model_type)}")
+    raise config.error(f"model_type {model_type!r} is not covered yet{_near(model_type)}")
+
+
+def _near(model_type: str) -> str:
+    """The end of a refusal: how a config is read as a type that is covered."""
+    close = difflib.get_close_matches(model_type, FAMILIES, n=3, cutoff=0.6)
+    return (
+        f"; --as TYPE reads it as one that is, such as {' or '.join(close or ['llama'])}, where its layers are the same"
+    )
+
+
+def _by_architecture(names: list[str]) -> str | None:
+    """The first family that lists one of the classes, before others that have one of the same layers."""
+    for known in (lambda name, family: name in family.architectures, lambda name, family: head([name], family)):
+        for name in names:
+            found = next((key for key, family in FAMILIES.items() if known(name, family)), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _left_out(config: Config) -> tuple[str, ...]:
+    """What to say of the encoders around a text model."""
+    tables = [key for key, value in config.values.items() if isinstance(value, dict)]
+    parts = [part for part, mark in ENCODER_TABLES.items() if any(mark.search(key) for key in tables)]
+    parts = parts or ["what it sees or hears with"]
+    return (f"{' and '.join(parts)} left out: prompts are text",)
+
+
+def _with_defaults(text: Config, family: Family) -> Config:
+    """A nested table with the published class defaults of what it leaves out, as such tables do."""
+    absent = {key: value for key, value in family.class_defaults if text.value(key) is None}
+    return dataclasses.replace(text, values={**text.values, **absent}) if absent else text
+
+
+def _of_text(text: Config, family: Family) -> Config:
+    """A table whose keys have one size for text and one for pictures, with those for text alone."""
+    both = {key: text.value(key) for key in family.text_first}
+    firsts = {key: value[0] for key, value in both.items() if isinstance(value, list) and value}
+    return dataclasses.replace(text, values={**text.values, **firsts}) if firsts else text
+
+
+def _architectures(config: Config) -> list[str]:
+    names = config.value("architectures", default=[])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise config.error("architectures must be a list of class names")
+    return names
 
 
 def _around(config: Config, nested: Config, outer: Family) -> Family:
@@ -114,9 +236,9 @@ def _around(config: Config, nested: Config, outer: Family) -> Family:
     return dataclasses.replace(family, encoder=outer.encoder, text_type=inner)
 
 
-def _missing(config: Config) -> list[str]:
+def _missing(config: Config, family: Family | None) -> list[str]:
     """Needs of a config that are not covered, by its keys."""
-    return [what for key, what in NEEDS.items() if _needs(config, key)]
+    return [what for key, (what, trait) in NEEDS.items() if _needs(config, key) and not getattr(family, trait, False)]
 
 
 def _needs(config: Config, key: str) -> bool:
@@ -124,25 +246,17 @@ def _needs(config: Config, key: str) -> bool:
     if key == "word_embed_proj_dim":
         return value is not None and value != config.value("hidden_size")
     if key == "position_embedding_type":
-        return value not in (None, "absolute", "rope", "learned_absolute", "alibi", "nope")
+        return value not in (None, "absolute", "rope", "rotary", "learned_absolute", "alibi", "nope")
     return value not in ABSENT
 
 
 def _check_marks(text: Config, family: Family, model_type: str) -> None:
     """Refuse a config that has what another family's layers are described by."""
     for key, (field, *values) in MARKS.items():
-        if text.value(key) not in ABSENT and getattr(family, field) not in values:
+        value = text.value(key)
+        alike = key in FULL and isinstance(value, list) and all(one == FULL[key] for one in value)
+        if value not in ABSENT and not alike and getattr(family, field) not in values:
             raise text.error(f"{key} is there, which {model_type} is read without")
-
-
-def _check_architecture(config: Config, family: Family, model_type: str) -> None:
-    names = config.value("architectures", default=[])
-    if not isinstance(names, list):
-        raise config.error("architectures must be a list of class names")
-    for name in names:
-        if name not in family.architectures:
-            known = ", ".join(family.architectures)
-            raise config.error(f"architecture {name!r} of {model_type} is not covered yet; covered is {known}")
 
 
 def _check_nesting(config: Config, nested: Config | None, family: Family, model_type: str) -> None:

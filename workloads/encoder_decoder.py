@@ -1,4 +1,4 @@
-"""Models that encode one text or sound and decode another: Whisper, BART and T5."""
+"""Models that encode one text or sound and decode another: Whisper, BART, T5 and what differs little from them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -35,6 +35,50 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     other = hidden * (positions + 2.0)
     encoder = encoder_of(_tower(config, hidden, None, other), [], linear)
     return _model(config, encoder, base, hidden, _decoder_block(config, hidden, linear), other)
+
+
+def _marian(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """Marian: BART without norms outside of the layers, and without rows beyond the longest sequence."""
+    outside = config.count("d_model") * (BART_POSITIONS_EXTRA + 2.0)
+    return _outside(_bart(config, linear, base), -outside, -outside)
+
+
+def _pegasus(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """Pegasus: Marian with a norm after each stack's last layer."""
+    norm = 2.0 * config.count("d_model")
+    return _outside(_marian(config, linear, base), norm, norm)
+
+
+def _m2m(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """M2M-100 and NLLB: Pegasus whose positions are computed, not stored."""
+    positions = config.count("d_model") * config.count("max_position_embeddings")
+    return _outside(_pegasus(config, linear, base), -positions, -positions)
+
+
+def _outside(model: Model, encoder: float, decoder: float) -> Model:
+    """A model with so many more parameters beside the layers of its encoder and its decoder."""
+    stack = dataclasses.replace(model.encoder, other_parameters=model.encoder.other_parameters + encoder)
+    return dataclasses.replace(model, encoder=stack, other_parameters=model.other_parameters + decoder)
+
+
+def _mbart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """mBART: BART with a norm after each stack's last layer too."""
+    norm = 2.0 * config.count("d_model")
+    return _outside(_bart(config, linear, base), norm, norm)
+
+
+def _mt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """mT5: T5 whose head has weights of its own."""
+    model = _t5(config, linear, base)
+    return dataclasses.replace(model, untied=float(not config.flag("tie_word_embeddings", False)))
+
+
+def _umt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
+    """UMT5: T5 with a table of relative positions in every layer."""
+    model = _t5(config, linear, base)
+    table = float(config.count("num_heads") * config.count("relative_attention_num_buckets", default=T5_BUCKETS))
+    (block,) = model.blocks
+    return _outside(model, (config.count("num_layers") - 1.0) * table, (block.count - 1.0) * table)
 
 
 def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
@@ -137,7 +181,13 @@ def _stack_heads(config: Config, hidden: int, stack: str) -> int:
 ENCODER_DECODERS: dict[str | None, Callable[[Config, WeightFormat, WeightFormat], Model]] = {
     "whisper": _whisper,
     "bart": _bart,
+    "marian": _marian,
+    "m2m": _m2m,
+    "mbart": _mbart,
+    "pegasus": _pegasus,
     "t5": _t5,
+    "mt5": _mt5,
+    "umt5": _umt5,
 }
 """`Family.encoder` -> the model of a config, given the format of its linear layers and that of all else."""
 

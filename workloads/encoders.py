@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workloads.config import Config
-from workloads.coverage import language_model
+from workloads.coverage import Reading
 from workloads.images import ImageTokens
 from workloads.layer import HIDDEN_KEYS
 from workloads.towers import UNBIASED, Tower
@@ -244,15 +244,15 @@ VISION: dict[str, Callable[[Config, float], Vision]] = {
 """`Family.encoder` -> the encoder of a `vision_config`, given the width of the language model."""
 
 
-def vision_encoder(config: Config) -> Vision | None:
-    """The vision encoder of a config, or None where it describes the language model alone.
+def vision_encoder(reading: Reading) -> Vision | None:
+    """The vision encoder of a model, or None where its config describes the language model alone.
 
     Counted and priced apart from the language model; encoders are left unquantised by the published checkpoints.
 
     Raises:
       ValueError: a missing or wrong size, by its key.
     """
-    family, text = language_model(config)
+    config, family, text = reading.config, reading.family, reading.text
     table = config.table("vision_config")
     if table is None or family.encoder not in VISION:
         return None

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from workloads.catalogue import CatalogueModel, found
 from workloads.config import Config
 from workloads.coverage import language_model
 from workloads.encoders import VISION, vision_encoder
+from workloads.hub import fetched, is_repository
 from workloads.images import ImageTokens
 from workloads.precision import precision
 from workloads.quantization import FILES
@@ -21,6 +23,9 @@ from workloads.unread import unread_notes
 
 LARGEST_FILE = 16 * 2**20
 """B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
+
+AS = re.compile(r"(.*\S)\s+as\s+([\w.-]+)", re.DOTALL)
+"""A model and the model_type that it is to be read as."""
 
 MOST_ENTRIES = 10**6
 """Values and keys of a config."""
@@ -54,10 +59,11 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
 
     A file or folder of that name wins over the catalogue. Names are matched without regard to case, `-`, `_`, `.`
     and the owner before a slash; one that ends in a precision (`-FP8`, `-AWQ`) and is not in the catalogue itself
-    is its model at that precision.
+    is its model at that precision. A repository of the Hugging Face Hub that is not in the catalogue (OWNER/NAME) is
+    fetched from there, its config alone.
 
     Args:
-      name_or_path: a name, an alias, or a path.
+      name_or_path: a name, an alias, or a path; "config.json as qwen3_moe" reads what is there as that model_type.
       weights: a precision in place of the checkpoint's own: fp8, int8, w8a16, w4a16, w4a8 (fp8
         activations), nvfp4, mxfp4, mxfp8, nf4, bf16, fp16, tf32 or fp32; mlx-4bit and its like; or a type of GGUF file
         such as q4_k_m.
@@ -71,8 +77,23 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
     """
     if not isinstance(name_or_path, str | pathlib.PurePath) or not str(name_or_path):
         raise ValueError(f"a model is given by its name or path, not by {name_or_path!r}")
-    path = _config_path(str(name_or_path))
-    return _from_file(path, weights) if path else _from_catalogue(str(name_or_path), weights)
+    name, read_as = _named(str(name_or_path))
+    path = _config_path(name)
+    if path is not None:
+        return _from_file(path, weights, read_as)
+    try:
+        found(name)
+    except ValueError as unknown:
+        if not is_repository(name):
+            raise
+        return _from_file(fetched(name, str(unknown)), weights, read_as, name)
+    return _from_catalogue(name, weights, read_as)
+
+
+def _named(text: str) -> tuple[str, str | None]:
+    """The name or path in `text`, and the model_type that it is to be read as."""
+    found = AS.fullmatch(text)
+    return (text, None) if found is None else (found[1], found[2])
 
 
 def _config_path(text: str) -> pathlib.Path | None:
@@ -92,21 +113,28 @@ def _config_path(text: str) -> pathlib.Path | None:
     return None
 
 
-def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
+def _from_file(
+    path: pathlib.Path, weights: str | None, read_as: str | None, repository: str | None = None
+) -> ModelEntry:
+    """The model of a config file, of the Hub's `repository` where it was fetched from there."""
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
+    name = name if repository is None else repository.rpartition("/")[2]
     beside: Beside = None
     for file in FILES:
         quant_path = path.with_name(file if plain else f"{name}_{file}")
         if os.path.lexists(quant_path):
             beside = file, Config(str(quant_path), _json(quant_path))
             break
-    source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
-    return _entry(source, Config(str(path), source.config), beside, name, weights, ())
+    values = _json(path)
+    where = str(path) if repository is None else f"{repository} on the Hub, {path.parent.name[:12]}"
+    source = CatalogueModel(name=repository or name, aliases=(), source=where, date="", config=values, hf_quant=None)
+    notes = () if repository is None else (f"{repository} is not in the catalogue: its config.json is the Hub's",)
+    return _entry(source, Config(repository or str(path), values), beside, name, weights, notes, read_as)
 
 
 @functools.cache
-def _from_catalogue(name: str, weights: str | None) -> ModelEntry:
+def _from_catalogue(name: str, weights: str | None, read_as: str | None) -> ModelEntry:
     entry, convention, notes = found(name)
     beside: Beside = None
     if entry.hf_quant is not None:
@@ -115,7 +143,7 @@ def _from_catalogue(name: str, weights: str | None) -> ModelEntry:
     if convention is not None:
         # A repository that requantises a model replaces what the original says of its own weights.
         config, beside = {k: v for k, v in config.items() if k != "quantization_config"}, None
-    return _entry(entry, Config(entry.name, config), beside, convention, weights, notes)
+    return _entry(entry, Config(entry.name, config), beside, convention, weights, notes, read_as)
 
 
 def _entry(
@@ -125,13 +153,16 @@ def _entry(
     convention: str | None,
     weights: str | None,
     notes: tuple[str, ...],
+    read_as: str | None,
 ) -> ModelEntry:
-    family, _ = language_model(config)
+    reading = language_model(config, read_as)
+    family = reading.family
     file, table = beside or ("", None)
     stored = precision(config, None if table is None else FILES[file](table), file, convention, weights)
     unseeing = family.encoder in VISION and config.table("vision_config") is None
     own = (
         *notes,
+        *reading.notes,
         *([family.note] if family.note else []),
         *(["language model only: the config has no vision_config"] if unseeing else []),
         *source.notes,
@@ -139,8 +170,8 @@ def _entry(
     )
     if stored.source.endswith("(naming convention)"):
         own = (*own, f"precision {stored.label}: {stored.source}")
-    model = huggingface.model(config, stored.quantised, stored.base)
-    longest, images = huggingface.max_position(config), vision_encoder(config)
+    model = huggingface.model(reading, stored.quantised, stored.base)
+    longest, images = huggingface.max_position(reading.text), vision_encoder(reading)
     positions = config.count("max_source_positions", default=None)
     return ModelEntry(
         name=source.name,

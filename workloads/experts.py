@@ -27,11 +27,21 @@ SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts
 """The spellings of the number of shared experts."""
 
 
+PREFIX_KEYS = ("first_k_dense_replace", "num_dense_layers")
+"""The spellings of the number of layers before the first that has experts."""
+
+MLP_TYPES = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
+"""`mlp_layer_types` -> whether the layer has experts."""
+
+
 def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> list[bool]:
     """Whether each layer has experts in place of a dense feed-forward.
 
     Raises `ValueError` for a layout key whose value is not allowed.
     """
+    types = config.items("mlp_layer_types", layers, MLP_TYPES)
+    if types is not None:
+        return [MLP_TYPES[kind] for kind in types]
     if rules.layout == "step":
         step = config.count("decoder_sparse_step", default=1)
         dense = set(config.layer_indices("mlp_only_layers", layers) or [])
@@ -40,12 +50,15 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
         chosen = _enumerated(config, layers)
         return [i in chosen for i in range(layers)]
     if rules.layout in ("first_dense", "enumerated"):
-        prefix = config.count("first_k_dense_replace", minimum=0)
+        prefix = config.count(*PREFIX_KEYS, minimum=0)
         if prefix > layers:
-            raise config.error(f"first_k_dense_replace is {prefix}; it must be at most the {layers} layers")
+            raise config.error(f"{config.spelling(*PREFIX_KEYS)} is {prefix}; it must be at most the {layers} layers")
         if config.count("moe_layer_freq", default=1) != 1:
             raise config.error(f"moe_layer_freq is {config.value('moe_layer_freq')}; only 1 is read here")
         return [i >= prefix for i in range(layers)]
+    if rules.layout == "period":
+        period, offset = config.count("expert_layer_period"), config.count("expert_layer_offset", minimum=0)
+        return [i % period == offset for i in range(layers)]
     if rules.layout == "flag":
         return [config.flag("enable_moe_block", False)] * layers
     if rules.layout == "stated":

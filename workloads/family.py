@@ -59,10 +59,10 @@ class ExpertLayers:
     """Keys of a family's mixture-of-experts layers.
 
     `layout` says which layers have experts: "all"; "step" (`decoder_sparse_step`, `mlp_only_layers`); "first_dense"
-    (`first_k_dense_replace`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
+    (`first_k_dense_replace`, `num_dense_layers`); "interleaved" (`moe_layers`, `interleave_moe_layer_step`); "range"
     (`moe_layer_start_index`, `moe_layer_end_index`, `moe_layer_interval`); "list" (`moe_layer_freq`); "enumerated"
-    (`moe_layers_enum`, else `first_k_dense_replace`); "flag" (`enable_moe_block`); "stated" (all where the number of
-    experts is above 0).
+    (`moe_layers_enum`, else `first_k_dense_replace`); "period" (`expert_layer_period`, `expert_layer_offset`);
+    "flag" (`enable_moe_block`); "stated" (all where the number of experts is above 0). `mlp_layer_types` wins.
     """
 
     layout: str
@@ -88,16 +88,18 @@ class Family:
     `mixer` is the kind of its attention, a key of `huggingface.MIXERS`. `linear` is that of the layers that `pattern`
     names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi"
     (`linear_attn_config`); "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one
-    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "all".
+    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "period"
+    (`attn_layer_period`, `attn_layer_offset`); "convolutions" (`layer_types` or `full_attn_idxs`); "all". With "double"
+    a layer is two of attention and a dense feed-forward, and one of experts beside them.
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
     layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);
-    "blocks" (each layer, `block_configs`).
+    "blocks" (each layer, `block_configs`); "heads" (each layer, `num_attention_heads_per_layer`).
 
     `windows` says which layers see a window: None; "all" (`sliding_window` everywhere); "late" (`use_sliding_window`
     from layer `max_window_layers` on); "period" (all but every `period`-th layer); "first" (all but the first
     of every `global_attn_every_n_layers`); "chunked" (`attention_chunk_size` on layers with rotary positions);
-    "pattern" (`hybrid_layer_pattern`).
+    "pattern" (`hybrid_layer_pattern`); "named" (`attention_layers`, `attention_types`); "listed" (`layer_types`).
     """
 
     architectures: tuple[str, ...]
@@ -109,6 +111,10 @@ class Family:
     gate: str | None = None  # output gate of attention: "element" or "head"
     causal: bool = True
     generates: bool = True
+    fills_in: bool = False  # it has a head over words, though it does not decode token by token
+    shared_cache: bool = False  # the last `num_kv_shared_layers` have keys and values of earlier ones
+    per_layer_inputs: bool = False  # embeddings of every layer's own (`hidden_size_per_layer_input`)
+    altup: bool = False  # several streams of which a layer works on one (`altup_num_inputs`), and low-rank residuals
     parallel: Switch = False  # attention and feed-forward read the same input
     prediction_dense: bool = False  # multi-token-prediction layers have a window and a dense feed-forward
     encoder: str | None = None  # what its encoder is, a key of `encoders.VISION` or `encoder_decoder.ENCODER_DECODERS`
@@ -117,6 +123,7 @@ class Family:
     head_dim_default: int | str | None = "hidden/heads"  # None: required
     up_projections: float = 2.0
     norms: float = 2.0  # norm vectors of hidden size per layer
+    post_norms: Switch = False  # a norm after each sublayer too
     streams: str | None = None  # key of the number of residual streams that are mixed before and after each sublayer
     norm_bias: Switch = False  # every norm has a bias vector too
     norm_free: bool = False  # norms without weights
@@ -126,20 +133,27 @@ class Family:
     output_bias: Switch | None = None  # of the output; None: as the others
     ffn_bias: Switch = False
     head_bias: Switch = False
+    scan_norms: bool = False  # norms of what a selective scan selects
+    adjusted_width: bool = False  # a feed-forward is two thirds of the config's size (`block_auto_adjust_ff_dim`)
     sinks: Switch = False  # one learned logit per head that takes probability from all keys
     windows: str | None = None
     period: int = 0
     window_default: int | None = None
     positions_extra: int | None = None  # learned positions: rows beyond the maximum position; None: not learned
+    positions: Switch = True  # whether learned positions are there, for families that have them
     token_types: bool = False  # learned token types (`type_vocab_size`)
     embedding_norm: bool = False  # a norm after the embedding
     final_norm: bool = True
     pooler: bool = False  # a square layer over the first token
+    classifier_pooler: bool = False  # the same, before a classifier alone
+    relative_positions: bool = False  # learned vectors of relative positions (`position_buckets`), with a norm
     experts: ExpertLayers | None = None
     modules: Modules = Modules()
     intermediate_factor: float | None = None  # hidden sizes per intermediate size where a config does not say
     intermediate_scale: float = 1.0  # width of one projection over the config's intermediate_size
     defaults: tuple[tuple[str, int], ...] = ()  # published class defaults of keys that configs leave out
+    class_defaults: tuple[tuple[str, object], ...] = ()  # of keys that text models nested in others leave out
+    text_first: tuple[str, ...] = ()  # keys that have a size for text and one for pictures, of which the first is read
     unless: tuple[tuple[str, object], ...] = ()  # key, and the only value of it that is read
     text_type: str | None = None  # model_type of the nested text_config, for families that nest one
     any_text: bool = False  # the language model may be of any family; `text_type` where it does not say
@@ -149,7 +163,7 @@ class Family:
     @property
     def by_layer(self) -> bool:
         """Whether configs list sizes of single layers."""
-        return self.sizes == "blocks" or self.mixer == "compressed" or self.selection is not None
+        return self.sizes in ("blocks", "heads") or self.mixer == "compressed" or self.selection is not None
 
     def like(self, *architectures: str, **traits: Any) -> "Family":
         """A family that differs from this one in `traits`, and in its architectures where they are given."""

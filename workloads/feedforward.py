@@ -34,7 +34,7 @@ def experts(layer: Layer) -> Experts:
     down = [f"{i}.{modules.expert_down}" for i in (0, count - 1)]
     return Experts(
         experts=float(count),
-        top_k=float(top_k),
+        top_k=top_k * _real_share(config, count),
         **_groups(config),
         intermediate=float(intermediate),
         up_projections=family.up_projections,
@@ -45,6 +45,11 @@ def experts(layer: Layer) -> Experts:
         projection=None if width is None else layer.product(modules.narrowing, parent=modules.moe),
         shared=dense(layer) if rules.beside_dense else shared,
     )
+
+
+def _real_share(config: Config, count: int) -> float:
+    """Share of a token's experts that do something, where some do nothing and all are chosen alike."""
+    return count / (count + config.number("zero_expert_num", default=0, minimum=0))
 
 
 def _groups(config: Config) -> dict[str, float]:
@@ -101,7 +106,23 @@ def _dense_width(layer: Layer) -> float:
     if family.experts and family.experts.dense_intermediate != "intermediate_size":
         keys = (family.experts.dense_intermediate,)
     factor = family.intermediate_factor
-    return config.count(*keys, default=int(factor * layer.hidden) if factor else REQUIRED) * family.intermediate_scale
+    if family.adjusted_width and config.flag("block_auto_adjust_ff_dim", True):
+        return _adjusted_width(config)
+    if isinstance(config.value(*keys), list):
+        return float(_uniform(config, *keys))
+    doubled = 2.0 if layer.shares_cache and config.flag("use_double_wide_mlp", False) else 1.0
+    width = config.count(*keys, default=int(factor * layer.hidden) if factor else REQUIRED)
+    return width * doubled * family.intermediate_scale
+
+
+def _adjusted_width(config: Config) -> float:
+    """LFM2: two thirds of the config's size, rounded up to a multiple. Source: transformers, modeling_lfm2.py."""
+    factor = config.value("block_ffn_dim_multiplier", default=1.0)
+    if not isinstance(factor, int | float) or isinstance(factor, bool) or not 0.0 < factor < 100.0:
+        raise config.error(f"block_ffn_dim_multiplier is {factor!r}; it must be above 0 and below 100")
+    width = int(factor * int(2 * config.count(*INTERMEDIATE_KEYS, "block_ff_dim") / 3))
+    multiple = config.count("block_multiple_of", default=256)
+    return float(-(-width // multiple) * multiple)
 
 
 def _multiplied_width(layer: Layer) -> float:

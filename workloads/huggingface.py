@@ -8,17 +8,29 @@ from typing import Any
 from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction, WeightFormat
 from workloads.attention import attention
 from workloads.config import Config
-from workloads.coverage import language_model
+from workloads.coverage import Reading
+from workloads.drafts import draft
 from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
 from workloads.encoders import vision_encoder
 from workloads.experts import COUNT_KEYS
 from workloads.family import Family
 from workloads.feedforward import dense, experts
+from workloads.heads import classifier_parameters
 from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HEAD_KEYS, HIDDEN_KEYS, KV_HEAD_KEYS, VOCABULARY_KEYS, Layer, layer_count
+from workloads.layer_inputs import layer_input_parameters, side_blocks
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
-from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
-from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
+from workloads.linear_attention import (
+    attention_beside_mamba2,
+    full_rank_kimi_delta,
+    gated_delta_net,
+    kimi_delta_attention,
+    lightning_attention,
+    mamba2,
+    selective_scan,
+    short_convolution,
+)
+from workloads.other_parameters import POSITION_KEYS, layer_norms, layer_parameters, model_parameters, switched
 from workloads.storage import Quantization, linear_format
 from workloads.tensors import Tensor
 from workloads.towers import encoder_of
@@ -29,8 +41,12 @@ MIXERS: dict[str, Callable[[Layer], Mixer]] = {
     "compressed": compressed_attention,
     "gated delta": gated_delta_net,
     "kimi delta": kimi_delta_attention,
+    "full-rank kimi delta": full_rank_kimi_delta,
     "mamba2": mamba2,
     "lightning": lightning_attention,
+    "convolution": short_convolution,
+    "scan": selective_scan,
+    "beside mamba2": attention_beside_mamba2,
 }
 """`Family.mixer` or `Family.linear` -> the struct of one layer."""
 
@@ -41,27 +57,29 @@ FEEDFORWARDS: dict[str, Callable[[Layer], FeedForward | Experts]] = {"dense": de
 """Kind of feed-forward -> the struct of one layer."""
 
 
-def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
+def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Model:
     """The model of a config, every number a float.
 
     Layers that are equal in every size, window and number format become one block, wherever they stand: a layer's
     place does not change what it costs.
 
     Args:
-      config: the whole config; its text_config is read where it nests one.
+      reading: the family of a config, and the table that its sizes are in.
       quantised: which linear layers are quantised, and how.
       base: the 16 or 32-bit format of everything that is not.
 
     Raises:
-      ValueError: in one line, an architecture that is not covered, with what is missing; a missing key; a value
-        that is negative, zero, not finite or of the wrong type; sizes that contradict each other.
+      ValueError: in one line, a missing key; a value that is negative, zero, not finite or of the wrong type; sizes
+        that contradict each other.
     """
-    family, text = language_model(config)
+    config, text, family = reading.config, reading.text, reading.family
     if family.encoder in ENCODER_DECODERS:
         return encoder_decoder(config, family.encoder, quantised, base)
     layers = layer_count(text)
     hidden = text.number(*HIDDEN_KEYS)
-    untied = family.generates and not _tied(config, text, family)
+    generates = family.generates and reading.head in ("language", "draft")
+    worded = generates or (family.fills_in and reading.head == "language")
+    untied = worded and not _tied(config, text, family)
     quantised = _of_model(quantised, text, layers, not untied)
     first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)
@@ -71,20 +89,25 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
     vocabulary = float(first.size(*VOCABULARY_KEYS))
     embedding = _outer(quantised, quantised.embedding, ("embed_tokens", "word_embeddings", "wte"), "embedding", first)
     head = _outer(quantised, quantised.head, ("lm_head",), "head", first) if untied else embedding
-    vision = vision_encoder(config)
+    vision = vision_encoder(reading)
+    other = float(model_parameters(text, family, hidden, vocabulary))
+    other += layer_input_parameters(text, family, hidden, layers)
+    if reading.head == "classifier":
+        other += classifier_parameters(config, text, family, hidden)
     after = dataclasses.replace(first, index=layers)
-    return Model(
+    whole = Model(
         hidden=hidden,
         vocabulary=vocabulary,
-        blocks=blocks,
+        blocks=blocks + side_blocks(text, family, hidden, layers, base),
         embedding=embedding,
         head=head,
         untied=float(untied),
-        other_parameters=float(model_parameters(text, family, hidden, vocabulary)),
+        other_parameters=other,
         encoder=None if vision is None else encoder_of(vision.tower, vision.projector, base),
         prediction=_prediction(after, prediction_kind(text, family, kinds)),
-        generates=family.generates,
+        generates=generates,
     )
+    return draft(whole, config, text, base) if reading.head == "draft" else whole
 
 
 def _outer(quantised: Quantization, declared: bool, paths: tuple[str, ...], kind: str, layer: Layer) -> WeightFormat:
@@ -110,15 +133,14 @@ def _of_model(quantised: Quantization, text: Config, layers: int, tied: bool) ->
     return dataclasses.replace(quantised, mixture=mixture)
 
 
-def max_position(config: Config) -> int | None:
-    """The longest sequence in tokens that a config allows, or None where it does not say."""
-    _, text = language_model(config)
+def max_position(text: Config) -> int | None:
+    """The longest sequence in tokens that a language model's config allows, or None where it does not say."""
     return text.count(*POSITION_KEYS, "max_target_positions", default=None)
 
 
 def _block(layer: Layer, kind: LayerKind) -> Block:
     """One layer as a block of count 1."""
-    layer = dataclasses.replace(layer, window=kind.window)
+    layer = dataclasses.replace(layer, window=kind.window, shares_cache=kind.shares_cache)
     config, family = layer.config, layer.family
     mixer = None if kind.mixer is None else MIXERS[kind.mixer](layer)
     feedforward = None if kind.feedforward is None else FEEDFORWARDS[kind.feedforward](layer)
@@ -153,7 +175,9 @@ def _norm_kernels(config: Config, family: Family) -> float:
     """Norm kernels per sublayer. Mixing residual streams moves all of them, as so many norms would."""
     if family.streams is not None:
         return config.number(family.streams)
-    return max(1.0, family.norms / 2.0)
+    if family.altup:
+        return family.norms / 2.0 + config.number("altup_num_inputs", default=4)
+    return max(1.0, layer_norms(config, family) / 2.0)
 
 
 def _merged(first: Layer, kinds: list[LayerKind]) -> tuple[Block, ...]:

@@ -21,6 +21,7 @@ def latent_attention(layer: Layer) -> LatentAttention:
     rank = config.number("q_lora_rank", default=None)
     value_dim = config.count("v_head_dim")
     down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
+    output_gate = config.flag("mla_use_output_gate", False)
     widths = [rank or 0.0, config.number("kv_lora_rank") + config.number("qk_rope_head_dim")]
     if rank is None:
         down, query, widths = [modules.latent_down], [modules.latent_direct_query], widths[1:]
@@ -32,7 +33,7 @@ def latent_attention(layer: Layer) -> LatentAttention:
         nope_dim=config.number("qk_nope_head_dim"),
         rope_dim=config.number("qk_rope_head_dim"),
         value_dim=float(value_dim),
-        gate=float(value_dim) if config.flag("mla_use_output_gate", False) else None,
+        gate=1.0 if layer.family.gate == "head" else float(value_dim) if output_gate else None,
         selection=token_selection(layer),
         down=layer.product(down, modules.fused_latent_down, outputs=widths),
         query=layer.product(query, inputs=rank),
@@ -70,9 +71,16 @@ def compressed_attention(layer: Layer) -> CompressedAttention:
     )
 
 
+TYPES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+"""`layer_types` -> ratio, for configs without `compress_ratios`."""
+
+
 def _ratio(layer: Layer) -> int:
     config = layer.config
     ratios, layers = config.value("compress_ratios"), config.count("num_hidden_layers")
+    types = config.items("layer_types", layers, TYPES)
+    if ratios is None and types is not None:
+        ratios = [config.count(f"compress_rates.{kind}", default=TYPES[kind], minimum=0) for kind in types]
     if not isinstance(ratios, list) or len(ratios) < layers:
         raise config.error(f"compress_ratios must be a list of at least {layers} ratios, one per layer")
     wrong = [ratio for ratio in ratios if type(ratio) is not int or ratio not in RATIOS]

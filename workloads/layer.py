@@ -22,9 +22,18 @@ KV_HEAD_KEYS = (
     "num_kv_heads",
     "multi_query_group_num",
     "num_attention_groups",
+    "n_kv_heads",
     "attn_config.kv_n_heads",
 )
-INTERMEDIATE_KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim", "d_ff")
+INTERMEDIATE_KEYS = (
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "ffn_hidden_size",
+    "hidden_dim",
+    "d_ff",
+    "mlp_hidden_size",
+)
 HEAD_DIM_KEYS = ("head_dim", "kv_channels", "attention_head_dim")
 VOCABULARY_KEYS = ("vocab_size", "padded_vocab_size")
 
@@ -38,6 +47,7 @@ class Layer:
     hidden: float
     index: int
     window: Window = FULL
+    shares_cache: bool = False  # its keys and values are an earlier layer's
     quantised: Quantization
     base: WeightFormat  # of what is not quantised
     name: str  # of the model, in errors

@@ -36,6 +36,7 @@ class LayerKind:
     mixer: str | None  # a key of `huggingface.MIXERS`
     feedforward: str | None  # "dense" or "experts"
     window: Window = FULL
+    shares_cache: bool = False  # its keys and values are an earlier layer's
 
 
 def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
@@ -47,6 +48,9 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
     feedforwards = ["experts" if has else "dense" for has in experts]
     if family.pattern == "all":
         return [LayerKind(family.linear, None)] * layers
+    if family.pattern == "double":
+        both = LayerKind(family.mixer, "dense")
+        return [both, both, LayerKind(None, "experts")] * layers
     if family.sizes == "blocks":
         return [_block_kind(config, family, i) for i in range(layers)]
     if family.pattern is not None:
@@ -54,7 +58,11 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
         mixers = [family.mixer if i in full else family.linear for i in range(layers)]
         return [LayerKind(mixer, dense) for mixer, dense in zip(mixers, feedforwards, strict=True)]
     windows = [FULL] * layers if family.mixer == "compressed" else layer_windows(config, family, layers)
-    return [LayerKind(family.mixer, dense, window) for dense, window in zip(feedforwards, windows, strict=True)]
+    own = layers - (config.count("num_kv_shared_layers", default=0, minimum=0) if family.shared_cache else 0)
+    if own < 0:
+        raise config.error(f"num_kv_shared_layers is {config.value('num_kv_shared_layers')}; there are {layers} layers")
+    kinds = zip(feedforwards, windows, strict=True)
+    return [LayerKind(family.mixer, dense, window, i >= own) for i, (dense, window) in enumerate(kinds)]
 
 
 def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> LayerKind:
@@ -105,17 +113,24 @@ def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
     return LayerKind(mixer, feedforward)
 
 
+WORDED = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
+"""Words for layers -> whether they attend to everything."""
+
+
 def _interval(config: Config, layers: int) -> set[int]:
     stated = _stated(config, layers, {"linear_attention": False, "full_attention": True})
     if stated is not None:
         return stated
-    interval = config.count("full_attention_interval", default=FULL_INTERVAL)
+    interval = config.count("full_attention_interval", "layer_group_size", default=FULL_INTERVAL)
     return {i for i in range(layers) if (i + 1) % interval == 0}
 
 
 def _kimi(config: Config, layers: int) -> set[int]:
     """Layers are counted from 1 in `full_attn_layers` and `kda_layers`, which have to name every layer once."""
     table = config.table("linear_attn_config")
+    stated = None if table is not None else _stated(config, layers, {"linear_attention": False, "full_attention": True})
+    if stated is not None:
+        return stated
     if table is None:
         raise config.error("linear_attn_config is missing")
     full, linear = (_counted_from_one(table, key, layers) for key in ("full_attn_layers", "kda_layers"))
@@ -132,13 +147,12 @@ def _counted_from_one(table: Config, key: str, layers: int) -> list[int]:
 
 
 def _indices(config: Config, layers: int) -> set[int]:
-    stated = _stated(config, layers, {"mamba": False, "attention": True}, "layers_block_type")
+    stated = _stated(config, layers, WORDED, "layers_block_type")
     return set(config.layer_indices("attn_layer_indices", layers) or []) if stated is None else stated
 
 
 def _types(config: Config, layers: int) -> set[int]:
-    words = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
-    stated = _stated(config, layers, words)
+    stated = _stated(config, layers, WORDED)
     if stated is not None:
         return stated
     numbers = config.items("attn_type_list", layers)
@@ -147,7 +161,29 @@ def _types(config: Config, layers: int) -> set[int]:
     return {i for i, number in enumerate(numbers) if number}
 
 
-FULL_LAYERS = {"interval": _interval, "kimi": _kimi, "indices": _indices, "types": _types}
+def _period(config: Config, layers: int) -> set[int]:
+    period, offset = config.count("attn_layer_period"), config.count("attn_layer_offset", minimum=0)
+    return {i for i in range(layers) if i % period == offset}
+
+
+def _convolutions(config: Config, layers: int) -> set[int]:
+    stated = _stated(config, layers, {"conv": False, "full_attention": True})
+    if stated is not None:
+        return stated
+    indices = config.layer_indices("full_attn_idxs", layers)
+    if indices is None:
+        raise config.error("layer_types is missing (or full_attn_idxs, the layers that have attention)")
+    return set(indices)
+
+
+FULL_LAYERS = {
+    "period": _period,
+    "convolutions": _convolutions,
+    "interval": _interval,
+    "kimi": _kimi,
+    "indices": _indices,
+    "types": _types,
+}
 """`Family.pattern` -> the indices of the layers that are not linear."""
 
 

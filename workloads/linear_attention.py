@@ -1,6 +1,10 @@
-"""Layers with a state in place of a cache as configs describe them: delta nets, Mamba-2, lightning attention."""
+"""Layers with a state as configs describe them: delta nets, Mamba, lightning attention, short convolutions."""
 
 from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.selective_scan import SelectiveScan
+from jaxroof.layers.short_convolution import ShortConvolution
+from jaxroof.layers.side_by_side import SideBySide
+from workloads.attention import attention
 from workloads.config import Config
 from workloads.layer import HEAD_KEYS, Layer
 
@@ -15,6 +19,10 @@ MAMBA_KEYS = {
 
 PURE_KEYS = MAMBA_KEYS | {"heads": ("num_heads",), "width": ("head_dim",), "state": ("state_size",)}
 """What models of Mamba-2 layers alone call them."""
+
+
+INNER_KEYS = (("d_inner",), ("d_inner", "intermediate_size"))
+"""The spellings of a selective scan's channels: in hybrids, and in models of nothing else."""
 
 
 def gated_delta_net(layer: Layer) -> LinearAttention:
@@ -40,6 +48,8 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
     the weights and products of two of half its rank.
     """
     table = layer.config.table("linear_attn_config")
+    if table is None and layer.config.value("linear_num_heads") is not None:
+        return _flat_kimi_delta(layer)
     if table is None:
         raise layer.config.error("linear_attn_config is missing")
     heads, dim = table.count("num_heads"), table.count("head_dim")
@@ -53,6 +63,31 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
         gates=1.0 + (dim if full else 0.0),
         gate_rank=dim / 2.0 if full else float(dim),
         convolution=table.count("short_conv_kernel_size", default=4),
+        rule="delta",
+    )
+
+
+def _flat_kimi_delta(layer: Layer) -> LinearAttention:
+    """Kimi delta attention of a config that has its sizes without a table, as transformers 5 writes them."""
+    config = layer.config
+    heads, dim = config.count("linear_num_heads"), config.count("linear_head_dim")
+    taps = config.count("linear_conv_kernel_dim", default=4)
+    sizes = {"heads": heads, "key_heads": heads, "key_dim": dim, "value_dim": dim, "gates": 1.0}
+    return _linear(layer, **sizes, gate_rank=float(dim), convolution=taps, rule="delta")
+
+
+def full_rank_kimi_delta(layer: Layer) -> LinearAttention:
+    """Kimi delta attention whose decays per channel and output gate are parts of the input projection (Bailing)."""
+    heads = layer.size(*HEAD_KEYS)
+    dim = layer.config.count("linear_head_dim", default=None) or layer.config.count("head_dim")
+    return _linear(
+        layer,
+        heads=heads,
+        key_heads=heads,
+        key_dim=dim,
+        value_dim=dim,
+        gates=1.0 + 2.0 * dim,
+        convolution=layer.config.count("short_conv_kernel_size", default=4),
         rule="delta",
     )
 
@@ -75,6 +110,38 @@ def mamba2(layer: Layer) -> LinearAttention:
         convolution=config.count(*keys["convolution"]),
         rule="decay",
     )
+
+
+def short_convolution(layer: Layer) -> ShortConvolution:
+    """LFM2's gated short convolution, as wide as the hidden size."""
+    modules = layer.family.modules
+    return ShortConvolution(
+        channels=layer.config.number("conv_dim", default=int(layer.hidden)),
+        taps=layer.config.number("conv_L_cache"),
+        input=layer.product(modules.linear_input),
+        output=layer.product([modules.linear_output], inputs=float(layer.hidden)),
+    )
+
+
+def selective_scan(layer: Layer) -> SelectiveScan:
+    """Mamba's layer; "auto" is a rank of a sixteenth of the hidden size, rounded up."""
+    config, modules = layer.config, layer.family.modules
+    channels = config.count("mamba_expand", "expand", default=2) * int(layer.hidden)
+    rank = config.value("mamba_dt_rank", "time_step_rank", default="auto")
+    return SelectiveScan(
+        channels=config.number(*INNER_KEYS[layer.family.pattern == "all"], default=channels),
+        state=config.number("mamba_d_state", "state_size", default=16),
+        rank=float(-(-int(layer.hidden) // 16)) if rank == "auto" else config.number("mamba_dt_rank", "time_step_rank"),
+        taps=config.number("mamba_d_conv", "conv_kernel", default=4),
+        input=layer.product(modules.linear_input),
+        selection=layer.base,
+        output=layer.product([modules.linear_output], inputs=float(channels)),
+    )
+
+
+def attention_beside_mamba2(layer: Layer) -> SideBySide:
+    """Falcon-H1: softmax attention and Mamba-2 side by side."""
+    return SideBySide(attention=attention(layer), recurrence=mamba2(layer))
 
 
 def lightning_attention(layer: Layer) -> LinearAttention:

@@ -7,6 +7,9 @@ from jaxroof.layers.attention import Attention
 from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.selective_scan import SelectiveScan
+from jaxroof.layers.short_convolution import ShortConvolution
+from jaxroof.layers.side_by_side import SideBySide
 from jaxroof.model import Experts, FeedForward, Mixer
 from jaxroof.struct import Scalar
 from workloads.config import Config
@@ -21,7 +24,7 @@ def layer_parameters(
 ) -> float:
     """Parameters of one layer that are in no matrix: norms, biases, convolutions, sinks, score corrections."""
     parts = (mixer is not None) + (feedforward is not None)
-    parameters = family.norms * parts / 2.0 * norm_parameters(config, family, hidden)
+    parameters = layer_norms(config, family) * parts / 2.0 * norm_parameters(config, family, hidden)
     if family.streams is not None:
         parameters += parts * _stream_parameters(config, family, hidden)
     if mixer is not None:
@@ -36,10 +39,16 @@ def layer_parameters(
 def model_parameters(config: Config, family: Family, hidden: float, vocabulary: float) -> float:
     """Parameters outside the layers that are in no embedding or head: norms, learned positions, a pooler."""
     parameters = norm_parameters(config, family, hidden) * (family.final_norm + family.embedding_norm)
-    if family.positions_extra is not None:
+    if family.positions_extra is not None and switched(config, family.positions):
         parameters += (config.count(*POSITION_KEYS) + family.positions_extra) * hidden
     if family.token_types:
-        parameters += config.count("type_vocab_size", default=2) * hidden
+        parameters += config.count("type_vocab_size", default=2, minimum=0) * hidden
+    if family.relative_positions and config.flag("relative_attention", False):
+        buckets = config.count("position_buckets", default=-1, minimum=-1)
+        reach = config.count("max_relative_positions", default=-1, minimum=-1)
+        reach = reach if reach > 0 else config.count(*POSITION_KEYS)
+        parameters += 2.0 * (buckets if buckets > 0 else reach) * hidden
+        parameters += 2.0 * hidden * ("layer_norm" in config.text("norm_rel_ebd", default="none"))
     if family.pooler:
         parameters += hidden * hidden + hidden
     if switched(config, family.head_bias):
@@ -48,6 +57,11 @@ def model_parameters(config: Config, family: Family, hidden: float, vocabulary: 
         streams = config.count(family.streams)
         parameters += streams * streams * hidden + streams + 1.0
     return parameters
+
+
+def layer_norms(config: Config, family: Family) -> float:
+    """Norm vectors of hidden size per layer."""
+    return family.norms + (2.0 if switched(config, family.post_norms) else 0.0)
 
 
 def norm_parameters(config: Config, family: Family, hidden: float) -> float:
@@ -96,8 +110,29 @@ def _linear_parameters(config: Config, family: Family, hidden: float, attention:
         return parameters + biased * channels + 3.0 * attention.heads + values
     if family.linear == "lightning":
         return parameters + values
-    steps = values if family.linear == "kimi delta" else attention.heads
+    steps = values if family.linear in ("kimi delta", "full-rank kimi delta") else attention.heads
     return parameters + attention.heads + steps + attention.value_dim
+
+
+def _scan_parameters(config: Config, family: Family, hidden: float, scan: SelectiveScan) -> float:
+    """Convolution, decays, what skips the state, the bias of time steps, and norms of what is selected."""
+    biased = config.value("use_conv_bias", "mamba_conv_bias", default=True) is True
+    parameters = scan.channels * (scan.taps + biased + scan.state + 2.0)
+    return parameters + family.scan_norms * (scan.rank + 2.0 * scan.state)
+
+
+def _convolution_parameters(config: Config, family: Family, hidden: float, mixer: ShortConvolution) -> float:
+    biased = config.flag("conv_bias", False)
+    return mixer.channels * (mixer.taps + biased) + biased * (3.0 * mixer.channels + hidden)
+
+
+def _beside_parameters(config: Config, family: Family, hidden: float, mixer: Any) -> float:
+    """Those of attention and of Mamba-2, whose output has a norm only where `mamba_rms_norm` says so."""
+    recurrence = mixer.recurrence
+    parameters = _attention_parameters(config, family, hidden, mixer.attention)
+    normed = config.flag("mamba_rms_norm", False)
+    parameters += _linear_parameters(config, family, hidden, recurrence)
+    return parameters - (not normed) * recurrence.heads * recurrence.value_dim
 
 
 MIXER_PARAMETERS: dict[type, Callable[[Config, Family, float, Any], float]] = {
@@ -105,6 +140,9 @@ MIXER_PARAMETERS: dict[type, Callable[[Config, Family, float, Any], float]] = {
     LatentAttention: _attention_parameters,
     CompressedAttention: _compressed_parameters,
     LinearAttention: _linear_parameters,
+    SelectiveScan: _scan_parameters,
+    ShortConvolution: _convolution_parameters,
+    SideBySide: _beside_parameters,
 }
 """Struct of a mixer -> the parameters of one layer's that are in no matrix."""
 
@@ -123,7 +161,7 @@ def _qk_norm(config: Config, family: Family, attention: Attention) -> Scalar:
     if not switched(config, family.qk_norm):
         return 0.0
     if family.qk_norm_width == "head":
-        return 2.0 * attention.head_dim
+        return (1.0 if attention.shares_cache else 2.0) * attention.head_dim
     return (attention.heads + attention.kv_heads) * attention.head_dim
 
 

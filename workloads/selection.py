@@ -1,13 +1,20 @@
 """Sparse attention as configs describe it: the indexer's cache, and tokens that a query attends to."""
 
 from jaxroof.layers.indexer import Selection
+from workloads.config import Config
 from workloads.layer import Layer
+from workloads.windows import SELECTED
 
 SCALED_FP8 = 1.0 + 4.0 / 128.0
 """B per element of an indexer's key: FP8, with a float32 scale per 128. Source: DeepSeek-V3.2's inference code."""
 
 BLOCK_KEY_BYTES = 2.0
 """B per element of a block indexer's key: bfloat16, TensorRT-LLM's default for MiniMax-M3."""
+
+
+TABLE_KEYS = ("sparse_topk_blocks", "sparse_block_size", "sparse_num_index_heads", "sparse_index_dim")
+FLAT_KEYS = ("index_topk_blocks", "index_block_size", "index_n_heads", "index_head_dim")
+"""Chosen blocks, tokens of a block, heads and their width, as a block indexer's table and as flat configs name them."""
 
 
 def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None = None) -> Selection | None:
@@ -20,7 +27,7 @@ def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None 
       key_outputs: outputs of the projection to keys; None: as wide as a key.
     """
     config = layer.config
-    if layer.family.selection != "tokens":
+    if layer.family.selection != "tokens" or _sees_all(layer):
         return None
     shared = _shares(layer)
     head_dim = 0.0 if shared else config.number("index_head_dim")
@@ -45,7 +52,11 @@ def block_selection(layer: Layer) -> Selection | None:
     Source: MiniMax-M3 (block-sparse attention), `sparse_score_type` "max".
     """
     table = layer.config.table("sparse_attention_config")
+    if table is None and layer.config.value("index_topk_blocks") is not None and not _sees_all(layer):
+        return _selection_of_blocks(layer, layer.config, FLAT_KEYS)
     if table is None or not table.flag("use_sparse_attention", True):
+        return None
+    if _sees_all(layer):
         return None
     layers = table.value("sparse_attention_freq")
     if layers is not None:
@@ -53,16 +64,29 @@ def block_selection(layer: Layer) -> Selection | None:
         flags = table.items("sparse_attention_freq", count) or []
         if not flags[min(layer.index, count - 1)]:
             return None
+    return _selection_of_blocks(layer, table, TABLE_KEYS)
+
+
+def _selection_of_blocks(layer: Layer, table: Config, keys: tuple[str, str, str, str]) -> Selection:
+    blocks, size, heads, dim = keys
     return Selection(
-        tokens=float(table.count("sparse_topk_blocks") * table.count("sparse_block_size")),
-        heads=table.number("sparse_num_index_heads"),
-        head_dim=table.number("sparse_index_dim"),
+        tokens=float(table.count(blocks) * table.count(size)),
+        heads=table.number(heads),
+        head_dim=table.number(dim),
         stride=1.0,
-        key_outputs=table.number("sparse_index_dim"),
+        key_outputs=table.number(dim),
         query_rank=None,
         key_bytes=BLOCK_KEY_BYTES,
         weights=layer.product([layer.family.modules.indexer]),
     )
+
+
+def _sees_all(layer: Layer) -> bool:
+    """Whether `layer_types` calls the layer one without an indexer, among others that have one."""
+    types = layer.config.value("layer_types")
+    names = SELECTED[layer.family.selection or ""]
+    listed = isinstance(types, list) and (layer.family.selection == "blocks" or any(name in types for name in names))
+    return listed and layer.index < len(types) and types[layer.index] not in names
 
 
 def _shares(layer: Layer) -> bool:

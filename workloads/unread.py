@@ -82,7 +82,12 @@ SUPERSEDED = {
     "num_mtp_modules": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
     "mamba_expand": ("mamba_d_head", "mamba_head_dim"),
     "expand": ("mamba_num_heads",),
-    "decoder_sparse_step": ("mlp_only_layers",),
+    "decoder_sparse_step": ("mlp_only_layers", "mlp_layer_types"),
+    "first_k_dense_replace": ("mlp_layer_types",),
+    "moe_layer_freq": ("mlp_layer_types",),
+    "qk_head_dim": ("qk_nope_head_dim",),
+    "index_topk_freq": ("indexer_types",),
+    "index_skip_topk_offset": ("indexer_types",),
 }
 """Keys that say nothing more where one of others is there: what layers of that kind do not have, or have twice."""
 

@@ -29,7 +29,9 @@ class Attention:
     value_dim: Scalar  # of values
     window: Scalar | None  # tokens that a query sees at most; None: all
     window_kind: str | None = static(default=None)  # "sliding", "chunked", or None without a window
+    shares_cache: bool = static(default=False)  # keys and values are an earlier layer's: none projected, none cached
     causal: bool = static(default=True)  # False: every token sees every other one, as in encoders
+    inputs: Scalar | None = None  # hidden sizes that queries, keys and values are made of: 2 in EAGLE-3; None: 1
     value_projection: Scalar = 1.0  # 1, or 0 where values are the projected keys
     gate: Scalar = 0.0  # elements of an output gate per query head, projected beside the queries; 0: none
     qk_norm: Scalar = 0.0  # 1 where a kernel normalises queries and keys
@@ -53,8 +55,10 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
     queries = heads * (attention.head_dim + attention.gate)
     keys = kv_heads * (attention.head_dim + attention.value_projection * attention.value_dim)
+    keys = 0.0 if attention.shares_cache else keys
+    inputs = hidden if attention.inputs is None else attention.inputs * hidden
     matrices = {
-        "qkv_proj": Matrix(hidden, queries + keys, attention.qkv, reads_norm=True),
+        "qkv_proj": Matrix(inputs, queries + keys, attention.qkv, reads_norm=True),
         "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
     if attention.selection is not None:
@@ -70,8 +74,8 @@ def attention_ops(
     kv_heads = kv_heads_per_device(attention, deployment)
     q_width, k_width, v_width = (
         heads * attention.head_dim,
-        kv_heads * attention.head_dim,
-        kv_heads * attention.value_dim,
+        0.0 if attention.shares_cache else kv_heads * attention.head_dim,
+        0.0 if attention.shares_cache else kv_heads * attention.value_dim,
     )
     activation = deployment.activation_bytes
     matrices = attention_matrices(attention, hidden, deployment)
@@ -212,7 +216,7 @@ def attention_sight(attention: Attention) -> Sight:
 
 def attention_kv_bytes(attention: Attention, deployment: Deployment) -> Scalar:
     """B of cache that one token takes in one layer on one device, without context parallelism."""
-    width = attention.head_dim + attention.value_dim
+    width = 0.0 if attention.shares_cache else attention.head_dim + attention.value_dim
     held = kv_heads_per_device(attention, deployment) * width * deployment.kv_bytes
     return held if attention.selection is None else held + index_key_bytes(attention.selection)
 

@@ -4,7 +4,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.linear import Matrix, projection
-from jaxroof.model import Model
+from jaxroof.model import Model, head_rows
 from jaxroof.op import Ops, with_role
 from jaxroof.struct import Scalar
 
@@ -36,24 +36,31 @@ def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     return {"embedding": lookup} | summed
 
 
+def features_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
+    """Projection of what a draft takes in of the model that it drafts for; every device does all of it."""
+    matrix = Matrix(model.features.inputs, model.hidden, model.features.weights)
+    return with_role(projection("features", tokens, matrix, deployment.activation_bytes, 1.0), "projector")
+
+
 def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> Ops:
     """Output head on the rows that sample a token, its vocabulary split over tp and gathered, and sampling in float32.
 
     Sampling reads the logits twice (softmax statistics, choice) and takes one exponential for each.
     """
-    logits = rows * model.vocabulary * deployment.communication_bytes
+    words = head_rows(model)
+    logits = rows * words * deployment.communication_bytes
     return {
         **head_product(model, deployment, rows, count),
         "head_all_gather": collective("all_gather", logits, deployment.tp, count, parallelism="tp", role="head"),
         "sample": elementwise(
             rows,
-            2.0 * model.vocabulary,
+            2.0 * words,
             1.0,
             LOGIT_BYTES,
-            3.0 * model.vocabulary,
+            3.0 * words,
             count,
             kernels=2.0,
-            exps=model.vocabulary,
+            exps=words,
             role="sampling",
         ),
     }
@@ -64,12 +71,12 @@ def sort_ops(model: Model, rows: Scalar) -> Ops:
 
     As logits are gathered before, tensor parallelism does not share it out.
     """
-    words = model.vocabulary
+    words = head_rows(model)
     half = 0.5 * SORT_BYTES / LOGIT_BYTES * words
     return {"sort": elementwise(rows, half, half, LOGIT_BYTES, words, 1.0, kernels=SORT_KERNELS, role="sampling")}
 
 
 def head_product(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> Ops:
     """The output head alone: logits of `rows` rows, of the vocabulary what one device has."""
-    matrix = Matrix(model.hidden, model.vocabulary / deployment.tp, model.head)
+    matrix = Matrix(model.hidden, head_rows(model) / deployment.tp, model.head)
     return with_role(projection("head", rows, matrix, deployment.activation_bytes, count), "head")

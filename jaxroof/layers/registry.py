@@ -7,6 +7,9 @@ from jaxroof.layers.feedforward import FEED_FORWARD
 from jaxroof.layers.latent_attention import LATENT_ATTENTION, LatentAttention
 from jaxroof.layers.linear_attention import LINEAR_ATTENTION, LinearAttention
 from jaxroof.layers.protocol import FeedForwardKind, MixerKind
+from jaxroof.layers.selective_scan import SELECTIVE_SCAN, SelectiveScan
+from jaxroof.layers.short_convolution import SHORT_CONVOLUTION, ShortConvolution
+from jaxroof.layers.side_by_side import SideBySide, side_by_side
 from jaxroof.model import Experts, FeedForward, Mixer
 
 MIXERS: dict[type, MixerKind] = {
@@ -14,6 +17,8 @@ MIXERS: dict[type, MixerKind] = {
     LatentAttention: LATENT_ATTENTION,
     CompressedAttention: COMPRESSED_ATTENTION,
     LinearAttention: LINEAR_ATTENTION,
+    SelectiveScan: SELECTIVE_SCAN,
+    ShortConvolution: SHORT_CONVOLUTION,
 }
 """Struct of a mixer -> its functions."""
 
@@ -29,3 +34,6 @@ def mixer_kind(mixer: Mixer) -> MixerKind:
 def feed_forward_kind(layer: FeedForward | Experts) -> FeedForwardKind:
     """The functions of a feed-forward's kind."""
     return FEED_FORWARDS[type(layer)]
+
+
+MIXERS[SideBySide] = side_by_side(mixer_kind)

@@ -21,6 +21,21 @@ class OfferedLoad:
     )
     sort: bool = option("put the trace's rows in order, instead of refusing them", default=False)
     drop: bool = option("leave out the trace's rows without tokens, instead of refusing them", default=False)
+    columns: str | None = text(
+        "columns of a trace of no known format",
+        "what it calls arrival, prompt and output tokens: arrival=ts,prompt=prompt_tokens,output=answer_tokens",
+        default=None,
+        flag="NAME=COLUMN,..",
+    )
+    time_unit: str | None = text(
+        "unit of the trace's times", "s, ms, us or ns; none: as the format has them", default=None, flag="UNIT"
+    )
+    block_tokens: int | str | None = count(
+        "prompt tokens per hash of the trace",
+        "of mooncake's format; none: as the number of hashes says, 512 or 16 ...",
+        default=None,
+        flag="N",
+    )
     traffic: str | None = text(
         "file of classes of requests",
         "a table of each: share, isl, osl, prefixes, slo; chat is one of the distribution",

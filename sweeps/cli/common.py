@@ -37,7 +37,31 @@ def case_arguments(parser: argparse._ActionsContainer) -> None:
 def names_arguments(parser: argparse._ActionsContainer) -> None:
     """Add `--hardware` and `--model`, which `require_names` asks for."""
     parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
-    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    model_arguments(parser)
+
+
+def model_arguments(parser: argparse._ActionsContainer) -> None:
+    """Add `--model`, and `--as`, which `read_as` makes part of it."""
+    what = "model: a name (jaxroof models), a config.json or its folder, OWNER/NAME of the Hugging Face Hub"
+    parser.add_argument("--model", metavar="NAME", help=what)
+    as_argument(parser)
+
+
+def as_argument(parser: argparse._ActionsContainer) -> None:
+    """Add `--as`."""
+    what = "read the model's config as this model_type, such as qwen3_moe, whatever type it states"
+    parser.add_argument("--as", dest="read_as", metavar="TYPE", help=what)
+
+
+def read_as(options: argparse.Namespace) -> None:
+    """Make what `--as` says part of the model's name, which is how `workloads.model` takes it."""
+    kind = vars(options).pop("read_as", None)
+    if kind is None:
+        return
+    key = "model" if hasattr(options, "model") else "name"
+    if getattr(options, key) is None:
+        raise ValueError(f"--as {kind} needs the model that it is about")
+    setattr(options, key, f"{getattr(options, key)} as {kind}")
 
 
 def prices_argument(parser: argparse._ActionsContainer) -> None:

@@ -18,7 +18,7 @@ LOAD = {name: flag for name, flag in FLAGS.items() if name not in ("rate", "conc
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("--model", metavar="NAME", help="model: a name (jaxroof models), a config.json or its folder")
+    common.model_arguments(parser)
     parser.add_argument(
         "--slo",
         metavar="LIMITS",

@@ -3,12 +3,15 @@
 import argparse
 from typing import Any
 
+from sweeps.cli.common import as_argument
 from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one model, a config.json or its folder: all about it")
+    what = "all about one model: its name, a config.json or its folder, OWNER/NAME of the Hugging Face Hub"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=what)
+    as_argument(parser)
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
 
@@ -34,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
     from sweeps.cli.tables import console, size, table
 
-    numbers = ("layers", "hidden", "parameters", "active", "KV/token", "state")
+    numbers = ("layers", "hidden", "parameters", "encoder", "active", "KV/token", "state")
     catalogue = table("name", "architecture", *numbers, "weights", numbers=numbers)
     for entry in covered:
         known = _record(entry)
@@ -44,6 +47,7 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
             f"{known['layers']:.0f}",
             f"{known['hidden']:.0f}",
             _billions(known["parameters"]),
+            _billions(known["encoder_parameters"]),
             _billions(known["active_parameters"]),
             size(known["kv_bytes_per_token"]),
             size(known["state_bytes"]),
@@ -51,7 +55,8 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
         )
     out = console()
     out.print(catalogue)
-    out.print(f"\n{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence.")
+    out.print("\nParameters are all that the model runs, its encoder among them, which has a column of its own.")
+    out.print(f"{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence.")
     if refused:
         out.print(f"\n{len(refused)} models whose configuration is known but not covered:\n")
         reasons = table("name", "reason")
@@ -78,14 +83,15 @@ def _print_entry(entry: Any) -> None:
     published = known["published_parameters"]
     rows = {
         "parameters": _billions(known["parameters"]),
+        "of the language model": _billions(known["language_parameters"]),
+        "of the encoder": _billions(known["encoder_parameters"]),
         "parameters, as published": _billions(published),
         "active parameters per token": _billions(known["active_parameters"]),
         "weights": entry.precision,
         "weights are so by": entry.precision_source,
         "KV cache per token at 2 B per element": size(known["kv_bytes_per_token"]),
         "state per sequence": size(known["state_bytes"]),
-        "encoder's parameters": _billions(known["encoder_parameters"]),
-        "prediction head's parameters": _billions(known["prediction_parameters"]),
+        "prediction head's parameters, beside": _billions(known["prediction_parameters"]),
         "positions": "-" if entry.max_position is None else f"{entry.max_position:,}",
     }
     for fact, value in rows.items():
@@ -102,6 +108,7 @@ def _record(entry: Any) -> dict[str, Any]:
     from jaxroof import Deployment, memory
 
     model, alone = entry.model, Deployment()
+    language, encoder = float(memory.parameter_count(model)), float(memory.encoder_parameter_count(model))
     return {
         "name": entry.name,
         "aliases": entry.aliases,
@@ -109,9 +116,10 @@ def _record(entry: Any) -> dict[str, Any]:
         "layers": sum(block.count for block in model.blocks),
         "hidden": model.hidden,
         "vocabulary": model.vocabulary,
-        "parameters": float(memory.parameter_count(model)),
+        "parameters": language + encoder,
+        "language_parameters": language,
         "active_parameters": float(memory.active_parameter_count(model)),
-        "encoder_parameters": float(memory.encoder_parameter_count(model)),
+        "encoder_parameters": encoder,
         "prediction_parameters": float(memory.prediction_parameter_count(model)),
         "published_parameters": entry.published_parameters,
         "kv_bytes_per_token": float(memory.kv_bytes_per_token(model, alone)),

@@ -40,9 +40,11 @@ def run(words: list[str]) -> SystemExit | None:
         parser.print_help()
     else:
         environment.require_usable()
+        from sweeps.cli.common import read_as
         from sweeps.cli.outputs import require_outputs
 
         require_outputs(options)
+        read_as(options)
         module.run(options)
     return None
 

@@ -12,7 +12,7 @@ from sweeps.cli.printing import print_json
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
 
-OF_FILES = ("format", "sort", "drop", "span")
+OF_FILES = ("format", "sort", "drop", "span", "columns", "time_unit", "block_tokens")
 OF_DISTRIBUTIONS = ("isl", "osl", "requests", "duration", "prefixes", "sessions")
 """Flags that go with a file, or without one."""
 
@@ -31,8 +31,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--format",
         metavar="NAME",
-        help="auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm or "
-        "inference-perf",
+        help="auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm, "
+        "inference-perf, sharegpt or columns",
+    )
+    files.add_argument(
+        "--columns",
+        metavar="NAME=COLUMN,..",
+        help="of a CSV or JSON lines of any names: arrival=ts,prompt=prompt_tokens,output=answer_tokens",
+    )
+    files.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns (default: as the format has them)")
+    files.add_argument(
+        "--block-tokens",
+        metavar="N",
+        help="prompt tokens per hash (default: as the number of hashes says: 512, 16 ...)",
     )
     files.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
     files.add_argument("--drop", action="store_true", help="leave out, and count, rows without tokens")
@@ -76,11 +87,13 @@ def _stream(options: argparse.Namespace) -> Any:
     for flag in foreign:
         if getattr(options, flag):
             why = f"{options.file} says what requests are" if options.file else "it needs a FILE"
-            raise ValueError(f"--{flag} cannot be given: {why}")
+            raise ValueError(f"--{flag.replace('_', '-')} cannot be given: {why}")
     seed = _whole("--seed", options.seed)
     if options.file:
         span = _span(options.span)
         words: dict[str, Any] = {"sort": options.sort, "drop": options.drop, "seed": seed, "span": span}
+        blocks = None if options.block_tokens is None else _whole("--block-tokens", options.block_tokens)
+        words |= {"columns": options.columns, "time_unit": options.time_unit, "block_tokens": blocks}
         stream = read_trace(options.file, options.format or "auto", **words)
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))

@@ -38,6 +38,7 @@ BIDIRECTIONAL: dict[str, Family] = {
         "DistilBertForMaskedLM",
         token_types=False,
         pooler=False,
+        classifier_pooler=True,
         unless=(),
         modules=Modules(
             layers="transformer.layer",
@@ -48,6 +49,45 @@ BIDIRECTIONAL: dict[str, Family] = {
             up=("lin1",),
             down="lin2",
         ),
+    ),
+    "mpnet": _BERT.like("MPNetModel", "MPNetForMaskedLM", token_types=False, unless=()),
+    "eurobert": Family(
+        architectures=("EuroBertModel", "EuroBertForMaskedLM"),
+        causal=False,
+        generates=False,
+        attention_bias=("attention_bias", False),
+        ffn_bias=("mlp_bias", False),
+    ),
+    "camembert": _ROBERTA.like("CamembertModel", "CamembertForMaskedLM"),
+    "nomic_bert": _BERT.like(
+        "NomicBertModel",
+        "NomicBertForMaskedLM",
+        up_projections=2.0,
+        attention_bias=("qkv_proj_bias", False),
+        ffn_bias=("mlp_fc1_bias", False),
+        positions_extra=None,
+        pooler=False,
+        unless=(("is_decoder", False), ("num_experts", 0)),
+        modules=Modules(layers="layers", qkv=("attn.Wqkv",), output="attn.out_proj", up=("fc11", "fc12"), down="fc2"),
+    ),
+    "deberta-v2": _BERT.like(
+        "DebertaV2Model",
+        "DebertaV2ForMaskedLM",
+        positions=("position_biased_input", True),
+        pooler=False,
+        classifier_pooler=True,
+        relative_positions=True,
+        modules=Modules(
+            layers="layer",
+            qkv=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
+            fused_qkv="attention.self.qkv_proj",
+            output="attention.output.dense",
+            dense="",
+            up=("intermediate.dense",),
+            down="output.dense",
+        ),
+        unless=(("is_decoder", False), ("share_att_key", True), ("conv_kernel_size", 0)),
+        note="products of queries and keys with relative positions (disentangled attention) are counted, not priced",
     ),
     "modernbert": Family(
         architectures=("ModernBertModel", "ModernBertForMaskedLM"),
@@ -67,6 +107,15 @@ BIDIRECTIONAL: dict[str, Family] = {
     "bart": Family(
         architectures=("BartForConditionalGeneration", "BartModel", "BartForSequenceClassification"), encoder="bart"
     ),
+    "marian": Family(architectures=("MarianMTModel", "MarianModel"), encoder="marian"),
+    "pegasus": Family(architectures=("PegasusForConditionalGeneration", "PegasusModel"), encoder="pegasus"),
+    "m2m_100": Family(architectures=("M2M100ForConditionalGeneration", "M2M100Model"), encoder="m2m"),
+    "mbart": Family(
+        architectures=("MBartForConditionalGeneration", "MBartModel", "MBartForSequenceClassification"),
+        encoder="mbart",
+    ),
     "t5": Family(architectures=("T5ForConditionalGeneration",), encoder="t5"),
+    "mt5": Family(architectures=("MT5ForConditionalGeneration",), encoder="mt5"),
+    "umt5": Family(architectures=("UMT5ForConditionalGeneration",), encoder="umt5"),
 }
 """`model_type` -> family."""

@@ -3,10 +3,32 @@
 from workloads.family import Family, Modules
 
 ATTENTION_BIAS = ("attention_bias", False)
+DENOISED = (
+    "a diffusion model: one pass over all tokens is one step of denoising, priced as that of an encoder, without "
+    "its output head; how many steps an answer takes is not in the config"
+)
 FUSED_UP = Modules(qkv=("self_attn.qkv_proj",), up=("gate_up_proj",))
 
-LLAMA = Family(architectures=("LlamaForCausalLM",), attention_bias=ATTENTION_BIAS, ffn_bias=("mlp_bias", False))
-MISTRAL = Family(architectures=("MistralForCausalLM",), kv_heads_default=None, windows="all", window_default=4096)
+LLAMA_DEFAULTS = (
+    ("hidden_size", 4096),
+    ("num_hidden_layers", 32),
+    ("num_attention_heads", 32),
+    ("intermediate_size", 11008),
+    ("vocab_size", 32000),
+)
+LLAMA = Family(
+    architectures=("LlamaForCausalLM",),
+    attention_bias=ATTENTION_BIAS,
+    ffn_bias=("mlp_bias", False),
+    class_defaults=LLAMA_DEFAULTS,
+)
+MISTRAL = Family(
+    architectures=("MistralForCausalLM",),
+    kv_heads_default=None,
+    windows="all",
+    window_default=4096,
+    class_defaults=tuple((dict(LLAMA_DEFAULTS) | {"intermediate_size": 14336, "num_key_value_heads": 8}).items()),
+)
 _OLMO = Family(architectures=("OlmoForCausalLM",), norm_free=True, attention_bias=ATTENTION_BIAS)
 OLMO2 = _OLMO.like("Olmo2ForCausalLM", norm_free=False, qk_norm=True, qk_norm_width="heads")
 ERNIE = Family(
@@ -33,6 +55,7 @@ _GLM = Family(
     output_bias=False,
     modules=Modules(up=("gate_up_proj",)),
 )
+GLM4V = _GLM.like("Glm4vForConditionalGeneration", norms=4.0, attention_bias=True, head_dim_default="hidden/heads")
 HUNYUAN = LLAMA.like("HunYuanDenseV1ForCausalLM", ffn_bias=False, qk_norm=True)
 PHI3 = Family(architectures=("Phi3ForCausalLM",), windows="all", modules=FUSED_UP)
 
@@ -95,6 +118,25 @@ CLASSIC: dict[str, Family] = {
         "Exaone4ForCausalLM", attention_bias=False, ffn_bias=False, qk_norm=True, windows="period", period=4
     ),
     "granite": LLAMA.like("GraniteForCausalLM"),
+    "granite_swa": LLAMA.like("GraniteSWAForCausalLM", tied=True, windows="listed", sinks=True),
+    "minicpm": LLAMA.like("MiniCPMForCausalLM", tied=True),
+    "llada": LLAMA.like(
+        "LLaDAModelLM", causal=False, generates=False, fills_in=True, unless=(("weight_tying", False),), note=DENOISED
+    ),
+    "glm4v_text": GLM4V,
+    "glm_ocr_text": GLM4V.like("GlmOcrForConditionalGeneration"),
+    "cwm": LLAMA.like("CwmForCausalLM", windows="listed"),
+    "helium": LLAMA.like("HeliumForCausalLM"),
+    "hyperclovax": LLAMA.like("HyperCLOVAXForCausalLM", post_norms=("use_post_norm", False)),
+    "jais2": LLAMA.like(
+        "Jais2ForCausalLM",
+        up_projections=1.0,
+        norm_bias=True,
+        attention_bias=("attention_bias", True),
+        ffn_bias=("mlp_bias", True),
+    ),
+    "ministral": MISTRAL.like("MinistralForCausalLM", windows="listed"),
+    "hunyuan_vl_text": HUNYUAN.like("HunYuanVLForConditionalGeneration"),
     "seed_oss": LLAMA.like("SeedOssForCausalLM", head_dim_default=128, output_bias=("attention_out_bias", False)),
     "smollm3": LLAMA.like("SmolLM3ForCausalLM", tied=True),
     "hunyuan_v1_dense": HUNYUAN,

@@ -23,14 +23,27 @@ _GEMMA4 = _GEMMA3.like(
     defaults=(),
     experts=ExpertLayers(layout="flag", beside_dense=True, scaled_router=True),
     modules=Modules(moe="moe"),
-    unless=(("num_kv_shared_layers", 0), ("hidden_size_per_layer_input", 0), ("use_double_wide_mlp", False)),
+    shared_cache=True,
+    per_layer_inputs=True,
+)
+
+_GEMMA3N = _GEMMA3.like(
+    "Gemma3nForCausalLM",
+    period=5,
+    defaults=(),
+    shared_cache=True,
+    per_layer_inputs=True,
+    altup=True,
+    note="the streams of AltUp are priced as the traffic of as many norms",
 )
 
 GEMMA: dict[str, Family] = {
     "gemma": _GEMMA,
     "gemma2": _GEMMA2,
+    "vaultgemma": _GEMMA2.like("VaultGemmaForCausalLM", norms=2.0, windows="listed"),
     "gemma3": _GEMMA3.like("Gemma3ForConditionalGeneration", text_type="gemma3_text", encoder="gemma3"),
     "gemma3_text": _GEMMA3,
+    "gemma3n_text": _GEMMA3N,
     "gemma4": _GEMMA4.like("Gemma4ForConditionalGeneration", text_type="gemma4_text", encoder="gemma4"),
     "gemma4_text": _GEMMA4,
 }

@@ -25,6 +25,22 @@ _GPT2 = Family(
 
 GPT: dict[str, Family] = {
     "gpt2": _GPT2,
+    "gpt-sw3": _GPT2,
+    "gpt_neo": _GPT2.like(
+        "GPTNeoForCausalLM",
+        attention_bias=False,
+        output_bias=True,
+        windows="named",
+        window_default=256,
+        modules=Modules(
+            layers="h",
+            qkv=("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj"),
+            fused_qkv="attn.attention.qkv_proj",
+            output="attn.attention.out_proj",
+            up=("c_fc",),
+            down="c_proj",
+        ),
+    ),
     "gpt_bigcode": _GPT2.like("GPTBigCodeForCausalLM", kv_heads_default="multi_query"),
     "gptj": _GPT2.like(
         "GPTJForCausalLM",
@@ -42,6 +58,24 @@ GPT: dict[str, Family] = {
             up=("fc_in",),
             down="fc_out",
         ),
+    ),
+    "codegen": _GPT2.like(
+        "CodeGenForCausalLM",
+        tied=False,
+        parallel=True,
+        norms=1.0,
+        attention_bias=False,
+        head_bias=True,
+        positions_extra=None,
+        modules=Modules(layers="h", qkv=("attn.qkv_proj",), output="attn.out_proj", up=("fc_in",), down="fc_out"),
+    ),
+    "nanochat": Family(
+        architectures=("NanoChatForCausalLM",),
+        kv_heads_default=None,
+        up_projections=1.0,
+        norm_free=True,
+        attention_bias=("attention_bias", False),
+        modules=Modules(up=("fc1",), down="fc2"),
     ),
     "gpt_neox": _GPT2.like(
         "GPTNeoXForCausalLM",

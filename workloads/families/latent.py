@@ -12,6 +12,14 @@ _DEEPSEEK_V3 = Family(
 )
 _KIMI_K2 = _DEEPSEEK_V3.like("DeepseekV3ForCausalLM", "KimiK2ForCausalLM")
 
+_MINICPM3 = Family(
+    architectures=("MiniCPM3ForCausalLM",),
+    mixer="latent",
+    reads_value_dim=True,
+    tied=True,
+    attention_bias=ATTENTION_BIAS,
+)
+
 LATENT: dict[str, Family] = {
     "deepseek_v2": _DEEPSEEK_V3.like(
         "DeepseekV2ForCausalLM", experts=ExpertLayers(layout="first_dense", shared="n_shared_experts")
@@ -22,13 +30,23 @@ LATENT: dict[str, Family] = {
     "glm4_moe_lite": _DEEPSEEK_V3.like("Glm4MoeLiteForCausalLM"),
     "kimi_k2": _KIMI_K2,
     "kimi_k25": _KIMI_K2.like("KimiK25ForConditionalGeneration", text_type="kimi_k2", encoder="moonvit"),
-    "minicpm3": Family(
-        architectures=("MiniCPM3ForCausalLM",),
-        mixer="latent",
-        reads_value_dim=True,
-        tied=True,
-        attention_bias=ATTENTION_BIAS,
+    "mistral4": _DEEPSEEK_V3.like(
+        "Mistral4ForCausalLM", experts=ExpertLayers(layout="first_dense", shared="n_shared_experts")
     ),
+    "longcat_flash": _DEEPSEEK_V3.like(
+        "LongcatFlashForCausalLM",
+        "LongcatCausalLM",
+        pattern="double",
+        experts=ExpertLayers(layout="all", intermediate=("expert_ffn_hidden_size",), score_correction=True),
+        modules=Modules(dense="mlps"),
+        note=(
+            "every layer of its config is three here: two of attention and a dense feed-forward, one of experts, which "
+            "run after them, not beside; experts that do nothing get an even share of the choices"
+        ),
+    ),
+    "axk1": _DEEPSEEK_V3.like("AXK1ForCausalLM", norms=3.0),
+    "minicpm3": _MINICPM3,
+    "youtu": _MINICPM3.like("YoutuForCausalLM"),
     "deepseek_v4": Family(
         architectures=("DeepseekV4ForCausalLM",),
         mixer="compressed",

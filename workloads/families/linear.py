@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from workloads.families.classic import ATTENTION_BIAS, LLAMA
+from workloads.families.classic import ATTENTION_BIAS, LLAMA, OLMO2
 from workloads.families.latent import LATENT
 from workloads.families.mixtures import MIXTRAL_MODULES
 from workloads.families.qwen import QWEN3, SHARED_EXPERTS
@@ -63,6 +63,35 @@ _MINIMAX = Family(
 )
 _MAMBA_MODULES = Modules(linear_input=("mamba.in_proj",), linear_output="mamba.out_proj")
 
+_MAMBA = Family(
+    architectures=("MambaForCausalLM",),
+    tied=True,
+    linear="scan",
+    pattern="all",
+    modules=Modules(linear_input=("mixer.in_proj",), linear_output="mixer.out_proj"),
+    unless=(("use_bias", False),),
+)
+_LFM2 = Family(
+    architectures=("Lfm2ForCausalLM",),
+    tied=True,
+    kv_heads_default=None,
+    qk_norm=True,
+    linear="convolution",
+    pattern="convolutions",
+    adjusted_width=True,
+    modules=Modules(
+        output="self_attn.out_proj",
+        dense="feed_forward",
+        moe="feed_forward",
+        up=("w1", "w3"),
+        down="w2",
+        expert_up=("w1", "w3"),
+        expert_down="w2",
+        linear_input=("conv.in_proj",),
+        linear_output="conv.out_proj",
+    ),
+)
+
 LINEAR: dict[str, Family] = {
     "qwen3_next": _QWEN3_NEXT,
     "qwen3_5": _QWEN35.like("Qwen3_5ForConditionalGeneration", text_type="qwen3_5_text", encoder="qwen3_vl"),
@@ -71,6 +100,53 @@ LINEAR: dict[str, Family] = {
         "Qwen3_5MoeForConditionalGeneration", text_type="qwen3_5_moe_text", encoder="qwen3_vl"
     ),
     "qwen3_5_moe_text": _QWEN35_MOE,
+    "mamba": _MAMBA,
+    "falcon_mamba": _MAMBA.like("FalconMambaForCausalLM"),
+    "jamba": LLAMA.like(
+        "JambaForCausalLM",
+        attention_bias=False,
+        ffn_bias=False,
+        linear="scan",
+        pattern="period",
+        scan_norms=True,
+        experts=ExpertLayers(layout="period", intermediate=("intermediate_size",)),
+        modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward", moe="feed_forward"),
+        unless=(("mamba_proj_bias", False),),
+    ),
+    "falcon_h1": LLAMA.like(
+        "FalconH1ForCausalLM",
+        mixer="beside mamba2",
+        linear="mamba2",
+        modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
+        unless=(("mamba_proj_bias", False), ("projectors_bias", False)),
+    ),
+    "lfm2": _LFM2,
+    "lfm2_moe": _LFM2.like(
+        "Lfm2MoeForCausalLM",
+        adjusted_width=False,
+        experts=ExpertLayers(layout="first_dense", score_correction=True),
+    ),
+    "bailing_hybrid": LATENT["deepseek_v3"].like(
+        "BailingHybridForCausalLM",
+        gate="head",
+        linear="full-rank kimi delta",
+        pattern="interval",
+        modules=Modules(
+            linear_input=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            fused_linear_input="self_attn.qkv_proj",
+            linear_output="self_attn.o_proj",
+        ),
+    ),
+    "olmo_hybrid": OLMO2.like(
+        "OlmoHybridForCausalLM",
+        linear="gated delta",
+        pattern="interval",
+        modules=Modules(
+            linear_input=("linear_attn.q_proj", "linear_attn.k_proj", "linear_attn.v_proj", "linear_attn.g_proj"),
+            fused_linear_input="linear_attn.in_proj_qkvz",
+            linear_output="linear_attn.o_proj",
+        ),
+    ),
     "kimi_linear": _KIMI_LINEAR,
     "kimi_k3": _KIMI_LINEAR.like(
         "KimiK3ForConditionalGeneration",

@@ -35,6 +35,44 @@ _STEP = Family(
     modules=Modules(moe="moe", shared="share_expert"),
 )
 
+_SHARED = ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True)
+_GLM4_MOE = Family(
+    architectures=("Glm4MoeForCausalLM",),
+    kv_heads_default=None,
+    head_dim_default=None,
+    qk_norm=("use_qk_norm", False),
+    attention_bias=ATTENTION_BIAS,
+    output_bias=False,
+    experts=_SHARED,
+)
+_BAILING = Family(
+    architectures=("BailingMoeV2ForCausalLM",),
+    kv_heads_default=None,
+    qk_norm=("use_qk_norm", True),
+    attention_bias=("use_qkv_bias", False),
+    output_bias=("use_bias", False),
+    ffn_bias=("use_bias", False),
+    experts=_SHARED,
+    modules=Modules(qkv=("attention.query_key_value",), output="attention.dense"),
+)
+
+_ERNIE_MOE = ERNIE.like(
+    "Ernie4_5_MoeForCausalLM",
+    experts=ExpertLayers(layout="range", shared="moe_num_shared_experts", score_correction=True),
+)
+_ERNIE_VL = _ERNIE_MOE.like(
+    "Ernie4_5_VLMoeForConditionalGeneration",
+    "Ernie4_5_VLMoeTextModel",
+    text_first=(
+        "moe_num_experts",
+        "moe_intermediate_size",
+        "moe_layer_start_index",
+        "moe_layer_end_index",
+        "moe_layer_interval",
+    ),
+    note="experts of pictures are left out: prompts are text",
+)
+
 MIXTURES: dict[str, Family] = {
     "mixtral": MISTRAL.like("MixtralForCausalLM", window_default=None, experts=_ALL, modules=MIXTRAL_MODULES),
     "phimoe": MISTRAL.like(
@@ -85,6 +123,22 @@ MIXTURES: dict[str, Family] = {
         modules=MIXTRAL_MODULES,
         unless=(("qk_norm_type", "per_head"), ("attention_output_gate", False)),
     ),
+    "minimax_m3_vl_text": Family(
+        architectures=("MiniMaxM3VLForCausalLM", "MiniMaxM3VLForConditionalGeneration"),
+        kv_heads_default=None,
+        head_dim_default=None,
+        qk_norm=("use_qk_norm", True),
+        selection="blocks",
+        experts=ExpertLayers(
+            layout="list",
+            intermediate=("intermediate_size",),
+            dense_intermediate="dense_intermediate_size",
+            shared_intermediate="shared_intermediate_size",
+            score_correction=True,
+        ),
+        modules=MIXTRAL_MODULES,
+        unless=(("attention_output_gate", False),),
+    ),
     "mimo_v2_flash": Family(
         architectures=("MiMoV2FlashForCausalLM",),
         kv_heads_default=None,
@@ -97,19 +151,57 @@ MIXTURES: dict[str, Family] = {
         sinks=True,
         experts=ExpertLayers(layout="list", score_correction=True),
     ),
-    "glm4_moe": Family(
-        architectures=("Glm4MoeForCausalLM",),
-        kv_heads_default=None,
-        head_dim_default=None,
-        qk_norm=("use_qk_norm", False),
-        attention_bias=ATTENTION_BIAS,
-        output_bias=False,
-        experts=ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True),
+    "glm4_moe": _GLM4_MOE,
+    "glm4v_moe_text": _GLM4_MOE.like(
+        "Glm4vMoeForConditionalGeneration",
+        head_dim_default="hidden/heads",
+        qk_norm=False,
+        attention_bias=("attention_bias", True),
     ),
-    "ernie4_5_moe": ERNIE.like(
-        "Ernie4_5_MoeForCausalLM",
-        experts=ExpertLayers(layout="range", shared="moe_num_shared_experts", score_correction=True),
+    "deepseek": LLAMA.like("DeepseekForCausalLM", experts=dataclasses.replace(_SHARED, score_correction=False)),
+    "dots1": _GLM4_MOE.like(
+        "Dots1ForCausalLM", head_dim_default="hidden/heads", qk_norm=True, output_bias=None, windows="late"
     ),
+    "solar_open": _GLM4_MOE.like(
+        "SolarOpenForCausalLM", qk_norm=("use_qk_norm", False), experts=dataclasses.replace(_SHARED, layout="all")
+    ),
+    "exaone_moe": LLAMA.like(
+        "ExaoneMoEForCausalLM",
+        "ExaoneMoeForCausalLM",
+        attention_bias=False,
+        ffn_bias=False,
+        qk_norm=True,
+        windows="period",
+        period=4,
+        experts=_SHARED,
+    ),
+    "hy_v3": LLAMA.like("HYV3ForCausalLM", qk_norm=True, experts=_SHARED),
+    "afmoe": LLAMA.like(
+        "AfmoeForCausalLM", norms=4.0, qk_norm=True, gate="element", windows="period", period=4, experts=_SHARED
+    ),
+    "flex_olmo": OLMO2.like("FlexOlmoForCausalLM", experts=_ALL),
+    "granitemoeshared": LLAMA.like(
+        "GraniteMoeSharedForCausalLM",
+        ffn_bias=False,
+        experts=dataclasses.replace(_ALL, shared_intermediate="shared_intermediate_size"),
+        modules=dataclasses.replace(MIXTRAL_MODULES, dense="shared_mlp"),
+    ),
+    "granitemoe_swa": LLAMA.like(
+        "GraniteMoeSWAForCausalLM",
+        ffn_bias=False,
+        sinks=True,
+        windows="listed",
+        experts=dataclasses.replace(_ALL, shared_intermediate="shared_intermediate_size"),
+        modules=dataclasses.replace(MIXTRAL_MODULES, dense="shared_mlp"),
+    ),
+    "aria_text": LLAMA.like("AriaTextForCausalLM", experts=dataclasses.replace(_ALL, shared="moe_num_shared_experts")),
+    "bailing_moe": _BAILING.like(
+        "BailingMoeForCausalLM", qk_norm=False, experts=dataclasses.replace(_SHARED, layout="all")
+    ),
+    "bailing_moe_v2": _BAILING,
+    "ernie4_5_moe": _ERNIE_MOE,
+    "ernie4_5_vl_moe_text": _ERNIE_VL,
+    "ernie4_5_moe_vl": _ERNIE_VL,
     "olmoe": OLMO2.like("OlmoeForCausalLM", experts=_ALL),
     "granitemoe": LLAMA.like("GraniteMoeForCausalLM", ffn_bias=False, experts=_ALL, modules=MIXTRAL_MODULES),
     "hunyuan_v1_moe": HUNYUAN.like(

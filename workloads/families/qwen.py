@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from workloads.families.classic import ATTENTION_BIAS
+from workloads.families.classic import ATTENTION_BIAS, DENOISED
 from workloads.family import ExpertLayers, Family, Modules
 
 _QWEN2 = Family(
@@ -31,6 +31,11 @@ QWEN: dict[str, Family] = {
         modules=Modules(layers="h", qkv=("attn.c_attn",), output="attn.c_proj", up=("w1", "w2"), down="c_proj"),
     ),
     "qwen2": _QWEN2,
+    "qwen2_vl_text": _QWEN2,
+    "qwen2_5_vl_text": _QWEN2,
+    "qwen2_5_omni_text": _QWEN2,
+    "mimo": _QWEN2.like("MiMoForCausalLM"),
+    "dream": _QWEN2.like("DreamModel", causal=False, generates=False, fills_in=True, note=DENOISED),
     "qwen2_vl": _QWEN2.like("Qwen2VLForConditionalGeneration", text_type="qwen2_vl_text", encoder="qwen2_vl"),
     "qwen2_5_vl": _QWEN2.like("Qwen2_5_VLForConditionalGeneration", text_type="qwen2_5_vl_text", encoder="qwen2_5_vl"),
     "qwen2_moe": _QWEN2.like(
@@ -41,6 +46,31 @@ QWEN: dict[str, Family] = {
     ),
     "qwen3": QWEN3,
     "qwen3_moe": _QWEN3_MOE,
+    "mellum": _QWEN3_MOE.like("MellumForCausalLM", windows="listed"),
+    "laguna": _QWEN3_MOE.like(
+        "LagunaForCausalLM",
+        gate="head",
+        sizes="heads",
+        windows="listed",
+        experts=dataclasses.replace(SHARED_EXPERTS, shared_gate=False, score_correction=True),
+        unless=(("gating", True),),
+    ),
+    "kolibri1": _QWEN3_MOE.like(
+        "Kolibri1ForCausalLM",
+        norms=4.0,
+        windows="listed",
+        experts=dataclasses.replace(SHARED_EXPERTS, shared_gate=False),
+    ),
+    "qwen3_vl_text": QWEN3,
+    "qwen3_vl_moe_text": _QWEN3_MOE,
+    "qwen3_omni_moe_text": _QWEN3_MOE,
+    "flint": _QWEN3_MOE.like(
+        "FlintForCausalLM",
+        windows="listed",
+        sinks=True,
+        experts=dataclasses.replace(SHARED_EXPERTS, shared_gate=False),
+        modules=Modules(shared="shared_expert"),
+    ),
     "qwen3_vl": QWEN3.like("Qwen3VLForConditionalGeneration", text_type="qwen3_vl_text", encoder="qwen3_vl"),
     "qwen3_vl_moe": _QWEN3_MOE.like(
         "Qwen3VLMoeForConditionalGeneration", text_type="qwen3_vl_moe_text", encoder="qwen3_vl"

@@ -10,10 +10,12 @@ from workloads.traces import (
     bench_result,
     blis,
     burstgpt,
+    columns,
     guidellm,
     inference_perf,
     mooncake,
     servegen,
+    sharegpt,
     splitwise,
 )
 from workloads.traces.documents import Record, json_lines, json_object, run_of, yaml_object
@@ -22,7 +24,7 @@ from workloads.traces.table import header_of
 FORMATS = {
     "azure": (azure, "CSV with TIMESTAMP, ContextTokens, GeneratedTokens"),
     "splitwise": (splitwise, "CSV of Splitwise or Vidur: arrived_at, num_prefill_tokens, num_decode_tokens"),
-    "mooncake": (mooncake, "JSON lines with timestamp, input_length, output_length, hash_ids"),
+    "mooncake": (mooncake, "JSON lines with timestamp, input_length, output_length, perhaps hash_ids"),
     "burstgpt": (burstgpt, "CSV with Timestamp, Request tokens, Response tokens"),
     "servegen": (servegen, "chunk-N-trace.csv with chunk-N-dataset.json, or a folder of them"),
     "blis": (blis, "CSV of a BLIS TraceV2 with its YAML header beside it"),
@@ -30,6 +32,8 @@ FORMATS = {
     "sglang": (bench_result, "JSON lines of SGLang's bench_serving"),
     "guidellm": (guidellm, "JSON report of GuideLLM"),
     "inference-perf": (inference_perf, "YAML config of inference-perf"),
+    "sharegpt": (sharegpt, "JSON or JSON lines of conversations"),
+    "columns": (columns, "any CSV or JSON lines, with columns arrival=...,prompt=...,output=..."),
 }
 """Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`, and how it looks."""
 
@@ -68,16 +72,18 @@ def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
         names = {"blis": ("trace_version",), "inference-perf": ("load", "stages", "shared_prefix")}
         return _first(names, config), f": it has {_listed(config.values)}"
     if ending in (".json", ".jsonl", ".ndjson"):
+        if sharegpt.starts_list(file):
+            return "sharegpt", ""
         record = _first_object(file)
         return _of_object(record), f": it has {_listed(record.values)}"
     header = header_of(file)
-    columns = {
+    known = {
         "azure": azure.COLUMNS[:1],
         "splitwise": (splitwise.VIDUR[1], splitwise.SPLITWISE[0]),
         "burstgpt": burstgpt.COLUMNS[1:2],
         "blis": blis.COLUMNS[:1],
     }
-    return _first(columns, header), f": its first line is {_listed(header)}"
+    return _first(known, header), f": its first line is {_listed(header)}"
 
 
 def _first(names: Mapping[str, Collection[str]], there: Container[str] | Record) -> str | None:
@@ -88,6 +94,8 @@ def _first(names: Mapping[str, Collection[str]], there: Container[str] | Record)
 def _of_object(record: Record) -> str | None:
     if "hash_ids" in record or "input_length" in record:
         return "mooncake"
+    if sharegpt.is_conversation(record.values):
+        return "sharegpt"
     if "benchmarks" in record:
         return "guidellm"
     if any(key in record.values for key in _SGLANG):

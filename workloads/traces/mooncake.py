@@ -4,39 +4,100 @@ import numpy as np
 
 from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
 from workloads.traces.documents import Record, json_lines, shown
-from workloads.traces.rows import Options, Rows, checked
+from workloads.traces.rows import UNITS, Options, Rows, checked
 
 COLUMNS = ("timestamp", "input_length", "output_length")
 
+HASHES = "hash_ids"
+
 BLOCK = 512
-"""Prompt tokens that one hash stands for."""
+"""Prompt tokens that one hash stands for in Mooncake's own traces."""
+
+BLOCKS = tuple(2**power for power in range(13, -1, -1))
+"""Sizes of blocks that the number of hashes is compared with: 8192 to 1."""
+
+LARGEST_BLOCK = 2**20
+"""Tokens of a block that somebody may name."""
 
 
 def read(path: str, options: Options) -> Stream:
     """The stream of `timestamp`, `input_length`, `output_length`, `hash_ids`; times count from the first request.
 
     A request shares the longest run of leading blocks that any one earlier request had at the same place, at most its
-    prompt. Requests whose prompts begin with the same block are a group.
+    prompt. Requests whose prompts begin with the same block are a group; rows without hashes share nothing. A hash
+    stands for 512 tokens, or for as many as the numbers of hashes and tokens of all rows say. Times are milliseconds,
+    or seconds where one of them is not whole.
 
     Source: kvcache-ai/Mooncake, FAST25-release/README.md ("the timing of request arrivals, the number of input
     tokens, the number of output tokens, and the remapped block hash"); 512 tokens per hash and milliseconds from the
-    paper (FAST'25, appendix). The last hash may stand for fewer tokens.
+    paper (FAST'25, appendix). The last hash may stand for fewer tokens. Alibaba's traces have hashes of 16 tokens and
+    seconds (qwen-bailian-usagetraces-anon); replays of GuideLLM and AIPerf need no hashes.
     """
     lines, times, isl, osl, blocks = [], [], [], [], []
     for line, record in json_lines(path):
         times.append(record.number(COLUMNS[0], low=-np.inf))
         isl.append(record.count(COLUMNS[1], high=LARGEST_TOKENS))
         osl.append(record.count(COLUMNS[2], high=LARGEST_TOKENS))
-        blocks.append(_hashes(record, isl[-1]))
+        blocks.append(_hashes(record) if HASHES in record else [])
         lines.append(line)
         if len(lines) > MOST_REQUESTS:
             raise ValueError(f"{path}: more than {MOST_REQUESTS} requests, the most that are read")
     columns = [np.array(values, float) for values in (times, isl, osl)]
-    found = Rows(path, lambda row: f"{path}: row {lines[row]}", COLUMNS, columns[0], 1e-3, *columns[1:])
+    tick, timed = _tick(columns[0], options, any(blocks))
+    found = Rows(path, lambda row: f"{path}: row {lines[row]}", COLUMNS, columns[0], tick, *columns[1:])
     kept = checked(found, options)
+    size, sized = _block_size(found, np.array([len(hashes) for hashes in blocks]), options)
     root, matched = matches([blocks[row] for row in kept.rows])
-    shared = np.minimum(matched * float(BLOCK), kept.isl)
-    return kept.stream(path, groups=(numbered(root), shared))
+    shared = np.minimum(matched * float(size), kept.isl)
+    return kept.stream(path, (*timed, *sized), groups=(numbered(root), shared))
+
+
+def _tick(times: np.ndarray, options: Options, hashed: bool) -> tuple[float, tuple[str, ...]]:
+    """The unit of the times in s, and what to say of it."""
+    if options.time_unit is not None:
+        return UNITS[options.time_unit], ()
+    if np.any(times != np.floor(times)):
+        return UNITS["s"], ("times are not whole: read as seconds (--time-unit ms reads milliseconds)",)
+    if hashed:
+        return UNITS["ms"], ()
+    return UNITS["ms"], ("times are read as milliseconds (--time-unit s reads seconds)",)
+
+
+def _block_size(found: Rows, counts: np.ndarray, options: Options) -> tuple[int, tuple[str, ...]]:
+    """Tokens that one hash stands for, and what to say of it.
+
+    That of Mooncake where no row has more hashes than it allows; else the largest size that every row has the hashes
+    of, with or without one for what is left of the last block.
+    """
+    if not counts.any():
+        return BLOCK, (f"rows have no {HASHES}: no prompt shares its beginning with another",)
+    if options.block_tokens is not None:
+        _require_blocks(found, counts, options.block_tokens)
+        return options.block_tokens, ()
+    hashed, isl = counts > 0, found.isl
+    fits = [
+        size
+        for size in BLOCKS
+        if np.all((np.floor(isl / size) <= counts)[hashed] & (counts <= np.ceil(isl / size))[hashed])
+    ]
+    if np.all(counts <= np.ceil(isl / BLOCK)) and (BLOCK in fits or not fits):
+        return BLOCK, ()
+    if not fits:
+        _require_blocks(found, counts, BLOCK)
+    size = fits[0]
+    return size, (f"{HASHES} are of {size} tokens each, as their number says (--block-tokens names another)",)
+
+
+def _require_blocks(found: Rows, counts: np.ndarray, size: int) -> None:
+    """ValueError for a row with more hashes than blocks of `size`."""
+    wrong = counts > np.ceil(found.isl / size)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        most = -(-int(found.isl[row]) // size)
+        raise ValueError(
+            f"{found.place(row)}: {HASHES} has {counts[row]} blocks; {found.isl[row]:.0f} tokens of input_length are "
+            f"at most {most} blocks of {size}; --block-tokens says how many tokens a hash stands for"
+        )
 
 
 def matches(blocks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -62,15 +123,10 @@ def matches(blocks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return root, matched
 
 
-def _hashes(record: Record, tokens: int) -> list[int]:
-    """The hashes of a request's blocks; not more than its prompt has."""
-    hashes = record.items("hash_ids")
+def _hashes(record: Record) -> list[int]:
+    """The hashes of a request's blocks."""
+    hashes = record.items(HASHES)
     wrong = next((h for h in hashes if type(h) is not int), None)
     if wrong is not None:
-        raise ValueError(f"{record.place}: hash_ids holds {shown(wrong)}; it must be a list of whole numbers")
-    if len(hashes) > -(-tokens // BLOCK):
-        raise ValueError(
-            f"{record.place}: hash_ids has {len(hashes)} blocks; {tokens} tokens of input_length are at most "
-            f"{-(-tokens // BLOCK)} blocks of {BLOCK}"
-        )
+        raise ValueError(f"{record.place}: {HASHES} holds {shown(wrong)}; it must be a list of whole numbers")
     return hashes

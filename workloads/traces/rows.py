@@ -12,6 +12,10 @@ LATEST = 1e11
 """s; no request arrives 3,000 years from 1970."""
 
 
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Name of a unit of time -> s."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """A caller's choices about a trace."""
@@ -20,6 +24,9 @@ class Options:
     drop: bool = False  # rows without prompt or output tokens are left out and counted instead of refused
     seed: int = 0  # of formats that describe a workload rather than list requests
     span: tuple[float, float] | None = None  # s, the part of such a workload that is wanted
+    block_tokens: int | None = None  # prompt tokens that one hash stands for; None: as their number says
+    time_unit: str | None = None  # of times that are numbers, a key of `UNITS`; None: as the format has them
+    columns: str | None = None  # what a file of other names calls arrival, prompt and output tokens
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from workloads.words import span_text
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
 
-OF_TRACES = ("format", "sort", "drop")
+OF_TRACES = ("format", "sort", "drop", "columns", "time_unit", "block_tokens")
 OF_DISTRIBUTIONS = ("arrivals", "isl", "osl", "duration", "prefixes", "sessions", "traffic")
 """Keys that go with a trace, or without one."""
 
@@ -98,7 +98,10 @@ def load(asked: ServeSpec) -> Load:
     think = declared_quantity(asked.think, leaf("workload.think"), "think")
     rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
     if asked.trace is not None:
-        stream = read_trace(asked.trace, asked.format or "auto", sort=asked.sort, drop=asked.drop, seed=seed)
+        blocks = None if asked.block_tokens is None else _whole("block_tokens", asked.block_tokens)
+        words: dict[str, Any] = {"columns": asked.columns, "time_unit": asked.time_unit, "block_tokens": blocks}
+        words |= {"sort": asked.sort, "drop": asked.drop, "seed": seed}
+        stream = read_trace(asked.trace, asked.format or "auto", **words)
         stream = stream if requests is None else first(stream, requests)
         return Load(stream if rate is None else with_rate(stream, rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")

@@ -1,0 +1,182 @@
+"""Traces of other block sizes and units, conversations, and files whose columns are named by who reads them."""
+
+import functools
+import json
+
+import pytest
+
+from sweeps.cli import main
+from tests.trace_files import columns, refused, written
+from workloads.traces import format_of, read_trace
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file and gives its path."""
+    return functools.partial(written, tmp_path)
+
+
+def rows(*requests) -> str:
+    """JSON lines of (timestamp, input_length, hash_ids or None)."""
+    made = []
+    for time, isl, ids in requests:
+        made.append({"timestamp": time, "input_length": isl, "output_length": 9})
+        if ids is not None:
+            made[-1]["hash_ids"] = ids
+    return "\n".join(map(json.dumps, made))
+
+
+@pytest.mark.parametrize("size", [16, 64, 128, 256, 1024])
+def test_the_size_of_blocks_follows_from_their_number(write, size):
+    """5.5 blocks, of which 4 are shared by a prompt of 7 blocks."""
+    first, second = list(range(6)), [*range(4), 90, 91, 92]
+    stream = read_trace(write("a.jsonl", rows((0, int(5.5 * size), first), (10, 7 * size, second))))
+    assert columns(stream)[4] == [0.0, 4.0 * size]
+    assert f"hash_ids are of {size} tokens each" in " ".join(stream.notes)
+
+
+def test_blocks_without_one_for_what_is_left_over(write):
+    stream = read_trace(write("a.jsonl", rows((0, 56, [1, 2, 3]), (10, 63, [1, 2, 3]))))
+    assert columns(stream)[4] == [0.0, 48.0]
+
+
+def test_named_blocks_and_blocks_of_the_format(write):
+    path = write("a.jsonl", rows((0, 600, [1, 2]), (10, 600, [1, 2])))
+    assert columns(read_trace(path))[4] == [0.0, 600.0]  # two blocks of 512, cut at the prompt
+    assert columns(read_trace(path, block_tokens=300))[4] == [0.0, 600.0]
+    assert columns(read_trace(path, block_tokens=512))[4] == [0.0, 600.0]
+    assert read_trace(path).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        (rows((0, 600, [1, 2, 3]), (1, 5000, [1])), {}, "row 1: hash_ids has 3 blocks; 600 tokens of input_length are"),
+        (rows((0, 600, [1, 2, 3])), {"block_tokens": 512}, "at most 2 blocks of 512; --block-tokens says how many"),
+        (rows((0, 600, [1])), {"block_tokens": 0}, "block_tokens is 0; it must be a whole number from 1 to"),
+        (rows((0, 600, [1])), {"time_unit": "h"}, "time_unit is 'h'; it must be s, ms, us, ns"),
+        (rows((0, 600, "x")), {}, "row 1: hash_ids is 'x'; it must be a list"),
+    ],
+)
+def test_blocks_and_units_that_are_refused(write, content, options, said):
+    assert said in refused(read_trace, write("a.jsonl", content), **options)
+
+
+def test_units_of_other_formats_are_refused(write):
+    path = write("a.csv", "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n")
+    assert "time_unit is of mooncake's times and of named columns only" in refused(read_trace, path, time_unit="s")
+    assert "block_tokens is of mooncake's hashes only" in refused(read_trace, path, block_tokens=16)
+
+
+def test_rows_without_hashes_share_nothing(write):
+    stream = read_trace(write("a.jsonl", rows((0, 256, None), (0.5, 300, None))))
+    assert columns(stream) == [[0, 0.5], [256, 300], [9, 9], [-1, -1], [0, 0]]
+    assert "rows have no hash_ids" in " ".join(stream.notes)
+
+
+@pytest.mark.parametrize(
+    ("times", "unit", "span"),
+    [
+        ((0, 500), None, 0.5),
+        ((0, 500), "s", 500.0),
+        ((0, 0.5), None, 0.5),
+        ((0, 0.5), "ms", 0.0005),
+        ((1, 3), "us", 2e-6),
+    ],
+)
+def test_units_of_times(write, times, unit, span):
+    path = write("a.jsonl", rows(*((time, 10, None) for time in times)))
+    assert read_trace(path, time_unit=unit).arrival[-1] == pytest.approx(span)
+
+
+TALK = [
+    {"id": "a", "conversations": [{"from": "human", "value": "x" * 400}, {"from": "gpt", "value": "y" * 40}]},
+    {"id": "b", "conversations": [{"from": "human", "value": "alone"}]},
+    {
+        "id": "c",
+        "conversations": [
+            {"from": "human", "value": "z"},
+            {"from": "gpt", "value": "w" * 41},
+            {"from": "human", "value": "and then"},
+        ],
+    },
+]
+
+
+def test_conversations(write):
+    """400 B and 40 B of text at 4 B per token; 41 B are 10 tokens; no text has less than one."""
+    path = write("ShareGPT.json", TALK)
+    assert format_of(path) == "sharegpt"
+    stream = read_trace(path)
+    assert columns(stream) == [[0, 0], [100, 1], [10, 10], [-1, -1], [0, 0]]
+    assert "1 of 3 conversations without a prompt and an answer left out" in stream.notes
+    assert "later turns of 1 conversations left out" in stream.notes
+
+
+def test_conversations_with_roles_and_a_system_prompt(write):
+    turns = [("system", "s" * 8), ("user", "u" * 8), ("assistant", "a" * 12)]
+    path = write("a.jsonl", json.dumps({"messages": [{"role": role, "content": text} for role, text in turns]}))
+    assert columns(read_trace(path))[1:3] == [[4], [3]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([1], "[0] is 1; it must be an object"),
+        ([{"conversations": [{"from": "a"}, {"from": "b"}]}], "value is missing; it must be a text"),
+        ([{"conversations": []}], "no conversation in it has a prompt and an answer"),
+    ],
+)
+def test_conversations_that_are_wrong(write, content, said):
+    assert said in refused(read_trace, write("a.json", content))
+
+
+CSV = "ts,prompt_tokens,gen,user\n1.5,100,10,a\n2.0,300,20,b\n4,50,5,a\n"
+NAMED = "arrival=ts,prompt=prompt_tokens,output=gen"
+
+
+def test_named_columns_of_a_table(write):
+    path = write("a.csv", CSV)
+    assert columns(read_trace(path, columns=NAMED)) == [[0, 0.5, 2.5], [100, 300, 50], [10, 20, 5], [-1] * 3, [0] * 3]
+    assert read_trace(path, columns=NAMED, time_unit="ms").arrival[-1] == pytest.approx(2.5e-3)
+    assert columns(read_trace(path, columns=f"{NAMED},session=user"))[3] == [0, -1, 0]
+    assert columns(read_trace(path, columns="prompt=prompt_tokens,output=gen"))[0] == [0, 0, 0]
+
+
+def test_named_columns_with_dates(write):
+    dated = write("a.csv", "when,p,o\n2024-05-10 00:00:00,10,1\n2024-05-10 00:00:02.5,20,2\n")
+    assert columns(read_trace(dated, columns="arrival=when,prompt=p,output=o"))[0] == [0, 2.5]
+
+
+def test_named_columns_of_json_lines(write):
+    lines = "\n".join(
+        json.dumps({"t": time, "usage": {"in": 7, "out": 3}})
+        for time in ("2024-05-10T00:00:00Z", "2024-05-10T00:00:01Z")
+    )
+    stream = read_trace(write("a.jsonl", lines), columns="arrival=t,prompt=usage.in,output=usage.out")
+    assert columns(stream)[:3] == [[0, 1], [7, 7], [3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("arrival", "columns is 'arrival'; it must be such as arrival=ts"),
+        ("prompt=a,output=b,size=c", "size is not known"),
+        ("prompt=a,prompt=b,output=c", "prompt is given twice"),
+        ("arrival=ts,prompt=prompt_tokens", "output is missing"),
+        ("arrival=ts,prompt=prompt_token,output=gen", "column prompt_token is missing; did you mean prompt_tokens"),
+        ("arrival=user,prompt=prompt_tokens,output=gen", "row 2: user is 'a'; it must be a finite number"),
+    ],
+)
+def test_names_that_are_wrong(write, text, said):
+    assert said in refused(read_trace, write("a.csv", CSV), columns=text)
+
+
+def test_the_flags_of_the_verb(write, capsys):
+    assert main(["trace", write("a.csv", CSV), "--columns", NAMED, "--time-unit", "ms", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["duration"] == pytest.approx(2.5e-3)
+    path = write("b.jsonl", rows((0, 100, [1, 2]), (1, 100, [1, 2])))
+    assert main(["trace", path, "--block-tokens", "64", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cacheable"] == pytest.approx(0.5)
+    assert main(["trace", "--rate", "1", "--isl", "1", "--osl", "1", "--block-tokens", "64"]) == 2
+    assert "--block-tokens cannot be given: it needs a FILE" in capsys.readouterr().err

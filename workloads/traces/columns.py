@@ -1,0 +1,137 @@
+"""Requests of a CSV or of JSON lines whose columns the caller names."""
+
+import csv
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from workloads.kinds import nearest
+from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
+from workloads.traces.documents import Record, json_lines
+from workloads.traces.rows import UNITS, Checked, Options, Rows, checked, listed
+from workloads.traces.table import COUNT, LARGEST_FILE, LONGEST_ROW, NUMBER, TEXT, TIMESTAMP, lines, table
+
+NEEDED = ("prompt", "output")
+KNOWN = ("arrival", *NEEDED, "session")
+"""What a column may be: time of arrival, prompt and output tokens, and what requests of one conversation share."""
+
+EXAMPLE = "arrival=ts,prompt=prompt_tokens,output=answer_tokens"
+
+JSON = (".json", ".jsonl", ".ndjson")
+
+
+def read(path: str, options: Options) -> Stream:
+    """The stream of the columns that `options.columns` names; times count from the first request.
+
+    Times are seconds, or of `options.time_unit`, or dates; without a column of them all requests come at once. In JSON
+    lines a name with dots is one inside of others: usage.prompt_tokens. Sessions are groups that share nothing.
+    """
+    names = named(options.columns)
+    tick = UNITS[options.time_unit or "s"]
+    rows, keys, unused = (_of_lines if path.lower().endswith(JSON) else _of_table)(path, names, tick)
+    kept = checked(rows, options)
+    if keys is None:
+        return kept.stream(path, unused)
+    notes = ("sessions are groups; what their turns share is not in the file and counts as 0", *unused)
+    return kept.stream(path, notes, (_groups(keys, kept), np.zeros(len(kept.rows))))
+
+
+def named(text: str | None) -> dict[str, str]:
+    """What each column is called, by what it is; ValueError for text that does not say it."""
+    names: dict[str, str] = {}
+    for item in (text or "").split(","):
+        key, equals, name = (part.strip() for part in item.partition("="))
+        if not (equals and key and name):
+            raise ValueError(f"columns is {text!r}; it must be such as {EXAMPLE}")
+        if key not in KNOWN:
+            raise ValueError(f"columns is {text!r}: {key} is not known{nearest(key, KNOWN)}")
+        if key in names:
+            raise ValueError(f"columns is {text!r}: {key} is given twice")
+        names[key] = name
+    for key in NEEDED:
+        if key not in names:
+            raise ValueError(f"columns is {text!r}: {key} is missing; it must be such as {EXAMPLE}")
+    return names
+
+
+def _of_table(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.ndarray | None, tuple[str, ...]]:
+    wanted = {names[key]: COUNT for key in NEEDED} | ({names["session"]: TEXT} if "session" in names else {})
+    if "arrival" not in names:
+        found = table(path, wanted)
+        columns = ("arrival", names["prompt"], names["output"])
+        isl, osl = (found.columns[name] for name in columns[1:])
+        rows = Rows(path, found.place, columns, np.zeros(len(found.lines)), 1.0, isl, osl)
+    else:
+        dated = _dated(path, names["arrival"])
+        found = table(path, wanted | {names["arrival"]: TIMESTAMP if dated else NUMBER})
+        rows = listed(found, (names["arrival"], names["prompt"], names["output"]), UNITS["ns"] if dated else tick)
+    keys = found.columns[names["session"]] if "session" in names else None
+    return rows, keys, found.unused()
+
+
+def _dated(path: str, name: str) -> bool:
+    """Whether the first time in a CSV is a date, not a number."""
+    rows = csv.reader(lines(path, LARGEST_FILE, LONGEST_ROW))
+    try:
+        header, first = ([" ".join(word.split()) for word in next(rows, [])] for _ in range(2))
+    except csv.Error:
+        return False
+    value = first[header.index(name)] if name in header and len(first) == len(header) else ""
+    return ":" in value
+
+
+def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.ndarray | None, tuple[str, ...]]:
+    numbers, times, isl, osl, keys = [], [], [], [], []
+    for number, record in json_lines(path):
+        numbers.append(number)
+        prompt, output = (_inner(record, names[key]) for key in NEEDED)
+        isl.append(prompt[0].count(prompt[1], high=LARGEST_TOKENS))
+        osl.append(output[0].count(output[1], high=LARGEST_TOKENS))
+        times.append(_time(*_inner(record, names["arrival"]), tick) if "arrival" in names else 0)
+        if "session" in names:
+            owner, key = _inner(record, names["session"])
+            keys.append(str(owner.values.get(key, "")))
+        if len(numbers) > MOST_REQUESTS:
+            raise ValueError(f"{path}: more than {MOST_REQUESTS} requests, the most that are read")
+    called = (names.get("arrival", "arrival"), names["prompt"], names["output"])
+    dated = np.array(times).dtype.kind == "i"
+    arrival = np.array(times, np.int64 if dated else float)
+    unit = UNITS["ns"] if dated else 1.0
+    rows = Rows(
+        path,
+        lambda row: f"{path}: row {numbers[row]}",
+        called,
+        arrival,
+        unit,
+        np.array(isl, float),
+        np.array(osl, float),
+    )
+    return rows, np.array(keys, object) if keys else None, ()
+
+
+def _time(record: Record, key: str, tick: float) -> float | int:
+    """A time in s, or that of a date in ns."""
+    if isinstance(record.values.get(key), str):
+        try:
+            return int(TIMESTAMP.convert([record.values[key]])[0])
+        except ValueError:
+            raise record.error(key, f"a number, or {TIMESTAMP.allowed}") from None
+    return record.number(key, low=-np.inf) * tick
+
+
+def _inner(record: Record, name: str) -> tuple[Record, str]:
+    """The object that a name with dots is in, and its last part."""
+    if name in record.values:
+        return record, name
+    *outer, last = name.split(".")
+    for part in outer:
+        record = record.table(part)
+    return record, last
+
+
+def _groups(keys: Iterable[Any], kept: Checked) -> np.ndarray:
+    """Groups of rows with one key; rows of an empty key are alone."""
+    words = np.array(keys, object)[kept.rows].astype(str)
+    names, place = np.unique(words, return_inverse=True)
+    return numbered(np.where(names[place] == "", -1, place))

@@ -1,0 +1,111 @@
+"""Conversations in ShareGPT's form: prompts and answers as text, whose tokens are estimated."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hwspaces import document
+from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
+from workloads.traces.documents import Record, json_lines, shown
+from workloads.traces.rows import Options, Rows, checked
+
+TURNS = ("conversations", "conversation", "messages")
+SPEAKERS, TEXTS = ("from", "role"), ("value", "content")
+"""The spellings of a conversation's turns, of who speaks, and of what is said."""
+
+BYTES_PER_TOKEN = 4.0
+"""B of UTF-8 per token. Source: OpenAI, "What are tokens and how to count them?": 4 characters of English per token."""
+
+LARGEST = 2**30
+"""B of a file; ShareGPT_V3_unfiltered_cleaned_split.json has 0.67 GB."""
+
+MOST_VALUES = 3 * 10**7
+"""Values and keys of a file."""
+
+
+def read(path: str, options: Options) -> Stream:
+    """The first prompt and the first answer of every conversation, in the order of the file, all at once.
+
+    Conversations of fewer than two turns are left out and counted, as vLLM's benchmark does.
+
+    Source: vllm-project/vllm, vllm/benchmarks/datasets.py (`ShareGPTDataset`): a list of objects with `conversations`,
+    a list of turns with `from` and `value`.
+    """
+    places, isl, osl, short, later = [], [], [], 0, 0
+    for place, values in _conversations(path):
+        turns = _turns(Record(place, values))
+        if turns and _speaker(turns[0]) == "system":
+            turns = [_joined(turns[0], turns[1]), *turns[2:]] if len(turns) > 1 else []
+        if len(turns) < 2:
+            short += 1
+            continue
+        later += len(turns) > 2
+        places.append(place)
+        isl.append(_tokens(turns[0]))
+        osl.append(_tokens(turns[1]))
+        if len(places) > MOST_REQUESTS:
+            raise ValueError(f"{path}: more than {MOST_REQUESTS} conversations, the most that are read")
+    if not places:
+        raise ValueError(f"{path}: no conversation in it has a prompt and an answer")
+    names = ("arrival", "tokens of the prompt", "tokens of the answer")
+    rows = Rows(path, lambda row: places[row], names, np.zeros(len(places)), 1.0, np.array(isl), np.array(osl))
+    notes = [f"tokens are estimated from the texts: {BYTES_PER_TOKEN:g} B of UTF-8 each", "no times: all at once"]
+    if short:
+        notes.append(f"{short} of {short + len(places)} conversations without a prompt and an answer left out")
+    if later:
+        notes.append(f"later turns of {later} conversations left out")
+    return checked(rows, options).stream(path, tuple(notes))
+
+
+def is_conversation(values: Any) -> bool:
+    """Whether a value of a file is a conversation."""
+    return isinstance(values, dict) and any(isinstance(values.get(key), list) for key in TURNS)
+
+
+def _conversations(path: str) -> Iterator[tuple[str, dict]]:
+    """Place and object of every conversation of a JSON list, or of JSON lines."""
+    if not starts_list(path):
+        yield from ((record.place, dict(record.values)) for _, record in json_lines(path))
+        return
+    found = document.json_value(path, LARGEST, MOST_VALUES)
+    for index, values in enumerate(found):
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: [{index}] is {shown(values)}; it must be an object")
+        yield f"{path}: [{index}]", values
+
+
+def starts_list(path: str) -> bool:
+    """Whether a file is one JSON list, by its first character."""
+    try:
+        with open(path, encoding="utf-8-sig") as text:
+            return text.read(64).lstrip().startswith("[")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _turns(record: Record) -> list[Record]:
+    key = next((key for key in TURNS if key in record), TURNS[0])
+    return record.tables(key)
+
+
+def _speaker(turn: Record) -> str:
+    return str(next((turn.values[key] for key in SPEAKERS if key in turn), ""))
+
+
+def _joined(first: Record, second: Record) -> Record:
+    """A turn that begins with what another one says."""
+    return Record(second.place, {**second.values, TEXTS[0]: _text(first) + _text(second)})
+
+
+def _text(turn: Record) -> str:
+    key = next((key for key in TEXTS if key in turn), TEXTS[0])
+    value = turn.values.get(key)
+    if isinstance(value, list):  # parts of a message, of which texts are counted
+        return "".join(str(part.get("text", "")) for part in value if isinstance(part, dict))
+    return turn.text(key)
+
+
+def _tokens(turn: Record) -> float:
+    """Estimated tokens of a turn, at least one."""
+    return float(min(max(1, round(len(_text(turn).encode("utf-8", "replace")) / BYTES_PER_TOKEN)), LARGEST_TOKENS))
