@@ -12,8 +12,8 @@ A comment above a block says what it is:
 `slow` is a block that takes more than ten seconds: `make docs-check` looks at it, and the test suite does not. `within`
 is the tolerance of numbers when the page is checked; by default their last printed digit may differ by one.
 Patterns are regular expressions: `from` and `to` find the first and the last line that is shown; of these, `keep` and
-`drop` choose; `cut "A" to "B"` puts ... in place of the line with A and those after it, up to the line with B; `lines` is
-how many are shown.
+`drop` choose; `cut "A" to "B"` puts ... in place of the line with A and those after it, up to the line with B; `lines`
+is how many are shown.
 """
 
 import dataclasses
@@ -118,7 +118,8 @@ def unmarked(page: pathlib.Path) -> list[str]:
     """Output blocks and pictures of a page that no comment says the origin of: their first lines, or paths."""
     text = page.read_text(encoding="utf-8")
     made = {block.span for block in blocks(page)}
-    outputs = [found for found in FENCED.finditer(text) if found[1] in ("", "text") and not _commands(found[2]) and found.span(2) not in made]
+    printed = [found for found in FENCED.finditer(text) if found[1] in ("", "text") and not _commands(found[2])]
+    outputs = [found for found in printed if found.span(2) not in made]
     pictures = [found for found in IMAGE.finditer(text) if found.span(1) not in made]
     return [found[2].splitlines()[0] for found in outputs] + [found[1] for found in pictures]
 
@@ -140,8 +141,8 @@ def _above(text: str) -> tuple[tuple[str, ...], str | None]:
 
 
 def _commands(body: str) -> tuple[str, ...]:
-    lines = body.replace("\\\n", " ").splitlines()
-    return tuple(" ".join(line.removeprefix("$ ").split()) for line in lines if line.startswith(("jaxroof ", "$ jaxroof ")))
+    lines = [line.removeprefix("$ ") for line in body.replace("\\\n", " ").splitlines()]
+    return tuple(" ".join(line.split()) for line in lines if line.startswith("jaxroof "))
 
 
 def _options(words: str) -> dict:

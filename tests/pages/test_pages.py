@@ -8,6 +8,7 @@ from tests.pages.difference import difference
 from tests.pages.made import Made
 from tests.pages.page import PAGES, ROOT, Shown, blocks, unmarked
 
+PRINTING = [page for page in PAGES if any(block.kind == "output" and not block.slow for block in blocks(page))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -16,7 +17,7 @@ def test_every_output_and_picture_says_what_makes_it(page):
     assert not unmarked(page)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(block.kind == "output" for block in blocks(page))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PRINTING, ids=[page.name for page in PRINTING])
 def test_outputs_are_those_of_today(page, tmp_path, monkeypatch, cache):
     monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "learned")  # as users have it
     made = Made(tmp_path)
