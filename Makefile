@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test bench evidence clean
+.PHONY: demo lint test bench docs-figures docs-check evidence clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -25,6 +25,12 @@ test: lint  ## lint, then the whole suite
 
 bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, and what fell
 	$(BIN)/python -m tests.bench.kept
+
+docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and docs/guide, as today's commands make them
+	$(BIN)/python -m tests.pages
+
+docs-check: $(VENV)/installed  ## whether these blocks are what the commands print today, slow ones too
+	$(BIN)/python -m tests.pages --check
 
 evidence: $(VENV)/installed  ## score all measured data of the folder DATA: evidence.nc and evidence.md
 	$(BIN)/python -m tests.evidence.matrix --data $(DATA)

@@ -13,7 +13,13 @@ import hwspaces
 from hwspaces.prices import Offer, market_price, newest, offers, quarter
 from jaxroof.cost import device_price, owning_rate
 
-REFERENCES = {"MI308X": "MI300X", "MI455X": "MI350X", "Ascend-950DT": "H800-SXM", "VR200": "GB300"}
+REFERENCES = {
+    "MI308X": "MI300X",
+    "MI455X": "MI350X",
+    "Ascend-950DT": "H800-SXM",
+    "Ascend-950PR": "H800-SXM",
+    "Trainium3": "Trainium2",
+}
 """Accelerators without a known process or TDP -> the one that is nearest in vendor, or in market, and generation."""
 
 NEIGHBOURS = (

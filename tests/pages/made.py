@@ -1,0 +1,87 @@
+"""What commands and examples of a page make today, run in a folder of their own."""
+
+import contextlib
+import io
+import os
+import pathlib
+import sys
+import warnings
+from collections.abc import Iterator
+
+from tests.pages.page import ROOT, Block, words_of
+
+WIDTH = 180
+"""Columns of a page's tables."""
+
+LINKED = ("sweeps", "workloads", "hwspaces", "docs")
+"""Folders of the repository that commands name files of."""
+
+
+class Made:
+    """The outputs and files of a page's blocks, in their order: later commands find the files of earlier ones."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self._names: dict = {}
+        self._printed: dict[str, str] = {}
+        for name in LINKED:
+            (folder / name).symlink_to(ROOT / name)
+
+    def of(self, block: Block) -> str | pathlib.Path:
+        """The text of an output, or the path of a picture.
+
+        Raises:
+          ValueError: one line that names page and command, where it fails.
+        """
+        with _inside(self.folder):
+            if block.kind == "file":
+                pathlib.Path(block.file).write_text(block.text, encoding="utf-8")
+                return block.text
+            printed = self._run(block.code) if block.code is not None else ""
+            for command in block.commands:
+                printed = self._output(block, command)
+        return block.shown.of(printed) if block.kind == "output" else self.folder / block.file
+
+    def _output(self, block: Block, command: str) -> str:
+        if command not in self._printed:
+            from sweeps.cli import main
+
+            with _captured() as (printed, errors):
+                status = main(words_of(command))
+            if status:
+                last = (errors.getvalue().strip().splitlines() or [""])[-1]
+                raise ValueError(f"{block.page.name}: {command}: status {status}: {last}")
+            self._printed[command] = printed.getvalue()
+        return self._printed[command]
+
+    def _run(self, code: str) -> str:
+        import jax
+
+        with _captured() as (printed, _), jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
+            exec(compile(code, "example", "exec"), self._names)
+        return printed.getvalue()
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+    printed, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+        yield printed, errors
+
+
+@contextlib.contextmanager
+def _inside(folder: pathlib.Path) -> Iterator[None]:
+    """The working folder, Python's path and the width of tables."""
+    before, width = os.getcwd(), os.environ.get("COLUMNS")
+    os.chdir(folder)
+    os.environ["COLUMNS"] = str(WIDTH)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        os.chdir(before)
+        if width is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = width

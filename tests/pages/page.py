@@ -1,0 +1,169 @@
+"""Blocks of a page whose text, or whose picture, a command or an example makes.
+
+A comment above a block says what it is:
+
+    <!-- output -->                             what the first command of the block above prints, or its Python prints
+    <!-- output of jaxroof step ... -->         what this command prints
+    <!-- output within 3 %, from "^ttft", to "^memory", keep "^(ttft|tpot) ", lines 7 of jaxroof step ... -->
+    <!-- picture run.png -->                    the picture below is this file, which a command above has written
+    <!-- picture a.png of jaxroof plot a.nc -o a.png -->
+    <!-- file mymodule.py -->                   the block below is this file, for the commands after it
+
+`slow` is a block that takes more than ten seconds: `make docs-check` looks at it, and the test suite does not. `within`
+is the tolerance of numbers when the page is checked; by default their last printed digit may differ by one.
+Patterns are regular expressions: `from` and `to` find the first and the last line that is shown; of these, `keep` and
+`drop` choose; `cut "A" to "B"` puts ... in place of the line with A and those after it, up to the line with B; `lines`
+is how many are shown.
+"""
+
+import dataclasses
+import pathlib
+import re
+import shlex
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
+
+COMMENT = re.compile(r"<!-- (output|picture|file)\b(.*?) -->\n+", re.S)
+FENCED = re.compile(r"```(\w*)\n(.*?)```\n", re.S)
+IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+OPTION = re.compile(
+    r"""within (?P<within>[\d.]+) %|cut "(?P<cut>[^"]*)" to "(?P<until>[^"]*)"|"""
+    r"""(?P<name>from|to|keep|drop) "(?P<text>[^"]*)"|lines (?P<lines>\d+)|(?P<slow>\bslow\b)"""
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """Which lines of an output a page shows: patterns, which lines contain."""
+
+    first: str | None = None
+    last: str | None = None
+    keep: str = ""
+    drop: str | None = None
+    cuts: tuple[tuple[str, str], ...] = ()  # of the first line that is left out, and of the next one that is not
+    lines: int | None = None  # at most
+
+    def of(self, output: str) -> str:
+        """The lines of `output`, with one empty line where there were several.
+
+        Raises:
+          ValueError: one line, for a pattern that no line has.
+        """
+        lines = [line.rstrip() for line in output.rstrip("\n").splitlines()]
+        if self.first is not None:
+            lines = lines[_place(lines, self.first) :]
+        if self.last is not None:
+            lines = lines[: _place(lines, self.last) + 1]
+        lines = [line for line in lines if not line or re.search(self.keep, line)]
+        lines = [line for line in lines if self.drop is None or not re.search(self.drop, line)]
+        for pattern, until in self.cuts:
+            start = _place(lines, pattern)
+            end = start + _place(lines[start:], until)
+            lines[start:end] = ["..."]
+        text = "\n".join(lines[: self.lines]).strip("\n") + "\n"
+        return re.sub(r"\n{3,}", "\n\n", text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """One block that is made."""
+
+    page: pathlib.Path
+    kind: str  # "output", "picture" or "file"
+    span: tuple[int, int]  # of its text in the page
+    text: str  # as the page has it; of a picture its path
+    commands: tuple[str, ...]  # that make it, without line breaks
+    code: str | None  # Python that prints it
+    shown: Shown = Shown()
+    slow: bool = False
+    within: float | None = None  # share by which numbers may differ; None: one in the last digit
+    file: str = ""  # of a picture or file
+
+
+def blocks(page: pathlib.Path) -> Iterator[Block]:
+    """Blocks of a page that are made, in their order.
+
+    Raises:
+      ValueError: one line that names page and comment: nothing below it, or nothing above it that makes it.
+    """
+    text = page.read_text(encoding="utf-8")
+    for comment in COMMENT.finditer(text):
+        kind, words = comment[1], " ".join(comment[2].split())
+        below = (IMAGE if kind == "picture" else FENCED).match(text, comment.end())
+        if below is None:
+            raise ValueError(f"{page.name}: no block below <!-- {kind} {words} -->")
+        said, _, command = words.partition("of jaxroof ")
+        commands = tuple(f"jaxroof {part}".strip() for part in command.split("; jaxroof ")) if command else ()
+        code = None
+        if kind == "output" and not commands:
+            commands, code = _above(text[: comment.start()])
+            if not commands and code is None:
+                raise ValueError(f"{page.name}: no command above <!-- {kind} {words} -->")
+        group = 1 if kind == "picture" else 2
+        yield Block(
+            page=page,
+            kind=kind,
+            span=below.span(group),
+            text=below[group],
+            commands=commands,
+            code=code,
+            file=said.split()[0] if kind != "output" else "",
+            **_options(said if kind == "output" else ""),
+        )
+
+
+def unmarked(page: pathlib.Path) -> list[str]:
+    """Output blocks and pictures of a page that no comment says the origin of: their first lines, or paths."""
+    text = page.read_text(encoding="utf-8")
+    made = {block.span for block in blocks(page)}
+    printed = [found for found in FENCED.finditer(text) if found[1] in ("", "text") and not _commands(found[2])]
+    outputs = [found for found in printed if found.span(2) not in made]
+    pictures = [found for found in IMAGE.finditer(text) if found.span(1) not in made]
+    return [found[2].splitlines()[0] for found in outputs] + [found[1] for found in pictures]
+
+
+def words_of(command: str) -> list[str]:
+    """Arguments of a command after `jaxroof`."""
+    return shlex.split(command, comments=True)[1:]
+
+
+def _above(text: str) -> tuple[tuple[str, ...], str | None]:
+    """The command of the last block of a text, or its Python."""
+    fenced = list(FENCED.finditer(text))
+    if not fenced:
+        return (), None
+    language, body = fenced[-1][1], fenced[-1][2]
+    if language == "python":
+        return (), body
+    return _commands(body)[:1], None
+
+
+def _commands(body: str) -> tuple[str, ...]:
+    lines = [line.removeprefix("$ ") for line in body.replace("\\\n", " ").splitlines()]
+    return tuple(" ".join(line.split()) for line in lines if line.startswith("jaxroof "))
+
+
+def _options(words: str) -> dict:
+    shown: dict = {}
+    within, slow, cuts = None, False, []
+    for option in OPTION.finditer(words):
+        if option["within"]:
+            within = float(option["within"]) / 100.0
+        elif option["cut"] is not None:
+            cuts.append((option["cut"], option["until"]))
+        elif option["slow"]:
+            slow = True
+        elif option["lines"]:
+            shown["lines"] = int(option["lines"])
+        else:
+            shown[{"from": "first", "to": "last"}.get(option["name"], option["name"])] = option["text"]
+    return {"shown": Shown(**shown, cuts=tuple(cuts)), "within": within, "slow": slow}
+
+
+def _place(lines: list[str], pattern: str) -> int:
+    found = next((at for at, line in enumerate(lines) if re.search(pattern, line)), None)
+    if found is None:
+        raise ValueError(f"no line of the output has {pattern!r}: {lines[:3]}")
+    return found

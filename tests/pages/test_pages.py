@@ -1,0 +1,50 @@
+"""Output blocks of README and the guide are what their commands print today; slow ones: `make docs-check`."""
+
+import importlib
+
+import pytest
+
+from tests.pages.difference import difference
+from tests.pages.made import Made
+from tests.pages.page import PAGES, ROOT, Shown, blocks, unmarked
+
+PRINTING = [page for page in PAGES if any(block.kind == "output" and not block.slow for block in blocks(page))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_output_and_picture_says_what_makes_it(page):
+    assert not unmarked(page)
+
+
+@pytest.mark.parametrize("page", PRINTING, ids=[page.name for page in PRINTING])
+def test_outputs_are_those_of_today(page, tmp_path, monkeypatch, cache):
+    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "learned")  # as users have it
+    made = Made(tmp_path)
+    stale = []
+    for block in blocks(page):
+        if block.kind == "picture" or block.slow:
+            continue
+        found = difference(block.text, made.of(block), block.within)
+        stale += [found] if found else []
+    assert not stale, "run `make docs-figures`"
+
+
+def test_numbers_differ_by_their_last_digit_or_by_a_share():
+    assert difference("ttft  187 ms", "ttft 188 ms", None) is None
+    assert difference("ttft  187 ms", "ttft 189 ms", None) == "'ttft 187 ms' is now 'ttft 189 ms'"
+    assert difference("ttft  187 ms", "ttft 189 ms", 0.02) is None
+    assert difference("1,234 of 2", "1,239 of 2", None) is not None
+    assert difference("1.2e-05 s", "1.3e-05 s", None) is None
+    assert difference("H100-SXM  8", "H200-SXM  8", 0.5) is not None
+    assert difference("a\n\nb", "a\nb\nc", None) == "2 lines are now 3"
+
+
+def test_lines_are_chosen_by_patterns():
+    output = "head\nnote x\n\n\nttft 1\ntpot 2\nmemory 3\nend\n"
+    assert Shown(first="ttft", last="memory").of(output) == "ttft 1\ntpot 2\nmemory 3\n"
+    assert Shown(drop="^note", lines=3).of(output) == "head\n\n\n".replace("\n\n\n", "\n")
+    assert Shown(keep="^(head|tpot)").of(output) == "head\n\ntpot 2\n"
+    assert Shown(cuts=(("note", "tpot"),)).of(output) == "head\n...\ntpot 2\nmemory 3\nend\n"
+    with pytest.raises(ValueError, match="no line of the output has 'nothing'"):
+        Shown(first="nothing").of(output)
