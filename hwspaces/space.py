@@ -248,5 +248,5 @@ def _require_within(path: str, knob: Any, start: float, where: str) -> None:
     ends = knob if isinstance(knob, list) else [knob[key] for key in ("from", "to") if key in knob]
     figures = [leaf_quantity(value, path, f"{where}: knobs: {path}") for value in ends]
     if figures and not min(figures) * (1 - ROUNDING) <= start <= max(figures) * (1 + ROUNDING):
-        allowed = f"from {formatted(min(figures), leaf(path).unit)} to {formatted(max(figures), leaf(path).unit)}"
-        raise ValueError(f"{where}: start: {path} = {formatted(start, leaf(path).unit)} is outside of its knob, {allowed}")
+        low, high, own = (formatted(figure, leaf(path).unit) for figure in (min(figures), max(figures), start))
+        raise ValueError(f"{where}: start: {path} = {own} is outside of its knob, from {low} to {high}")

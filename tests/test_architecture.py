@@ -63,7 +63,7 @@ FLOORS = {
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
-        {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
+        {"document", "interrupted", "unfinished", "output", "plain", "units", "leaves"},  # files, units, figures
         {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
         {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator

@@ -117,7 +117,7 @@ def multicast(tiers: Tiers, size: Scalar) -> Array:
 
     time = hop_1 + sum_(i>1) log2(n_i) hop_i + max(fixed + S / bandwidth_1, stream_i((n_i - 1) / n_i S_i))
 
-    A device gets, or sends, the whole message with its own part in it. Only where the link says that its switch reduces.
+    A device gets, or sends, the whole message with its own part in it. Only where the link's switch reduces.
 
     Source: NVLS of NCCL (all_gather.h, reduce_scatter.h of src/device).
     """

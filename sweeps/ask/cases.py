@@ -7,6 +7,7 @@ from typing import Any
 
 import hwspaces
 import workloads
+from hwspaces.plain import plain_arguments
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
@@ -64,6 +65,7 @@ class Case:
         return tuple(dict.fromkeys(notes))
 
 
+@plain_arguments
 def case(
     job: str,
     hardware: str,

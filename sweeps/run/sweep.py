@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import xarray as xr
 
 from hwspaces import output
+from hwspaces.plain import plain_arguments
 from jaxroof.jobs import JOBS
 from sweeps.ask.keys import Keys, takes
 from sweeps.ask.question import Asked
@@ -19,6 +20,7 @@ from sweeps.run.precision import precision
 
 
 @takes(Keys)
+@plain_arguments
 def sweep(
     source: str | os.PathLike | Mapping[str, Any] | None = None,
     /,
@@ -47,6 +49,7 @@ def sweep(
         return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
 
 
+@plain_arguments
 def sweep_to_file(
     path: str | os.PathLike,
     source: str | os.PathLike | Mapping[str, Any],
@@ -80,11 +83,13 @@ def sweep_to_file(
             store.written(name, labels, plan.outputs, plan.pieces(progress))
 
 
+@plain_arguments
 def linear(low: Any, high: Any, n: int | None = None) -> Range:
     """An axis of `n` evenly spaced values, both ends included; in sample mode the bounds of a uniform draw."""
     return Range(low, high, n, log=False)
 
 
+@plain_arguments
 def log(low: Any, high: Any, n: int | None = None) -> Range:
     """An axis of `n` values in equal ratios, both ends included; in sample mode the bounds of a log-uniform draw."""
     return Range(low, high, n, log=True)

@@ -15,7 +15,7 @@ import xarray as xr
 from hwspaces import unfinished
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, Choice
-from sweeps.ask.spec import Spec, plain, spec
+from sweeps.ask.spec import Spec, as_tables, spec
 from sweeps.data.dataset import blanks, coordinates, dimensions, fill
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Box, Output, Piece
@@ -52,7 +52,7 @@ class Work:
         shard_points: int | None = None,
         compiling: Callable[[int, int], None] = lambda number, total: None,
     ):
-        self.spec: Spec = _with_flag(spec(plain(source)))
+        self.spec: Spec = _with_flag(spec(as_tables(source)))
         self.stored = Stored.checked(self.spec.output)
         self.precision = working(self.spec)
         with precision(self.precision):
