@@ -1,6 +1,7 @@
 """A sweep in one call: to a Dataset in memory, or to a netCDF file of any size."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -100,19 +101,22 @@ def working(checked: Spec) -> str:
     return "float64" if JOBS[checked.job].simulated else checked.dtype
 
 
-def planned(checked: Spec, compiling: Callable[[int, int], None] = lambda number, total: None) -> tuple[Asked, Plan]:
+def planned(
+    checked: Spec, compiling: Callable[[int, int], None] = lambda number, total: None, most: float = math.inf
+) -> tuple[Asked, Plan]:
     """The question with every name looked up, and its plan; to be called in its working precision.
 
     Args:
       checked: the specification.
       compiling: called before each program is compiled with its number, from 1, and the number of programs.
+      most: points that are computed in one call at most, as `Plan` takes it.
     """
     if JOBS[checked.job].simulated:
         from sweeps.run.simulated.plan import planned
 
         return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
-    plan = Plan(question.question, question.axes, checked.dtype, compiling=compiling)
+    plan = Plan(question.question, question.axes, checked.dtype, compiling=compiling, most=most)
     made = " ".join(f"{name} {version}" for name, version in plan.software.items())
     return dataclasses.replace(question, attributes=question.attributes | {"computed_with": made}), plan
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import pathlib
 import platform
 import time
@@ -56,7 +57,7 @@ class Work:
         self.stored = Stored.checked(self.spec.output)
         self.precision = working(self.spec)
         with precision(self.precision):
-            self.asked, self.plan = planned(self.spec, compiling)
+            self.asked, self.plan = planned(self.spec, compiling, shard_points or math.inf)
         self.keep = keepers(self.spec.keep, self.plan, self.spec.job)
         self.shard_points = shard_points or self._fitting()
         self.boxes = list(self.plan.boxes(self.shard_points))
