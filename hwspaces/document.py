@@ -209,7 +209,9 @@ def require_printable(tree: Any, where: str) -> None:
 
 def _unprintable(where: str, key: str, value: str, place: int) -> str:
     shown = value[max(place - 20, 0) : place + 20]
-    return f"{where}: {key or 'a text'} = {shown!r} has a control character, {value[place]!r}; text without them is read"
+    return (
+        f"{where}: {key or 'a text'} = {shown!r} has a control character, {value[place]!r}; text without them is read"
+    )
 
 
 def _parts(tree: Any) -> Iterator[tuple[int, str, Any]]:

@@ -99,7 +99,9 @@ def test_answers_are_those_of_plain_numbers(ask, kind):
     np.testing.assert_allclose(ask(*NUMBERS[kind]), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("n", "said"), [(2.5, "whole number"), (None, "missing"), (10**18, "at most"), (0, "at least 1")])
+@pytest.mark.parametrize(
+    ("n", "said"), [(2.5, "whole number"), (None, "missing"), (10**18, "at most"), (0, "at least 1")]
+)
 def test_the_points_of_a_range_are_checked(n, said):
     with pytest.raises(ValueError, match=f'axes."workload.batch".n .*{said}'):
         sweeps.sweep(hardware=CHIP, model=MODEL, axes={"workload.batch": sweeps.linear(1, 64, n)})

@@ -24,7 +24,9 @@ class Group:
     above: int = 0  # one bit or more of each group that it depends on, where `Groups` has come to it
     space: float | None = None  # elements that it goes over, where that was asked for
     below: dict[int, list[Node]] = dataclasses.field(default_factory=dict)  # its reductions below a value, where asked
-    leaving: dict[int, Value] = dataclasses.field(default_factory=dict)  # its results, but those it alone was seen to read
+    leaving: dict[int, Value] = dataclasses.field(
+        default_factory=dict
+    )  # its results, but those it alone was seen to read
     merged: bool = False  # whether it is made of others, so that nobody else holds its nodes
     taken: "dict[int, tuple[int, int, Value]] | None" = None  # what its nodes read: place of the first node, and array
     _uses: tuple[int, dict[int, list[tuple[Node, int]]]] | None = None
