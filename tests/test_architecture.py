@@ -70,7 +70,7 @@ FLOORS = {
         {"constants", "blis", "load", "price_lists"},  # all of them
         {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
-        {"efficiency", "efficiency_file"},
+        {"efficiency", "efficiency_file", "blis_efficiency"},
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
