@@ -86,9 +86,7 @@ def other_times(case: Case, sequences: np.ndarray) -> tuple[np.ndarray, np.ndarr
         ops = step_ops(scenario.model, scenario.deployment, batch)
         efficiency = in_step(scenario.efficiency, batch, scenario.deployment)
         kernels = sum(
-            op.count * op_time(op, scenario.hardware, efficiency)
-            for name, op in ops.items()
-            if name not in inside
+            op.count * op_time(op, scenario.hardware, efficiency) for name, op in ops.items() if name not in inside
         )
         return [host_time(batch, scenario.deployment, scenario.efficiency), kernels]
 

@@ -31,7 +31,6 @@ from functions import (
 
 import sweeps
 from tests.stablehlo_modules import TORCH
-from workloads.traced.stablehlo import depth
 from workloads.traced.function import traced
 from workloads.traced.fusion import POLICIES
 from workloads.traced.stablehlo import depth, traced_module
