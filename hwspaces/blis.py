@@ -11,11 +11,10 @@ _FIGURES = {  # key -> (leaf paths, size of its unit in SI units)
     "BwPeakTBs": (("memory.hbm.bandwidth",), 1e12),
     "MemoryGiB": (("memory.hbm.capacity",), 2.0**30),
 }
-_UNUSED = (
-    "mfuPrefill",
-    "mfuDecode",
-    "BwEffConstant",
-    "TOverheadMicros",
+UTILISATIONS = ("mfuPrefill", "mfuDecode", "BwEffConstant", "TOverheadMicros")
+"""Keys of the efficiency that the same file holds: `hwspaces.efficiency` reads them."""
+
+UNUSED = (
     "perLayerOverhead",
     "tpScalingExponent",
     "decodeTpScalingExponent",
@@ -35,9 +34,9 @@ VECTOR_FRACTION_OF_MATRIX = 1 / 16
 def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
     """The accelerator that one object of a BLIS `hardware_config.json` describes.
 
-    Peaks and memory are taken; utilisations (`mfuPrefill`, `mfuDecode`) and other calibration of that simulator
-    are reported and not used: how far silicon falls short of a peak is modelled elsewhere. Cores, caches and links
-    are not in the form: unknown.
+    Peaks and memory are taken. Utilisations (`mfuPrefill`, `mfuDecode`, `BwEffConstant`) are an efficiency, which
+    `--efficiency FILE.json` asks for; other calibration of that simulator is reported and not used. Cores, caches and
+    links are not in the form: unknown.
 
     Raises:
       ValueError: one line that names file, field, value and what is allowed.
@@ -51,6 +50,9 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
         "number of cores unknown: the whole device is taken as one core",
         f"vector rate unknown: {VECTOR_FRACTION_OF_MATRIX:g} of the 16-bit matrix peak, {formatted(total, 'FLOP/s')}",
     )
+    given = [f"{key} = {table[key]:g}" for key in UTILISATIONS if table.get(key)]
+    if given:
+        assumptions += (f"an efficiency of its own, --efficiency {file}#{name}: {', '.join(given)}",)
     if unused:
         assumptions += (f"not used: {', '.join(unused)}",)
     return HardwareEntry(
@@ -72,15 +74,15 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
 
 def _figures(name: str, table: Mapping, file: str, where: str) -> tuple[dict[str, float], dict[str, str], list[str]]:
     """Figures by leaf path, their sources, and the keys that are not used, each with its value."""
-    known = (*_FIGURES, *_UNUSED)
+    known = (*_FIGURES, *UTILISATIONS, *UNUSED)
     figures, sources, unused = {}, {}, []
     for key, value in table.items():
         if key not in known:
             raise ValueError(f"{where}: {key} = {value!r} is not known{nearest(key, known)}")
-        if key in _UNUSED:
+        if key in (*UTILISATIONS, *UNUSED):
             if value != 0 or isinstance(value, bool):
                 positive(value, f"{where}: {key}")
-            unused.append(f"{key} = {value:g}")
+            unused += [f"{key} = {value:g}"] if key in UNUSED else []
             continue
         if key == "TFlopsFP8" and value == 0:
             continue
@@ -92,3 +94,22 @@ def _figures(name: str, table: Mapping, file: str, where: str) -> tuple[dict[str
         if key not in table:
             raise ValueError(f"{where}: {key} is missing; it must hold {', '.join(_REQUIRED)}")
     return figures, sources, unused
+
+
+def utilisations(table: Mapping, where: str) -> dict[str, float]:
+    """`UTILISATIONS` of an object of the form; a share of the bandwidth or an overhead that is missing or 0 is none.
+
+    Raises:
+      ValueError: one line, for a utilisation that is missing or above 1.
+    """
+    found = {"BwEffConstant": 1.0, "TOverheadMicros": 0.0}
+    for key in UTILISATIONS:
+        value = table.get(key, 0)
+        if key in found and value == 0 and not isinstance(value, bool):
+            continue
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing; an efficiency has {UTILISATIONS[0]} and {UTILISATIONS[1]}")
+        found[key] = positive(value, f"{where}: {key}")
+        if key != "TOverheadMicros" and found[key] > 1.0:
+            raise ValueError(f"{where}: {key} = {value!r} must be in (0, 1]: it is a share of the datasheet's figure")
+    return found

@@ -24,6 +24,9 @@ MOST_ENTRIES = 100_000
 LONGEST_KEY = 200
 """Characters of a key; dotted paths of leaves have 60."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Characters that terminals obey, but for tabs and ends of lines."""
+
 _TOKEN = re.compile(
     r"""
       (?P<text> \"{3}(?:[^"\\]|\\.|"(?!""))*+(?:\"{3})?+ | '{3}(?:[^']|'(?!''))*+(?:'{3})?+
@@ -189,10 +192,26 @@ def _checked(path: str | Path, tree: Any, entries: int) -> Any:
             raise ValueError(f"{where}: a key has {len(key):,} characters, {key[:40]!r} ...; at most {LONGEST_KEY}")
         if not key.isprintable():
             raise ValueError(f"{where}: the key {key!r} has characters that cannot be printed")
+        if isinstance(value, str) and (control := _CONTROL.search(value)):
+            raise ValueError(_unprintable(where, key, value, control.start()))
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             size = f"about {'-' if value < 0 else ''}2**{value.bit_length()}"
             raise ValueError(f"{where}: {key or 'a number'} is {size}; a whole number has at most 64 bits")
     return tree
+
+
+def require_printable(tree: Any, where: str) -> None:
+    """ValueError of one line where a text in a document has control characters, which terminals obey."""
+    for _, key, value in _parts(tree):
+        if isinstance(value, str) and (control := _CONTROL.search(value)):
+            raise ValueError(_unprintable(where, key, value, control.start()))
+
+
+def _unprintable(where: str, key: str, value: str, place: int) -> str:
+    shown = value[max(place - 20, 0) : place + 20]
+    return (
+        f"{where}: {key or 'a text'} = {shown!r} has a control character, {value[place]!r}; text without them is read"
+    )
 
 
 def _parts(tree: Any) -> Iterator[tuple[int, str, Any]]:

@@ -12,7 +12,7 @@ from hwspaces.hull import hull
 from hwspaces.inherited_tables import shipped, shipped_names, shipped_tables, whole
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
-from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
+from jaxroof.efficiency import Decoding, Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 from jaxroof.op import STAND_INS
 from jaxroof.tree import leaf_paths, mapped
 
@@ -54,6 +54,9 @@ TABLES = {
 }
 """Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
 
+DECODING = tuple(field.name for field in dataclasses.fields(Decoding))
+"""Tables inside of the optional table `decoding`: shares of kernels in decode, where they are not those in prefill."""
+
 OPTIONAL = tuple(STAND_INS)
 """Tables that a file may leave out: another kind's kernels stand in."""
 
@@ -85,7 +88,8 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
       name_or_path: "learned" (models of kernels, fitted across GPUs; "learned-ENGINE" names whose), "kernel" (the
         same with published constants), "derated" (constant shares), "datasheet" (every peak reached, no fixed time);
         the path of a `.toml` like `hwspaces/efficiencies/derated.toml`; `surface:FILE.nc`, a user's measured kernels
-        (`hwspaces.surface`), with `:NAME` after it for what the other kernels run on. None: `DEFAULT`.
+        (`hwspaces.surface`), with `:NAME` after it for what the other kernels run on; a `hardware_config.json` of
+        BLIS, with `#NAME` after it where it has several accelerators. None: `DEFAULT`.
 
     Raises:
       ValueError: one line that names file, key, value and what is allowed: an unknown name or key with the nearest
@@ -100,6 +104,10 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
         return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):
         return _entry(Path(text).stem, whole(document.toml(text), text), text)
+    if text.lower().partition("#")[0].endswith(".json"):
+        from hwspaces.blis_efficiency import blis_efficiency
+
+        return blis_efficiency(text)
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
     if text in BUILT_IN:
@@ -132,7 +140,7 @@ def _built_in(name: str) -> EfficiencyEntry:
 
 def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
     """The entry that the tables of an efficiency file describe, every key and value checked."""
-    allowed = (*TABLES, *_TEXTS, "format", "date", "devices", "notes", "source")
+    allowed = (*TABLES, "decoding", *_TEXTS, "format", "date", "devices", "notes", "source")
     for key in tables:
         if key not in allowed:
             raise ValueError(f"{file}: {key} is not known{nearest(key, allowed)}")
@@ -159,6 +167,9 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
             parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
             own = kernel_tables.constant_sources(tables[table], kind, f"{file}: {table}", f"given in {file}")
         sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
+    if "decoding" in tables:
+        parts["decoding"], own = _decoding(tables["decoding"], parts, f"{file}: decoding", file)
+        sources |= {path: cited.get(source, source) for path, source in own.items()}
     engine = " ".join(word for word in (words["engine"], words["version"]) if word)
     return EfficiencyEntry(
         name=name,
@@ -172,6 +183,24 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         devices=strings(tables.get("devices", []), f"{file}: devices"),
         file=file,
     )
+
+
+def _decoding(table: object, parts: Mapping[str, Any], where: str, file: str) -> tuple[Decoding, dict[str, str]]:
+    """Shares of kernels in decode, and the source of each by dotted path; ValueError of one line."""
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where} = {table!r} must be a table of {', '.join(DECODING)}")
+    found, sources = {}, {}
+    for name in (*DECODING, *table):
+        if name not in DECODING:
+            raise ValueError(f"{where}: {name} is not known{nearest(name, DECODING)}")
+        if not isinstance(parts[name], KindEfficiency):
+            raise ValueError(f"{where}: {name} needs constant shares in the table {name} too, not models of kernels")
+        if not isinstance(table.get(name), Mapping):
+            raise ValueError(f"{where}: table {name} is missing; needed are {', '.join(DECODING)}")
+        found[name] = KindEfficiency(**_constants(table[name], KindEfficiency, f"{where}.{name}"))
+        own = kernel_tables.constant_sources(table[name], KindEfficiency, f"{where}.{name}", f"given in {file}")
+        sources |= {f"decoding.{name}.{path}": source for path, source in own.items()}
+    return Decoding(**found), sources
 
 
 def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hwspaces.efficiency import TABLES
+from hwspaces.efficiency import DECODING, TABLES
 from hwspaces.hull import hull_lines
 from hwspaces.inherited_tables import at, shipped_tables
 from hwspaces.kernel_tables import CLASSES, FORMAT, STRUCTS
@@ -66,6 +66,12 @@ def efficiency_text(
             tables.append(_spread(entry.spread))
         if getattr(entry, "hull", None) is not None:
             tables += hull_lines(entry.hull)
+    if efficiency.decoding is not None:
+        for table in DECODING:
+            entry, path = getattr(efficiency.decoding, table), f"decoding.{table}"
+            fields = [field.name for field in dataclasses.fields(entry) if getattr(entry, field.name) != field.default]
+            tables += ["", f"[{path}]", *(_constant(field, getattr(entry, field)) for field in fields)]
+            tables += _source_lines({field: sources[f"{path}.{field}"] for field in fields}, shared=base is None)
     lines += _beyond(tables, {} if base is None else shipped_tables(base), like)
     return "\n".join(lines) + "\n"
 

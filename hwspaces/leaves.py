@@ -48,7 +48,7 @@ def declared_quantity(value: Any, declared: Declaration, where: str) -> float:
     if declared.zero and is_zero(value, declared.unit):
         return 0.0
     number = quantity(value, declared.unit, where)
-    if declared.whole and number != math.floor(number):
+    if declared.counts and number != math.floor(number):
         raise ValueError(f"{where} = {value!r} must be a whole number")
     if not declared.allows(number):
         raise ValueError(f"{where} = {value!r} must be {declared.range}")

@@ -175,11 +175,20 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
 
 
 def _of_json(path: str, name: str) -> HardwareEntry:
+    return blis_entry(*json_accelerator(path, name), path)
+
+
+def json_accelerator(path: str, name: str) -> tuple[str, Mapping]:
+    """The accelerator of that name, or the only one, in a `hardware_config.json`: its name and its object.
+
+    Raises:
+      ValueError: one line that names the file.
+    """
     tables = document.json_value(path)
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
         raise ValueError(f"{path}: not a hardware_config.json; it holds one object of figures per accelerator name")
     chosen = _chosen(tables, name, path)
-    return blis_entry(chosen, tables[chosen], path)
+    return chosen, tables[chosen]
 
 
 def _chosen(tables: Mapping, name: str, path: str) -> str:

@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -246,8 +247,8 @@ def _require_folder(wanted: Wanted, inputs: list[str]) -> Path:
     words, target = wanted.words, _resolved(wanted)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{words} is a file; give the name of a folder")
-    if wanted.folder == "shards" and not target.parent.is_dir():
-        raise ValueError(f"{words}: there is no folder {Path(wanted.path).parent}")
+    if wanted.folder == "shards":
+        _require_place(words, Path(wanted.path).parent, target / "shard" if target.is_dir() else target)
     for given in inputs:
         real = Path(os.path.realpath(given))
         if wanted.folder == "shards" and target in real.parents and real.is_file():
@@ -256,7 +257,14 @@ def _require_folder(wanted: Wanted, inputs: list[str]) -> Path:
 
 
 def _resolved(wanted: Wanted) -> Path:
-    """Target of a name; ValueError of one line for what is neither a file nor a folder nor nothing."""
+    """Target of a name; ValueError of one line for what is neither a file nor a folder nor nothing.
+
+    The netCDF library takes a backslash for a separator of folders on every system, and finds no file then.
+    """
+    if os.sep != "\\" and "\\" in wanted.path:
+        raise ValueError(f"{wanted.words} has a backslash in its name: give a name without, folders parted by /")
+    if any(unicodedata.category(character) == "Cc" for character in wanted.path):
+        raise ValueError(f"{wanted.words!r} has a control character: give a name without")
     try:
         mode = os.stat(wanted.path).st_mode
     except OSError as error:

@@ -12,9 +12,9 @@ from hwspaces import document
 from hwspaces.constants import Constant, technology_constants
 from hwspaces.entry import HardwareEntry, overridden
 from hwspaces.laws import BASE, hardware_laws, law_that_sets, obeying
-from hwspaces.leaves import leaf
+from hwspaces.leaves import leaf, leaf_quantity
 from hwspaces.load import changed
-from hwspaces.units import nearest
+from hwspaces.units import formatted, nearest
 from jaxroof.tree import leaf_at, mapped
 
 SPACES = Path(__file__).parent / "spaces"
@@ -32,6 +32,9 @@ TEXTS = ("title", "base", *TECHNOLOGIES)
 TABLES = ("accelerator", "start", "knobs", "laws")
 REQUIRED = ("base", "process", "stack", "link", "package", "cooling", "knobs")
 KNOB_KEYS = ("from", "to", "n", "scale")
+
+ROUNDING = 1e-9
+"""Of a knob's ends, by which a start may lie beyond them."""
 
 _KINDS = {"process": "voltage"}
 """Technology of a space -> kind of its constants, where that has another name."""
@@ -105,7 +108,7 @@ def _read(path: Path) -> Space:
     constants = _constants(names, where)
     start = _start(tables, path, constants, where)
     written = {key: text for key, text in (document.toml(LAWS)["laws"] | tables.get("laws", {})).items() if text}
-    texts = dict(_expanded(written, start))
+    texts = dict(_expanded(written, start, where))
     laws = hardware_laws(texts, start.hardware, where, {k: (c.value, c.unit) for k, c in constants.items()})
     hardware = mapped(float, obeying(dataclasses.replace(start.hardware, laws=laws), laws))
     follow = {law.path: float(leaf_at(hardware, law.path)) for law in laws}
@@ -192,19 +195,29 @@ def _laid(table: Mapping, overlay: Mapping) -> dict:
     return laid
 
 
-def _expanded(texts: Mapping[str, str], entry: HardwareEntry) -> Iterator[tuple[str, str]]:
+def _expanded(texts: Mapping[str, str], entry: HardwareEntry, where: str) -> Iterator[tuple[str, str]]:
     """Laws with `*` written out for every precision of the device that has all figures; others are left out.
 
-    A precision whose law would read itself is what the others follow from.
+    A precision whose law would read itself is what the others follow from. ValueError of one line for a law that reads
+    the figure that it sets.
     """
     for path, text in texts.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{where}: laws: {path} = {text!r} is not an expression, such as 'base.cores.count * 2'")
+        if _reads(text, path):
+            raise ValueError(f"{where}: laws: {path} = {text!r} refers to itself")
         for precision in entry.hardware.matrix if "*" in path else ("",):
             plain, own = path.replace(".*", f".{precision}"), text.replace(".*", f".{precision}")
             needed = {plain, *re.findall(rf"[\w.]+\.{precision}\b", own)} if precision else {plain}
             known = all(leaf_at(entry.hardware, name.removeprefix(BASE)) is not None for name in needed)
-            circular = re.search(rf"(?<![\w.]){re.escape(plain)}(?![\w.])", own) is not None
-            if known and not circular:
+            if known and not (precision and _reads(own, plain)):
                 yield plain, own
+
+
+def _reads(text: str, path: str) -> bool:
+    """Whether the expression of a law reads the figure at `path`; `base.` and a path is a constant."""
+    plain = re.escape(path.removeprefix("hardware."))
+    return re.search(rf"(?<![\w.])(hardware\.)?{plain}(?![\w.*])", text) is not None
 
 
 def _knobs(tables: Mapping[str, Any], entry: HardwareEntry, where: str) -> Iterator[tuple[str, Any]]:
@@ -226,4 +239,14 @@ def _knobs(tables: Mapping[str, Any], entry: HardwareEntry, where: str) -> Itera
                     raise ValueError(f"{where}: knobs: {plain}: {key} is not known{nearest(key, KNOB_KEYS)}")
         elif not isinstance(value, list):
             raise ValueError(f"{where}: knobs: {plain} = {value!r} must be a range or a list")
+        _require_within(plain, value, float(leaf_at(entry.hardware, plain)), where)
         yield f"hardware.{plain}", value
+
+
+def _require_within(path: str, knob: Any, start: float, where: str) -> None:
+    """ValueError of one line where a design starts outside of what its knob may be."""
+    ends = knob if isinstance(knob, list) else [knob[key] for key in ("from", "to") if key in knob]
+    figures = [leaf_quantity(value, path, f"{where}: knobs: {path}") for value in ends]
+    if figures and not min(figures) * (1 - ROUNDING) <= start <= max(figures) * (1 + ROUNDING):
+        low, high, own = (formatted(figure, leaf(path).unit) for figure in (min(figures), max(figures), start))
+        raise ValueError(f"{where}: start: {path} = {own} is outside of its knob, from {low} to {high}")

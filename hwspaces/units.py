@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hwspaces.plain import plain
+
 _SI = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SI |= {"P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
@@ -138,6 +140,7 @@ def is_zero(value: object, unit: str = "1") -> bool:
     if isinstance(value, str):
         match = _NUMBER.fullmatch(value)
         return match is not None and match[2] in ("", *TEXT_UNITS[unit]) and float(match[1].replace("_", "")) == 0.0
+    value = plain(value)
     return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
@@ -147,6 +150,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 def positive(value: object, where: str, scale: float = 1.0, shown: object = None) -> float:
     """`value * scale` as a float when it is positive and finite and `value` no bool; else ValueError of one line."""
+    value = plain(value)
     shown = value if shown is None else shown
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{where} = {shown!r} is not a number; it must be a positive finite number")

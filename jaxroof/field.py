@@ -31,8 +31,8 @@ class Declaration:
     most: float = math.inf
     open: bool = False  # `most` itself is not allowed
     words: str = ""  # the range in words, where they say more than its ends
-    whole: bool = False  # users give whole numbers only
-    count: bool = False  # counts something, but may be a fraction: a design's cores vary continuously
+    whole: bool = False  # counts something
+    count: bool = False  # counts something; a search for a design varies it continuously on its way
     few: bool = False  # a count that nobody changes by a tenth
     discrete: bool = False  # a switch or a stage: nothing lies between its values
     codes: tuple[str, ...] = ()  # words whose places are the leaf's values
@@ -46,7 +46,7 @@ class Declaration:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts something."""
+        """Whether it counts something: users give whole numbers only."""
         return self.whole or self.count or self.few
 
     @property

@@ -53,8 +53,8 @@ class Silicon:
     stack_bandwidth: Scalar = number("B/s", "bandwidth of one memory stack", "or chip of memory")
     stack_capacity: Scalar = number("B", "capacity of one memory stack", "or chip of memory")
     separate: Scalar = switch("1 where caches and I/O are on dies of their own", default=0.0)
-    dies: Scalar = number("1", "fewest dies with cores", default=1.0)
-    shared_dies: Scalar = number("1", "fewest dies without cores", zero=True, default=0.0)
+    dies: Scalar = number("1", "fewest dies with cores", count=True, default=1.0)
+    shared_dies: Scalar = number("1", "fewest dies without cores", count=True, zero=True, default=0.0)
     largest_die: Scalar = number("m2", "largest die", "what one exposure covers")
 
 

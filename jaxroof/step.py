@@ -6,8 +6,8 @@ from typing import Any
 
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
-from jaxroof.deployment import Deployment
-from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces, entry_of
+from jaxroof.deployment import Deployment, tokens_per_sequence
+from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces, entry_of, in_phases
 from jaxroof.energy import op_energy, power_known
 from jaxroof.forward import group_batch
 from jaxroof.hardware import Hardware, matrix_peak
@@ -82,15 +82,23 @@ def step_cost(
 ) -> dict[str, OpCost]:
     """The same step op by op, in order: time, work and bound of each; the host comes last. Times add to `step_time`."""
     ops, device = overlapped_ops(as_run(model, hardware), deployment, batch), computing_hardware(hardware, deployment)
+    efficiency = in_step(efficiency, batch, deployment)
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
     saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)
     others = saved | {HOST: host_time(batch, deployment, efficiency)}
     return costs | {name: _time_alone(time, hardware) for name, time in others.items()}
 
 
+def in_step(efficiency: Efficiency, batch: Batch, deployment: Deployment) -> Efficiency:
+    """The efficiency of a step's kernels, where it has shares of its own for decoding: by the tokens of each phase."""
+    prompts = None if batch.prefill is None else batch.prefill.tokens
+    decoding = None if batch.decode is None else batch.decode.sequences * tokens_per_sequence(deployment)
+    return in_phases(efficiency, prompts, decoding)
+
+
 def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """`step_times` of ops that are there already."""
-    device = computing_hardware(hardware, deployment)
+    device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
     times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
     return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
 
@@ -100,7 +108,7 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
 
     Each stands at the place of what binds it, with 0 elsewhere. What overlap hides is left out.
     """
-    device = computing_hardware(hardware, deployment)
+    device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
     times = {
         name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, device, efficiency) for name, op in ops.items()
     }

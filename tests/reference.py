@@ -83,7 +83,7 @@ def variables() -> str:
 PAGES = {
     "reference/numbers.md": numbers,
     "reference/variables.md": variables,
-    "evidence/scenarios.md": scenario_page.page,
+    "evidence/scenarios.md": scenario_page.whole_page,
 }
 
 

@@ -64,14 +64,14 @@ FLOORS = {
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
-        {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
+        {"document", "interrupted", "unfinished", "output", "plain", "units", "leaves"},  # files, units, figures
         {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
         {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
         {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
-        {"efficiency", "efficiency_file"},
+        {"efficiency", "efficiency_file", "blis_efficiency"},
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}

@@ -61,9 +61,9 @@ def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
 def tree(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """Two complementary binary trees over the parts of the outer tiers, a chain inside the innermost.
 
-    time = passes * ((n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i) + max(stream_1(passes S), stream_i(passes w_i S_i))
+    time = passes * ((n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i) + max(stream_1(passes S), stream_i(w_i S_i))
 
-    w_i = min(1, n_i / 4) in an all-reduce: a part passes on the whole message twice where it has a parent and two
+    w_i = min(passes, n_i / 2). In an all-reduce a part passes on the whole message twice where it has a parent and two
     children in one tree; of two parts each has one child in one tree and a parent in the other, and passes on half.
 
     Source: Sanders, Speck & Traff, Parallel Computing 35(12), 2009 (two trees use the full bandwidth); chains inside
@@ -85,8 +85,53 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
     return hops + sum(_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, passes))
 
 
+def aggregated_trees(tiers: Tiers, size: Scalar) -> Array:
+    """All-gather or reduce-scatter along binary trees over the parts of the outer tiers, a chain inside the innermost.
+
+    time = (n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i + max_i stream_i((n_i - 1) / n_i S_i)
+
+    Source: PAT (parallel aggregated trees) of NCCL 2.23, src/graph/tuning.cc: as many bytes as a ring, a logarithm of
+    its hops.
+    """
+    inner, *outer = tiers
+    hops = inner.hops * inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer)
+    return hops + maximum(*_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, 1.0))
+
+
+def direct_exchange(tiers: Tiers, size: Scalar) -> Array:
+    """All-gather or reduce-scatter in which every device reads its peers' parts at once; one domain, to `shot_limit` B.
+
+    time = hop + fixed + (n - 1) signal + (n - 1) / n S / bandwidth
+
+    It is one of the two stages of `two_shot`, with that kernel's fixed time and rate.
+
+    Source: NVIDIA/nccl, src/device/symmetric (all_gather.cuh, reduce_scatter.cuh); both stages of vllm-project/vllm,
+    csrc/custom_all_reduce.cuh (cross_device_reduce_2stage).
+    """
+    inner, *_ = tiers
+    return _shot(tiers, size, _stage(inner) + _ring_bytes(inner, size) * byte_time(inner, "shot"))
+
+
+def multicast(tiers: Tiers, size: Scalar) -> Array:
+    """All-gather by the innermost tier's switch, which copies, or reduce-scatter, where it adds; trees across others.
+
+    time = hop_1 + sum_(i>1) log2(n_i) hop_i + max(fixed + S / bandwidth_1, stream_i((n_i - 1) / n_i S_i))
+
+    A device gets, or sends, the whole message with its own part in it. Only where the link's switch reduces.
+
+    Source: NVLS of NCCL (all_gather.h, reduce_scatter.h of src/device).
+    """
+    inner, *outer = tiers
+    hops = inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer)
+    across = _streams(outer, [_ring_bytes(tier, size) for tier in outer], size, 1.0)
+    possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
+    return jnp.where(possible, hops + maximum(_with(inner, "switch", size), *across), UNAVAILABLE)
+
+
 def one_shot(tiers: Tiers, size: Scalar) -> Array:
     """All-reduce in which every device reads the whole message of every peer; one domain, up to `shot_limit` B.
+
+    A broadcast by it takes as long: all peers read the message of one device.
 
     time = hop + fixed + (n - 1) signal + (n - 1) S / bandwidth
 
@@ -98,6 +143,8 @@ def one_shot(tiers: Tiers, size: Scalar) -> Array:
 
 def two_shot(tiers: Tiers, size: Scalar) -> Array:
     """All-reduce in which every device reduces its part of the message, then reads the others' parts; one domain.
+
+    A broadcast by it takes as long: every device reads a part of the message, then the others' parts.
 
     time = 2 (hop + fixed + (n - 1) signal) + 2 (n - 1) / n S / bandwidth
 
@@ -111,7 +158,7 @@ def in_switch(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """The innermost tier's switch reduces what its devices send (and sends the sum to all); trees across the others.
 
     time = passes (hop_1 + sum_(i>1) log2(n_i) hop_i)
-           + max(fixed + (1 + 1 / n_1) S / bandwidth_1, stream_i(passes w_i S_i))
+           + max(fixed + (1 + 1 / n_1) S / bandwidth_1, stream_i(w_i S_i))
 
     w_i is that of `tree`. Only where the link says that its switch reduces.
 
@@ -222,10 +269,8 @@ def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
 
 def _branches(outer: Sequence[Tier], size: Scalar, passes: float) -> list[Array]:
     """Time in each outer tier of what its busiest part sends along two complementary trees, `passes` times."""
-    each = [size / tier.inner for tier in outer]
-    if passes == 2.0:
-        each = [part * jnp.minimum(1.0, 0.25 * tier.devices) for part, tier in zip(each, outer, strict=True)]
-    return [stream_time(tier, passes * part) for part, tier in zip(each, outer, strict=True)]
+    each = (jnp.minimum(passes, 0.5 * tier.devices) * (size / tier.inner) for tier in outer)
+    return [stream_time(tier, sent) for sent, tier in zip(each, outer, strict=True)]
 
 
 def _depth(tier: Tier) -> Array:

@@ -6,13 +6,16 @@ from jaxroof.arrays import jnp
 from jaxroof.collectives.algorithms import (
     UNAVAILABLE,
     Tiers,
+    aggregated_trees,
     chain,
+    direct_exchange,
     expert_exchange,
     forwarded_exchange,
     gathered_exchange,
     halving_doubling,
     hierarchical,
     in_switch,
+    multicast,
     one_shot,
     pairwise,
     point_to_point,
@@ -109,7 +112,7 @@ def in_use(collective: str) -> tuple[str, ...]:
     """Algorithms that an engine on today's libraries can run.
 
     NCCL all-reduces by ring, tree and in the switch, not in rings inside rings, and no GPU library by halving and
-    doubling.
+    doubling. Its halves of an all-reduce, all-gather and reduce-scatter, have the same forms.
 
     Source: NVIDIA/nccl, src/graph/tuning.cc (ring, tree, CollNet, NVLS, NVLS tree, PAT).
     """
@@ -150,10 +153,15 @@ def _sweep(way, passes: float):
     return lambda used, size: way(used, size, passes)
 
 
-def _all_but_tree(passes: float) -> dict:
-    names = {"ring": ring, "hierarchical": hierarchical, "halving_doubling": halving_doubling}
-    return {name: _sweep(way, passes) for name, way in names.items()}
-
+PARTS = {
+    "ring": _sweep(ring, 1.0),
+    "tree": aggregated_trees,
+    "hierarchical": _sweep(hierarchical, 1.0),
+    "one_shot": direct_exchange,
+    "in_switch": multicast,
+    "halving_doubling": _sweep(halving_doubling, 1.0),
+}
+"""Algorithm of an all-gather, and of a reduce-scatter -> its time: one of the two halves of an all-reduce."""
 
 WAYS = {
     "all_reduce": {
@@ -165,10 +173,16 @@ WAYS = {
         "in_switch": _sweep(in_switch, 2.0),
         "halving_doubling": _sweep(halving_doubling, 2.0),
     },
-    "all_gather": _all_but_tree(1.0),
-    "reduce_scatter": _all_but_tree(1.0),
+    "all_gather": PARTS,
+    "reduce_scatter": PARTS,
     "all_to_all": {"direct": pairwise, "hierarchical": gathered_exchange, "forwarded": forwarded_exchange},
-    "broadcast": {"ring": chain, "tree": _sweep(tree, 1.0), "in_switch": _sweep(in_switch, 1.0)},
+    "broadcast": {
+        "ring": chain,
+        "tree": _sweep(tree, 1.0),
+        "one_shot": one_shot,
+        "two_shot": two_shot,
+        "in_switch": _sweep(in_switch, 1.0),
+    },
     "send_recv": {"direct": point_to_point},
     "dispatch": {"expert_kernel": expert_exchange},
     "combine": {"expert_kernel": expert_exchange},

@@ -1,7 +1,7 @@
 """Shortfall of silicon and software against the datasheet: interchangeable pytrees of named constants."""
 
-from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
-from jaxroof.efficiency.efficiency import Efficiency, datasheet, entry_of
+from jaxroof.efficiency.derated import Decoding, Host, KindEfficiency, LinkEfficiency
+from jaxroof.efficiency.efficiency import Efficiency, datasheet, entry_of, in_phases
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.published import kernel
@@ -9,6 +9,7 @@ from jaxroof.efficiency.surface import Surfaces
 from jaxroof.efficiency.timing import Spread, Timing
 
 __all__ = [
+    "Decoding",
     "Efficiency",
     "Host",
     "Hull",
@@ -20,5 +21,6 @@ __all__ = [
     "Timing",
     "datasheet",
     "entry_of",
+    "in_phases",
     "kernel",
 ]

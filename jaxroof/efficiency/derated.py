@@ -20,6 +20,31 @@ class KindEfficiency:
 
 
 @struct
+class Decoding:
+    """Efficiency of kernels that work on the tokens of both phases, in decode; attention has a kind for each."""
+
+    linear: KindEfficiency
+    experts: KindEfficiency
+    elementwise: KindEfficiency
+
+
+def blended(first: KindEfficiency, second: KindEfficiency, share: Scalar) -> KindEfficiency:
+    """Efficiency of kernels of which `share` of the tokens run as `second` and the others as `first`.
+
+    1 / s = (1 - share) / s_1 + share / s_2 of every share of a peak: the tokens' times add up. Fixed times: the mean.
+    """
+
+    def together(name: str) -> Scalar:
+        one, other = getattr(first, name), getattr(second, name)
+        if name == "kernel_time":
+            return (1.0 - share) * one + share * other
+        return 1.0 / ((1.0 - share) / one + share / other)
+
+    names = ("matrix", "matrix_low", "vector", "bandwidth", "cache_bandwidth", "kernel_time")
+    return KindEfficiency(**{name: together(name) for name in names})
+
+
+@struct
 class LinkEfficiency:
     """Efficiency of collectives."""
 

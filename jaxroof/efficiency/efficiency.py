@@ -2,11 +2,12 @@
 
 import dataclasses
 
-from jaxroof.efficiency.derated import Host, KindEfficiency, LinkEfficiency
+from jaxroof.arrays import jnp
+from jaxroof.efficiency.derated import Decoding, Host, KindEfficiency, LinkEfficiency, blended
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.surface import Surfaces
 from jaxroof.op import STAND_INS, Kernel
-from jaxroof.struct import struct
+from jaxroof.struct import Scalar, struct
 
 
 @struct
@@ -25,12 +26,30 @@ class Efficiency:
     host: Host
     convolution: KindEfficiency | Kernels | None = None  # None: as `linear`, by the product that it is
     depthwise: KindEfficiency | Kernels | None = None  # None: as `elementwise`
+    decoding: Decoding | None = None  # None: kernels of decoding tokens reach what those of prompts do
 
 
 def entry_of(efficiency: Efficiency, op: Kernel) -> KindEfficiency | Kernels | Surfaces:
     """What prices a kernel: the entry of its kind, or of the kind that stands in for it."""
     entry = getattr(efficiency, op.kind)
     return getattr(efficiency, STAND_INS[op.kind]) if entry is None else entry
+
+
+def in_phases(efficiency: Efficiency, prompt_tokens: Scalar | None, decode_tokens: Scalar | None) -> Efficiency:
+    """The efficiency of a step with so many tokens of each phase, None where a phase is not in it; no `decoding` in it.
+
+    Kernels that see the tokens of both run at the mean of both by tokens: `blended`.
+    """
+    decoding = efficiency.decoding
+    if decoding is None:
+        return efficiency
+    own = {field.name: getattr(decoding, field.name) for field in dataclasses.fields(decoding)}
+    if decode_tokens is None:
+        own = {}
+    elif prompt_tokens is not None:
+        share = decode_tokens / jnp.maximum(prompt_tokens + decode_tokens, 1e-9)
+        own = {name: blended(getattr(efficiency, name), entry, share) for name, entry in own.items()}
+    return dataclasses.replace(efficiency, **own, decoding=None)
 
 
 def datasheet() -> Efficiency:

@@ -33,7 +33,7 @@ from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number
-from jaxroof.step import Terms, host_time
+from jaxroof.step import Terms, host_time, in_step
 from jaxroof.struct import Array, Scalar, struct
 from jaxroof.traced_once import traced_once
 from jaxroof.weight_only import as_run
@@ -188,7 +188,7 @@ def memory_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> Scalar:
 
 def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tuple[Scalar, Scalar]:
     """`step_time` in s, and `memory_demand`."""
-    deployment, efficiency = tenant.deployment, tenant.efficiency
+    deployment, efficiency = tenant.deployment, in_step(tenant.efficiency, step, tenant.deployment)
     ops = overlapped_ops(as_run(tenant.model, hardware), deployment, step)
     device = computing_hardware(hardware, deployment)
     timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import hwspaces
 import workloads
+from hwspaces.plain import plain_arguments
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
@@ -47,13 +48,15 @@ class Case:
     scenario: Scenario
     kv: str  # precision of the KV cache in words, as the scenario has it
 
+    @property
+    def model_notes(self) -> tuple[str, ...]:
+        """Notes on the model alone: the precision of its weights and its source, and what was assumed of it."""
+        return (f"weights {self.model.precision} (from {self.model.precision_source})", *self.model.notes)
+
     @functools.cached_property
     def notes(self) -> tuple[str, ...]:
         """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain, a slow cache."""
-        notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
-        notes += self.model.notes
-        notes += weight_only_notes(self.hardware, self.model.model)
-        notes += self.hardware.assumptions
+        notes = [*self.model_notes, *weight_only_notes(self.hardware, self.model.model), *self.hardware.assumptions]
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
             notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
         if not self.model.model.generates:
@@ -66,6 +69,7 @@ class Case:
         return tuple(dict.fromkeys(notes))
 
 
+@plain_arguments
 def case(
     job: str,
     hardware: str,

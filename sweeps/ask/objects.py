@@ -40,13 +40,13 @@ def first_value(values: tuple | Range) -> Any:
 def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tuple[Axis, list[str]]:
     """An axis over whole structs, labelled by their names."""
     columns: dict[str, Any] = {}
-    notes: list[str] = []
+    said: list[tuple[str, str]] = []  # name, and a note on it
     index = np.arange(len(names))
     if key == "hardware":
         devices = [device_named(name, spec) for name in names]
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
-            notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
+            said += [(device.name, assumption) for assumption in device.assumptions]
         lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
         columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)
@@ -64,8 +64,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
             deployments.append(model_deployment(entry, kv, sent))
             for name in spec.objects["hardware"]:
                 require_precisions(device_named(name, spec), entry, deployments[-1])
-            notes.append(f"{entry.name}: weights {entry.precision} (from {entry.precision_source})")
-            notes += [f"{entry.name}: {note}" for note in entry.notes]
+            own = f"weights {entry.precision} (from {entry.precision_source})"
+            said += [(entry.name, note) for note in (own, *entry.notes)]
         deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
         models = _with_settings("model", [entry.model for entry in entries], spec)
         columns["model"] = Choice(tuple(models), index)
@@ -83,7 +83,16 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", MEANINGS[key])
-    return Axis(key, len(names), columns, (label,)), notes
+    return Axis(key, len(names), columns, (label,)), _by_note(said)
+
+
+def _by_note(said: list[tuple[str, str]]) -> list[str]:
+    """Every note once, after the names that it is on."""
+    names: dict[str, list[str]] = {}
+    for name, note in said:
+        if name not in names.setdefault(note, []):
+            names[note].append(name)
+    return [f"{', '.join(whose)}: {note}" for note, whose in names.items()]
 
 
 def deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:

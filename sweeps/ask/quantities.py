@@ -20,4 +20,4 @@ def quantity_or_zero(value: Any, unit: str, path: str) -> float:
 def along_range(path: str, numbers: np.ndarray) -> np.ndarray:
     """Numbers that a range gives the leaf at `path`: of a count the nearest whole ones."""
     declared = leaf(path)
-    return np.round(numbers) if declared is not None and declared.whole else numbers
+    return np.round(numbers) if declared is not None and declared.counts else numbers

@@ -122,7 +122,12 @@ def unsampled(
         neighbour=spec.neighbour,
         laws=spec.laws,
     )
-    axes, notes = [], list(base.notes)
+    several = {key for key, names in spec.objects.items() if len(names) > 1}
+    of_axes = {
+        *(base.model_notes if several & {"model", "weights"} else ()),
+        *(base.hardware.assumptions if "hardware" in several else ()),
+    }  # the axis says them of each of its entries
+    axes, notes = [], [note for note in base.notes if note not in of_axes]
     for key, names in spec.objects.items():
         if len(names) > 1:
             axis, said = object_axis(key, names, spec, base)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import document
+from hwspaces.plain import plain
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
@@ -234,16 +235,16 @@ def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
     return merged
 
 
-def plain(value: Any) -> Any:
+def as_tables(value: Any) -> Any:
     """A specification, or a part of one, as JSON and TOML have it: ranges as tables, arrays and tuples as lists."""
     if isinstance(value, Range):
         table = {"from": value.low, "to": value.high, "n": value.n, "scale": "log" if value.log else "linear"}
-        return {key: plain(part) for key, part in table.items() if part is not None}
+        return {key: as_tables(part) for key, part in table.items() if part is not None}
     if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(part) for part in value]
-    return value.item() if isinstance(value, np.generic) else value
+        return {str(key): as_tables(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_tables(part) for part in value]
+    return plain(value)
 
 
 def range_values(interval: Range, low: float, high: float, shares: np.ndarray) -> np.ndarray:
@@ -311,7 +312,7 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
             raise ValueError(f"{where} = {list(values)!r} has a value twice")
         return values
     if isinstance(value, Range):
-        return value
+        value = as_tables(value)
     if isinstance(value, Mapping):
         require_known(value, RANGE_KEYS, f"{where}.")
         for key in ("from", "to"):

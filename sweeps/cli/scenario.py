@@ -50,7 +50,9 @@ def run(options: argparse.Namespace) -> None:
 
         store.saved(options.output, scenarios.table(rows), options.force)
     if options.json:
-        print_json([vars(row) | {"deviation": row.deviation} for row in rows])
+        print_json(
+            [vars(row) | {"deviation": row.deviation, "predicted_deviation": row.predicted_deviation} for row in rows]
+        )
     else:
         _print_rows(rows)
     if options.output is not None:
@@ -75,24 +77,40 @@ def _print_list(as_json: bool) -> None:
 
 def _print_rows(rows: list[Any]) -> None:
     from sweeps.cli.tables import console, table
+    from sweeps.studies.scenarios import outside_by_default
 
-    numbers = ("expected", "found", "deviation", "predicted")
-    found = table("id", "what", *numbers[:-1], "agrees", numbers[-1], numbers=numbers)
+    numbers = ("expected", "found", "deviation", "predicted", "deviation of it")
+    found = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
     for row in rows:
         expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
-        deviation = "" if math.isnan(row.deviation) else f"{100 * row.deviation:+.1f} %"
-        figures = [expected, _text(row.found, row.unit), deviation, AGREEMENTS.get(row.status, row.status)]
-        found.add_row(row.id, row.what, *figures, _text(row.predicted, row.unit))
+        figures = [expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status)]
+        predicted = [
+            _text(row.predicted, row.unit),
+            _share(row.predicted_deviation),
+            AGREEMENTS.get(row.by_default, ""),
+        ]
+        found.add_row(row.id, row.what, *figures, *predicted)
     out = console()
     out.print(found)
     _print_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
     _print_reasons("outside", rows, "differs", out)
     counts = collections.Counter(row.status for row in rows)
     out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    judged = collections.Counter(row.by_default for row in rows if row.by_default)
+    if judged:
+        outside = ", ".join(f"{name} ({len(some)})" for name, some in outside_by_default(rows).items())
+        out.print(
+            f"by default constants: {judged['agrees']} of {judged.total()} agree"
+            + (f"; outside: {outside}" if outside else "")
+        )
     out.print(
         "found: with the assumptions of the derivations (--efficiency half), but for measured values; predicted: with "
         "default constants. Derivations: docs/evidence/scenarios.md"
     )
+
+
+def _share(deviation: float) -> str:
+    return "" if math.isnan(deviation) else f"{100 * deviation:+.1f} %"
 
 
 def _print_reasons(title: str, rows: list[Any], status: str, out: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from sweeps.cli.common import space_argument, whole_number
 from sweeps.cli.outputs import dataset_argument
-from sweeps.cli.progress import Compiling, progress, progress_kind, rate_text
-from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
+from sweeps.cli.progress import Compiling, progress, progress_kind
+from sweeps.cli.sweep_report import print_asked, print_found, speed_text
 from sweeps.run.compile_cache import compilation_cache
 
 
@@ -22,8 +22,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep",
         metavar="WHAT",
+        action="append",
         help="less than every point: pareto, pareto=METRIC:METRIC, top=N, top=N:METRIC, histogram, quantiles; "
-        "several with commas",
+        "several with commas, or by giving the flag again",
     )
     parser.add_argument("--compression", metavar="LEVEL", help="of the folder's files, 1 (fast) to 9 (small)")
     parser.add_argument("--digits", metavar="N", help="significant digits that are kept, so that files compress")
@@ -65,7 +66,7 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
         source = in_space(source, options.space)
     output: dict[str, Any] = {}
     if options.keep is not None:
-        output["keep"] = [word.strip() for word in options.keep.split(",")]
+        output["keep"] = [word.strip() for given in options.keep for word in given.split(",")]
     for name in ("compression", "digits"):
         if getattr(options, name) is not None:
             output[name] = int(whole_number(f"--{name}", getattr(options, name)))
@@ -101,8 +102,6 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
             raise ValueError(f"{options.spec}: {error}") from None
         finally:
             compiling.stop()
-    points, computing = bars[0].points, bars[0].seconds
-    rate = f", {rate_text(points / computing)} points/s computed and written" if points >= RATED_POINTS else ""
+    points, seconds = bars[0].points, time.perf_counter() - start
     written = size(pathlib.Path(options.output).stat().st_size)
-    seconds = time.perf_counter() - start
-    print_found(options.output, f"{written}, {points:,} points in {seconds:.1f} s{rate}")
+    print_found(options.output, f"{written}, {points:,} points in {speed_text(points, seconds)}")

@@ -4,14 +4,15 @@ import argparse
 import json
 import pathlib
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeps.cli import stopping
 from sweeps.cli.common import whole_number
 from sweeps.cli.printing import escaped
-from sweeps.cli.progress import Compiling, Progress, progress_kind, rate_text
-from sweeps.cli.sweep_report import RATED_POINTS, print_asked, print_found
+from sweeps.cli.progress import Compiling, Progress, progress_kind
+from sweeps.cli.sweep_report import print_asked, print_found, speed_text
 from sweeps.run.compile_cache import compilation_cache
 
 
@@ -22,6 +23,7 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
       options: parsed flags.
       source: the specification that they describe.
     """
+    start = time.perf_counter()
     watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
     stopping.say(watch.stopped)
     from sweeps.cli.tables import size
@@ -49,8 +51,8 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
         raise
     watch.stop("end")
     bar = watch.bar
-    rate = f", {rate_text(bar.rate)} points/s computed and written" if bar.done >= RATED_POINTS else ""
-    files = f"{watch.shards:,} shards of {len(work.boxes):,} in {bar.seconds:.1f} s{rate}, {size(bar.bytes)}"
+    speed = speed_text(bar.done, time.perf_counter() - start)
+    files = f"{watch.shards:,} shards of {len(work.boxes):,} in {speed}, {size(bar.bytes)}"
     print_found(str(options.output), f"{files}; {work.plan.points:,} points" if bar.done else "complete already")
 
 

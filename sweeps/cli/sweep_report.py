@@ -4,9 +4,16 @@ import sys
 from typing import Any
 
 from sweeps.cli.printing import escaped
+from sweeps.cli.progress import rate_text
 
 RATED_POINTS = 100_000
 """Points from which a rate says something: fewer are outweighed by compilation."""
+
+
+def speed_text(points: int, seconds: float) -> str:
+    """Seconds of a whole run, compiling and writing with it, and the points per second that these are."""
+    rate = f", {rate_text(points / seconds)} points/s with compiling and writing" if points >= RATED_POINTS else ""
+    return f"{seconds:.1f} s{rate}"
 
 
 def print_asked(asked: Any, plan: Any) -> None:

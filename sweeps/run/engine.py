@@ -17,6 +17,9 @@ from sweeps.run.native.graph import Unsupported
 from sweeps.run.point import in_dtype
 from sweeps.run.ways import MOST_EAGER
 
+LEAST = 1024
+"""Points of a call that is made small on request: fewer take no less time."""
+
 
 class Plan:
     """A question compiled block by block. `outputs` is known at once; `pieces` and `values` compute.
@@ -32,6 +35,7 @@ class Plan:
       most_eager: points up to which NumPy computes them, in float64, without compiling anything.
       compiler: a name in `COMPILERS`; by default what suits the number of points and the machine.
       compiling: called before each program is compiled with its number, from 1, and the number of programs.
+      most: points per call at most, where that is fewer than what suits; `LEAST` or more.
 
     Raises:
       ValueError: `compiler` is not there, or does not know an operation of the job.
@@ -46,12 +50,14 @@ class Plan:
         most_eager: int = MOST_EAGER,
         compiler: str | None = None,
         compiling: Callable[[int, int], None] = lambda number, total: None,
+        most: float = math.inf,
     ):
         self.axes = axes
         sizes = [axis.size for axis in axes]
         self.points = math.prod(sizes)
         self.compiler = COMPILERS[compiler or chosen(sizes, most_eager)]()
-        made = functools.partial(self._made, question, list(blocks(axes)), np.dtype(dtype), chunk_points, compiling)
+        chunk = (chunk_points, max(most, LEAST))
+        made = functools.partial(self._made, question, list(blocks(axes)), np.dtype(dtype), chunk, compiling)
         try:
             self._blocks = made()
         except Unsupported:
@@ -66,7 +72,7 @@ class Plan:
         question: Question,
         combinations: list[tuple[Segment, ...]],
         dtype: np.dtype,
-        chunk_points: int | None,
+        chunk: tuple[int | None, float],
         compiling: Callable[[int, int], None],
     ) -> list["_Block"]:
         """All blocks, one for each combination of structures."""
@@ -74,7 +80,7 @@ class Plan:
         for number, parts in enumerate(combinations, start=1):
             if self.compiled:
                 compiling(number, len(combinations))
-            found.append(_Block(question, self.axes, parts, dtype, self.compiler, chunk_points))
+            found.append(_Block(question, self.axes, parts, dtype, self.compiler, *chunk))
         return found
 
     @property
@@ -157,6 +163,7 @@ class _Block:
         dtype: np.dtype,
         compiler: Compiler,
         chunk_points: int | None,
+        most: float,
     ):
         self.axes = axes
         self.positions = [segment.positions for segment in combination]
@@ -165,6 +172,8 @@ class _Block:
         self._sizes = [len(positions) for positions in self.positions]
         self.program = compiler.program(question, settings, dtype)
         self._lengths = compiler.lengths(self.program, self._sizes, chunk_points, settings, stored)
+        if math.prod(self._lengths) > most:
+            self._lengths = compiler.lengths(self.program, self._sizes, int(most), settings, stored)
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
         self._chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)

@@ -1,6 +1,7 @@
 """A sweep in one call: to a Dataset in memory, or to a netCDF file of any size."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -8,6 +9,7 @@ from typing import Any, Unpack
 import xarray as xr
 
 from hwspaces import output
+from hwspaces.plain import plain_arguments
 from jaxroof.jobs import JOBS
 from sweeps.ask.keys import Keys, takes
 from sweeps.ask.question import Asked
@@ -19,6 +21,7 @@ from sweeps.run.precision import precision
 
 
 @takes(Keys)
+@plain_arguments
 def sweep(
     source: str | os.PathLike | Mapping[str, Any] | None = None,
     /,
@@ -47,6 +50,7 @@ def sweep(
         return fill(dataset(plan.axes, plan.outputs, question.attributes), plan.pieces(progress))
 
 
+@plain_arguments
 def sweep_to_file(
     path: str | os.PathLike,
     source: str | os.PathLike | Mapping[str, Any],
@@ -80,11 +84,13 @@ def sweep_to_file(
             store.written(name, labels, plan.outputs, plan.pieces(progress))
 
 
+@plain_arguments
 def linear(low: Any, high: Any, n: int | None = None) -> Range:
     """An axis of `n` evenly spaced values, both ends included; in sample mode the bounds of a uniform draw."""
     return Range(low, high, n, log=False)
 
 
+@plain_arguments
 def log(low: Any, high: Any, n: int | None = None) -> Range:
     """An axis of `n` values in equal ratios, both ends included; in sample mode the bounds of a log-uniform draw."""
     return Range(low, high, n, log=True)
@@ -95,19 +101,22 @@ def working(checked: Spec) -> str:
     return "float64" if JOBS[checked.job].simulated else checked.dtype
 
 
-def planned(checked: Spec, compiling: Callable[[int, int], None] = lambda number, total: None) -> tuple[Asked, Plan]:
+def planned(
+    checked: Spec, compiling: Callable[[int, int], None] = lambda number, total: None, most: float = math.inf
+) -> tuple[Asked, Plan]:
     """The question with every name looked up, and its plan; to be called in its working precision.
 
     Args:
       checked: the specification.
       compiling: called before each program is compiled with its number, from 1, and the number of programs.
+      most: points that are computed in one call at most, as `Plan` takes it.
     """
     if JOBS[checked.job].simulated:
         from sweeps.run.simulated.plan import planned
 
         return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
-    plan = Plan(question.question, question.axes, checked.dtype, compiling=compiling)
+    plan = Plan(question.question, question.axes, checked.dtype, compiling=compiling, most=most)
     made = " ".join(f"{name} {version}" for name, version in plan.software.items())
     return dataclasses.replace(question, attributes=question.attributes | {"computed_with": made}), plan
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from hwspaces.plain import plain_arguments
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.ask.shipped import specification
@@ -88,6 +89,7 @@ class Search:
 
 
 @takes(ServeSpec)
+@plain_arguments
 def capacity(
     model: str,
     hardware: str | Iterable[str],

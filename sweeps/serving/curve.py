@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from hwspaces.plain import plain_arguments
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit
@@ -24,6 +25,7 @@ MOST_LOAD = 1e6
 
 
 @takes(ServeSpec)
+@plain_arguments
 def latency_curve(
     model: str,
     hardware: str | Iterable[str],

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from hwspaces.plain import plain_arguments
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes
@@ -22,6 +23,7 @@ from sweeps.serving.run import Simulation, simulation
 
 
 @takes(ServeSpec)
+@plain_arguments
 def serve(
     hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
 ) -> xr.Dataset:

@@ -11,6 +11,7 @@ import numpy as np
 
 import hwspaces
 import workloads
+from hwspaces.plain import plain_arguments
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
@@ -115,6 +116,7 @@ class Comparison:
         return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
 
 
+@plain_arguments
 def compare(
     model: str,
     isl: float | str,

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from hwspaces import formatted
+from hwspaces.plain import plain_arguments
 from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.disaggregated import DISAGGREGATED
@@ -54,6 +55,7 @@ def replica_curve(case: Case) -> Curve:
     )
 
 
+@plain_arguments
 def splits(case: Case, devices: int, loads: Sequence[float], objective: Objective) -> xr.Dataset:
     """Every split of `devices` devices into whole replicas of both pools, at every load, as a Dataset.
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
+from sweeps.cli.sweep_report import speed_text
 from sweeps.data import best, labels
 from tests.commands import printed, refused
 
@@ -263,6 +264,7 @@ def test_help_does_not_import_jax():
     script = """
 import sys
 from sweeps.cli import main
+from sweeps.cli.sweep_report import speed_text
 from sweeps.cli.verbs import VERBS
 for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
     try:
@@ -279,3 +281,37 @@ def test_the_version_is_printed(capsys):
     from jaxroof.version import VERSION
 
     assert printed(capsys, "--version").strip() == VERSION
+
+
+TWO = """
+hardware = ["H100-SXM", "H200-SXM"]
+model = ["Llama-3.1-8B", "Llama-3.1-70B"]
+deployment = { tp = [4, 8] }
+workload = { batch = [1, 64], isl = 1024, osl = 128 }
+output = { variables = ["tpot", "feasible"] }
+"""
+
+
+def test_notes_of_a_sweep_are_printed_once(tmp_path, capsys):
+    (tmp_path / "two.toml").write_text(TWO)
+    lines = printed(capsys, "sweep", str(tmp_path / "two.toml"), "-o", str(tmp_path / "two.nc")).splitlines()
+    notes = [line.removeprefix("note  ") for line in lines if line.startswith("note")]
+    assert "Llama-3.1-8B, Llama-3.1-70B: weights bf16 (from torch_dtype)" in notes
+    assert sum("network: assumption" in note for note in notes) == 1
+    plain = [note.partition(": ")[2] if note.startswith(("Llama", "H")) else note for note in notes]
+    assert len(set(plain)) == len(plain)
+
+
+def test_keep_is_given_again_or_with_commas(spec, tmp_path, capsys):
+    folders = [f"{tmp_path}/{name}/" for name in ("again", "commas")]
+    printed(capsys, "sweep", str(spec), "-o", folders[0], "--keep", "pareto", "--keep", "top=2")
+    printed(capsys, "sweep", str(spec), "-o", folders[1], "--keep", "pareto, top=2")
+    again, commas = map(sweeps.open, folders)
+    assert again.equals(commas) and set(again.sizes) == {"rank", "front"}
+    twice = ("sweep", str(spec), "-o", f"{tmp_path}/twice/", "--keep", "top=2", "--keep", "top=2")
+    assert "has a name twice" in refused(capsys, *twice)
+
+
+def test_a_rate_is_of_the_seconds_that_stand_before_it():
+    assert speed_text(1_000_000, 20.0) == "20.0 s, 50,000 points/s with compiling and writing"
+    assert speed_text(10, 2.0) == "2.0 s"

@@ -23,6 +23,10 @@ LLAMA = {
         (f"a = {'[' * 33}{']' * 33}", "not TOML: more than 32 tables and lists are inside each other"),
         (f"a = {'9' * 9_990}", "not TOML: a whole number has thousands of digits; it has at most 64 bits"),
         (f"a = [{'1,' * 200_000}]", "not TOML: more than 100,000 lines and values; that many are read"),
+        (
+            'slo = "tpot=\\u001b[31m40ms"',
+            "slo = 'tpot=\\x1b[31m40ms' has a control character, '\\x1b'; text without them is read",
+        ),
         ("a = 1\x00", "cannot be read: byte 5 is zero; it is not text"),
     ],
 )

@@ -204,7 +204,7 @@ def test_blis_json(tmp_path):
     assert hardware.memory.hbm.bandwidth == pytest.approx(3.35e12)
     assert hardware.memory.hbm.capacity == 80 * 2**30
     assert hardware.memory.l2 is None and hardware.links.scale_up is None and hardware.cores.count == 1.0
-    assert any("mfuPrefill = 0.45" in text and "not used" in text for text in entry.assumptions)
+    assert any("mfuPrefill = 0.45" in text and "--efficiency" in text for text in entry.assumptions)
     assert all(path in entry.sources for path in entry.figures)
 
 

@@ -112,6 +112,14 @@ def test_a_file_of_ones_own(tmp_path):
         ("[knobs]", '[laws]\n"cores.count" = "cores.clock"\n[knobs]', "is in 1/s; it must be in plain numbers"),
         ("[knobs]", '[laws]\n"cores.count" = "draw.fixd"\n[knobs]', "did you mean draw.fixed"),
         ('"design.stacks" = 5', '"design.stacks" = 5.5', "must be a whole number"),
+        ('"design.stacks" = 5', '"cores.count" = 159.7', "cores.count = 159.7 must be a whole number"),
+        ('"design.stacks" = 5', '"silicon.dies" = 2.5', "silicon.dies = 2.5 must be a whole number"),
+        ('"design.stacks" = 5', '"design.stacks" = 7', "stacks = 7 is outside of its knob, from 4 to 6"),
+        ("[4, 5, 6]", "{ from = 6, to = 8 }", "stacks = 5 is outside of its knob, from 6 to 8"),
+        ("[knobs]", '[laws]\n"cores.count" = "cores.count * 2"\n[knobs]', "'cores.count * 2' refers to itself"),
+        ("[knobs]", '[laws]\n"cores.count" = "2 * hardware.cores.count"\n[knobs]', "refers to itself"),
+        ("[knobs]", '[laws]\n"matrix.*" = "2 * matrix.*"\n[knobs]', "refers to itself"),
+        ("[knobs]", '[laws]\n"cores.count" = 3\n[knobs]', "cores.count = 3 is not an expression"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line(tmp_path, old, new, said):

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import hwspaces
+from jaxroof.arrays import eager
 from jaxroof.collectives import ALGORITHMS, UNAVAILABLE, collective_algorithm, collective_time, collective_times
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Link, Links, Protocol, Transport
@@ -109,6 +111,18 @@ def test_all_reduce_in_one_domain(algorithm, size, expected):
 )
 def test_all_reduce_over_two_tiers(algorithm, expected):
     assert microseconds(TWO_TIERS, "all_reduce", 4e7, 16.0, algorithm) == pytest.approx(expected, rel=EXACT)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+def test_halves_of_an_all_reduce(kind):
+    # 4 of 8 devices, 40 kB: one stage of the two of 3.3 us and 30 kB: 0.3 us / 0.5
+    assert microseconds(ONE_TIER, kind, 4e4, 4.0, "one_shot") == pytest.approx(3.3 + 0.6, rel=EXACT)
+    # the switch copies or adds: 1 hop; 80 MB: 800 us / 0.5 + 50
+    links = changed(TWO_TIERS, reduces=1.0)
+    assert microseconds(links, kind, 8e7, 8.0, "in_switch") == pytest.approx(1 + 50 + 1600, rel=EXACT)
+    # 8 x 4, 4 kB: 7 hops of 1 us and log2 4 = 2 of 5 us; inside 3.5 kB: 0.035 us, 4 + 0.35; across 3/4 of 500 B at
+    # 10 GB/s: 0.0375 us, 4 + 0.375
+    assert microseconds(TWO_TIERS, kind, 4e3, 32.0, "tree") == pytest.approx(7 + 10 + 4.375, rel=EXACT)
 
 
 def test_reduction_in_the_switch():
@@ -254,6 +268,20 @@ def test_an_engine_kernel_ends_at_its_limit_and_at_its_domain():
     assert microseconds(TWO_TIERS, "all_reduce", 8e6, 8.0, "two_shot") < 1e6 * UNAVAILABLE
     assert microseconds(TWO_TIERS, "all_reduce", 8.1e6, 8.0, "two_shot") == 1e6 * UNAVAILABLE
     assert microseconds(TWO_TIERS, "all_reduce", 1e3, 16.0, "one_shot") == 1e6 * UNAVAILABLE
+
+
+@pytest.mark.parametrize("devices", [2.0, 3.0, 4.0, 8.0, 12.0, 16.0, 72.0, 512.0])
+def test_a_part_of_an_all_reduce_never_takes_longer_than_it(devices):
+    """Whoever has the sum has gathered, scattered or received the parts: on every accelerator, at every size."""
+    size = np.geomspace(8, 4e9, 40)
+    for entry in hwspaces.catalogue().values():
+        for losses, stages in ((1.0, 1.0), (1.0, 0.0), (0.3, 1.0), (0.0, 1.0)):
+            efficiency = LinkEfficiency(losses=losses, two_shot=stages)
+            with eager():
+                whole = collective_time(entry.hardware.links, asked("all_reduce", size, devices), efficiency)
+                for kind in ("all_gather", "reduce_scatter", "broadcast"):
+                    part = collective_time(entry.hardware.links, asked(kind, size, devices), efficiency)
+                    assert np.all(part <= whole * (1 + 1e-12)), (entry.name, kind, losses, stages)
 
 
 def test_the_choice_is_named():

@@ -154,7 +154,7 @@ def _ways(kind, used, size) -> list:
     around = sum(rounds * t.hops * t.above * t.link.latency for t in used)
     inward = sum(rounds * t.hops * t.link.latency for t in used)
     if kind != "all_reduce":
-        return [around + _largest(through), inward + sum(streams) if several else None]
+        return [around + _largest(through), *_halves(used, size, streams, inward)]
     ways = [around + _largest(through)]
     depth = sum(2.0 * np.log2(t.n) * t.link.latency for t in outer)
     branches = [_stream(t, (2.0 if t.first else np.minimum(2.0, t.n / 2.0)) * size / t.below) for t in used]
@@ -166,6 +166,22 @@ def _ways(kind, used, size) -> list:
         ways.append(np.where((inner.link.reduces > 0.5) & inner.used, time, np.inf))
     if inner.link.topology != "torus":
         ways += _engine(inner, size)
+    return ways
+
+
+def _halves(used, size, streams, inward) -> list:
+    """All-gathers and reduce-scatters other than by one ring: rings in rings, trees, the switch, and all at once."""
+    inner, *outer = used
+    ways, depth = [], sum(np.log2(t.n) * t.link.latency for t in outer)
+    if outer:
+        ways += [inward + sum(streams), inner.hops * inner.link.latency + depth + _largest(streams)]
+    if inner.link.topology == "switched":
+        copied = _protocol(inner, "switch", size * inner.per_byte)
+        time = inner.link.latency + depth + _largest([copied, *streams[1:]])
+        ways.append(np.where((inner.link.reduces > 0.5) & inner.used, time, np.inf))
+    if inner.link.topology != "torus":
+        # one of the two equal stages of the engines' second way
+        ways.append(_engine(inner, size)[1] / 2.0)
     return ways
 
 

@@ -206,13 +206,14 @@ def test_impossible_numbers_of_a_specification(table, message):
 
 
 def test_a_range_of_a_count_takes_whole_numbers_in_a_grid_and_in_a_sample():
-    """2 to 65 in ratios, and draws; shares and figures of hardware stay where they are."""
+    """2 to 65 in ratios, and draws; of hardware too, whose other figures stay where they are."""
     work = {"isl": 64, "osl": 8, "batch": {"from": 2, "to": 65, "n": 6, "scale": "log"}}
     source = {"hardware": "H100-SXM", "model": DENSE, "workload": work, "output": {"variables": ["fits"]}}
     assert sweeps.sweep(source).batch.values.tolist() == [2.0, 4.0, 8.0, 16.0, 32.0, 65.0]
     drawn = sweeps.sweep({**source, "mode": "sample", "sample": {"points": 8, "seed": 1}}).batch.values
     assert (drawn == drawn.round()).all() and drawn.min() >= 2.0
-    assert along_range("hardware.cores.count", drawn + 0.5).tolist() == (drawn + 0.5).tolist()
+    assert along_range("hardware.cores.count", drawn + 0.25).tolist() == drawn.tolist()
+    assert along_range("hardware.cores.clock", drawn + 0.5).tolist() == (drawn + 0.5).tolist()
 
 
 @pytest.mark.parametrize("text", ["30", "8e12", "-1"])

@@ -154,7 +154,11 @@ def test_what_is_no_file_is_refused(tmp_path):
     assert refused(tmp_path / "folder.nc").endswith("is a folder; give the name of a file")
     assert refused(tmp_path / "no" / "x.nc").endswith(f"there is no folder {tmp_path / 'no'}")
     assert refused(tmp_path / f"{'x' * 300}.nc").endswith("cannot be written: File name too long")
-    assert "is not a file name" in refused("a\0.nc")
+    for name in ("a\0.nc", "a\x1b[31m.nc", "a\n.nc"):
+        assert "has a control character: give a name without" in refused(name)
+    for name, kind in (("C:\\out.nc", ""), ("C:\\out\\", "shards")):
+        assert "has a backslash in its name" in refused(name, folder=kind)
+    assert "no folder" in refused(tmp_path / "no" / "folder", folder="shards")
     assert not (tmp_path / "nothing.nc").exists()
 
 

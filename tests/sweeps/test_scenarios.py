@@ -14,6 +14,8 @@ from sweeps.studies import scenarios
 from sweeps.studies.scenarios import rows as rows_of
 from sweeps.studies.scenarios import suite
 from sweeps.studies.scenarios.derivation import figures
+from tests import scenario_page
+from tests.reference import FOLDER
 
 pytestmark = [pytest.mark.xdist_group("scenarios"), pytest.mark.usefixtures("cache")]
 
@@ -59,6 +61,23 @@ def test_all_agree_but_the_findings(rows):
     assert {(row.id, row.what) for row in rows if row.status == "differs"} == findings
     assert {row.status for row in rows} <= {"agrees", "differs", "refused"}
     assert all(abs(row.deviation) <= row.tolerance + 1e-9 for row in rows if row.status == "agrees")
+
+
+def test_the_page_names_what_is_outside_by_default(rows):
+    """Every row whose prediction is outside, with its deviation to two percent points; no other one."""
+    text = (FOLDER / "evidence/scenarios.md").read_text(encoding="utf-8").partition(scenario_page.DEFAULT)[2]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] in IDS]
+    written = {(found[0], found[1]): float(found[4].removesuffix(" %")) for found in cells}
+    near = {(row.id, row.what) for row in rows if abs(abs(row.predicted_deviation) - row.tolerance) < 0.01}
+    outside = [row for some in scenarios.outside_by_default(rows).values() for row in some]
+    assert written.keys() - near == {(row.id, row.what) for row in outside} - near, "run `python -m tests.reference`"
+    assert {"T4.1", "I5.3"} <= {name for name, _ in written}
+    for row in outside:
+        if (row.id, row.what) not in near:
+            assert 100 * row.predicted_deviation == pytest.approx(written[row.id, row.what], abs=2.0, rel=0.05)
+
+
+IDS = {f"| {letter}" for letter in suite.ORDER}
 
 
 def test_zero_would_agree_with_nothing_but_zero(rows):
@@ -121,7 +140,8 @@ def test_the_command(capsys, tmp_path):
     found = json.loads(capsys.readouterr().out.rpartition("\n\n")[0])
     assert found[0]["status"] == "agrees" and found[0]["expected"] == 2.147e9 and out.exists()
     assert main(["scenario", "run", "I3.1", "--efficiency", "half"]) == 0
-    assert "5 agrees" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "5 agrees" in printed and "by default constants: 5 of 5 agree" in printed
 
 
 WRONG = [

@@ -280,3 +280,31 @@ def test_queries(folder, table, where, monkeypatch):
 def test_conditions_that_are_none(folder, where, words):
     with pytest.raises(ValueError, match=words):
         sweeps.query(sweeps.open(folder), where)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"workload.isl": [64, 128, 256], "workload.batch": {"from": 1, "to": 8000, "n": 8000}}, None]
+)
+def test_shards_have_the_points_that_are_asked_for(tmp_path, asked):
+    """24,000 points, of a grid or drawn, in shards of 3,000 (or of whole rows of the grid) with the bits of one."""
+    source = {**SMALL_SPEC, "axes": asked} if asked else {**SMALL_SPEC, **DRAWN}
+    found = sweeps.sweep_to_folder(tmp_path / "parts", source, shard_points=3000)
+    assert len(list((tmp_path / "parts").glob("shard-*.nc"))) == (9 if asked else 8)
+    whole = sweeps.sweep_to_folder(tmp_path / "whole", source)
+    assert len(list((tmp_path / "whole").glob("shard-*.nc"))) == 1
+    assert (found.tpot.values == whole.tpot.values).all()
+
+
+SMALL_SPEC = {
+    "hardware": "H100-SXM",
+    "model": "Llama-3.1-8B",
+    "efficiency": "derated",
+    "workload": {"osl": 8},
+    "output": {"variables": ["tpot"]},
+}
+
+DRAWN = {
+    "mode": "sample",
+    "sample": {"points": 24000, "seed": 2},
+    "workload": {"batch": {"from": 1, "to": 200}, "isl": 64, "osl": 8},
+}

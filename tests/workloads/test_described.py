@@ -96,7 +96,7 @@ def test_inference_perf_with_random_lengths_and_in_blis_form(write):
         (("question_len: 50", "question_len: 5.5"), "question_len is 5.5; it must be a whole number"),
         (("question_len: 50", "multimodal: {}"), "multimodal is not known here"),
         (("question_len: 50", "output_len: 50"), "output_len is there twice"),
-        (("question_len: 50", "question_len: *x"), "aliases are not read"),
+        (("question_len: 50", "question_len: *x"), "found undefined alias"),
         (("question_len: 50", "question_len: !!python/name:os.system"), "not YAML: could not determine a constructor"),
         (("question_len: 50", "question_len: [1"), "not YAML"),
         (("rate: 2", "rate: 0.1"), ""),

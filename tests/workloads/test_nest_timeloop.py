@@ -145,6 +145,30 @@ def test_constraints_of_a_memory_with_copies(tmp_path):
     assert buffer.limits == (("C", 2.0, 2.0),)
 
 
+def test_aliases_stand_for_what_they_name(timeloop, tmp_path):
+    shared = ARCHITECTURE.replace("attributes: {depth: 32768, width: 64, datawidth: 8}", "attributes: *words")
+    shared = shared.replace(
+        "attributes: {depth: 64, width: 8, datawidth: 8}", "attributes: {<<: *words, depth: 64, width: 8}"
+    )
+    shared = "words: &words {depth: 32768, width: 64, datawidth: 8}\n" + shared.lstrip()
+    found = nests.timeloop_architecture(written(tmp_path, "shared.yaml", shared))
+    assert found == nests.timeloop_architecture(timeloop["arch"])
+
+
+def test_aliases_that_stand_for_too_much_are_refused(tmp_path):
+    """Nine in each of nine lists: a few hundred bytes for a billion values."""
+    lists = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
+    assert "more than 100,000 values, those of aliases counted" in refused(
+        nests.timeloop_problem, written(tmp_path, "laughs.yaml", lists)
+    )
+    assert "an alias is inside of what it names" in refused(
+        nests.timeloop_problem, written(tmp_path, "circle.yaml", "problem: &a {b: *a}\n")
+    )
+    assert "has a control character" in refused(
+        nests.timeloop_problem, written(tmp_path, "escape.yaml", 'problem: "\\e[31m"\n')
+    )
+
+
 EARLIER = """
 architecture:
   version: 0.3

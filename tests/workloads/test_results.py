@@ -133,7 +133,7 @@ def test_blis_adds_prefixes_and_leaves_failures_out(write, ending):
         (BLIS_HEADER, ("1500000,", "x,"), "row 3: arrival_time_us is 'x'; it must be a whole number"),
         (BLIS_HEADER, (",ok,", ",error,"), "none of its 4 requests has the status ok"),
         (BLIS_HEADER, ("prefix_length", "prefix_len"), "column prefix_length is missing"),
-        (BLIS_HEADER + "x: &a 1\ny: *a\n", ("", ""), "aliases are not read"),
+        (BLIS_HEADER + "x: &a [*a]\n", ("", ""), "an alias is inside of what it names"),
     ],
 )
 def test_wrong_blis_traces_are_one_line(write, header, change, said):

@@ -130,11 +130,26 @@ def _fit(groups: Groups, maker: Group, user: Group) -> bool:
 
 
 def _below_reduction(value: Value, group: Group) -> list[Node]:
-    """The reductions of a group that a value in it depends on."""
+    """The reductions of a group that a value in it depends on, in order."""
     if not group.reduces:
         return []
-    if id(value) not in group.below:
-        group.below[id(value)] = [node for node in _cone(value, group) if node.name in REDUCTIONS]
+    waiting = [value]
+    while waiting:
+        found = waiting[-1]
+        node = base(found).node
+        if id(found) in group.below or node is None or not group.has(node):
+            group.below.setdefault(id(found), [])
+            waiting.pop()
+            continue
+        unknown = [operand for operand in node.inputs if id(operand) not in group.below]
+        if unknown:
+            waiting += unknown
+            continue
+        below = {id(one): one for operand in node.inputs for one in group.below[id(operand)]}
+        if node.name in REDUCTIONS:
+            below[id(node)] = node
+        group.below[id(found)] = sorted(below.values(), key=lambda one: one.number)
+        waiting.pop()
     return group.below[id(value)]
 
 
@@ -264,10 +279,13 @@ def _repeat_cheap(groups: Groups, together: Callable[[Node, Node], bool] = _any)
         if group.kind != "map":
             continue
         for value in sorted(groups.writes(group), key=groups.elements, reverse=True):
+            users = groups.consumers(value)
+            if all(user.kind != "map" for user in users):
+                continue
             cone = _cone(value, group)
             if not cone or any(node.name in REDUCTIONS for node in cone):
                 continue
-            needed, users = Group(cone, "map").reads(), groups.consumers(value)
+            needed = Group(cone, "map").reads()
             written = id(value) in groups.kept or any(user.kind != "map" for user in users)
             for user in users:
                 read, size = set(map(id, user.reads())), read_bytes(groups, user, value)

@@ -1,8 +1,9 @@
 """Kernels of a region as groups of its nodes, merged step by step so that they can always run one after the other."""
 
+import bisect
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from workloads.traced.attention import Attention
 from workloads.traced.elementwise import REDUCTIONS
@@ -15,7 +16,7 @@ from workloads.traced.sizes import Sizes
 class Group:
     """Nodes that run as one kernel."""
 
-    nodes: list[Node]
+    nodes: list[Node]  # in the order of their region
     kind: str  # map, product, attention, message, kernel, loop, free
     repeated: list[Node] = dataclasses.field(default_factory=list)  # nodes of other groups that it computes again
     attention: Attention | None = None
@@ -23,6 +24,12 @@ class Group:
     above: int = 0  # one bit or more of each group that it depends on, where `Groups` has come to it
     space: float | None = None  # elements that it goes over, where that was asked for
     below: dict[int, list[Node]] = dataclasses.field(default_factory=dict)  # its reductions below a value, where asked
+    leaving: dict[int, Value] = dataclasses.field(
+        default_factory=dict
+    )  # its results, but those it alone was seen to read
+    merged: bool = False  # whether it is made of others, so that nobody else holds its nodes
+    taken: "dict[int, tuple[int, int, Value]] | None" = None  # what its nodes read: place of the first node, and array
+    _uses: tuple[int, dict[int, list[tuple[Node, int]]]] | None = None
 
     @functools.cached_property
     def reduces(self) -> bool:
@@ -34,16 +41,55 @@ class Group:
         """Its matrix product, if it is of one."""
         return next((node for node in self.nodes if kind_of(node) == "product"), None)
 
+    def has(self, node: Node) -> bool:
+        """Whether a node, of any region, is among its own."""
+        place = bisect.bisect_left(self.nodes, node.number, key=_number)
+        return place < len(self.nodes) and self.nodes[place] is node
+
     def reads(self) -> list[Value]:
         """Arrays in memory that it reads, each once."""
-        inside = {id(value) for node in (*self.nodes, *self.repeated) for value in node.outputs}
-        found = {}
-        for node in (*self.nodes, *self.repeated):
-            for operand in node.inputs:
-                value = base(operand)
-                if id(value) not in inside and not value.known:
-                    found[id(value)] = value
-        return list(found.values())
+        if self.repeated:
+            nodes = (*self.nodes, *self.repeated)
+            return [value for _, _, value in _taken(nodes, range(len(nodes))).values()]
+        if self.taken is None:
+            self.taken = _taken(self.nodes, [node.number for node in self.nodes])
+        return [value for _, _, value in sorted(self.taken.values(), key=_place)]
+
+    def uses(self, value: Value) -> list[tuple[Node, int]]:
+        """Its nodes that read views of an array in memory, each with the place of the operand."""
+        if self._uses is None or self._uses[0] != len(self.repeated):
+            found: dict[int, list[tuple[Node, int]]] = {}
+            for node in (*self.nodes, *self.repeated):
+                for place, operand in enumerate(node.inputs):
+                    found.setdefault(id(base(operand)), []).append((node, place))
+            self._uses = len(self.repeated), found
+        return self._uses[1].get(id(value), [])
+
+
+def _place(one: tuple[int, int, Value]) -> tuple[int, int]:
+    return one[:2]
+
+
+def _taken(nodes: Iterable[Node], numbers: Iterable[int]) -> dict[int, tuple[int, int, Value]]:
+    """What nodes read of arrays that others make, by identity: number of the first one, place, and array."""
+    nodes = list(nodes)
+    inside = {id(value) for node in nodes for value in node.outputs}
+    found: dict[int, tuple[int, int, Value]] = {}
+    for number, node in zip(numbers, nodes, strict=True):
+        for place, operand in enumerate(node.inputs):
+            value = base(operand)
+            if id(value) not in inside and not value.known:
+                found.setdefault(id(value), (number, place, value))
+    return found
+
+
+class _Holder:
+    """The group of many nodes, which all know their holder: a merge tells it to the holder of most."""
+
+    __slots__ = ("group",)
+
+    def __init__(self, group: Group):
+        self.group = group
 
 
 class Groups:
@@ -57,7 +103,7 @@ class Groups:
 
     def __init__(self, region: Region, fused: list[Attention], at: Sizes):
         self.at, self._region = at, region
-        self._of: dict[int, Group] = {}
+        self._of: dict[int, _Holder] = {}
         self.kept = set(map(id, map(base, region.outputs)))
         groups = [Group(one.nodes, "attention", attention=one) for one in fused]
         taken = {id(node) for one in fused for node in one.nodes}
@@ -67,9 +113,11 @@ class Groups:
             if not (id(node) in taken or node.is_view or node.known)
         ]
         for group in groups:
+            holder = _Holder(group)
             for node in group.nodes:
-                self._of[id(node)] = group
+                self._of[id(node)] = holder
                 group.own |= 1 << node.number
+                group.leaving |= {id(value): value for value in node.outputs}
         self._live = {id(group): group for group in groups}
         self.users: dict[int, list[Group]] = {}
         self.restart()
@@ -101,11 +149,12 @@ class Groups:
 
     def of(self, node: Node) -> Group:
         """The group of a node."""
-        return self._of[id(node)]
+        return self._of[id(node)].group
 
     def of_value(self, value: Value) -> Group | None:
         """The group that makes an array; None where it is an input, or known."""
-        return None if value.node is None else self._of.get(id(value.node))
+        holder = None if value.node is None else self._of.get(id(value.node))
+        return None if holder is None else holder.group
 
     def producers(self, group: Group) -> list[Group]:
         """The groups that make what a group reads."""
@@ -118,13 +167,16 @@ class Groups:
 
     def consumers(self, value: Value) -> list[Group]:
         """The groups that read an array."""
-        found = {id(self._of[id(user.nodes[0])]): self._of[id(user.nodes[0])] for user in self.users.get(id(value), ())}
-        maker = self.of_value(value)
-        return [group for group in found.values() if group is not maker]
+        users = self.users.get(id(value))
+        if not users:
+            return []
+        found, maker = list(dict.fromkeys(self.of(user.nodes[0]) for user in users)), self.of_value(value)
+        self.users[id(value)] = found
+        return [group for group in found if group is not maker]
 
     def writes(self, group: Group) -> list[Value]:
         """Arrays that others read of a group, or that the region returns."""
-        values = (value for node in group.nodes for value in node.outputs)
+        values = [value for node in group.nodes for value in node.outputs if id(value) in group.leaving]
         return [value for value in values if id(value) in self.kept or self.consumers(value)]
 
     def depends(self, group: Group, on: Group) -> bool:
@@ -143,25 +195,53 @@ class Groups:
         return True
 
     def merge(self, one: Group, other: Group) -> Group:
-        """Both as one group, of the kind of what is no map."""
+        """Both as one group, of the kind of what is no map. `one` does not depend on `other`.
+
+        What the larger one knows is taken over, and that of the smaller one added, so that a chain of merges takes time
+        in proportion to its nodes.
+        """
         self._reach(one)
         self._reach(other)
-        kind = one.kind if one.kind != "map" else other.kind
+        large, small = (one, other) if len(one.nodes) >= len(other.nodes) else (other, one)
         merged = Group(
-            sorted((*one.nodes, *other.nodes), key=lambda node: node.number),
-            kind,
+            large.nodes if large.merged else list(large.nodes),
+            one.kind if one.kind != "map" else other.kind,
             attention=one.attention or other.attention,
             own=one.own | other.own,
+            above=(one.above | other.above) & ~(one.own | other.own),
+            space=None if one.space is None or other.space is None else max(one.space, other.space),
+            below=one.below,
+            leaving=large.leaving,
+            merged=True,
         )
-        merged.above = (one.above | other.above) & ~merged.own
-        for node in merged.nodes:
-            self._of[id(node)] = merged
+        merged.__dict__["reduces"] = one.reduces or other.reduces
+        merged.taken = self._taken_by(large, small)
+        merged.leaving.update(small.leaving)
+        holder = self._of[id(large.nodes[0])]
+        holder.group = merged
+        for node in small.nodes:
+            self._of[id(node)] = holder
+            bisect.insort(merged.nodes, node, key=_number)
         self._place[id(merged)] = max(self._place.pop(id(gone)) for gone in (one, other))
         for gone in (one, other):
             del self._live[id(gone)]
         self._live[id(merged)] = merged
         self._pass_on(merged)
         return merged
+
+    def _taken_by(self, large: Group, small: Group) -> dict[int, tuple[int, int, Value]]:
+        """What two groups read together; the dictionary of the larger one where it is made of others."""
+        large.reads()
+        small.reads()
+        assert large.taken is not None and small.taken is not None, "groups that compute nodes again are not merged"
+        found = large.taken if large.merged else dict(large.taken)
+        for node in small.nodes:
+            for value in node.outputs:
+                found.pop(id(value), None)
+        for key, taken in small.taken.items():
+            if self.of_value(taken[2]) is not large:
+                found[key] = min(found.get(key, taken), taken, key=_place)
+        return found
 
     def _reach(self, group: Group) -> None:
         """Find what the groups up to this one depend on."""
@@ -181,8 +261,11 @@ class Groups:
         waiting = [changed]
         while waiting:
             maker = waiting.pop()
-            for value in (value for node in maker.nodes for value in node.outputs):
-                for user in self.consumers(value):
+            for value in list(maker.leaving.values()):
+                users = self.consumers(value)
+                if not users and id(value) not in self.kept:
+                    del maker.leaving[id(value)]
+                for user in users:
                     new = maker.above & ~user.above or not maker.own & user.above
                     if new and self._place[id(user)] < self._reached:
                         user.above |= maker.own | maker.above
@@ -201,6 +284,10 @@ class Groups:
     def where(self, kind: str) -> list[Group]:
         """Groups of a kind, in order."""
         return [group for group in self if group.kind == kind]
+
+
+def _number(node: Node) -> int:
+    return node.number
 
 
 def _kind(node: Node) -> str:

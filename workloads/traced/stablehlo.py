@@ -8,22 +8,32 @@ of scopes are there only where the text has locations, sizes have no symbols.
 import contextlib
 import functools
 import os
+import pathlib
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as dialect
 
+from hwspaces import document
 from workloads.traced.function import Traced, traced
 from workloads.traced.stablehlo_ops import ELEMENTWISE, OPERATIONS, array_of, is_stored, made
 from workloads.traced.stablehlo_regions import REGIONS
 
 LARGEST = 1 << 29
 """B of a file at most."""
+
+DEEPEST = 256
+"""Brackets inside each other in a module's text."""
+
+_SKIPPED = re.compile(rb'"(?:[^"\\]|\\.)*+"|//[^\n]*+|->|[<>]=', re.DOTALL)
+"""Texts, comments, and arrows, which are no brackets."""
 
 MOST_OPERATIONS = 200_000
 """Operations that are read at most, those of a function as often as it is called."""
@@ -73,13 +83,14 @@ def traced_module(path: str | os.PathLike, trips: float | None = None, **options
 @contextlib.contextmanager
 def _module(path: str | os.PathLike) -> Iterator[Any]:
     """The module of a file; ValueError in one line that names the file, also of what is done with the module."""
+    if document.require_file(path, sys.maxsize) > LARGEST:
+        raise ValueError(f"{os.fspath(path)} is larger than {LARGEST >> 20} MiB: leave weights out, as arguments")
     try:
-        with open(path, "rb") as file:
-            content = file.read(LARGEST + 1)
+        content = pathlib.Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{os.fspath(path)}: {error.strerror}") from None
-    if len(content) > LARGEST:
-        raise ValueError(f"{os.fspath(path)} is larger than {LARGEST >> 20} MiB: leave weights out, as arguments")
+    if not content.startswith(BYTECODE) and depth(content) > DEEPEST:
+        raise ValueError(f"{os.fspath(path)}: more than {DEEPEST} regions and brackets are inside each other")
     with make_ir_context() as context, ir.Location.unknown():
         context.allow_unregistered_dialects = True
         context.attach_diagnostic_handler(lambda diagnostic: True)  # else it prints what it raises
@@ -95,6 +106,24 @@ def _module(path: str | os.PathLike) -> Iterator[Any]:
             yield module
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
+        except RecursionError:
+            deep = "functions and regions are inside each other more deeply than JAX can trace them"
+            raise ValueError(f"{os.fspath(path)}: {deep}") from None
+
+
+def depth(content: bytes) -> int:
+    """Brackets inside each other in a module's text, those of texts and comments left out.
+
+    The parser calls itself for each, and ends the process where its stack is full.
+    """
+    bare = _SKIPPED.sub(b"", content)
+    steps = np.zeros(256, np.int8)
+    steps[list(b"([{<")], steps[list(b")]}>")] = 1, -1
+    deepest = at = 0
+    for start in range(0, len(bare), 1 << 20):
+        inside = at + np.cumsum(steps[np.frombuffer(bare[start : start + (1 << 20)], np.uint8)], dtype=np.int64)
+        deepest, at = max(deepest, int(inside.max())), int(inside[-1])
+    return deepest
 
 
 class _Reader:
@@ -106,6 +135,7 @@ class _Reader:
         self._stored: dict[Any, Any] = {}
         self._running: list[str] = []
         self._operations = 0
+        self._calls: dict[str, Any] = {}
 
     def function(self, name: str) -> Any:
         """The body of a function by its name; ValueError in one line where there is none."""
@@ -132,12 +162,22 @@ class _Reader:
         return self._called("main", arguments)
 
     def _called(self, name: str, arguments: list) -> list:
-        if name in self._running:
-            raise ValueError(f"the function {name} calls itself")
         self._running.append(name)
         found = self._block(self.function(name), arguments, self._stored)
         self._running.pop()
         return found
+
+    def _call(self, name: str) -> Callable[..., list]:
+        """A function of the module by its name, which JAX traces once for all its calls."""
+        if name in self._running:
+            raise ValueError(f"the function {name} calls itself")
+        if name not in self._calls:
+
+            def call(*given):
+                return self._called(name, list(given))
+
+            self._calls[name] = jax.jit(call)
+        return self._calls[name]
 
     def _block(self, block: Any, arguments: list, outer: dict) -> list:
         """What a block returns; `outer` has the values of the blocks around it."""
@@ -177,10 +217,7 @@ class _Reader:
         if name in ("call", "composite"):
             callee = op.attributes["callee" if name == "call" else "decomposition"].value
 
-            def call(*given):
-                return self._called(callee, list(given))
-
-            return jax.jit(call)(*operands)  # kept as a call: under `operators` it is one kernel
+            return self._call(callee)(*operands)  # kept as a call: under `operators` it is one kernel
         if name == "custom_call":
             target = op.attributes["call_target_name"].value
             if target in SAME:

@@ -56,13 +56,10 @@ def read_bytes(groups: Groups, group: Group, value: Value) -> float:
 def _read(groups: Groups, group: Group, value: Value) -> list[Shape]:
     """Shapes of what a group reads of an array: of all its different views, and never more than all of it."""
     found: dict[int, Shape] = {}
-    for node in (*group.nodes, *group.repeated):
-        for place, operand in enumerate(node.inputs):
-            if base(operand) is not value:
-                continue
-            own = read_shape(node, place)
-            shapes = [one.shape for one in viewed(operand)] + ([] if own is None else [own])
-            found[id(operand)] = min(shapes, key=groups.at.elements)
+    for node, place in group.uses(value):
+        operand, own = node.inputs[place], read_shape(node, place)
+        shapes = [one.shape for one in viewed(operand)] + ([] if own is None else [own])
+        found[id(operand)] = min(shapes, key=groups.at.elements)
     whole = groups.at.elements(value.shape)
     if sum(groups.at.elements(shape) for shape in found.values()) >= whole:
         return [value.shape]

@@ -15,6 +15,9 @@ INLINED = {
 }
 """Primitives that run a function once."""
 
+MOST_PRIMITIVES = 200_000
+"""Primitives of a function at most, those of what it calls as often as it is called."""
+
 
 def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
     """The graph of a closed jaxpr.
@@ -25,8 +28,10 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
       trips: how often loops run that do not say so; None: they are refused.
 
     Raises:
-      ValueError: one line, for a loop without a known number of trips, or a call that is not known.
+      ValueError: one line, for a loop without a known number of trips, a call that is not known, or too many primitives.
     """
+    if _primitives(closed.jaxpr, {}) > MOST_PRIMITIVES:
+        raise ValueError(f"it runs more than {MOST_PRIMITIVES:,} operations, loops counted once")
     alone = len(closed.jaxpr.eqns) == 1  # jit of all: its name says nothing
     walker = _Walker(trips, {closed.jaxpr.eqns[0].params.get("name")} if alone else set())
     inputs = [
@@ -35,6 +40,17 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
     nodes: list[Node] = []
     outputs = walker.inlined(closed.jaxpr, closed.consts, inputs, nodes, "", {})
     return without_dead_nodes(Region(inputs, outputs, nodes))
+
+
+def _primitives(jaxpr: Any, found: dict[int, int]) -> int:
+    """Primitives of a jaxpr, those of what it calls as often as it is called; `found`: of inner ones, by identity."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    if id(jaxpr) not in found:
+        params = (value for eqn in jaxpr.eqns for value in eqn.params.values())
+        several = (value if isinstance(value, tuple | list) else (value,) for value in params)
+        inner = (one for values in several for one in values if hasattr(getattr(one, "jaxpr", one), "eqns"))
+        found[id(jaxpr)] = len(jaxpr.eqns) + sum(_primitives(one, found) for one in inner)
+    return found[id(jaxpr)]
 
 
 class _Walker:

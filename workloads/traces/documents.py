@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ LARGEST_NUMBER = 1e15
 
 LARGEST_YAML = 2**16
 """B of a YAML file, which says how and not which requests; its parser reads 50 kB a second."""
+
+MOST_YAML = 100_000
+"""Values of a YAML file, those that aliases stand for counted as often as they are used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +138,10 @@ def chosen(found: list, run: int | None, file: str, what: str) -> int:
 
 
 def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
-    """The mapping of a YAML file, of plain values only: no tags, no aliases, no key twice.
+    """The mapping of a YAML file, of plain values: no tags but those given, no key twice.
+
+    Aliases stand for what they name as often as they are used, up to `MOST_YAML` values in all; none may be inside of
+    what it names.
 
     Args:
       file: the file.
@@ -152,18 +158,19 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
     class Plain(yaml.SafeLoader):
         """Refuses what makes a small file mean something large or two things."""
 
-        def compose_node(self, parent, index):
-            if self.check_event(yaml.AliasEvent):
-                raise yaml.MarkedYAMLError(problem="aliases are not read", problem_mark=self.peek_event().start_mark)
-            return super().compose_node(parent, index)
+        def get_single_node(self):
+            found = super().get_single_node()
+            _require_few(found, {}, yaml.MarkedYAMLError)
+            return found
 
-        def construct_mapping(self, node, deep=False):
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            seen: set = set()
-            twice = [key for key in keys if isinstance(key, Hashable) and (key in seen or seen.add(key))]  # type: ignore[func-returns-value]
-            if twice:
-                raise yaml.MarkedYAMLError(problem=f"{twice[0]} is there twice", problem_mark=node.start_mark)
-            return super().construct_mapping(node, deep)
+        def compose_mapping_node(self, anchor):
+            node, seen = super().compose_mapping_node(anchor), set()
+            for key, _ in node.value:
+                words = (key.tag, str(key.value))
+                if words in seen and not words[0].endswith(":merge"):
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=node.start_mark)
+                seen.add(words)
+            return node
 
     for tag in tags:
         named = {"tag": tag}
@@ -178,7 +185,35 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
         raise ValueError(f"{file}: not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{file}: not a YAML file of names and values")
+    document.require_printable(found, file)
     return Record(file, found)
+
+
+def _require_few(node: Any, sizes: dict[int, int | None], refusal: Callable[..., Exception]) -> int:
+    """Values that a node of a YAML document stands for, with those of its aliases; `refusal` where they are too many.
+
+    Args:
+      node: the node; None: nothing.
+      sizes: of nodes by identity; None while they are counted.
+    """
+    if node is None:
+        return 0
+    if id(node) in sizes:
+        size = sizes[id(node)]
+        if size is None:
+            raise refusal(problem="an alias is inside of what it names", problem_mark=node.start_mark)
+        return size
+    sizes[id(node)] = None
+    parts = node.value if isinstance(node.value, list) else []
+    found = 1
+    for part in parts:
+        for inner in part if isinstance(part, tuple) else (part,):
+            found += _require_few(inner, sizes, refusal)
+    if found > MOST_YAML:
+        problem = f"more than {MOST_YAML:,} values, those of aliases counted; that many are read"
+        raise refusal(problem=problem, problem_mark=node.start_mark)
+    sizes[id(node)] = found
+    return found
 
 
 def shown(value: Any) -> str:

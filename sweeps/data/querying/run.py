@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import xarray as xr
 
+from hwspaces.plain import plain_arguments
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data import labels
 from sweeps.data.pieces import gathered
@@ -37,6 +38,7 @@ class Found:
     rows: xr.Dataset  # the first of them along `row`: variables, and what was varied as coordinates
 
 
+@plain_arguments
 def query(
     dataset: xr.Dataset,
     where: str | None = None,

@@ -8,12 +8,14 @@ from typing import Any
 import xarray as xr
 
 from hwspaces import output
+from hwspaces.plain import plain_arguments
 from sweeps.ask.spec import content
 from sweeps.data.shards.read import open as opened
 from sweeps.run.shards.run import Watch, local, run
 from sweeps.run.shards.work import Work
 
 
+@plain_arguments
 def sweep_to_folder(
     place: str | os.PathLike,
     source: str | os.PathLike | Mapping[str, Any],

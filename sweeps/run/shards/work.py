@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import pathlib
 import platform
 import time
@@ -15,7 +16,7 @@ import xarray as xr
 from hwspaces import unfinished
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, Choice
-from sweeps.ask.spec import Spec, plain, spec
+from sweeps.ask.spec import Spec, as_tables, spec
 from sweeps.data.dataset import blanks, coordinates, dimensions, fill
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Box, Output, Piece
@@ -52,11 +53,11 @@ class Work:
         shard_points: int | None = None,
         compiling: Callable[[int, int], None] = lambda number, total: None,
     ):
-        self.spec: Spec = _with_flag(spec(plain(source)))
+        self.spec: Spec = _with_flag(spec(as_tables(source)))
         self.stored = Stored.checked(self.spec.output)
         self.precision = working(self.spec)
         with precision(self.precision):
-            self.asked, self.plan = planned(self.spec, compiling)
+            self.asked, self.plan = planned(self.spec, compiling, shard_points or math.inf)
         self.keep = keepers(self.spec.keep, self.plan, self.spec.job)
         self.shard_points = shard_points or self._fitting()
         self.boxes = list(self.plan.boxes(self.shard_points))

@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from hwspaces.plain import plain_arguments
 from jaxroof.jobs import JOBS
 from sweeps.ask.spec import Spec, read, spec
 from sweeps.data.opened import opened
@@ -23,6 +24,7 @@ MAPPED = 8
 """Knobs of a map where nobody says which: those with the largest elasticities at its middle."""
 
 
+@plain_arguments
 def sensitivity(
     source: str | os.PathLike | Mapping[str, Any],
     /,

@@ -13,7 +13,7 @@ from jaxroof.jobs.step import StepWork, step_batch
 from jaxroof.memory import layer_count
 from jaxroof.op import AnyOp, Collective
 from jaxroof.op_time import op_time
-from jaxroof.step import host_time
+from jaxroof.step import host_time, in_step
 from jaxroof.weight_only import as_run
 from sweeps.ask.cases import Case
 from sweeps.run.evaluate import Function, evaluate
@@ -85,10 +85,9 @@ def other_times(case: Case, sequences: np.ndarray) -> tuple[np.ndarray, np.ndarr
     def times(scenario: Scenario) -> list[Any]:
         batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
         ops = step_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch)
+        efficiency = in_step(scenario.efficiency, batch, scenario.deployment)
         kernels = sum(
-            op.count * op_time(op, scenario.hardware, scenario.efficiency)
-            for name, op in ops.items()
-            if name not in inside
+            op.count * op_time(op, scenario.hardware, efficiency) for name, op in ops.items() if name not in inside
         )
         return [host_time(batch, scenario.deployment, scenario.efficiency), kernels]
 

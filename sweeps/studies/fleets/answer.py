@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.plain import plain_arguments
 from sweeps.studies import fleet_options
 from sweeps.studies.fleets.marginal import Marginals, marginals
 from sweeps.studies.fleets.option import Found, Option, kept
@@ -92,6 +93,7 @@ class Plan:
         return found
 
 
+@plain_arguments
 def fleet(
     source: str | Path | Mapping[str, Any],
     budget: str | float | None = None,

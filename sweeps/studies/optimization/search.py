@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.plain import plain_arguments
 from sweeps.studies.optimization.confirmation import confirmations
 from sweeps.studies.optimization.cube import legal_combinations
 from sweeps.studies.optimization.descent import KEPT, best_first, descended, scores, worst
@@ -32,6 +33,7 @@ FRONT = 48
 """Designs of a Pareto front that are polished."""
 
 
+@plain_arguments
 def optimize(
     source: str | os.PathLike | Mapping[str, Any] | Design,
     progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,

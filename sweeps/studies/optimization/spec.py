@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import hwspaces
+from hwspaces.plain import plain_arguments
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.steady import STEADY
 from jaxroof.package import package_known
@@ -119,6 +120,7 @@ def _members(rest: Mapping[str, Any], mix: Sequence[Entry], scenarios: Sequence[
             raise ValueError(": ".join([", ".join(names), str(error)] if names else [str(error)])) from None
 
 
+@plain_arguments
 def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
     """A design problem as arrays, for any optimiser: batches of designs to objectives, constraints and gradients.
 

@@ -48,14 +48,23 @@ class ScenarioRow:
     status: str  # one of STATUSES
     unit: str
     why: str  # what the derivation leaves out, or why the value is outside
+    by_default: str = ""  # as `status`, of `predicted`: "agrees" or "differs"; "" of a refusal
 
     @property
     def deviation(self) -> float:
         """Found over expected, minus 1; between the two numbers of an interval 0, outside from the nearer one."""
-        nearest = min(max(self.found, self.expected), self.most)
-        if abs(self.found - nearest) <= TINY:
+        return self._off(self.found)
+
+    @property
+    def predicted_deviation(self) -> float:
+        """The same of the value with default constants."""
+        return self._off(self.predicted)
+
+    def _off(self, value: float) -> float:
+        nearest = min(max(value, self.expected), self.most)
+        if abs(value - nearest) <= TINY:
             return 0.0
-        return self.found / nearest - 1.0 if nearest else math.nan
+        return value / nearest - 1.0 if nearest else math.nan
 
 
 def run(
@@ -86,6 +95,15 @@ def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) 
     return rows
 
 
+def outside_by_default(rows: Iterable[ScenarioRow]) -> dict[str, list[ScenarioRow]]:
+    """Rows whose value with default constants is outside of what is expected, by scenario."""
+    found: dict[str, list[ScenarioRow]] = {}
+    for row in rows:
+        if row.by_default == "differs":
+            found.setdefault(row.id, []).append(row)
+    return found
+
+
 def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
     """Rows as a Dataset along one dimension, `row`."""
     rows = list(rows)
@@ -97,10 +115,14 @@ def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
         "predicted": "value with default constants, in the row's unit",
         "tolerance": "share by which the found value may be off",
         "deviation": "found over expected, minus 1",
+        "predicted_deviation": "value with default constants over expected, minus 1",
     }
     data = {name: ("row", [getattr(row, name) for row in rows], _attributes(text)) for name, text in meanings.items()}
     labels = {name: ("row", values, _attributes(name)) for name, values in texts.items()}
-    labels |= {name: ("row", [getattr(row, name) for row in rows], _attributes(name)) for name in ("status", "why")}  # type: ignore[misc]
+    labels |= {
+        name: ("row", [getattr(row, name) for row in rows], _attributes(name))
+        for name in ("status", "by_default", "why")
+    }  # type: ignore[misc]
     title = f"{len({row.id for row in rows})} scenarios beside expected values"
     return xr.Dataset(data, labels, {"title": title, "source": f"jaxroof {VERSION}"})
 
@@ -173,7 +195,11 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
     value = _value(check, predicted)
     found = value if check.predicted else _value(check, assumed)
     least, most = check.bounds
-    close = least - _slack(least, check) <= found <= most + _slack(most, check)
+
+    def judged(number: float) -> str:
+        close = least - _slack(least, check) <= number <= most + _slack(most, check)
+        return "agrees" if close else "differs"
+
     return ScenarioRow(
         id=entry.id,
         title=entry.title,
@@ -184,9 +210,10 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
         found=found,
         predicted=value,
         tolerance=check.tolerance,
-        status="agrees" if close else "differs",
+        status=judged(found),
         unit="1" if check.over is not None else unit(check),
         why=check.finding or check.reason,
+        by_default=judged(value),
     )
 
 

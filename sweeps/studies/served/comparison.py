@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import HardwareEntry
+from hwspaces.plain import plain_arguments
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
@@ -109,6 +110,7 @@ class ServedComparison:
 
 
 @takes(OfferedLoad)
+@plain_arguments
 def compare_served(
     model: str,
     slo: str | Mapping[str, Any] | None = None,

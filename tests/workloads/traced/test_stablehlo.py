@@ -1,5 +1,8 @@
 """Models in StableHLO: the kernels of functions that JAX lowered, modules as torch_xla writes them, and refusals."""
 
+import os
+import time
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -30,7 +33,7 @@ import sweeps
 from tests.stablehlo_modules import TORCH
 from workloads.traced.function import traced
 from workloads.traced.fusion import POLICIES
-from workloads.traced.stablehlo import traced_module
+from workloads.traced.stablehlo import depth, traced_module
 
 CHANNELS, NORM = array(8, 16, 16, 64), [array(64, dtype=F32)] * 2
 
@@ -262,7 +265,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, text, message):
 
 
 def test_files_that_are_none_are_one_line(tmp_path, capfd):
-    with pytest.raises(ValueError, match="No such file"):
+    with pytest.raises(ValueError, match="no such file"):
         sweeps.from_stablehlo(tmp_path / "model.mlir")
     (tmp_path / "model.mlirbc").write_bytes(b"ML\xefRxxxx")
     with pytest.raises(ValueError, match="is no module of StableHLO"):
@@ -270,4 +273,51 @@ def test_files_that_are_none_are_one_line(tmp_path, capfd):
     (tmp_path / "other.mlir").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is no module of StableHLO"):
         sweeps.from_stablehlo(tmp_path / "other.mlir")
+    os.mkfifo(tmp_path / "pipe.mlir")
+    for name in (tmp_path / "pipe.mlir", tmp_path, "/dev/zero"):
+        with pytest.raises(ValueError, match="cannot be read: it is not a file"):
+            sweeps.from_stablehlo(name)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module { " + '%0 = "stablehlo.if"(%p) ({ ' * 5000 + "}) : () -> () " * 5000 + "}",
+        module(f"return %arg0 : {'tuple<' * 100_000}{'>' * 100_000}"),
+        f"module attributes {{a = {'[' * 100_000}{']' * 100_000}}} {{}}",
+        "(" * 100_000,
+    ],
+)
+def test_brackets_inside_each_other_are_refused_before_they_are_parsed(tmp_path, text):
+    """The parser calls itself for each of them: its stack would end the process."""
+    (tmp_path / "deep.mlir").write_text(text)
+    with pytest.raises(ValueError, match="more than 256 regions and brackets are inside each other"):
+        sweeps.from_stablehlo(tmp_path / "deep.mlir")
+
+
+def test_brackets_in_texts_and_comments_and_arrows_do_not_count():
+    assert depth(b'a = "((((<[{" // (((\n b -> c <= d "\\"((" ({[<>]})') == 4
+
+
+def test_calls_inside_each_other_beyond_what_jax_traces_are_one_line(tmp_path):
+    calls = " ".join(
+        f"func.func {'@main' if i == 0 else f'private @f{i}'}(%arg0: tensor<8xf32>) -> tensor<8xf32> {{ "
+        f"%0 = func.call @f{i + 1}(%arg0) : (tensor<8xf32>) -> tensor<8xf32> return %0 : tensor<8xf32> }}"
+        for i in range(400)
+    )
+    last = "func.func private @f400(%arg0: tensor<8xf32>) -> tensor<8xf32> { return %arg0 : tensor<8xf32> }"
+    (tmp_path / "deep.mlir").write_text(f"module @m {{ {calls} {last} }}")
+    with pytest.raises(ValueError, match="inside each other more deeply than JAX can trace them"):
+        sweeps.from_stablehlo(tmp_path / "deep.mlir")
+
+
+def test_a_long_chain_is_read_in_proportion_to_its_length(tmp_path):
+    """3,000 sums as one kernel, which reads its operand once and writes its result."""
+    lines = " ".join(f"%{i} = stablehlo.add %{i - 1}, %arg0 : tensor<8x8xf32>" for i in range(1, 3000))
+    first = "%0 = stablehlo.add %arg0, %arg0 : tensor<8x8xf32>"
+    (tmp_path / "long.mlir").write_text(module(f"{first} {lines} return %2999 : tensor<8x8xf32>"))
+    begun = time.process_time()
+    (kernel,) = sweeps.from_stablehlo(tmp_path / "long.mlir").ops().values()
+    assert (kernel.vector_flops, kernel.bytes) == (3000 * 64, 2 * 256)
+    assert time.process_time() - begun < 10.0  # 1.5 s; merging all nodes again at every step would take 30 s
