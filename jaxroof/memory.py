@@ -233,8 +233,17 @@ def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> Arr
 
 
 def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
-    usable = deployment.memory_utilization * hardware.memory.hbm.capacity - deployment.reserve_bytes
-    return usable - weight_bytes(model, deployment) - activation_bytes(model, deployment)
+    usable = deployment.memory_utilization * hardware.memory.hbm.capacity
+    return usable - _held_bytes(model, deployment) - activation_bytes(model, deployment)
+
+
+def _held_bytes(model: Model, deployment: Deployment) -> Scalar:
+    """B of weights and the reserve as they count against the usable share of the memory.
+
+    A share u of all of the memory C leaves u C - held. One of what is free leaves u (C - held) = u C - u held.
+    """
+    held = weight_bytes(model, deployment) + deployment.reserve_bytes
+    return held * (1.0 - deployment.memory_of_free * (1.0 - deployment.memory_utilization))
 
 
 def kept_share(deployment: Deployment) -> Scalar:
@@ -272,7 +281,7 @@ def memory_use(
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / degree(deployment.attention_dp)
     held = held * kept_share(deployment)
-    needed = weight_bytes(model, deployment) + activation_bytes(model, deployment) + deployment.reserve_bytes + held
+    needed = _held_bytes(model, deployment) + activation_bytes(model, deployment) + held
     return jnp.asarray(needed / (deployment.memory_utilization * hardware.memory.hbm.capacity))
 
 

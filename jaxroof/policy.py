@@ -50,6 +50,32 @@ class Policy:
     hidden_host: Scalar = switch(
         "1 where the host works for the sequences while the device does", "the longer of both counts", default=0.0
     )
+    front_time: Scalar = number(
+        "s",
+        "time between a client and the queue, and back",
+        "beyond the host's time of a request: HTTP, the tokeniser and the front end's processes",
+        zero=True,
+        default=0.0,
+    )
+    experts_time: Scalar = number(
+        "s", "time that the first token of a mixture of experts comes later", zero=True, default=0.0
+    )
+    first_time: Scalar = number(
+        "s",
+        "time that every client's first request takes longer",
+        "kernels are built and loaded; of a closed loop",
+        zero=True,
+        default=0.0,
+    )
+    ahead_steps: Scalar = number(
+        "1", "steps that are launched before the prompt of a new request", zero=True, most=MOST, default=0.0
+    )
+    wait_steps: Scalar = number(
+        "1", "steps that a prompt is held back", "for others to join it", zero=True, most=MOST, default=0.0
+    )
+    poll_steps: Scalar = number(
+        "1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0
+    )
     acceptance: Scalar = share(
         "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
     )

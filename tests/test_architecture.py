@@ -71,6 +71,7 @@ FLOORS = {
         {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
         {"efficiency", "efficiency_file"},
+        {"engine"},  # inference engines
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}

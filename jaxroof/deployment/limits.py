@@ -1,6 +1,6 @@
 """Memory and tokens that an engine may use."""
 
-from jaxroof.field import count, number, share
+from jaxroof.field import count, number, share, switch
 from jaxroof.struct import Scalar, struct
 
 
@@ -10,6 +10,9 @@ class MemoryLimits:
 
     memory_utilization: Scalar = share(
         "share of device memory the engine may use", default=0.9, source="vLLM's gpu_memory_utilization"
+    )
+    memory_of_free: Scalar = switch(
+        "1 where that share is of the memory that weights and the reserve leave", "0: of all of it", default=0.0
     )
     reserve_bytes: Scalar = number(
         "B",
