@@ -26,10 +26,10 @@ COMPUTE = ("cache", "weights")
 DISPATCH = ("activations", "model")
 """How tokens travel to experts: as the experts' products take them, or in the model's 16 bits."""
 
-RELEASED = ("policy", "deployment", "precisions", "step_time", "token_time")
+RELEASED = ("policy", "deployment", "precisions", "host")
 """What a release may change."""
 
-TEXTS = ("title", "newest", "evidence")
+TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
 _KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower")
@@ -46,6 +46,16 @@ class Precisions:
     attention: str = "weights"  # one of COMPUTE
     dispatch: str = "model"  # one of DISPATCH
     microscaled: str | None = None  # activations of MXFP4 experts where matrix units multiply 4 bits; None: 16 bits
+
+
+@dataclasses.dataclass(frozen=True)
+class HostTimes:
+    """s that an engine's host takes beyond the constants of its kernels and its host."""
+
+    request_time: float = 0.0  # of every request: the front end before the queue
+    experts_time: float = 0.0  # that the first token of a mixture of experts comes later
+    step_time: float = 0.0  # of a step, beyond today's release
+    token_time: float = 0.0  # of a token: the end of one process beside the engine; 0: none is seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +83,13 @@ class EngineEntry:
     version: str  # what was asked for, or the newest release with evidence
     asked: bool  # whether a version was asked for
     evidence: str  # what the newest release with evidence was judged on
+    efficiency: str  # constants of its kernels and its host
     released: datetime.date | None  # of the last release whose rules these are; None: none is known to be that old
     vendor: str | None  # whose devices alone it runs on
     policy: Mapping[str, Any]  # fields of `jaxroof.policy.Policy`, SI; words as codes where they have codes
     deployment: Mapping[str, Any]  # fields of `jaxroof.deployment.Deployment`, SI
     precisions: Precisions
-    step_time: float  # s that a step takes longer than with today's release, on any device
-    token_time: float  # s of the server's front end per token, of one process beside the engine; 0: no end is seen
+    host: HostTimes
     slower: tuple[Slower, ...]
     sources: Mapping[str, str]  # table, or dotted path of a number -> where it is from
     file: str
@@ -96,7 +106,7 @@ class EngineEntry:
 
     def longer_step(self, vendor: str | None, matrix: Mapping[str, Any]) -> float:
         """s by which a step takes longer on a device of this vendor with these matrix units than with today's."""
-        return self.step_time + next(
+        return self.host.step_time + next(
             (one.step_time for one in self.slower if one.holds(self.version, vendor, matrix)), 0.0
         )
 
@@ -142,7 +152,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str, asked: bool = True
     for key in TEXTS:
         if not isinstance(tables.get(key), str):
             raise ValueError(f"{file}: {key} is missing, or no text")
-    found: dict[str, Any] = {"policy": {}, "deployment": {}, "precisions": {}, "step_time": 0.0, "token_time": 0.0}
+    found: dict[str, Any] = {table: {} for table in RELEASED}
     steps = sorted(tables.get("releases", {}).items(), key=lambda pair: numbers(pair[0]))
     released = None
     _merge(found, tables, file)
@@ -156,7 +166,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str, asked: bool = True
             _merge(found, table, where)
             released = table["date"]
     sources = tables.get("sources", {})
-    for path in ("policy", "deployment", "precisions"):
+    for path in RELEASED:
         for key in tables.get(path, {}):
             if path not in sources and f"{path}.{key}" not in sources:
                 raise ValueError(f"{file}: {path}.{key} has no source")
@@ -166,13 +176,13 @@ def entry(name: str, tables: Mapping[str, Any], version: str, asked: bool = True
         version=version,
         asked=asked,
         evidence=tables["evidence"],
+        efficiency=tables["efficiency"],
         released=released,
         vendor=tables.get("vendor"),
         policy=found["policy"],
         deployment=found["deployment"],
         precisions=Precisions(**({"cache": {}} | found["precisions"])),
-        step_time=found["step_time"],
-        token_time=found["token_time"],
+        host=HostTimes(**found["host"]),
         slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
         sources=sources,
         file=file,
@@ -203,10 +213,10 @@ def _merge(found: dict[str, Any], tables: Mapping[str, Any], where: str) -> None
         if key in precisions and precisions[key] not in choices:
             raise ValueError(f"{where}: precisions.{key} = {precisions[key]!r} must be {' or '.join(choices)}")
     found["precisions"] |= precisions
-    for key in ("step_time", "token_time"):
-        if key in tables:
-            zero = Declaration("s", "", zero=True)
-            found[key] = declared_quantity(tables[key], zero, f"{where}: {key}")
+    times = [field.name for field in dataclasses.fields(HostTimes)]
+    _require_known(_table(tables, "host", where), tuple(times), f"{where}: host")
+    for key, value in _table(tables, "host", where).items():
+        found["host"][key] = declared_quantity(value, Declaration("s", "", zero=True), f"{where}: host.{key}")
 
 
 def _value(value: Any, declared: Declaration, where: str) -> Any:

@@ -120,6 +120,7 @@ def unsampled(
         prefill=spec.prefill,
         neighbour=spec.neighbour,
         laws=spec.laws,
+        engine=spec.source.get("engine"),
     )
     axes, notes = [], list(base.notes)
     for key, names in spec.objects.items():

@@ -40,7 +40,7 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     case = found.case
     out = tables.console()
     out.print(tables.heading(case, found.load.text, found.spec.overrides))
-    out.print(f"policy of {found.engine}: {policy_text(found.policy)}")
+    out.print(f"engine  {case.engine.text}: {policy_text(found.policy)}")
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)

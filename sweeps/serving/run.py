@@ -14,7 +14,6 @@ from jaxroof.scheduler import cache_blocks
 from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
-from sweeps.ask.engines import engine_of
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load
@@ -31,12 +30,16 @@ class Setup:
 
     spec: ServeSpec
     case: Case  # without a workload: requests are the load's
-    engine: str
     policy: Policy
     objective: Objective
     load: Load  # of all replicas
     replica: Load  # of the one that is simulated
     blocks: float  # of KV cache of one replica
+
+    @property
+    def engine(self) -> str:
+        """The engine and its release, as `engine` takes them."""
+        return self.case.engine.words
 
     @property
     def replicas(self) -> int:
@@ -101,8 +104,7 @@ def setup(asked: ServeSpec) -> Setup:
     given.objective(objective)  # limits of classes are read before anything is simulated
     found = asked.case()
     require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
-    engine = asked.engine or engine_of(found.efficiency)
-    policy = chosen_policy(engine, asked.policy)
+    policy = chosen_policy(found.engine.words, asked.policy)
     require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
     part = given.replica(int(found.scenario.deployment.dp))
     with precision("float64"):
@@ -110,7 +112,6 @@ def setup(asked: ServeSpec) -> Setup:
     return Setup(
         spec=asked,
         case=found,
-        engine=engine,
         policy=policy,
         objective=objective,
         load=given,

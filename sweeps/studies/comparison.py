@@ -16,6 +16,7 @@ from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
+from sweeps.ask import engines
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
@@ -163,10 +164,11 @@ def compare(
         known(sort, reasons.RANKED, "metric")
     entry = workloads.model(model, weights=weights)
     given = dict(settings or {})
-    plain = model_deployment(entry, kv)
+    of = engines.chosen(None, efficiency)
+    plain = model_deployment(entry, kv, engine=of.engine)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
     asked_for = with_settings(plain, spread)
-    constants = hwspaces.efficiency(efficiency)
+    constants = of.constants
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = _sorted_out(_entries(hardware, given, prices), needed)
     metric, chosen = _metric(sort, [device for _, device in runnable])
@@ -191,7 +193,7 @@ def compare(
         isl=leaf_number("workload.isl", isl),
         osl=leaf_number("workload.osl", osl),
         slo=wanted,
-        kv=cache_text(asked_for, cache_precision(entry, kv)),
+        kv=cache_text(asked_for, cache_precision(entry, kv, of.engine)),
         efficiency=constants.name,
         points=0,
         seconds=time.perf_counter() - start,

@@ -9,7 +9,6 @@ from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
 from jaxroof.field import Declaration, declarations
 from jaxroof.policy import ORDERS, Policy
-from sweeps.ask.engines import ENGINES
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 
@@ -21,14 +20,12 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     """The policy of `engine` with `values` in place of its own.
 
     Args:
-      engine: a key of `sweeps.ask.engines.ENGINES`, alone or with a version, "vllm@0.24".
+      engine: as `hwspaces.engine` takes it: "vllm", "vllm@0.24".
       values: fields of `Policy` by name, as numbers or text: order and queue by their names, switches 0 or 1.
 
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
-    if not isinstance(engine, str) or engine.partition("@")[0] not in ENGINES:
-        raise ValueError(f"engine = {engine!r} is not known{nearest(str(engine), ENGINES)}")
     for name in values:
         if name not in FIELDS:
             raise ValueError(f"there is no policy.{name}{nearest(name, FIELDS)}")

@@ -12,10 +12,11 @@ import numpy as np
 
 from jaxroof.arrays import eager
 from jaxroof.jobs import Scenario
-from jaxroof.policy import Policy
+from jaxroof.jobs.serve import Service
+from jaxroof.policy import Policy, waiting_steps
 from jaxroof.price_tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.prices import step_prices
-from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
+from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 from sweeps.run.ways import QUICK
 
@@ -86,10 +87,11 @@ def simulated(
     """
     number = int(np.prod(np.shape(together.workload.traffic.isl)))
     quick = (number if requests is None else requests) <= FEW
-    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), quick)
+    waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), quick, waits)
     ending, remaining_of = _endings(quick)
-    run = start(together)
-    tables = _tables(size, together, len(run.order))
+    tables = _tables(size, together, len(together.workload.policy.order))
+    run = start(together, tables)
     pieces = []
     for _ in range(PIECES):
         run, records = go(together, tables, run)
@@ -100,7 +102,18 @@ def simulated(
         if not left:
             break
     records = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=-1), *pieces)
-    return ending(run, records)
+    found, timeline = ending(run, records)
+    return _with_first_times(found, together.workload), timeline
+
+
+def _with_first_times(found: Served, work: Service) -> Served:
+    """`with_first_time` of many simulations."""
+    first, clients = np.asarray(work.policy.first_time), work.traffic.clients
+    if clients is None or not first.any():
+        return found
+    columns = [np.reshape(each, (-1, 1)) if np.ndim(each) else each for each in (clients, first)]
+    places = np.arange(found.arrival.shape[-1])
+    return dataclasses.replace(found, arrival=found.arrival - np.where(places < columns[0], columns[1], 0.0))
 
 
 @functools.cache
@@ -142,12 +155,17 @@ def _require_finite(clocks: jax.Array) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(size: Size, structure: Any, axes: tuple, quick: bool) -> tuple[Callable, Callable]:
+def _programs(size: Size, structure: Any, axes: tuple, quick: bool, waits: bool) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
-    def start(one: Scenario):
-        blocks = cache_blocks(one.hardware, one.model, one.deployment, one.workload.policy)
-        return begin(one.workload.traffic, one.workload.policy, blocks, size, one.efficiency.host.request_time)
+    def start(one: Scenario, tables: StepPrices):
+        place, work, host = (one.hardware, one.model, one.deployment), one.workload, one.efficiency.host
+        blocks, price = cache_blocks(*place, work.policy), None
+        if waits:
+            beside = _limits(size), work.policy.acceptance, work.policy.hidden_host, tables
+            _, price = step_prices(*place, one.efficiency, *beside, prompts=False)
+        delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
+        return begin(work.traffic, work.policy, blocks, size, delay)
 
     def go(one: Scenario, tables: StepPrices, run):
         place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
@@ -155,7 +173,7 @@ def _programs(size: Size, structure: Any, axes: tuple, quick: bool) -> tuple[Cal
         return proceed(price, run, one.workload.traffic, policy, size)
 
     return (
-        compiled(jax.vmap(start, in_axes=(tree,)), True),
+        compiled(jax.vmap(start, in_axes=(tree, 0)), True),
         compiled(jax.vmap(go, in_axes=(tree, 0, 0)), quick),
     )
 

@@ -11,7 +11,8 @@ import hwspaces
 import workloads
 from jaxroof.deployment import Deployment
 from jaxroof.policy import Policy
-from sweeps.ask.engines import engine_of
+from sweeps.ask.cases import cache_precision
+from sweeps.ask.engines import chosen
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch.vendors import host_devices
@@ -124,8 +125,8 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     asked = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
     entry = hwspaces.hardware(asked.hardware)
     model = workloads.model(asked.model)
-    engine = asked.engine or engine_of(hwspaces.efficiency(asked.efficiency))
-    policy = chosen_policy(engine, asked.policy)
+    of = chosen(asked.engine, asked.efficiency).engine
+    policy = chosen_policy(of.words, asked.policy)
     given = asked.deployment
     degrees = {name: _count(given.get(name) or 1, f"deployment.{name}") for name in DEGREES}
     if _count(given.get("cp") or 1, "deployment.cp") > 1:
@@ -133,7 +134,7 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
     draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
     memory, reserve = (
-        _amount(given, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
+        _amount(given, of, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
     )
     repository, named = repository_of(model, asked.model)
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
@@ -151,10 +152,10 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         draft=draft,
         weights=asked.weights,
         checkpoint=model.precision,
-        kv=asked.kv,
+        kv=asked.kv or _usual_cache(model, of),
         memory=memory,
         static=round(memory - reserve / float(entry.hardware.memory.hbm.capacity), 3),
-        engine=engine,
+        engine=of.words,
         policy=policy,
         changed=frozenset(asked.policy),
         context=longest,
@@ -185,10 +186,18 @@ def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
     return value
 
 
-def _amount(deployment: Mapping[str, Any], name: str, unit: str) -> float:
-    """A setting of a deployment in SI units; where there is none, its default."""
+def _usual_cache(model: workloads.ModelEntry, engine: hwspaces.EngineEntry) -> str | None:
+    """The KV cache's precision where the engine has another one beside these weights than their 16 bits."""
+    found = cache_precision(model, None, engine)
+    return None if found == cache_precision(model, None) else found
+
+
+def _amount(deployment: Mapping[str, Any], engine: hwspaces.EngineEntry, name: str, unit: str) -> float:
+    """A setting of a deployment in SI units; where there is none, the engine's."""
     value = deployment.get(name)
-    return float(getattr(Deployment(), name) if value is None else hwspaces.quantity(value, unit, f"deployment.{name}"))
+    if value is None:
+        return float(engine.deployment.get(name, getattr(Deployment(), name)))
+    return float(hwspaces.quantity(value, unit, f"deployment.{name}"))
 
 
 def _count(value: Any, name: str, zero: bool = False) -> int:
