@@ -14,7 +14,7 @@ from jaxroof.layers.linear import Matrices
 from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model
-from jaxroof.reserved import activation_bytes, captured_bytes, other_bytes, sampler_bytes
+from jaxroof.reserved import activation_bytes, captured_bytes, memory_share, other_bytes, sampler_bytes
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Array, Scalar
@@ -242,6 +242,13 @@ def reserved_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> 
     return (1.0 - deployment.memory_static) * (parts.peak + parts.graphs) + parts.other
 
 
+def room_for_weights(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
+    """B of a device that weights and KV cache may take together, shape (); not above 0 where nothing is left."""
+    capacity = hardware.memory.hbm.capacity
+    share = jnp.where(deployment.memory_of_free > 0.0, 1.0, memory_share(hardware, deployment))
+    return share * capacity - reserved_bytes(hardware, model, deployment)
+
+
 def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
     """B per device left for KV cache after weights and what else the engine's share holds, shape (), never negative."""
     return positive_part(_free_bytes(hardware, model, deployment))
@@ -253,7 +260,7 @@ def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> Arr
 
 
 def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
-    return deployment.memory_utilization * hardware.memory.hbm.capacity - _held_bytes(hardware, model, deployment)
+    return memory_share(hardware, deployment) * hardware.memory.hbm.capacity - _held_bytes(hardware, model, deployment)
 
 
 def _held_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
@@ -262,7 +269,7 @@ def _held_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Sca
     A share u of all of the memory C leaves u C - held. One of what is free leaves u (C - held) = u C - u held.
     """
     held = weight_bytes(model, deployment) + reserved_bytes(hardware, model, deployment)
-    return held * (1.0 - deployment.memory_of_free * (1.0 - deployment.memory_utilization))
+    return held * (1.0 - deployment.memory_of_free * (1.0 - memory_share(hardware, deployment)))
 
 
 def kept_share(deployment: Deployment) -> Scalar:
@@ -301,7 +308,7 @@ def memory_use(
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / degree(deployment.attention_dp)
     held = held * kept_share(deployment)
     needed = _held_bytes(hardware, model, deployment) + held
-    return jnp.asarray(needed / (deployment.memory_utilization * hardware.memory.hbm.capacity))
+    return jnp.asarray(needed / (memory_share(hardware, deployment) * hardware.memory.hbm.capacity))
 
 
 def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> Array:

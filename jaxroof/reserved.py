@@ -21,6 +21,9 @@ LARGE_BYTES = 70.0 * 2**30
 LARGE_ROWS, SMALL_ROWS = 1024.0, 256.0
 """Sequences that vLLM's server runs at most by default. Source: as above."""
 
+WHOLE_SHARE = 0.9
+"""Share of all memory that an engine takes where nothing is given. Source: vLLM's gpu_memory_utilization to 0.18."""
+
 DRIVER_BYTES, DRIVER_SHARE = 0.25 * 2**30, 0.0065
 """Memory that software never sees: B per device and share of the capacity. Source: ours, total memory that CUDA names
 for cards of 24 to 180 GiB against the datasheet: `tests.evidence.startup_logs`. AMD's for data centres show all."""
@@ -28,10 +31,10 @@ for cards of 24 to 180 GiB against the datasheet: `tests.evidence.startup_logs`.
 CONTEXT_BYTES = 0.65 * 2**30
 """B of a context with its libraries, which count where the engine looks at free memory. Source: as above, SGLang's."""
 
-LIBRARY_BYTES = 0.1 * 2**30
+LIBRARY_BYTES = 0.15 * 2**30
 """B that kernels' libraries allocate beside PyTorch after the context. Source: as above, vLLM's `non_torch_memory`."""
 
-PEER_BYTES, SWITCHED_BYTES = 0.15 * 2**30, 1.2 * 2**30
+PEER_BYTES, SWITCHED_BYTES = 0.1 * 2**30, 1.2 * 2**30
 """B of communication buffers of a device with peers, and more where a switch adds up (NVLS). Source: as above."""
 
 
@@ -95,7 +98,7 @@ def other_bytes(hardware: Hardware, deployment: Deployment) -> Scalar:
     buffers = LIBRARY_BYTES + jnp.where(replica_devices(deployment) > 1.0, _peer_bytes(hardware), 0.0)
     looks_at_free = maximum(deployment.memory_of_free, deployment.memory_static)
     seen = hidden + looks_at_free * (CONTEXT_BYTES + buffers)
-    part = jnp.where(deployment.memory_of_free > 0.0, 1.0, deployment.memory_utilization)
+    part = jnp.where(deployment.memory_of_free > 0.0, 1.0, memory_share(hardware, deployment))
     return part * seen + (1.0 - looks_at_free) * buffers
 
 
@@ -103,6 +106,13 @@ def _peer_bytes(hardware: Hardware) -> Scalar:
     """B of communication buffers of a device that has peers."""
     inner = hardware.links.scale_up
     return PEER_BYTES + (0.0 if inner is None else SWITCHED_BYTES * inner.reduces)
+
+
+def memory_share(hardware: Hardware, deployment: Deployment) -> Scalar:
+    """Share of the device's memory that the engine's rule speaks of, shape ()."""
+    if deployment.memory_utilization is not None:
+        return deployment.memory_utilization
+    return jnp.where(deployment.memory_static > 0.0, static_share(hardware, deployment), WHOLE_SHARE)
 
 
 def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
@@ -127,8 +137,11 @@ def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
         padding = jnp.where(graphs > 300.0, 4.5, 3.0) * graphs * deployment.attention_dp
         reserve = reserve + jnp.where(deployment.attention_dp > 1.0, padding, 0.0)
     reserve = jnp.where(mebibytes > 60.0 * 1024.0, maximum(reserve, 10.0 * 1024.0), reserve)
-    return jnp.round((1.0 - reserve / mebibytes) * 1000.0) / 1000.0
+    return maximum(jnp.round((1.0 - reserve / mebibytes) * 1000.0) / 1000.0, LEAST_SHARE)
 
+
+LEAST_SHARE = 0.01
+"""Share where the reserve is larger than the memory: nothing fits, and figures stay finite."""
 
 _STATIC_CLASSES = (
     (20.0, 2048.0, 24.0, 80.0),

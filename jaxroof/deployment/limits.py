@@ -8,8 +8,10 @@ from jaxroof.struct import Scalar, struct
 class MemoryLimits:
     """An engine's rule for the room of its KV cache, and the step that it profiles to find it."""
 
-    memory_utilization: Scalar = share(
-        "share of device memory the engine may use", default=0.9, source="vLLM's gpu_memory_utilization"
+    memory_utilization: Scalar | None = share(
+        "share of device memory the engine may use",
+        "none: 0.9, vLLM's gpu_memory_utilization; with `memory_static` by SGLang's formula",
+        default=None,
     )
     memory_of_free: Scalar = switch(
         "1 where that share is of the memory that all else leaves",

@@ -30,6 +30,7 @@ from jaxroof.memory import kv_bytes_of_sequence, reserved_bytes, weight_bytes
 from jaxroof.op import AnyOp
 from jaxroof.op_time import op_timing
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.reserved import memory_share
 from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number
@@ -229,7 +230,7 @@ def cache_left(hardware: Hardware, first: Tenant, second: Tenant) -> Array:
 
     What the first's engine may use, less weights of both and what else each engine's share holds.
     """
-    usable = first.deployment.memory_utilization * hardware.memory.hbm.capacity
+    usable = memory_share(hardware, first.deployment) * hardware.memory.hbm.capacity
     held = [
         weight_bytes(tenant.model, tenant.deployment) + reserved_bytes(hardware, tenant.model, tenant.deployment)
         for tenant in (first, second)

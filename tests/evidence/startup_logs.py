@@ -47,6 +47,7 @@ class Start:
     model: str
     tp: float
     fitted: bool
+    outside: str | None  # why it is not scored
     logged: dict[str, float]  # figures of the log by name
     parts: MemoryParts
     room: float  # B of KV cache
@@ -56,6 +57,11 @@ class Start:
     def starts(self) -> bool:
         """Whether the log has room for a cache."""
         return self.logged.get("kv_GiB", 1.0) > 0.0
+
+    @property
+    def stated(self) -> bool:
+        """Whether its flags and its release's rules are all of what decides the room."""
+        return self.outside is None
 
     @property
     def pair(self) -> tuple[float, float]:
@@ -91,6 +97,7 @@ def _start(row: dict[str, Any]) -> Start:
         model=row["model"],
         tp=float(deployment.tp),
         fitted=row.get("fitted", False),
+        outside=row.get("outside"),
         logged={name: row[name] for name in (*_PARTS, "kv_GiB", "tokens") if name in row},
         parts=memory_parts(*place),
         room=float(kv_capacity_bytes(*place)),
@@ -126,14 +133,14 @@ def table(found: Iterable[Start]) -> Table:
             *texts,
             f"{predicted:,.6g} / {logged:,.6g}",
             f"{one.error:+.1%}" if one.starts else "does not start" if one.room == 0.0 else "starts",
-            "fitted" if one.fitted else "judged",
+            "fitted" if one.fitted else "judged" if one.stated else "shown",
         )
     return made
 
 
 def score(found: Sequence[Start]) -> dict[str, tuple[int, float, float]]:
     """Rows, median and largest absolute error of starts that have room, by what they are."""
-    kept = [one for one in found if one.starts]
+    kept = [one for one in found if one.starts and one.stated]
     groups = {"fitted": [one for one in kept if one.fitted], "judged": [one for one in kept if not one.fitted]}
     for engine, (_, title) in MARKS.items():
         groups[title] = [one for one in kept if one.engine == engine]
@@ -143,7 +150,7 @@ def score(found: Sequence[Start]) -> dict[str, tuple[int, float, float]]:
 
 @style.styled
 def picture(found: Sequence[Start]) -> Any:
-    """Tokens, or GiB, of cache: predicted over logged, by device memory in use."""
+    """Errors of the room for the cache, start by start."""
     made = style.figure(
         7.2,
         4.6,
@@ -151,15 +158,14 @@ def picture(found: Sequence[Start]) -> Any:
         "predicted over logged; filled: constants were chosen with it; band: 10 %",
     )
     axes = made.add_subplot()
-    kept = sorted((one for one in found if one.starts), key=lambda one: one.error)
+    kept = sorted((one for one in found if one.starts and one.stated), key=lambda one: one.error)
     axes.axvspan(-10.0, 10.0, color="#dddddd", zorder=0)
     axes.axvline(0.0, color="#555555", linewidth=0.8)
     for place, one in enumerate(kept):
         mark, _ = MARKS[one.engine]
         colour = style.SERIES_COLOURS[list(MARKS).index(one.engine)]
-        axes.plot(
-            100.0 * one.error, place, mark, color=colour, markerfacecolor=colour if one.fitted else "white", markersize=5
-        )
+        fill = colour if one.fitted else "white"
+        axes.plot(100.0 * one.error, place, mark, color=colour, markerfacecolor=fill, markersize=5)
     names = [f"{one.model}, {one.tp:.0f} x {one.hardware}" for one in kept]
     axes.set_yticks(range(len(kept)), names, fontsize=6)
     axes.set_xlabel("error of the room for the KV cache, %")

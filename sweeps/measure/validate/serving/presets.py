@@ -28,6 +28,7 @@ class Preset:
     mixture_time: float  # s more until the first token of a mixture of experts; fitted as CLIENT_TIMES are
     memory: float  # share of the device's memory, or of what weights leave of it where `of_free`
     of_free: bool = False
+    static: bool = False  # the share is of weights and cache alone
     order: str = "mixed"  # one of jaxroof.ORDERS
     budget: float = BATCHED_TOKENS  # tokens of one step
     chunked: bool = True  # a prompt may be split over steps
@@ -73,6 +74,7 @@ SGLANG = Preset(
     client_time=0.3,
     mixture_time=0.0,
     memory=0.88,
+    static=True,
 )
 DEFAULTS = {"vllm": VLLM, "trtllm": TRTLLM, "sglang": SGLANG}
 """Engines as they start by themselves. Source: their command-line references, versions of 2025."""

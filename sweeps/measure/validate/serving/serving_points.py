@@ -9,7 +9,6 @@ from typing import NoReturn
 import hwspaces
 from jaxroof.deployment import Deployment
 from jaxroof.legality import broken_rule
-from jaxroof.memory import weight_bytes
 from jaxroof.model import Model
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
@@ -34,9 +33,6 @@ PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4
 
 ROUNDS = 10.0
 """Requests per client: InferenceX sends 10 times the concurrency (`--num-prompts`); NVIDIA's sweeps fit it too."""
-
-RESERVE_BYTES = 3e9
-"""B per device for context, graphs and communication buffers, where the engine's share does not include them."""
 
 ALIKE = 0.8
 """Exponent of tokens that choose experts on their own: prompts of random tokens are answered with texts of a kind.
@@ -160,19 +156,16 @@ def deployment_of(device: hwspaces.HardwareEntry, entry, spread: Layout, setting
         attention_dp=_degree(spread.attention_dp),
         ep=_degree(spread.ep),
         memory_utilization=settings.memory,
-        reserve_bytes=RESERVE_BYTES,
+        memory_of_free=float(settings.of_free),
+        memory_static=float(settings.static),
+        sampled_rows=1.0 if settings.of_free else settings.max_sequences,
         max_batched_tokens=settings.budget,
         state_bytes=settings.state_bytes,
         communication_bytes=settings.message_bytes,
         alike=ALIKE,
     )
     require_precisions(device, entry, deployment)
-    if not settings.of_free:
-        return deployment
-    # A share of what weights and the reserve leave, as a share of the whole and a larger reserve.
-    free = device.hardware.memory.hbm.capacity - float(weight_bytes(entry.model, deployment)) - RESERVE_BYTES
-    reserved = RESERVE_BYTES + (1.0 - settings.memory) * max(free, 0.0)
-    return dataclasses.replace(deployment, memory_utilization=1.0, reserve_bytes=reserved)
+    return deployment
 
 
 def _degree(value: float) -> float | None:
