@@ -71,11 +71,11 @@ def test_other_memory_by_device():
     """A share u of all memory has its part of what the driver hides: 0.25 GiB + 0.65 %; libraries 0.15 GiB."""
     small = other_bytes(device("RTX-3090"), Deployment(memory_utilization=0.9))
     assert float(small) / GIB == pytest.approx(0.9 * (0.25 + 0.0065 * 24) + 0.15)
-    # peers: 0.1 GiB over PCIe, 1.2 more where a switch adds up; AMD's devices hide nothing
+    # peers: 0.1 GiB over PCIe, 1 more where a switch adds up and 0.2 per peer; AMD's devices hide nothing
     pair = other_bytes(device("RTX-3090"), Deployment(memory_utilization=0.9, tp=2.0))
     assert float(pair - small) / GIB == pytest.approx(0.1)
-    switched = [float(other_bytes(device("H100-SXM"), Deployment(tp=tp))) / GIB for tp in (1.0, 2.0)]
-    assert switched[1] - switched[0] == pytest.approx(1.3)
+    one, *more = (float(other_bytes(device("H100-SXM"), Deployment(tp=tp))) / GIB for tp in (1.0, 2.0, 4.0, 16.0))
+    assert [each - one for each in more] == pytest.approx([1.3, 1.7, 2.5])
     assert float(other_bytes(device("MI300X"), Deployment())) / GIB == pytest.approx(0.15)
     # what a user gives replaces all of it
     assert other_bytes(device("H100-SXM"), Deployment(reserve_bytes=1e9, tp=8.0)) == 1e9
