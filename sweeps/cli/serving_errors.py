@@ -29,7 +29,6 @@ MOST_NAMED = 6
 def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     """Rows that can be priced beside their simulations, and the rows that were left out."""
     from sweeps.measure.validate.serving.attempt import attempted
-    from sweeps.measure.validate.serving.predict import engine_efficiencies
     from sweeps.measure.validate.serving.serving_points import points
 
     found, left = points(options.data)
@@ -37,9 +36,8 @@ def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     rows = [one for one in found if not options.engine or one.engine in options.engine]
     predicted: list[Any] = []
     if rows:
-        efficiencies = engine_efficiencies(options.efficiency)
         with _Bar("reading labels") as bar:
-            predicted, failed = attempted(rows, efficiencies, bar.add)
+            predicted, failed = attempted(rows, options.efficiency, bar.add)
         left += failed
     if not predicted:
         wanted = f" of {', '.join(options.engine)}" if options.engine else ""
