@@ -63,8 +63,8 @@ def precision(config: Config, hf_quant: Config | None, convention: str | None, w
       hf_quant: the content of hf_quant_config.json, if there is one.
       convention: the name to look for a naming convention in.
       weights: one of `formats.OVERRIDES`, or None for the checkpoint's own. "experts:NAME" replaces that of the routed
-        experts alone, also behind another and a comma: "fp8,experts:mxfp4-fp8". A quantised one with `-fp16` after it runs
-        what is not quantised in fp16: on devices without bf16.
+        experts alone, also behind another and a comma: "fp8,experts:mxfp4-fp8". A quantised one with `-fp16` after it
+        runs what is not quantised in fp16: on devices without bf16.
 
     Raises:
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
