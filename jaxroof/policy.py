@@ -70,9 +70,7 @@ class Policy:
     wait_steps: Scalar = number(
         "1", "steps that a new request is held back, for others to join it", zero=True, most=MOST, default=0.0
     )
-    poll_steps: Scalar = number(
-        "1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0
-    )
+    poll_steps: Scalar = number("1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0)
     acceptance: Scalar = share(
         "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
     )
@@ -80,5 +78,5 @@ class Policy:
 
 
 def waiting_steps(policy: Policy) -> Scalar:
-    """Steps between a request and its place in the queue: held back, launched ahead, and half of those between looks."""
+    """Steps between a request and its place in the queue: held back, launched ahead, half of a look."""
     return policy.wait_steps + policy.ahead_steps + 0.5 * (policy.poll_steps - 1.0)

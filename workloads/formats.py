@@ -102,12 +102,14 @@ def _float4_label(name: str, activations: str | None) -> str:
 OVERRIDES: dict[str, Scheme | float] = {
     "fp8": fp8(),
     "fp8-static": fp8(calibrated=True),
+    "fp8-block": fp8((128, 128)),
     "int8": integer(8, None, False, "int8", ""),
     "w8a16": integer(8, None, False, None, ""),
     "w4a16": integer(4, 128, True, None, ""),
     "w4a8": integer(4, 128, False, "fp8", ""),
     "nvfp4": nvfp4(),
     "mxfp4": mxfp4(),
+    "mxfp4-fp8": mxfp4("fp8"),  # with activations of 8 bits
     "mxfp8": mxfp8(),
     "int4": Scheme(0.5 + 2.0 * FP16_SCALE / 128, None, "int4 (group 128, float16 zeros)", 4),
     "bf16": 2.0,

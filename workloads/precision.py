@@ -7,6 +7,7 @@ from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
 from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
+from workloads.modules import patterns
 from workloads.quantization import Quantization, hf_quant_config, quantization, with_experts
 
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
@@ -28,6 +29,13 @@ CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
 Group sizes are those that the publishers' tools default to: 128 weights for integer groups.
 """
 
+
+EXPERTS = "experts:"
+"""Beginning of a precision that replaces the experts' alone: "experts:mxfp4-fp8"."""
+
+LATENT = patterns(("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"))
+"""Projections of latent attention that NVFP4 checkpoints keep at 16 bits. Source: hf_quant_config.json of
+nvidia/DeepSeek-R1-0528-FP4-v2 and nvidia/DeepSeek-V3-0324-FP4."""
 
 HALF = "-fp16"
 """End of a quantised precision beside which the rest of the model runs in fp16."""
@@ -54,13 +62,15 @@ def precision(config: Config, hf_quant: Config | None, convention: str | None, w
       config: the whole config.
       hf_quant: the content of hf_quant_config.json, if there is one.
       convention: the name to look for a naming convention in.
-      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own. A quantised one with `-fp16` after it runs
-        what is not quantised in fp16: on devices without bf16.
+      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own. "experts:NAME" replaces that of the routed
+        experts alone, also behind another and a comma: "fp8,experts:mxfp4-fp8". A quantised one with `-fp16` after it
+        runs what is not quantised in fp16: on devices without bf16.
 
     Raises:
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
-    if weights is not None and _replacement(weights) is None:
+    asked = () if weights is None else tuple(weights.split(","))
+    if any(_replacement(each) is None for each in asked):
         raise ValueError(f"weights is {weights!r}; it must be one of {', '.join(OVERRIDES)}")
     base, said = _base(config)
     quantised, source = _declared(config, hf_quant)
@@ -70,8 +80,8 @@ def precision(config: Config, hf_quant: Config | None, convention: str | None, w
         raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
-    if weights is not None:
-        own = _overridden(own, weights)
+    for each in asked:
+        own = _overridden(own, each)
     return own if own.source == "weights" and not own.quantised.assignments else _at_16_bits(own)
 
 
@@ -142,20 +152,37 @@ def _conventional(
 
 def _replacement(weights: str) -> Scheme | float | None:
     """What `weights` asks for; None where it is not known."""
+    if weights.startswith(EXPERTS):
+        return OVERRIDES.get(weights.removeprefix(EXPERTS))
     quantised = OVERRIDES.get(weights.removesuffix(HALF)) if weights.endswith(HALF) else None
     return OVERRIDES.get(weights, quantised if isinstance(quantised, Scheme) else None)
+
+
+def _wide_experts(quantised: Quantization) -> Quantization:
+    """Experts as what is not quantised; ValueError where the checkpoint excludes modules by patterns of its own."""
+    others = quantised.excluded
+    if others.expressions or others.wildcards:
+        raise ValueError("weights=: a checkpoint with patterns of modules that it does not quantise keeps its experts")
+    return dataclasses.replace(quantised, excluded=patterns((*sorted(others.plain), "experts")))
 
 
 def _overridden(own: Precision, weights: str) -> Precision:
     scheme = _replacement(weights)
     replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
     kv = own.quantised.kv_precision
+    if weights.startswith(EXPERTS):
+        wide = isinstance(scheme, float)
+        label = f"{own.label}, experts {weights.removeprefix(EXPERTS) if wide else scheme.label}"
+        note = f'weights="{weights}" replaces the experts\' own'
+        made = _wide_experts(own.quantised) if wide else with_experts(own.quantised, scheme)
+        return Precision(made, own.base, label, "weights", (*own.notes, note))
     if isinstance(scheme, float):
         base = WeightFormat(bytes=scheme, compute=weights)
         note = f"{replaced} in the whole model"
         return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
     note = f"{replaced} in every linear layer but the router, an encoder's and the output head"
-    quantised = Quantization(((None, scheme),), kv_precision=kv)
+    kept = LATENT if weights == "nvfp4" else patterns(())
+    quantised = Quantization(((None, scheme),), kept, kv_precision=kv)
     if weights.endswith(HALF):
         base, note = WeightFormat(bytes=2.0, compute="fp16"), f"{note}; what is not quantised runs in fp16"
         return Precision(quantised, base, f"{scheme.label}, rest fp16", "weights", (*own.notes, note))

@@ -14,9 +14,7 @@ ROUNDS = 12
 """Rounds of the fixed point of an open loop's batch, which begins at one sequence and only rises."""
 
 
-def front_delay(
-    price: Price | None, traffic: Traffic, policy: Policy, blocks: Scalar, request_time: Scalar
-) -> Scalar:
+def front_delay(price: Price | None, traffic: Traffic, policy: Policy, blocks: Scalar, request_time: Scalar) -> Scalar:
     """s between a request and its place in the queue, and between its answer and its client, shape ().
 
     delay = request_time + front_time + (wait_steps + ahead_steps + (poll_steps - 1) / 2) t

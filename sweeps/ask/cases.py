@@ -17,8 +17,8 @@ from jaxroof.model import Experts, Model, WeightFormat
 from sweeps.ask.cache_notes import attention_note, slower_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
-from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.laws import require_free, with_laws
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant

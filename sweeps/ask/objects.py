@@ -12,8 +12,8 @@ from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.cases import KV_BYTES, Case, leaf_number, model_deployment, require_precisions
 from sweeps.ask.deployments import label as deployment_label
 from sweeps.ask.deployments import with_settings
-from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.drafting import with_draft
+from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.spec import Range, Spec
@@ -120,7 +120,9 @@ def _served(spec: Spec, base: Case) -> hwspaces.EngineEntry | None:
 
 def _differing(deployments: list[Any], index: np.ndarray) -> dict[str, Any]:
     """The column of deployments along an axis, where they differ."""
-    return {} if all(one == deployments[0] for one in deployments) else {"deployment": Choice(tuple(deployments), index)}
+    return (
+        {} if all(one == deployments[0] for one in deployments) else {"deployment": Choice(tuple(deployments), index)}
+    )
 
 
 def _host_columns(models: list[Model], spec: Spec, base: Case) -> dict[str, Any]:

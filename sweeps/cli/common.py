@@ -54,7 +54,7 @@ def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, 
 def scheduler_arguments(
     parser: argparse.ArgumentParser,
     policy: str,
-    engine: str = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's, newest with evidence)",
+    engine: str = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)",
 ) -> None:
     """Add `--engine` and `--policy`, the numbers of its scheduler."""
     parser.add_argument("--engine", metavar="NAME", help=engine)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
@@ -40,6 +41,16 @@ class Setup:
     def engine(self) -> str:
         """The engine and its release, as `engine` takes them."""
         return self.case.engine.words
+
+    @property
+    def scenario(self) -> Scenario:
+        """What one replica is simulated with: its deployment, its requests, its policy and their limits."""
+        work = Service(
+            traffic=self.replica.traffic,
+            policy=self.policy,
+            objective=self.replica.objective(self.objective),
+        )
+        return dataclasses.replace(self.case.scenario, workload=work)
 
     @property
     def replicas(self) -> int:
@@ -132,9 +143,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     given = setup(asked)
     start = time.perf_counter()
     traffic = given.replica.traffic
-    objective = given.replica.objective(given.objective)
-    work = Service(traffic=traffic, policy=given.policy, objective=objective)
-    scenario = dataclasses.replace(given.case.scenario, workload=work)
+    scenario, objective = given.scenario, given.replica.objective(given.objective)
     with precision("float64"):
         together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)

@@ -14,9 +14,9 @@ import workloads
 from jaxroof.legality import broken_rule
 from jaxroof.memory import room_for_weights, weight_bytes
 from jaxroof.model import has_experts
+from sweeps.ask import engines
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
-from sweeps.ask import engines
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes

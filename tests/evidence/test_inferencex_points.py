@@ -1,8 +1,8 @@
 """Published runs as points: versions in the names of images, a row by hand, and rows that cannot be read."""
 
 import pytest
-
 from sweeps.measure.validate.serving.predict import mean_first_time
+
 from tests.evidence.inferencex_points import MEANS, NUMBERS, POWER, TEXTS, published, version
 
 

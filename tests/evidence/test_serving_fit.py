@@ -5,11 +5,11 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from sweeps.measure.validate.serving.predict import engine_efficiencies, extent, units
+from sweeps.measure.validate.serving.step_tables import op_times, summed
 
 import hwspaces
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies, extent, units
-from sweeps.measure.validate.serving.step_tables import op_times, summed
 from sweeps.run.precision import precision
 from tests.evidence.serving_fit import CONSTANTS, Fit, folds, held_out, with_constant, with_values
 from tests.evidence.steady_loop import steady, tpot

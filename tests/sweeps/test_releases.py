@@ -1,10 +1,10 @@
 """Differences between releases: numbers of versions, host beside the device, and longer steps by version and date."""
 
 import pytest
+from sweeps.ask.releases import hides_host, longer_step, numbers
 
 import hwspaces
 from sweeps.ask.engines import policy, release
-from sweeps.ask.releases import hides_host, longer_step, numbers
 from sweeps.run.simulated.spec import serve_spec
 
 

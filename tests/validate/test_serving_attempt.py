@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from sweeps.measure.validate.serving.predict import engine_efficiencies
+from sweeps.measure.validate.serving.presets import AMD_PROMPT_TOKENS, DEFAULTS
+from sweeps.measure.validate.serving.step_tables import op_times
 
 from sweeps.cli import main
 from sweeps.measure.validate.serving import attempt
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies
-from sweeps.measure.validate.serving.presets import AMD_PROMPT_TOKENS, DEFAULTS
-from sweeps.measure.validate.serving.step_tables import op_times
 from tests.serving_rows import FULL, MIXED, SMALL, read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")

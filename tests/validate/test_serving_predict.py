@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps.measure.validate.serving.predict import engine_efficiencies, front_time, policy, traffic
+from sweeps.measure.validate.serving.step_tables import Tables
 
 import hwspaces
 from jaxroof.jobs import Scenario
@@ -17,8 +19,6 @@ from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
 from sweeps.cli import main
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies, front_time, policy, traffic
-from sweeps.measure.validate.serving.step_tables import Tables
 from sweeps.run.precision import precision
 from sweeps.run.simulated.simulation import simulated, size_for
 from tests.serving_rows import read_rows

@@ -4,10 +4,10 @@ import functools
 
 import numpy as np
 import pytest
+from sweeps.measure.validate.serving.predict import policy, traffic
 
 from jaxroof.policy import ORDERS
 from sweeps.measure.validate.serving import scores
-from sweeps.measure.validate.serving.predict import policy, traffic
 from sweeps.show import serving as pictures
 from tests.serving_rows import read_rows
 

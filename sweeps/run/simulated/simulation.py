@@ -49,10 +49,12 @@ def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> 
     whole = most(traffic.isl) + most(traffic.osl)  # a prompt that is not split, or that is computed again
     budget = min(most(policy.token_budget), whole * requests)
     budget = max(budget, whole) if np.min(np.asarray(policy.chunked)) <= 0.0 else budget
-    slots = int(min(most(policy.max_sequences), requests))
+    slots = min(most(policy.max_sequences), requests)
+    if traffic.clients is not None:  # no more run at once; their batches may be padded to a graph of more
+        slots = min(slots, max(most(traffic.clients), most(policy.graph_step)))
     grouped = traffic.group is not None and most(policy.prefix_caching) > 0.0
     return Size(
-        slots=_rounded(slots, 16),
+        slots=_rounded(int(slots), 16),
         iterations=max(int(PIECE * requests), 64),
         block=_rounded(most(policy.block_size), 16),
         rows=power(budget + slots),

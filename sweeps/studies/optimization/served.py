@@ -80,7 +80,7 @@ def served_case(spec: Spec) -> ServedCase:
         share=SHARE,
     )
     found = dataclasses.replace(base, scenario=dataclasses.replace(base.scenario, workload=stream))
-    return ServedCase(found, tuple(map(_in_stream, axes)), notes, load, engine)
+    return ServedCase(found, tuple(map(_in_stream, axes)), notes, load, base.engine.words)
 
 
 def _number(path: str, value: Any) -> float:

@@ -156,7 +156,10 @@ def question(
         settings=choices,
         deployments=[
             [
-                with_settings(model_deployment(entry, choice.kv, engine=of.engine), {**one, **spread, **choice.deployment, **layout})
+                with_settings(
+                    model_deployment(entry, choice.kv, engine=of.engine),
+                    {**one, **spread, **choice.deployment, **layout},
+                )
                 for layout in allowed
             ]
             for choice in choices
