@@ -14,9 +14,9 @@ RESIDUALS = 3.0
 Source: ours, vLLM's logged peaks of 20,000 and 29,000 tokens of Llama-3.1-8B, to 0.5 %: `tests.evidence.startup_logs`.
 """
 
-LARGE_BYTES = 70.0 * 2**30
+LARGE_BYTES, LARGE_OLD_BYTES = 70.0 * 2**30, 90.0 * 2**30
 """B of device memory from which vLLM profiles `LARGE_ROWS` sequences. Source: vllm/engine/arg_utils.py,
-`get_batch_defaults`, which excludes the A100: here, what does not multiply fp8."""
+`get_batch_defaults`, which excludes the A100: here, 80 GB beside cores whose matrix units do not fetch operands."""
 
 LARGE_ROWS, SMALL_ROWS = 1024.0, 256.0
 """Sequences that vLLM's server runs at most by default. Source: as above."""
@@ -64,9 +64,9 @@ def sampled_rows(hardware: Hardware, deployment: Deployment) -> Scalar:
     """Sequences whose logits the profiling step samples, shape (): never more than its tokens."""
     rows = deployment.sampled_rows
     if rows is None:
-        rows = SMALL_ROWS
-        if "fp8" in hardware.matrix:
-            rows = jnp.where(hardware.memory.hbm.capacity >= LARGE_BYTES, LARGE_ROWS, SMALL_ROWS)
+        newer = maximum(hardware.cores.asynchronous, hardware.cores.wide_waves) > 0.0
+        least = jnp.where(newer, LARGE_BYTES, LARGE_OLD_BYTES)
+        rows = jnp.where(hardware.memory.hbm.capacity >= least, LARGE_ROWS, SMALL_ROWS)
     return minimum(rows, deployment.max_batched_tokens)
 
 

@@ -35,7 +35,7 @@ class MemoryLimits:
     )
     sampled_rows: Scalar | None = count(
         "sequences whose logits the engine's profiling step samples",
-        "its max_num_seqs; none: 1,024 on devices of 70 GiB and more that multiply fp8, else 256",
+        "its max_num_seqs; none: 1,024 on devices of 70 GiB and more, the A100 excepted, else 256",
         zero=True,
         default=None,
     )

@@ -44,7 +44,8 @@ def parts_text(case: Case) -> str:
     if float(deployment.memory_static):
         rule = "of weights and cache alone"
     else:
-        rule = "of what the rest leaves" if float(deployment.memory_of_free) else "of all, the larger of both peaks counts"
+        rule = "of what the rest leaves" if float(deployment.memory_of_free) else "of all"
+        rule += ", the larger of both peaks counts"
     return f"GiB per device: {words}; the engine's share is {share} {rule}"
 
 

@@ -36,7 +36,15 @@ def sized(chip, capacity):
 
 
 @pytest.mark.parametrize(
-    ("name", "rows"), [("H100-SXM", 1024), ("MI300X", 1024), ("A100-SXM-80GB", 256), ("L40S", 256), ("RTX-3090", 256)]
+    ("name", "rows"),
+    [
+        ("H100-SXM", 1024),
+        ("MI300X", 1024),
+        ("A100-SXM-80GB", 256),
+        ("L40S", 256),
+        ("RTX-3090", 256),
+        ("RTX-PRO-6000-Server", 1024),
+    ],
 )
 def test_rows_that_are_profiled_follow_the_device(name, rows):
     assert float(sampled_rows(device(name), Deployment())) == rows

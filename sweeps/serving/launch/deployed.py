@@ -15,7 +15,7 @@ from jaxroof.reserved import memory_share
 from sweeps.ask.cases import cache_precision, model_deployment
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.engines import chosen
-from sweeps.run.simulated.policies import chosen_policy
+from sweeps.run.simulated.policies import chosen_policy, profiled
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch.vendors import host_devices
 
@@ -136,7 +136,7 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
     draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
     written = {name: given[name] for name in (*WRITTEN, "max_batched_tokens") if given.get(name) is not None}
-    placed = with_settings(model_deployment(model, asked.kv, engine=of), written)
+    placed = profiled(with_settings(model_deployment(model, asked.kv, engine=of), written), asked.policy)
     memory = float(memory_share(entry.hardware, placed))
     reserved = float(reserved_bytes(entry.hardware, model.model, placed))
     repository, named = repository_of(model, asked.model)
