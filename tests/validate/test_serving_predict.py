@@ -18,7 +18,6 @@ from sweeps.cli import main, serve
 from sweeps.cli.parser import Parser
 from sweeps.cli.serve_command import serve_command
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.serving_points import DEGREES
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy
 from tests.serving_rows import DEEPSEEK, read_rows
