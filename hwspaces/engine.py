@@ -81,7 +81,7 @@ class EngineEntry:
     name: str
     title: str
     version: str  # what was asked for, or the newest release with evidence
-    asked: bool  # whether a version was asked for
+    newest: bool  # whether it is the newest release with evidence
     evidence: str  # what the newest release with evidence was judged on
     efficiency: str  # constants of its kernels and its host
     released: datetime.date | None  # of the last release whose rules these are; None: none is known to be that old
@@ -97,7 +97,7 @@ class EngineEntry:
     @property
     def text(self) -> str:
         """It in words: "vllm 0.24 (newest with evidence)"."""
-        return f"{self.name} {self.version}{'' if self.asked else ' (newest with evidence)'}"
+        return f"{self.name} {self.version}{' (newest with evidence)' if self.newest else ''}"
 
     @property
     def words(self) -> str:
@@ -138,10 +138,10 @@ def engine(words: str) -> EngineEntry:
     newest = _read(name)["newest"]
     if name != words and not re.fullmatch(r"\d+(\.\w+)*", version):
         raise ValueError(f"engine = {words!r}: {version!r} is no version; give one such as {name}@{newest}")
-    return entry(name, _read(name), version or newest, name != words)
+    return entry(name, _read(name), version or newest)
 
 
-def entry(name: str, tables: Mapping[str, Any], version: str, asked: bool = True) -> EngineEntry:
+def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
     """The release of an engine that a file's tables describe: what all have, and the changes up to `version`.
 
     Raises:
@@ -174,7 +174,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str, asked: bool = True
         name=name,
         title=tables["title"],
         version=version,
-        asked=asked,
+        newest=version == tables["newest"],
         evidence=tables["evidence"],
         efficiency=tables["efficiency"],
         released=released,

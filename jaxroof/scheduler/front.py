@@ -67,5 +67,5 @@ def with_first_time(found: Served, traffic: Traffic, policy: Policy) -> Served:
     """
     if traffic.clients is None:
         return found
-    first = jnp.arange(found.arrival.shape[-1]) < traffic.clients
+    first = jnp.arange(found.arrival.shape[-1]).astype(float) < traffic.clients
     return dataclasses.replace(found, arrival=found.arrival - jnp.where(first, policy.first_time, 0.0))

@@ -185,6 +185,9 @@ def case_record(case: Case) -> dict[str, Any]:
         "precision_source": case.model.precision_source,
         "kv_precision": case.kv,
         "efficiency": case.efficiency.name,
+        "engine": case.engine.words,
+        "engine_text": case.engine.text,
+        "engine_evidence": case.engine.evidence,
         **({} if case.hardware.price is None else case.hardware.price.record()),
         "deployment": dataclasses.asdict(case.scenario.deployment),
     }

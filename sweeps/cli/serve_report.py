@@ -41,7 +41,7 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     case = found.case
     out = tables.console()
     out.print(tables.heading(case, found.load.text, found.spec.overrides))
-    out.print(f"engine  {case.engine.text}: {policy_text(found.policy)}")
+    out.print(f"policy of {case.engine.name}: {policy_text(found.policy)}")
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
@@ -99,9 +99,6 @@ def record(found: Simulation) -> dict[str, Any]:
     clients = None if found.load.clients is None else {"clients": found.load.clients, "think": found.load.think}
     return {
         **case_record(case),
-        "engine": found.engine,
-        "engine_text": case.engine.text,
-        "engine_evidence": case.engine.evidence,
         "policy": policy_record(found.policy),
         "load": {"text": found.load.text, "source": found.load.stream.source, "closed_loop": clients},
         "requests": len(found.load.stream),

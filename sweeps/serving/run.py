@@ -72,8 +72,6 @@ class Setup:
             notes.append(f"{beyond:,} requests are longer than the model's {longest:,} positions")
         if self.case.model.model.encoder is not None:
             notes.append("prompts are text: the model's encoder has no work")
-        if self.load.clients is not None and self.spec.sessions:
-            notes.append("clients send turns in the order in which they were drawn, not after the turn before")
         return tuple(dict.fromkeys(notes))
 
 

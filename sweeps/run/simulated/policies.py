@@ -101,6 +101,8 @@ def policy_text(policy: Policy) -> str:
             parts += [name.replace("_", " ")] if value else []
         elif name == "swap_time":
             parts += [f"{formatted(value, 's')} per swapped token"] if value else []
+        elif name == "poll_steps":
+            parts += [f"poll_steps {number(value)}"] if value > 1.0 else []
         elif name == "graph_limit":
             parts += [f"graph_limit {number(value)}"] if policy.graph_step else []
         elif name not in ("order", "queue") and value and math.isfinite(value):

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from jaxroof.deployment import degree
 from jaxroof.jobs import Scenario
+from jaxroof.model import has_experts
 from jaxroof.tree import structure
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.relative_errors import grouped
@@ -50,7 +52,7 @@ def attempted(
             place = given.case.scenario
             where = place.hardware, place.model, place.deployment
             require_room(point.model_name, point.gpu, *where, point.isl + point.osl)
-            scenarios[i] = given.scenario
+            scenarios[i] = _with_all_degrees(given.scenario)
         except ValueError as error:
             found[i] = str(error)
     with precision("float64"):
@@ -61,6 +63,15 @@ def attempted(
     return [one for one in outcomes_of if not isinstance(one, str)], left
 
 
+def _with_all_degrees(scenario: Scenario) -> Scenario:
+    """A mixture of experts with degrees of 1 in place of none: layouts of one model are then of one structure."""
+    deployment = scenario.deployment
+    if not has_experts(scenario.model):
+        return scenario
+    degrees = {name: degree(getattr(deployment, name)) for name in ("attention_dp", "ep")}
+    return dataclasses.replace(scenario, deployment=dataclasses.replace(deployment, **degrees))
+
+
 def _simulated(
     points: Sequence[ServingPoint], scenarios: dict[int, Scenario], progress: Progress
 ) -> dict[int, Prediction | str]:
@@ -69,8 +80,8 @@ def _simulated(
     done, every = 0, sum(points[i].requests for i in scenarios)
 
     def alike(i: int) -> tuple:
-        """Structure, and clients within a factor of 4: few programs, and few absent requests in them."""
-        return structure(comparable(scenarios[i], single=False)), power(math.sqrt(points[i].concurrency), 1)
+        """Structure, and clients within a factor of 4 above 16: few programs, and few absent requests in them."""
+        return structure(comparable(scenarios[i], single=False)), power(math.sqrt(points[i].concurrency), 4)
 
     for members in grouped(scenarios, alike).values():
         try:
