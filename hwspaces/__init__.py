@@ -6,6 +6,9 @@ from hwspaces.constants import technology_names as technology_names
 from hwspaces.efficiency import EfficiencyEntry as EfficiencyEntry
 from hwspaces.efficiency import efficiencies as efficiencies
 from hwspaces.efficiency import efficiency as efficiency
+from hwspaces.engine import EngineEntry as EngineEntry
+from hwspaces.engine import engine as engine
+from hwspaces.engine import engine_names as engine_names
 from hwspaces.entry import HardwareEntry as HardwareEntry
 from hwspaces.entry import overridden as overridden
 from hwspaces.entry import require_precision as require_precision

@@ -20,6 +20,7 @@ class WeightFormat:
     scaled: bool = static(default=False)  # the kernel multiplies by a scale per block of weights between products
     calibrated: bool = static(default=False)  # the checkpoint has the activations' scales: who writes them quantises
     fallback: str | None = static(default=None)  # precision that engines convert it to where a device lacks `compute`
+    padded: bool = static(default=False)  # kernels pad both sides of experts to multiples of their tiles
 
 
 class Mixer(Protocol):

@@ -50,7 +50,33 @@ class Policy:
     hidden_host: Scalar = switch(
         "1 where the host works for the sequences while the device does", "the longer of both counts", default=0.0
     )
+    front_time: Scalar = number(
+        "s",
+        "time between a client and the queue, and back",
+        "beyond the host's time of a request: HTTP, tokeniser, front end",
+        zero=True,
+        default=0.0,
+    )
+    first_time: Scalar = number(
+        "s",
+        "time that the first request of every client of a closed loop takes longer",
+        "kernels are built and loaded",
+        zero=True,
+        default=0.0,
+    )
+    ahead_steps: Scalar = number(
+        "1", "steps that are launched before the prompt of a new request", zero=True, most=MOST, default=0.0
+    )
+    wait_steps: Scalar = number(
+        "1", "steps that a new request is held back, for others to join it", zero=True, most=MOST, default=0.0
+    )
+    poll_steps: Scalar = number("1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0)
     acceptance: Scalar = share(
         "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
     )
     queue: str = word("which waiting request is next", QUEUES, default="fcfs")
+
+
+def waiting_steps(policy: Policy) -> Scalar:
+    """Steps between a request and its place in the queue: held back, launched ahead, half of a look."""
+    return policy.wait_steps + policy.ahead_steps + 0.5 * (policy.poll_steps - 1.0)

@@ -27,6 +27,7 @@ def step_prices(
     acceptance: Scalar = 0.0,
     hidden_host: Scalar = 0.0,
     tables: StepPrices | None = None,
+    prompts: bool = True,
 ) -> tuple[StepPrices, Price]:
     """Tables of one engine's steps, and the function that reads them.
 
@@ -44,6 +45,7 @@ def step_prices(
       hidden_host: 1 where the host's work for every sequence runs beside the device,
         `jaxroof.step_price.visible_host_time`; 0: after it.
       tables: where they are known already; None: they are computed.
+      prompts: False: batches have none, and nothing that depends on their lengths is traced.
 
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
@@ -54,12 +56,14 @@ def step_prices(
     """
     parts = Parts(hardware, model, deployment, efficiency)
     tables = mapped(jnp.asarray, price_tables(parts, deployment, limits) if tables is None else tables)
-    micro_batch = functools.partial(_micro_batch_price, tables, parts)
+    micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts)
     overlap = efficiency.host.step_time, hidden_host
     return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
 
 
-def _micro_batch_price(tables: StepPrices, parts: Parts, batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+def _micro_batch_price(
+    tables: StepPrices, parts: Parts, prompts: bool, batch: Batch, rows: Scalar
+) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
     spent = _between(*_read(tables.rows, octave_position(rows, ROWS)))
@@ -70,14 +74,14 @@ def _micro_batch_price(tables: StepPrices, parts: Parts, batch: Batch, rows: Sca
     sampled = _between(*_read(tables.logits, octave_position(batch.logits, LOGITS)))
     # Of micro-batches of which some sample no token, those pass without the head.
     spent = spent + sampled[:-1] * jnp.minimum(batch.logits, 1.0)
-    if parts.has("prompt"):
+    if prompts and parts.has("prompt"):
         work = prompt.tokens > 0
         lengths = tuple(
             jnp.where(work, length, least)
             for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
         )
         spent = spent + jnp.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
-    if parts.has("all"):
+    if prompts and parts.has("all"):
         lengths = prompt.sequences, prompt.tokens, prompt.past
         context = decoding.sequences, decoding.context
         spent = spent + parts.sums("all", prompt=lengths, decoding=context, logits=batch.logits, rows=rows)

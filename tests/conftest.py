@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import os
 import signal
 import sys
 from pathlib import Path

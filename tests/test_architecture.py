@@ -52,6 +52,7 @@ FLOORS = {
             "speculation",
             "layers",
             "cost",
+            "reserved",
             "memory",
             "paging",
             "legality",
@@ -72,6 +73,7 @@ FLOORS = {
         {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
         {"efficiency", "efficiency_file", "blis_efficiency"},
+        {"engine"},  # inference engines
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}

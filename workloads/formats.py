@@ -28,6 +28,7 @@ class Scheme:
     calibrated: bool = False  # scales of activations are in the checkpoint, none is taken as the model runs
     whole_groups: int = 0  # weights of a group, where layers that they do not divide stay unquantised; 0: none do
     convertible: bool = False  # engines convert weights to 16 bits on devices that do not multiply at `compute`
+    padded: bool = False  # kernels pad both sides of experts to multiples of their tiles
 
     @property
     def dequantised(self) -> bool:
@@ -43,6 +44,7 @@ class Scheme:
             scaled=self.scaled,
             calibrated=self.calibrated,
             fallback=base.compute if self.convertible and self.compute not in (None, base.compute) else None,
+            padded=self.padded,
         )
 
 
@@ -89,7 +91,8 @@ def int8_blocks(block: tuple[int, int]) -> Scheme:
 
 def mxfp4(activations: str | None = None) -> Scheme:
     """MXFP4 weights: 4 bits and an 8-bit exponent per 32. Weights only unless `activations` says otherwise."""
-    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, _float4_label("mxfp4", activations), 4, convertible=True)
+    stored, label = 0.5 + E8M0_SCALE / MX_GROUP, _float4_label("mxfp4", activations)
+    return Scheme(stored, activations, label, 4, convertible=True, padded=True)
 
 
 def mxfp8(activations: str | None = "fp8") -> Scheme:
@@ -111,12 +114,14 @@ def _float4_label(name: str, activations: str | None) -> str:
 OVERRIDES: dict[str, Scheme | float] = {
     "fp8": fp8(),
     "fp8-static": fp8(calibrated=True),
+    "fp8-block": fp8((128, 128)),
     "int8": integer(8, None, False, "int8", ""),
     "w8a16": integer(8, None, False, None, ""),
     "w4a16": integer(4, 128, True, None, ""),
     "w4a8": integer(4, 128, False, "fp8", ""),
     "nvfp4": nvfp4(),
     "mxfp4": mxfp4(),
+    "mxfp4-fp8": mxfp4("fp8"),  # with activations of 8 bits
     "mxfp8": mxfp8(),
     "int4": Scheme(0.5 + 2.0 * FP16_SCALE / 128, None, "int4 (group 128, float16 zeros)", 4),
     "bf16": 2.0,

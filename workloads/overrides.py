@@ -4,6 +4,7 @@ import dataclasses
 
 from workloads import gguf, mlx
 from workloads.formats import OVERRIDES, Scheme
+from workloads.modules import patterns
 from workloads.replaced_modules import four_bits
 from workloads.storage import Quantization
 
@@ -25,6 +26,10 @@ SCHEMES: dict[str, Scheme] = {
     "nf4-single": four_bits(double=False),
 }
 """Schemes of linear layers; NF4 with its scales quantised too, as QLoRA has it, or not."""
+
+LATENT = patterns(("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"))
+"""Projections of latent attention that NVFP4 checkpoints keep at 16 bits. Source: hf_quant_config.json of
+nvidia/DeepSeek-R1-0528-FP4-v2 and nvidia/DeepSeek-V3-0324-FP4."""
 
 UNQUANTISED: dict[str, float] = {name: size for name, size in OVERRIDES.items() if isinstance(size, float)}
 """B per weight of types that the whole model is stored in."""
@@ -60,7 +65,8 @@ def replacement(weights: str) -> Replacement:
     if name in SCHEMES:
         where = "in every linear layer but the router, an encoder's and the output head"
         scheme = SCHEMES[name]
-        return Replacement(Quantization(((None, scheme),)), base, scheme.label + rest, where)
+        kept = LATENT if name == "nvfp4" else patterns(())
+        return Replacement(Quantization(((None, scheme),), kept), base, scheme.label + rest, where)
     if name.lower() in MLX:
         scheme = MLX[name.lower()]
         return Replacement(mlx.stored_as(scheme), base, scheme.label + rest, whole)

@@ -9,7 +9,8 @@ from workloads.config import Config
 from workloads.formats import DTYPES, Scheme
 from workloads.gguf import FILE_TYPES
 from workloads.mlx import AFFINE_BITS
-from workloads.overrides import UNQUANTISED, Replacement, replacement
+from workloads.modules import patterns
+from workloads.overrides import SCHEMES, UNQUANTISED, Replacement, replacement
 from workloads.quantization import quantization
 from workloads.storage import Quantization, with_experts
 
@@ -37,6 +38,10 @@ Group sizes are those that the publishers' tools default to: 128 weights for int
 """
 
 
+EXPERTS = "experts:"
+"""Beginning of a precision that replaces the experts' alone: "experts:mxfp4-fp8"."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Precision:
     """A checkpoint's number formats."""
@@ -61,12 +66,14 @@ def precision(
       beside: what a file beside the config says, such as hf_quant_config.json, if there is one.
       source: its name.
       convention: the name to look for a naming convention in.
-      weights: what `overrides.replacement` knows, or None for the checkpoint's own.
+      weights: what `overrides.replacement` knows, or None for the checkpoint's own. "experts:NAME" replaces that of the
+        routed experts alone, also behind another and a comma: "fp8,experts:mxfp4-fp8".
 
     Raises:
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
-    asked = None if weights is None else replacement(weights)
+    names = () if weights is None else tuple(weights.split(","))
+    asked = [(name, replacement(name.removeprefix(EXPERTS))) for name in names]
     base, said = _base(config)
     quantised, source = _declared(config, beside, source)
     if quantised is None:
@@ -75,10 +82,13 @@ def precision(
         raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
-    if asked is None or weights is None:
-        return _at_16_bits(own)
-    replaced = _overridden(own, asked, weights)
-    return replaced if asked.base is not None else _at_16_bits(replaced)
+    based = False
+    for name, found in asked:
+        if name.startswith(EXPERTS):
+            own = _with_experts(own, name)
+        else:
+            own, based = _overridden(own, found, name), found.base is not None
+    return own if based else _at_16_bits(own)
 
 
 def _at_16_bits(own: Precision) -> Precision:
@@ -167,3 +177,23 @@ def _overridden(own: Precision, asked: Replacement, weights: str) -> Precision:
         if quantised.label is not None:
             note = f"{note}; what is not quantised runs in {asked.base}"
     return Precision(quantised, base, asked.label, "weights", (*own.notes, note))
+
+
+def _with_experts(own: Precision, name: str) -> Precision:
+    """`own` with its routed experts in another precision, a scheme or a type of 16 bits.
+
+    Raises:
+      ValueError: one line, for other precisions, and for a checkpoint that excludes modules by patterns of its own.
+    """
+    kind, quantised = name.removeprefix(EXPERTS), own.quantised
+    if kind in SCHEMES:
+        made, label = with_experts(quantised, SCHEMES[kind]), SCHEMES[kind].label
+    elif kind in UNQUANTISED:
+        others = quantised.excluded
+        if others.expressions or others.wildcards:
+            raise ValueError(f"weights={name!r}: a checkpoint that excludes modules by patterns keeps its experts")
+        made, label = dataclasses.replace(quantised, excluded=patterns((*sorted(others.plain), "experts"))), kind
+    else:
+        raise ValueError(f"weights={name!r} must be one of {', '.join((*SCHEMES, *UNQUANTISED))} for experts")
+    note = f'weights="{name}" replaces the experts\' own'
+    return Precision(made, own.base, f"{own.label}, experts {label}", "weights", (*own.notes, note))

@@ -14,6 +14,7 @@ from jaxroof.policy import Policy
 from jaxroof.price_tables import Limits
 from jaxroof.prices import step_prices
 from jaxroof.scheduler.engine import Engine, engine
+from jaxroof.scheduler.front import front_delay, with_first_time
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.state import (
     FLOATS,
@@ -265,10 +266,14 @@ def simulate(
       By request, shape [requests], and by iteration, shape [iterations].
     """
     limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
-    _, price = step_prices(hardware, model, deployment, efficiency, limits, policy.acceptance, policy.hidden_host)
+    place, beside = (hardware, model, deployment, efficiency), (policy.acceptance, policy.hidden_host)
+    tables, price = step_prices(*place, limits, *beside)
     blocks = cache_blocks(hardware, model, deployment, policy)
-    run = begin(traffic, policy, blocks, size, efficiency.host.request_time, longest)
-    return served(*proceed(price, run, traffic, policy, size))
+    waits = step_prices(*place, limits, *beside, tables, prompts=False)[1]
+    delay = front_delay(waits, traffic, policy, blocks, efficiency.host.request_time)
+    run = begin(traffic, policy, blocks, size, delay, longest)
+    found, timeline = served(*proceed(price, run, traffic, policy, size))
+    return with_first_time(found, traffic, policy), timeline
 
 
 def _index(events: Array, requests: int) -> Array:

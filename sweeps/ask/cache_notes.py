@@ -44,6 +44,17 @@ def slower_cache(scenario: Scenario, work: tuple[float, float] | None = None) ->
     )
 
 
+def attention_note(scenario: Scenario) -> str | None:
+    """The line on the precision of attention products beside a cache of 8 bits or fewer; None with a wider cache."""
+    deployment = scenario.deployment
+    if not scenario.model.generates or float(deployment.kv_bytes) >= WIDE_BYTES:
+        return None
+    if deployment.attention_compute == "fp8":
+        return "attention is multiplied in fp8, as its cache is stored"
+    words = f"attention is multiplied in {deployment.attention_compute}, to which kernels convert the narrower cache"
+    return f"{words}; --attention fp8 multiplies it as it is"
+
+
 def decoding(scenario: Scenario) -> tuple[float, float] | None:
     """Sequences that decode at once, and tokens of each; None where nothing decodes."""
     work = scenario.workload

@@ -14,11 +14,13 @@ from jaxroof.field import required
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
+from jaxroof.model import Experts, Model
 from jaxroof.weight_only import as_run, without_fallbacks
-from sweeps.ask.cache_notes import slower_cache
+from sweeps.ask.cache_notes import attention_note, slower_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.laws import require_free, with_laws
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
@@ -30,6 +32,10 @@ from sweeps.ask.training_case import training_workload
 
 KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
 """B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
+
+SCALED_BYTE = 1.0 + 4.0 / 128.0
+"""B per element of activations in 8 bits with a scale of 4 B per 128, as kernels that send tokens to experts pack
+them. Source: DeepEP, README.md, "FP8 dispatching"."""
 
 COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 """B per element that collectives send, by precision."""
@@ -47,6 +53,7 @@ class Case:
     efficiency: hwspaces.EfficiencyEntry
     scenario: Scenario
     kv: str  # precision of the KV cache in words, as the scenario has it
+    engine: hwspaces.EngineEntry  # whose rules the deployment follows; of training: the constants'
 
     @property
     def model_notes(self) -> tuple[str, ...]:
@@ -66,6 +73,8 @@ class Case:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
         slower = slower_cache(self.scenario)
         notes += [slower] if slower else []
+        computed = attention_note(self.scenario)
+        notes += [computed] if computed else []
         return tuple(dict.fromkeys(notes))
 
 
@@ -88,6 +97,7 @@ def case(
     prefill: Mapping[str, Any] | None = None,
     neighbour: Mapping[str, Any] | None = None,
     laws: Mapping[str, str] | None = None,
+    engine: str | None = None,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
@@ -109,6 +119,7 @@ def case(
         deployment, by name.
       laws: any leaf by dotted path, an expression of other leaves that it follows from:
         {"hardware.matrix.bf16": "cores.count * cores.clock * cores.matrix_flops_per_clock.bf16"}.
+      engine: whose memory rule, precisions and host times count, "vllm" or "vllm@0.11"; None: the efficiency's.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
@@ -121,11 +132,15 @@ def case(
     entry = with_draft(workloads.model(model, weights=weights), draft)
     if job == "train" and workload.get("lora") is None:
         entry = dataclasses.replace(entry, model=without_fallbacks(entry.model))
-    constants = hwspaces.efficiency(efficiency)
+    of = chosen(engine, efficiency)
+    constants, served = of.constants, None if job == "train" else of.engine
+    why = None if engine is None else unsupported(of.engine, device.vendor)
+    if why:
+        raise ValueError(f"{device.name}: {why}")
     scenario = Scenario(
         hardware=device.hardware,
         model=entry.model,
-        deployment=model_deployment(entry, kv, communication),
+        deployment=model_deployment(entry, kv, communication, served),
         workload=_workload(job, _placed(laws or {}) | dict(workload), entry),
         efficiency=constants.efficiency,
     )
@@ -133,6 +148,9 @@ def case(
     settings |= {path: value for path, value in overrides.items() if path not in own}
     spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
     scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    if served is not None:
+        place = device.vendor, device.hardware, entry.model, scenario.deployment
+        scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place))
     for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
         scenario = _with_number(scenario, path, settings.pop(path))
     pool = None
@@ -143,7 +161,7 @@ def case(
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
         other = neighbour_entry(neighbour or {})
-        own = model_deployment(other, kv, communication)
+        own = model_deployment(other, kv, communication, served)
         requests = _workload("request", neighbour_requests(neighbour), other)
         tenant = neighbour_tenant(neighbour, other, own, requests, scenario)
         require_precisions(device, other, tenant.deployment)
@@ -166,8 +184,8 @@ def case(
         others = {"prefill": prefill or (), "neighbour": neighbour or ()}
         words: dict[str, Any] = {"kv": kv, "communication": communication, **others}
         require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
-    cache = cache_text(scenario.deployment, cache_precision(entry, kv))
-    return Case(hardware=device, model=entry, efficiency=constants, scenario=scenario, kv=cache)
+    cache = cache_text(scenario.deployment, cache_precision(entry, kv, served))
+    return Case(device, entry, constants, scenario, cache, of.engine)
 
 
 def _placed(laws: Mapping[str, str]) -> dict[str, float]:
@@ -181,27 +199,53 @@ def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
     return replaced(scenario, path, leaf_number(path, value))
 
 
-def model_deployment(entry: workloads.ModelEntry, kv: str | None, communication: str | None = None) -> Deployment:
-    """A deployment on one device at the precisions that the checkpoint asks for, with its KV cache at `kv` if given."""
+def model_deployment(
+    entry: workloads.ModelEntry,
+    kv: str | None,
+    communication: str | None = None,
+    engine: hwspaces.EngineEntry | None = None,
+) -> Deployment:
+    """A deployment on one device at the precisions that checkpoint and engine ask for, its KV cache at `kv` if given.
+
+    Args:
+      engine: whose memory rule and precisions it has; None: the defaults of `Deployment`.
+    """
     sent = communication or "bf16"
     if sent not in COMMUNICATION_BYTES:
         close = nearest(sent, COMMUNICATION_BYTES)
         raise ValueError(f"communication = {sent!r} is not a precision of communication{close}")
+    cache = cache_precision(entry, kv, engine)
     compute = entry.model.head.compute
-    return Deployment(
-        kv_bytes=KV_BYTES[cache_precision(entry, kv)],
-        communication_bytes=COMMUNICATION_BYTES[sent],
-        attention_compute=compute if compute in ("fp32", "tf32", "bf16", "fp16") else "bf16",
-    )
+    own = {} if engine is None else dict(engine.deployment)
+    if engine is not None and engine.precisions.dispatch == "activations" and _takes_8_bits(entry.model):
+        own["dispatch_bytes"] = SCALED_BYTE
+    narrow = engine is not None and engine.precisions.attention == "cache" and cache == "fp8"
+    if narrow and compute_precisions(entry.model) & {"fp8", "fp4"}:
+        compute = "fp8"
+    settings: dict[str, Any] = {
+        "kv_bytes": KV_BYTES[cache],
+        "communication_bytes": COMMUNICATION_BYTES[sent],
+        "attention_compute": compute if compute in ("fp32", "tf32", "bf16", "fp16", "fp8") else "bf16",
+    }
+    return Deployment(**(own | settings))
 
 
-def cache_precision(entry: workloads.ModelEntry, kv: str | None) -> str:
+def _takes_8_bits(model: Model) -> bool:
+    """Whether the routed experts of any layer take 8-bit activations."""
+    routed = (block.feedforward for block in model.blocks if isinstance(block.feedforward, Experts))
+    return any(layer.up.compute in ("fp8", "int8") for layer in routed)
+
+
+def cache_precision(entry: workloads.ModelEntry, kv: str | None, engine: hwspaces.EngineEntry | None = None) -> str:
     """Precision of the KV cache; ValueError for an unknown one.
 
-    It is `kv`, else what the checkpoint says, else fp16 where the whole model was asked for in it, else bf16.
+    It is `kv`, else what the checkpoint says, else what the engine has beside such weights, else fp16 where the whole
+    model was asked for in it, else bf16.
     """
     half = entry.precision_source == "weights" and entry.model.head.compute == "fp16"
-    cache = kv or entry.kv_precision or ("fp16" if half else "bf16")
+    beside = {} if engine is None else engine.precisions.cache
+    usual = next((cache for begins, cache in beside.items() if entry.precision.startswith(begins)), None)
+    cache = kv or entry.kv_precision or usual or ("fp16" if half else "bf16")
     if cache not in KV_BYTES:
         raise ValueError(f"kv = {cache!r} is not a precision of the KV cache{nearest(cache, KV_BYTES)}")
     return cache

@@ -1,82 +1,98 @@
-"""Default policies of three engines' schedulers."""
+"""Engines of a question: the release that is asked for, its constants, its policy, and what its host adds."""
 
 import dataclasses
-import re
 from typing import Any
 
-from hwspaces import EfficiencyEntry
-from jaxroof.policy import ORDERS, Policy
-from sweeps.ask.releases import hides_host
+import hwspaces
+from hwspaces import EfficiencyEntry, EngineEntry
+from hwspaces.engine import DEFAULT
+from hwspaces.units import nearest
+from jaxroof.deployment import Deployment, degree
+from jaxroof.efficiency import Efficiency
+from jaxroof.hardware import Hardware
+from jaxroof.model import Model, has_experts
+from jaxroof.policy import Policy
 
-ENGINES = {
-    # max_num_batched_tokens, max_num_seqs, block_size and prefix caching of its API server on devices of 70 GiB and
-    # more; CUDA graphs for 1, 2, 4 and multiples of 8: vllm/engine/arg_utils.py and vllm/config, v0.11; asynchronous
-    # scheduling, the default from v0.14 on.
-    "vllm": Policy(
-        token_budget=8192.0,
-        max_sequences=1024.0,
-        block_size=16.0,
-        graph_step=8.0,
-        graph_limit=512.0,
-        hidden_host=1.0,
-    ),
-    # Prompts go first, in chunks of chunked_prefill_size; pages of one token: sglang/srt/server_args.py, v0.5. Its
-    # scheduler overlaps too, but its measured points show the whole time of the host: docs/evidence/serving.md.
-    "sglang": Policy(
-        order=float(ORDERS.index("prefill_first")), token_budget=8192.0, max_sequences=1024.0, block_size=1.0
-    ),
-    # GUARANTEED_NO_EVICT takes blocks for the whole output; prompts are not split unless chunked prefill is enabled;
-    # max_num_tokens, max_batch_size, tokens_per_block, disable_overlap_scheduler:
-    # tensorrt_llm/llmapi/llm_args.py, v1.0.
-    "trtllm": Policy(
-        token_budget=8192.0, max_sequences=2048.0, chunked=0.0, block_size=32.0, reserve=1.0, hidden_host=1.0
-    ),
-}
-"""Engine -> its policy. Sources are the engines' own files."""
-
-ONLY = {"trtllm": ("TensorRT-LLM", "NVIDIA")}
-"""Engines that run on the devices of one vendor: their name in words, and the vendor. Source: its own documentation."""
+ENGINES = hwspaces.engine_names()
+"""Names of the engines."""
 
 
-def unsupported(engine: str, vendor: str | None) -> str | None:
-    """Why `engine` does not run on the devices of `vendor`; None where it may."""
-    name, only = ONLY.get(engine, (engine, vendor))
-    return None if vendor is None or vendor == only else f"{name} runs on devices of {only} alone"
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """An engine, and the constants of its kernels and its host."""
+
+    engine: EngineEntry
+    constants: EfficiencyEntry
+
+
+def chosen(engine: str | None, efficiency: str | None) -> Chosen:
+    """The engine that is asked for with its constants, or those that are asked for with their engine.
+
+    Args:
+      engine: "vllm", "vllm@0.24"; None: that of the constants.
+      efficiency: of `hwspaces.efficiency`; None: the engine's own.
+
+    Raises:
+      ValueError: one line, for a name or a version that there is not.
+    """
+    if engine is None:
+        constants = hwspaces.efficiency(efficiency)
+        return Chosen(hwspaces.engine(engine_of(constants)), constants)
+    if not isinstance(engine, str) or engine.partition("@")[0] not in ENGINES:
+        raise ValueError(f"engine = {engine!r} is not known{nearest(str(engine), ENGINES)}")
+    found = hwspaces.engine(engine)
+    return Chosen(found, hwspaces.efficiency(efficiency or found.efficiency))
 
 
 def engine_of(efficiency: EfficiencyEntry) -> str:
     """The engine that an efficiency's constants belong to, by its file or its name; "vllm" where neither says."""
     words = f"{efficiency.engine or ''} {efficiency.name}".lower().replace("tensorrt-llm", "trtllm")
-    return next((name for name in ENGINES if name in words), "vllm")
+    return next((name for name in ENGINES if name in words), DEFAULT)
 
 
-def release(engine: str) -> tuple[str, str]:
-    """Name and version of an engine as users write it: "vllm@0.11.2", or its name alone for today's, version "".
+def unsupported(engine: EngineEntry, vendor: str | None) -> str | None:
+    """Why an engine does not run on the devices of `vendor`; None where it may."""
+    if engine.vendor is None or vendor in (None, engine.vendor):
+        return None
+    return f"{engine.title} runs on devices of {engine.vendor} alone"
 
-    Raises:
-      ValueError: one line, for an engine that there is not and for a version that is none.
+
+def with_host(
+    of: Chosen, efficiency: Efficiency, vendor: str | None, hardware: Hardware, model: Model, deployment: Deployment
+) -> Efficiency:
+    """Constants with what the engine's release adds to its host: longer steps, its front end, an end of its server.
+
+    The front end is in the constants of other files, such as calibrated ones, or nowhere, as in a datasheet's.
+
+    Args:
+      efficiency: the constants, or the same with some of their numbers replaced.
     """
-    name, _, version = engine.partition("@")
-    if name not in ENGINES:
-        raise ValueError(f"engine = {engine!r} is not known; known: {', '.join(ENGINES)}, or NAME@VERSION")
-    if name != engine and not re.fullmatch(r"\d+(\.\w+)*", version):
-        raise ValueError(f"engine = {engine!r}: {version!r} is no version; give one such as {name}@0.24")
-    return name, version
+    times, host = of.engine.host, efficiency.host
+    longer = of.engine.longer_step(vendor, hardware.matrix)
+    own = of.constants.file == hwspaces.efficiency(of.engine.efficiency).file
+    more = times.request_time + (times.experts_time if has_experts(model) else 0.0) if own else 0.0
+    if not (longer or more or times.token_time):
+        return efficiency
+    sequences = max(host.sequence_time, times.token_time * degree(deployment.attention_dp))
+    made = dataclasses.replace(
+        host,
+        step_time=host.step_time + longer,
+        request_time=host.request_time + more,
+        sequence_time=sequences,
+    )
+    return dataclasses.replace(efficiency, host=made)
 
 
 def policy(engine: str, **values: float | str) -> Policy:
-    """The policy of an engine, as `release` takes it, with some of its numbers replaced.
+    """The policy of an engine, as `hwspaces.engine` takes it, with some of its numbers replaced.
 
     Raises:
       ValueError: one line, for an engine or a number that there is not.
     """
-    engine, version = release(engine)
-    base = ENGINES[engine]
-    if version:
-        base = dataclasses.replace(base, hidden_host=float(hides_host(engine, version, bool(base.hidden_host))))
+    found = hwspaces.engine(engine)
     names = [field.name for field in dataclasses.fields(Policy)]
     for name in values:
         if name not in names:
             raise ValueError(f"policy.{name} is not known; known: {', '.join(names)}")
-    changed: dict[str, Any] = dict(values)
-    return dataclasses.replace(base, **changed)
+    changed: dict[str, Any] = {**found.policy, **values}
+    return dataclasses.replace(Policy(), **changed)

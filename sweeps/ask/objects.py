@@ -7,11 +7,13 @@ import numpy as np
 
 import hwspaces
 import workloads
+from jaxroof.model import Model
 from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.cases import KV_BYTES, Case, leaf_number, model_deployment, require_precisions
 from sweeps.ask.deployments import label as deployment_label
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.drafting import with_draft
+from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.spec import Range, Spec
@@ -61,7 +63,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
         deployments = []
         for entry in entries:
-            deployments.append(model_deployment(entry, kv, sent))
+            deployments.append(model_deployment(entry, kv, sent, _served(spec, base)))
             for name in spec.objects["hardware"]:
                 require_precisions(device_named(name, spec), entry, deployments[-1])
             own = f"weights {entry.precision} (from {entry.precision_source})"
@@ -69,16 +71,23 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
         models = _with_settings("model", [entry.model for entry in entries], spec)
         columns["model"] = Choice(tuple(models), index)
-        if any(deployment != deployments[0] for deployment in deployments):
-            columns["deployment"] = Choice(tuple(deployments), index)
+        columns |= _differing(deployments, index)
+        columns |= _host_columns(models, spec, base)
         if key == "model":
             names = tuple(entry.name for entry in entries)
     elif key == "kv":
         for name in names:
-            model_deployment(base.model, name)
+            model_deployment(base.model, name, engine=_served(spec, base))
         columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
     else:
-        constants = [hwspaces.efficiency(name).efficiency for name in names]
+        found = [chosen(spec.source.get("engine"), name) for name in names]
+        kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
+        made = [model_deployment(base.model, kv, sent, None if spec.job == "train" else of.engine) for of in found]
+        columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in made], index)
+        constants = [of.constants.efficiency for of in found]
+        if spec.job != "train":
+            place = base.hardware.vendor, base.hardware.hardware, base.model.model, base.scenario.deployment
+            constants = [with_host(of, one, *place) for of, one in zip(found, constants, strict=True)]
         columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
@@ -101,7 +110,7 @@ def deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
         if "deployment" in axis.columns or "deployment.kv_bytes" in axis.columns:
             raise ValueError(f"{axis.name} and deployments both set the precision of the KV cache: list one of them")
     kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
-    plain = model_deployment(base.model, kv, sent)
+    plain = model_deployment(base.model, kv, sent, _served(spec, base))
     structs = tuple(with_settings(plain, _spread(spec) | dict(settings)) for settings in spec.deployments)
     computing = {struct.attention_compute: struct for struct in structs}  # all that a deployment adds to precisions
     for struct, name in itertools.product(computing.values(), spec.objects["hardware"]):
@@ -111,6 +120,30 @@ def deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
         raise ValueError(f"deployments: two are the same: {', '.join(names)}")
     label = Coordinate("deployment", np.array(names, object), "", "deployment")
     return Axis("deployment", len(names), {"deployment": Choice(structs, np.arange(len(names)))}, (label,))
+
+
+def _served(spec: Spec, base: Case) -> hwspaces.EngineEntry | None:
+    """The engine whose rules deployments follow; None where a model is trained."""
+    return None if spec.job == "train" else base.engine
+
+
+def _differing(deployments: list[Any], index: np.ndarray) -> dict[str, Any]:
+    """The column of deployments along an axis, where they differ."""
+    return (
+        {} if all(one == deployments[0] for one in deployments) else {"deployment": Choice(tuple(deployments), index)}
+    )
+
+
+def _host_columns(models: list[Model], spec: Spec, base: Case) -> dict[str, Any]:
+    """The column of what the host adds to a request of every model along an axis, where it differs."""
+    path = "efficiency.host.request_time"
+    if spec.job == "train" or path in spec.fixed:
+        return {}
+    of = Chosen(base.engine, base.efficiency)
+    place = base.hardware.vendor, base.hardware.hardware
+    constants = base.efficiency.efficiency
+    times = [with_host(of, constants, *place, model, base.scenario.deployment).host.request_time for model in models]
+    return {} if len(set(times)) == 1 else {path: np.array(times)}
 
 
 def _spread(spec: Spec) -> dict[str, Any]:

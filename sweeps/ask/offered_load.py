@@ -45,7 +45,7 @@ class OfferedLoad:
     rate: float | str | None = number(
         "1/s",
         "requests sent per second",
-        "to all replicas, as a Poisson stream; scales the times of a trace",
+        "to all replicas, as a Poisson stream; with sessions conversations that start; scales the times of a trace",
         default=None,
         flag="R",
     )

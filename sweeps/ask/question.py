@@ -121,6 +121,7 @@ def unsampled(
         prefill=spec.prefill,
         neighbour=spec.neighbour,
         laws=spec.laws,
+        engine=spec.source.get("engine"),
     )
     several = {key for key, names in spec.objects.items() if len(names) > 1}
     of_axes = {

@@ -103,7 +103,6 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
 def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     """The case, the simulation that it is, and its engine."""
     from jaxroof.jobs.serve import Service
-    from sweeps.ask.engines import engine_of
     from sweeps.run.simulated.policies import chosen_policy
 
     if options.dp is not None:
@@ -111,7 +110,7 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     stream = run.stream
     lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
     case = common.asked_case("request", options, lengths)
-    engine = options.engine or engine_of(case.efficiency)
+    engine = case.engine.words
     policy = chosen_policy(engine, common.policy_settings(options.policy))
     serving = dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
     return case, serving, engine

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import hwspaces
 from hwspaces import formatted
 from sweeps.cli import tables
 from sweeps.data.labels import number
@@ -23,7 +24,7 @@ def show(found: Search, files: Iterable[str]) -> None:
     what = "clients" if found.closed else "requests/s"
     out.print(f"{fleet.model.name}: {what} at which {found.target.text}")
     out.print(f"{_requests(fleet.requests)}; {fleet.requests.stream.source}")
-    out.print(f"policy of {fleet.engine}: {policy_text(fleet.policy)}", end="\n\n")
+    out.print(f"policy of {hwspaces.engine(fleet.engine).text}: {policy_text(fleet.policy)}", end="\n\n")
     able = [one for one in found.capacities if one.state != NEVER]
     if able:
         out.print(_ranking(found, able, what))

@@ -78,7 +78,7 @@ def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, 
 def scheduler_arguments(
     parser: argparse.ArgumentParser,
     policy: str,
-    engine: str = "vllm, sglang, trtllm, or vllm@0.24 (default: the efficiency's)",
+    engine: str = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)",
 ) -> None:
     """Add `--engine` and `--policy`, the numbers of its scheduler."""
     parser.add_argument("--engine", metavar="NAME", help=engine)
@@ -176,6 +176,7 @@ def asked_case(
         prices=options.prices,
         overrides=settings,
         draft=getattr(options, "draft", None),
+        engine=getattr(options, "engine", None),
         prefill=prefill,
         neighbour=neighbour,
     )

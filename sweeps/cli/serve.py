@@ -62,7 +62,7 @@ def question(options: argparse.Namespace) -> Any:
     )
 
 
-def _asked(options: argparse.Namespace) -> Any:
+def asked(options: argparse.Namespace) -> Any:
     """The simulation that is asked for: of a row of a saved comparison, or of the flags alone."""
     if options.file is None:
         if options.row is not None:
@@ -80,12 +80,12 @@ def _asked(options: argparse.Namespace) -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
-    asked = _asked(options)
+    spec = asked(options)
     from sweeps.cli import serve_report
     from sweeps.serving.run import simulation
 
     with Line("compiling") as bar:
-        found = simulation(asked, lambda *done: bar.show("{:,} of {:,} requests".format(*done), *done))
+        found = simulation(spec, lambda *done: bar.show("{:,} of {:,} requests".format(*done), *done))
     if files(options):
         _write(options, found)
     if options.json:

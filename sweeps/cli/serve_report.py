@@ -17,6 +17,7 @@ from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
+from sweeps.serving.binding import binding
 from sweeps.serving.report import cache_tokens, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
@@ -40,7 +41,7 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     case = found.case
     out = tables.console()
     out.print(tables.heading(case, found.load.text, found.spec.overrides))
-    out.print(f"policy of {found.engine}: {policy_text(found.policy)}")
+    out.print(f"policy of {case.engine.name}: {policy_text(found.policy)}")
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
@@ -60,6 +61,8 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     size, each = float(found.policy.block_size), " in each replica" if found.replicas > 1 else ""
     blocks = f"{found.blocks:,.0f} blocks of {number(size)} token{'s' * (size > 1.0)}"
     out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{each}")
+    bound = binding(found)
+    tables.print_lines(out, "binds", [] if bound is None else [bound.text])
     served, seconds = (formatted(value, "s") for value in (found.metrics["duration"], found.seconds))
     out.print(f"time    {served} of serving simulated in {seconds}")
     far = simulated_beyond(found)
@@ -96,7 +99,6 @@ def record(found: Simulation) -> dict[str, Any]:
     clients = None if found.load.clients is None else {"clients": found.load.clients, "think": found.load.think}
     return {
         **case_record(case),
-        "engine": found.engine,
         "policy": policy_record(found.policy),
         "load": {"text": found.load.text, "source": found.load.stream.source, "closed_loop": clients},
         "requests": len(found.load.stream),
@@ -104,6 +106,7 @@ def record(found: Simulation) -> dict[str, Any]:
         "slo": limits(found.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
         "kv_blocks": found.blocks,
+        "binds": None if (bound := binding(found)) is None else {**dataclasses.asdict(bound), "text": bound.text},
         "seconds": found.seconds,
         "notes": list(found.notes),
         "metrics": found.metrics,

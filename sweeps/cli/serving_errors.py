@@ -17,7 +17,10 @@ COLUMNS = ("median", "MAPE", "signed", "hits")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured serving points")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="CSV file of measured serving points")
+    parser.add_argument("--data", metavar="FILE", help="the same file, named by a flag")
+    what = "print the jaxroof serve command that simulates this row of the file, and score nothing; all: every row's"
+    parser.add_argument("--command", metavar="ROW", help=what)
     parser.add_argument("--engine", choices=ENGINES, action="append", default=[], help="score this engine's rows only")
     parser.add_argument("--efficiency", metavar="NAME", help="a name or a TOML file for all engines; default: learned")
 
@@ -26,20 +29,49 @@ MOST_NAMED = 6
 """Rows that are named one by one in a line about rows that were left out."""
 
 
+def commands(options: argparse.Namespace) -> list[str] | None:
+    """The `jaxroof serve` command of the row that `--command` names, or of every row; None where it is not given.
+
+    Raises:
+      ValueError: one line: no such row, or the reason why it cannot be simulated.
+    """
+    if options.command is None:
+        return None
+    import dataclasses
+
+    from sweeps.cli.common import whole_number
+    from sweeps.cli.serve_command import serve_command
+
+    found, left, _ = _read(options)
+    if options.command != "all":
+        number = int(whole_number("--command", options.command))
+        why = next((one.reason for one in left if one.row == number), "the file has no such row")
+        found = [one for one in found if one.row == number]
+        if not found:
+            raise ValueError(f"{options.data}: row {number}: {why}")
+    return [serve_command(dataclasses.replace(one.spec, efficiency=options.efficiency)) for one in found]
+
+
+def _read(options: argparse.Namespace) -> tuple[list[Any], list[Any], int]:
+    """Rows that can be priced, of the engines that are asked for; the rows that cannot; and how many there are."""
+    from sweeps.measure.validate.serving.serving_points import points
+
+    if (options.file is None) == (options.data is None):
+        raise ValueError("give one FILE of measured serving points")
+    options.data = options.data or options.file
+    found, left = points(options.data)
+    return [one for one in found if not options.engine or one.engine in options.engine], left, len(found) + len(left)
+
+
 def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     """Rows that can be priced beside their simulations, and the rows that were left out."""
     from sweeps.measure.validate.serving.attempt import attempted
-    from sweeps.measure.validate.serving.predict import engine_efficiencies
-    from sweeps.measure.validate.serving.serving_points import points
 
-    found, left = points(options.data)
-    every = len(found) + len(left)
-    rows = [one for one in found if not options.engine or one.engine in options.engine]
+    rows, left, every = _read(options)
     predicted: list[Any] = []
     if rows:
-        efficiencies = engine_efficiencies(options.efficiency)
         with _Bar("reading labels") as bar:
-            predicted, failed = attempted(rows, efficiencies, bar.add)
+            predicted, failed = attempted(rows, options.efficiency, bar.add)
         left += failed
     if not predicted:
         wanted = f" of {', '.join(options.engine)}" if options.engine else ""
@@ -126,12 +158,16 @@ def _assumed(options: argparse.Namespace, predicted: Any) -> Counter:
 
 
 def _row(one: Any) -> dict[str, Any]:
+    from sweeps.cli.serve_command import serve_command
+
     point = one.point
     return {
         "row": point.row,
         "model": point.model_name,
         "gpu": point.gpu,
         "engine": point.engine,
+        "release": point.launch.engine,
+        "command": serve_command(point.spec),
         "suite": point.family,
         "tp": point.deployment.tp,
         "isl": point.isl,

@@ -136,7 +136,7 @@ def heading(case: "Case", what: str, settings: Mapping[str, str]) -> str:
     lines = [
         f"{_name(case.model)} on {number(devices(deployment))} x {_name(case.hardware)}{spread}: {what}",
         f"weights {case.model.precision} ({case.model.precision_source}), "
-        f"KV cache {case.kv}, efficiency {case.efficiency.name}",
+        f"KV cache {case.kv}, efficiency {case.efficiency.name}, engine {case.engine.text}",
     ]
     if settings:
         lines.append(escaped(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}", breaks=True))

@@ -34,7 +34,8 @@ KINDS = {
 """Kind of measured data -> (its module, what is compared).
 
 A module has `arguments(parser)`; `scored(options)`, which predicts; `record(options, scored)` for machines and
-`show(out, options, scored)` for people; and where there are pictures `PICTURES`, which says what is on them, and
+`show(out, options, scored)` for people; where rows are simulations `commands(options)`, which
+prints them in place of scores; and where there are pictures `PICTURES`, which says what is on them, and
 `pictures(scored)`, which draws them: names and figures.
 """
 
@@ -53,6 +54,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Predict what was measured, draw the pictures that are wanted, and print the errors."""
     module = KINDS[options.kind][0]
+    printed = module.commands(options) if hasattr(module, "commands") else None
+    if printed is not None:
+        return print("\n".join(printed))
     found, paths = module.scored(options), []
     if getattr(options, "plots", None):
         from sweeps.show import style

@@ -18,7 +18,7 @@ from jaxroof.policy import Policy
 from jaxroof.traffic import Traffic
 from sweeps.ask.cases import Case, require_precisions
 from sweeps.ask.effects import Facts, given_paths, require_effect
-from sweeps.ask.engines import engine_of
+from sweeps.ask.engines import chosen
 from sweeps.ask.layouts import reach
 from sweeps.run.simulated.grid import Metrics, outcomes
 from sweeps.run.simulated.load import Load, load
@@ -123,8 +123,7 @@ def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[in
     if not found:
         first = next(iter(left_out), None)
         raise ValueError("hardware is empty" if first is None else f"{first}: {left_out[first]}")
-    efficiency = hwspaces.efficiency(asked.efficiency)
-    engine = asked.engine or engine_of(efficiency)
+    engine = chosen(asked.engine, asked.efficiency).engine.words
     policy = chosen_policy(engine, asked.policy)
     _require_effect(asked, found, policy)
     return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
 from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
-from sweeps.ask.engines import engine_of
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load
@@ -31,12 +31,26 @@ class Setup:
 
     spec: ServeSpec
     case: Case  # without a workload: requests are the load's
-    engine: str
     policy: Policy
     objective: Objective
     load: Load  # of all replicas
     replica: Load  # of the one that is simulated
     blocks: float  # of KV cache of one replica
+
+    @property
+    def engine(self) -> str:
+        """The engine and its release, as `engine` takes them."""
+        return self.case.engine.words
+
+    @property
+    def scenario(self) -> Scenario:
+        """What one replica is simulated with: its deployment, its requests, its policy and their limits."""
+        work = Service(
+            traffic=self.replica.traffic,
+            policy=self.policy,
+            objective=self.replica.objective(self.objective),
+        )
+        return dataclasses.replace(self.case.scenario, workload=work)
 
     @property
     def replicas(self) -> int:
@@ -58,8 +72,6 @@ class Setup:
             notes.append(f"{beyond:,} requests are longer than the model's {longest:,} positions")
         if self.case.model.model.encoder is not None:
             notes.append("prompts are text: the model's encoder has no work")
-        if self.load.clients is not None and self.spec.sessions:
-            notes.append("clients send turns in the order in which they were drawn, not after the turn before")
         return tuple(dict.fromkeys(notes))
 
 
@@ -101,8 +113,7 @@ def setup(asked: ServeSpec) -> Setup:
     given.objective(objective)  # limits of classes are read before anything is simulated
     found = asked.case()
     require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
-    engine = asked.engine or engine_of(found.efficiency)
-    policy = chosen_policy(engine, asked.policy)
+    policy = chosen_policy(found.engine.words, asked.policy)
     require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
     part = given.replica(int(found.scenario.deployment.dp))
     with precision("float64"):
@@ -110,7 +121,6 @@ def setup(asked: ServeSpec) -> Setup:
     return Setup(
         spec=asked,
         case=found,
-        engine=engine,
         policy=policy,
         objective=objective,
         load=given,
@@ -131,9 +141,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     given = setup(asked)
     start = time.perf_counter()
     traffic = given.replica.traffic
-    objective = given.replica.objective(given.objective)
-    work = Service(traffic=traffic, policy=given.policy, objective=objective)
-    scenario = dataclasses.replace(given.case.scenario, workload=work)
+    scenario, objective = given.scenario, given.replica.objective(given.objective)
     with precision("float64"):
         together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)

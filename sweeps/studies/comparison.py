@@ -13,8 +13,9 @@ import hwspaces
 import workloads
 from hwspaces.plain import plain_arguments
 from jaxroof.legality import broken_rule
-from jaxroof.memory import weight_bytes
+from jaxroof.memory import room_for_weights, weight_bytes
 from jaxroof.model import has_experts
+from sweeps.ask import engines
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
@@ -166,10 +167,11 @@ def compare(
         known(sort, reasons.RANKED, "metric")
     entry = workloads.model(model, weights=weights)
     given = dict(settings or {})
-    plain = model_deployment(entry, kv)
+    of = engines.chosen(None, efficiency)
+    plain = model_deployment(entry, kv, engine=of.engine)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
     asked_for = with_settings(plain, spread)
-    constants = hwspaces.efficiency(efficiency)
+    constants = of.constants
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
     metric, chosen = _metric(sort, [device for _, device in runnable])
@@ -195,7 +197,7 @@ def compare(
         isl=leaf_number("workload.isl", isl),
         osl=leaf_number("workload.osl", osl),
         slo=wanted,
-        kv=cache_text(asked_for, cache_precision(entry, kv)),
+        kv=cache_text(asked_for, cache_precision(entry, kv, of.engine)),
         efficiency=constants.name,
         points=0,
         seconds=time.perf_counter() - start,
@@ -232,8 +234,7 @@ def compare(
         tried,
         np.array([reach(device.hardware) for _, device in runnable]) if devices is None else None,
         float(weight_bytes(entry.model, plain)),
-        float(deployment.memory_utilization),
-        float(deployment.reserve_bytes),
+        lambda h, d: float(room_for_weights(runnable[h][1].hardware, entry.model, with_settings(deployment, tried[d]))),
         lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
     )
     rows, infeasible = _rows(arrays, batches, setting, wanted, metric)
@@ -269,8 +270,7 @@ class _Setting:
     layouts: list[Layout]
     reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
     whole: float  # B of the model's weights on one device
-    utilization: float
-    reserve: float  # B
+    usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
 
 
@@ -350,7 +350,7 @@ def _rows(
             devices=int(used[d]),
             groups=int(groups[d]),
             capacity=capacity,
-            usable=setting.utilization * capacity - setting.reserve,
+            usable=setting.usable(h, d),
             whole=setting.whole,
             reach=reach(hardware),
         )

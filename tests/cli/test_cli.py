@@ -38,7 +38,10 @@ def spec(tmp_path):
 def test_a_step_is_a_table_of_its_ops_with_totals(capsys):
     lines = printed(capsys, *STEP, "--set", "hardware.memory.hbm.bandwidth=8TB/s").splitlines()
     assert lines[0] == "Llama-3.1-8B on 2 x H100-SXM: decode of 64 sequences at 2,048 tokens"
-    assert lines[1] == "weights bf16 (torch_dtype), KV cache bf16, efficiency derated"
+    assert (
+        lines[1]
+        == "weights bf16 (torch_dtype), KV cache bf16, efficiency derated, engine vllm 0.24 (newest with evidence)"
+    )
     assert lines[2] == "with hardware.memory.hbm.bandwidth = 8TB/s"
     assert lines[4].split() == ["FLOP", "bytes", "message", "power"]
     assert lines[5].split() == ["op", "runs", "time", "share", *["/device"] * 2, "FLOP/B", *["/device"] * 2, "bound"]

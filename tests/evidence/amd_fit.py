@@ -13,7 +13,6 @@ import hwspaces
 from jaxroof.efficiency import Efficiency
 from sweeps.ask.paths import leaf
 from sweeps.measure.validate.relative_errors import errors
-from sweeps.measure.validate.serving.presets import AMD_DEVICES
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.run.precision import precision
 from tests.evidence.fit_command import exit_status, fit_parser
@@ -40,7 +39,7 @@ def with_waves(efficiency: Efficiency) -> Efficiency:
 def amd_points(folder: Path) -> list[ServingPoint]:
     """Runs of the engine on AMD's devices."""
     points = [one.point for one in published(folder)[0]]
-    return [one for one in points if one.vendor == AMD_DEVICES and one.engine == ENGINE]
+    return [one for one in points if one.vendor == "AMD" and one.engine == ENGINE]
 
 
 def main(words: list[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from jaxroof.op import Ops
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import times_of
 from sweeps.measure.validate.measured_csv import rows
-from sweeps.measure.validate.serving.predict import engine_efficiencies
+from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.score_table import score_table
 
 WEIGHTS = WeightFormat(bytes=2.0, compute="bf16")

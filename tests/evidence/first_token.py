@@ -16,23 +16,24 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.measure.validate.relative_errors import grouped
+import hwspaces
+from sweeps.measure.validate.serving.attempt import attempted
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX
-from sweeps.measure.validate.serving.predict import engine_efficiencies, extent, lane_groups, simulated_points, units
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
-from sweeps.measure.validate.serving.step_tables import Tables, op_times, summed
 from sweeps.measure.validate.serving.suspects import checked
-from sweeps.run.precision import precision
 from tests.evidence.inferencex_points import published
 
 SAMPLE = "e2e/silicon_sample.csv"
 
 FIELDS = {
-    "vllm": ("mixture_time", (0.0, 0.005, 0.01, 0.02, 0.033)),
-    "trtllm": ("client_time", (0.0, 0.01, 0.015, 0.02, 0.03)),
-    "sglang": ("client_time", (0.015, 0.02, 0.025, 0.03, 0.045)),
+    "vllm": ("experts_time", (0.0, 0.005, 0.01, 0.02, 0.033)),
+    "trtllm": ("request_time", (0.0, 0.01, 0.015, 0.02, 0.03)),
+    "sglang": ("request_time", (0.015, 0.02, 0.025, 0.03, 0.045)),
 }
-"""Engine -> its constant of `Preset` and the values to try, s. vLLM's is that of its only mixture there, gpt-oss."""
+"""Engine -> its time of `hwspaces.engine.HostTimes` and the values to try, s. vLLM's is that of its only mixture there,
+gpt-oss."""
+
+REQUEST_TIME = "efficiency.host.request_time"
 
 AHEAD = 0.0, 1.0, 2.0
 """Steps that an engine whose host works beside the device may have launched."""
@@ -75,37 +76,32 @@ def left_out(scores: Scores) -> dict[str, tuple[Try, float]]:
 
 
 def tried(found: Sequence[Row], engine: str) -> Scores:
-    """Errors of the points of one engine under all values of the grid; in float64."""
-    efficiencies = engine_efficiencies()
-    made, places = units([row.point for row in found], efficiencies)
-    size = extent([row.point for row in found])
-    known = [summed(unit, times, size) for unit, times in zip(made, op_times(made, size), strict=True)]
-    field, values = FIELDS[engine]
-    scores = {}
-    for one in itertools.starmap(Try, itertools.product(AHEAD, values)):
-        changed = [_changed(row.point, field, one) for row in found]
-        scores[one] = _errors(found, changed, [known[place] for place in places])
-    return scores
+    """Errors of the points of one engine under all values of the grid."""
+    return {
+        one: _errors(found, [_changed(row.point, one) for row in found])
+        for one in itertools.starmap(Try, itertools.product(AHEAD, FIELDS[engine][1]))
+    }
 
 
-def _changed(point: ServingPoint, field: str, values: Try) -> ServingPoint:
+def _changed(point: ServingPoint, values: Try) -> ServingPoint:
     """The point with the values; an engine that launches no step ahead of the device launches none."""
-    asynchronous = point.preset.hidden_host or point.preset.ahead_steps > 0.0
-    ahead = values.ahead if asynchronous else 0.0
-    preset = dataclasses.replace(point.preset, ahead_steps=ahead, **{field: values.seconds})
-    return dataclasses.replace(point, preset=preset)
+    asynchronous = bool(point.policy.hidden_host) or float(point.policy.ahead_steps) > 0.0
+    policy = {**point.spec.policy, "ahead_steps": values.ahead if asynchronous else 0.0}
+    base = hwspaces.efficiency(hwspaces.engine(point.engine).efficiency).efficiency.host.request_time
+    overrides = {**point.spec.overrides, REQUEST_TIME: base + values.seconds}
+    return dataclasses.replace(point, spec=dataclasses.replace(point.spec, policy=policy, overrides=overrides))
 
 
-def _errors(found: Sequence[Row], changed: Sequence[ServingPoint], known: Sequence[Tables]) -> dict[str, float]:
-    efficiencies = engine_efficiencies()
-    errors: dict[int, float] = {}
-    for _, members in lane_groups(changed):
-        lanes = [changed[i] for i in members], [known[i] for i in members]
-        for i, one in zip(members, simulated_points(*lanes, efficiencies), strict=True):
-            seconds = one.median_ttft if found[i].median else one.ttft
-            errors[i] = abs(seconds / found[i].seconds - 1.0)
-    devices = grouped(errors, lambda i: found[i].point.gpu)
-    return {device: float(np.median([errors[i] for i in members])) for device, members in devices.items()}
+def _errors(found: Sequence[Row], changed: Sequence[ServingPoint]) -> dict[str, float]:
+    """Device -> median of the absolute errors."""
+    predicted = {(one.point.row, one.point.id): one for one in attempted(changed)[0]}
+    errors: dict[str, list[float]] = {}
+    for row in found:
+        one = predicted.get((row.point.row, row.point.id))
+        if one is not None:
+            seconds = one.median_ttft if row.median else one.ttft
+            errors.setdefault(row.point.gpu, []).append(abs(seconds / row.seconds - 1.0))
+    return {device: float(np.median(each)) for device, each in errors.items()}
 
 
 def main(words: list[str] | None = None) -> int:
@@ -116,10 +112,9 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     console = Console(width=120)
     try:
-        with precision("float64"):
-            for engine in options.engine or FIELDS:
-                found = rows(options.data, engine)
-                console.print(_table(engine, len(found), tried(found, engine)))
+        for engine in options.engine or FIELDS:
+            found = rows(options.data, engine)
+            console.print(_table(engine, len(found), tried(found, engine)))
     except (ValueError, OSError) as error:
         print(f"first_token: {error}", file=sys.stderr)
         return 2

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import hwspaces
-from jaxroof.legality import broken_rule
+import workloads
+from jaxroof.model import has_experts
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
-from sweeps.measure.validate.serving.precisions import MICROSCALED, labelled_model
-from sweeps.measure.validate.serving.presets import Run, is_blackwell, preset
-from sweeps.measure.validate.serving.serving_points import ServingPoint, deployment_of
+from sweeps.measure.validate.serving.launches import Run
+from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, served_point
 
 GPUS = {"b200": "b200_sxm", "h100": "h100_sxm", "h200": "h200_sxm"}
 """Names of the file -> those of the catalogue, where they differ."""
@@ -56,40 +56,33 @@ def _published(row: CsvRow) -> Published:
     values = row.numbers(NUMBERS)
     engine, mode = SOFTWARE[row["framework"]], MODES[row["precision"]]
     device = hwspaces.hardware(GPUS.get(row["hardware"], row["hardware"]))
-    entry = labelled_model(row["model_path"], mode, mode)
-    if is_blackwell(device.vendor, device.hardware) and engine != "sglang" and entry.precision.startswith("mxfp4"):
-        entry = labelled_model(row["model_path"], mode, MICROSCALED)
+    checkpoint = checkpoint_of(engine, device, row["model_path"], mode, mode)
+    entry = workloads.model(checkpoint.model, weights=checkpoint.weights)
     groups = values["tp"] if row["dp_attention"] == "True" else 1.0
     run = Run(
         engine=engine,
-        version=version(row["image"]),
+        version=version(row["image"]) if row["framework"] != "atom" else "",
         family=INFERENCEX,
         gpu=device.name,
         vendor=device.vendor,
         hardware=device.hardware,
         model_name=entry.name,
         precision=entry.precision,
+        mixture=has_experts(entry.model),
         layout=Layout(tp=values["tp"] / groups, pp=1.0, attention_dp=groups, ep=values["ep"]),
         isl=values["isl"],
         osl=values["osl"],
         concurrency=values["conc"],
         date=row["date"],
     )
-    settings = preset(run)
-    deployment = deployment_of(device, entry, run.layout, settings)
-    broken = broken_rule(device.hardware, entry.model, deployment)
-    if broken:
-        raise ValueError(f"{entry.name} on {device.name}: {broken}")
     ttft, tpot = (row.number(mean) or values[mean.replace("mean", "median")] for mean in MEANS)
-    point = ServingPoint(
-        **vars(run),
+    point = served_point(
+        run,
+        checkpoint,
         row=row.line,
         id=row["config_id"],
         label=row["model_path"],
         modes=(mode, mode),
-        model=entry.model,
-        deployment=deployment,
-        preset=settings,
         ttft=ttft * 1e-3,
         tpot=tpot * 1e-3,
         repaired=False,

@@ -26,12 +26,12 @@ from sweeps.measure.validate.kernel_errors import kernel_errors, learned_name
 from sweeps.measure.validate.kernel_power import power_scores
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies
 from sweeps.measure.validate.serving.scores import throughput
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
 from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
+from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.training_rows import training_runs
 from tests.evidence.training_runs import scored_runs
 
@@ -125,7 +125,7 @@ def requests(data: Path) -> Iterator[Part]:
 def served(data: Path) -> Iterator[Part]:
     """Served models whose labels nothing speaks against: TPOT on Hopper is fitted, all else is not."""
     found, _ = points(data / SAMPLE)
-    for one in attempted(found, engine_efficiencies())[0]:
+    for one in attempted(found)[0]:
         point = one.point
         if point.suspect is None:
             hopper = hwspaces.hardware(point.gpu).architecture == "Hopper"
@@ -137,7 +137,7 @@ def served(data: Path) -> Iterator[Part]:
 def dated(data: Path) -> Iterator[Part]:
     """Served models of InferenceX by day: TTFT is the median, TPOT the mean where there is one."""
     found, _ = inferencex_points.published(data)
-    known = {one.point.row: one for one in attempted([one.point for one in found], engine_efficiencies())[0]}
+    known = {one.point.row: one for one in attempted([one.point for one in found])[0]}
     for run in found:
         point, one = run.point, known.get(run.point.row)
         if one is None or one.median_ttft is None:

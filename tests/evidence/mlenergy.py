@@ -22,7 +22,7 @@ from jaxroof.energy import Joules, joules_of
 from jaxroof.governor import mean_power
 from jaxroof.op import Ops
 from jaxroof.overlap import overlapped_ops
-from sweeps.measure.validate.serving.predict import engine_efficiencies
+from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
 from tests.evidence.saturated_rows import STREAMED_SAMPLER, metered, streams
 from tests.evidence.score_table import score_table

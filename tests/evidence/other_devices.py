@@ -30,14 +30,14 @@ from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
 from jaxroof.op_time import op_deviation, op_time
 from sweeps.ask.cases import model_deployment
+from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.deployment_labels import Layout
 from sweeps.measure.validate.serving.precisions import labelled_model
-from sweeps.measure.validate.serving.presets import DEFAULTS
-from sweeps.measure.validate.serving.serving_points import deployment_of
 from sweeps.run.answer import answer_of
 from tests.evidence import gaudi_tables
+from tests.evidence.engine_constants import started
 from tests.evidence.saturated_load import Rules, Saturated, throughput, uniform
 
 DEVICES = {
@@ -56,6 +56,9 @@ SIMILAR = {"Mistral-7B-Instruct-v0.2": "Mistral-7B-v0.3"}
 
 MODES = {"fp8": "fp8", "bf16": "bfloat16", "int8": "int8_wo"}
 """Precision of the files -> mode of `labelled_model`."""
+
+VLLM = "vllm@0.11"
+"""The release behind which TPU and Gaudi serve: its host works after the device."""
 
 SHORTEST = 0.8
 """Shortest length over nominal of InferenceX's requests."""
@@ -102,13 +105,9 @@ def _served(row: CsvRow, device: str, n: float, low: float, efficiency: Efficien
         labelled_model(row["model_path"], MODES[row["precision"]], ""),
         hwspaces.hardware(_named(device)),
     )
-    settings = dataclasses.replace(
-        DEFAULTS["vllm"],
-        kv=row.get("kv_dtype") or None,
-        max_sequences=row.number("max_num_seqs") or DEFAULTS["vllm"].max_sequences,
-        budget=row.number("max_num_batched_tokens") or DEFAULTS["vllm"].budget,
-    )
-    ep = n if row.get("expert_parallel") == "True" else 1.0
+    rules, kv = policy(VLLM), row.get("kv_dtype") or None
+    budget = row.number("max_num_batched_tokens") or float(rules.token_budget)
+    spread = Layout(tp=n, pp=1.0, attention_dp=1.0, ep=n if row.get("expert_parallel") == "True" else 1.0)
     load = Saturated(
         source="served",
         label=f"{entry.name} {values['isl']:g}/{osl:.0f}, {values['conc']:g} clients, {n:g} devices",
@@ -116,9 +115,14 @@ def _served(row: CsvRow, device: str, n: float, low: float, efficiency: Efficien
         gpu=accelerator.name,
         hardware=accelerator.hardware,
         model=entry.model,
-        deployment=deployment_of(accelerator, entry, Layout(tp=n, pp=1.0, attention_dp=1.0, ep=ep), settings),
-        lengths=uniform(low, values["isl"], osl, settings.reserve),
-        rules=Rules(budget=settings.budget, sequences=settings.max_sequences, apart=False, hidden_host=0.0),
+        deployment=dataclasses.replace(started(accelerator, entry, VLLM, spread, kv), max_batched_tokens=budget),
+        lengths=uniform(low, values["isl"], osl, bool(rules.reserve)),
+        rules=Rules(
+            budget=budget,
+            sequences=row.number("max_num_seqs") or float(rules.max_sequences),
+            apart=False,
+            hidden_host=float(rules.hidden_host),
+        ),
         tokens_per_second=values["output_tokps"],
         clients=values["conc"],
         between=float(efficiency.host.request_time),

@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 
 import hwspaces
+import workloads
 from jaxroof.arrays import eager
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
 from jaxroof.legality import broken_rule
-from jaxroof.model import Model
-from sweeps.ask.engines import ENGINES
+from jaxroof.model import Model, has_experts
+from jaxroof.policy import ORDERS, Policy
+from sweeps.ask.cases import Case
+from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.deployment_labels import Layout
-from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
-from sweeps.measure.validate.serving.presets import DEFAULTS, Preset, Run, is_blackwell
-from sweeps.measure.validate.serving.serving_points import ServingPoint, deployment_of, points
+from sweeps.measure.validate.serving.launches import Run
+from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence import inferencex_points, saturated
+from tests.evidence.engine_constants import started
 from tests.evidence.inferencex_points import Published, published
 from tests.evidence.saturated_load import Lengths, Rules, Saturated, throughput, uniform
 
@@ -74,7 +77,7 @@ def _series(one: ServingPoint) -> tuple:
 
 
 def _closed(one: ServingPoint, efficiencies: Efficiencies) -> Saturated:
-    lengths = uniform(one.preset.low, one.isl, one.osl, one.preset.reserve)
+    lengths = uniform(one.launch.shortest, one.isl, one.osl, bool(one.policy.reserve))
     measured = one.concurrency * lengths.osl / (one.ttft + (lengths.osl - 1.0) * one.tpot)
     return _loaded(one, "silicon sample", measured, efficiencies)
 
@@ -100,15 +103,14 @@ def _newest(one: Published) -> tuple[float, str]:
 
 def _loaded(one: ServingPoint, source: str, measured: float, efficiencies: Efficiencies) -> Saturated:
     """A point of a closed loop as a saturated replica; `measured` in output tokens/s of all its devices."""
-    settings = one.preset
     return Saturated(
         source=source,
         label=_label(one, one.concurrency),
-        lengths=uniform(settings.low, one.isl, one.osl, settings.reserve),
-        rules=_rules(settings),
+        lengths=uniform(one.launch.shortest, one.isl, one.osl, bool(one.policy.reserve)),
+        rules=_rules(one.policy, one.deployment, one.case),
         tokens_per_second=measured,
         clients=one.concurrency,
-        between=_between(one, one.model, settings, efficiencies),
+        between=float(one.case.scenario.efficiency.host.request_time) + float(one.policy.front_time),
         **_place(one, one.model, one.deployment),
     )
 
@@ -162,10 +164,9 @@ def _fastest(group: Sequence[CsvRow], quantiles: Sequence[CsvRow], efficiencies:
     name = "Llama-3.1-70B" if row["flag"] else BENCHMARKS[_benchmark(row)]
     mode = "fp8_block" if name.endswith("R1") and row["weight_dtype"] == "fp8" else MODES[row["weight_dtype"]]
     device, entry = _checkpoint(row["gpu"], engine, name, mode)
-    settings = dataclasses.replace(DEFAULTS[engine], kv="fp8", hidden_host=bool(ENGINES[engine].hidden_host), low=1.0)
     best: tuple[float, Saturated] | None = None
     for layout in _layouts(node, has_experts(entry.model)):
-        deployment = deployment_of(device, entry, layout, settings)
+        deployment = started(device, entry, engine, layout, "fp8")
         if broken_rule(device.hardware, entry.model, deployment) is not None:
             continue
         devices = layout.tp * layout.attention_dp
@@ -177,8 +178,8 @@ def _fastest(group: Sequence[CsvRow], quantiles: Sequence[CsvRow], efficiencies:
             hardware=device.hardware,
             model=entry.model,
             deployment=deployment,
-            lengths=_drawn(quantiles, _benchmark(row), osl, settings.reserve),
-            rules=_rules(settings),
+            lengths=_drawn(quantiles, _benchmark(row), osl, bool(policy(engine).reserve)),
+            rules=_rules(policy(engine), deployment),
             tokens_per_second=rate * devices,
         )
         with eager():
@@ -263,7 +264,7 @@ def _streamed(row: CsvRow, sampler: str) -> Saturated | None:
     except ValueError:  # a model that the catalogue does not have
         return None
     layout = Layout(tp=values["num_gpus"] / values["dp"], pp=1.0, attention_dp=values["dp"], ep=values["ep"])
-    deployment = dataclasses.replace(deployment_of(device, entry, layout, DEFAULTS["vllm"]), sampler=sampler)
+    deployment = dataclasses.replace(started(device, entry, "vllm@0.11.1", layout), sampler=sampler)
     if broken_rule(device.hardware, entry.model, deployment) is not None:
         return None
     isl, osl = PROMPTS[row["task"]], values["mean_output_tokens"]
@@ -276,7 +277,7 @@ def _streamed(row: CsvRow, sampler: str) -> Saturated | None:
         model=entry.model,
         deployment=deployment,
         lengths=Lengths(isl, osl, isl + 0.5 * osl, isl + 0.5 * osl),
-        rules=_rules(DEFAULTS["vllm"]),
+        rules=_rules(policy("vllm@0.11.1"), deployment),
         tokens_per_second=values["output_tokps"],
         sequences=values["mean_batch"],
     )
@@ -288,9 +289,8 @@ def _checkpoint(gpu: str, engine: str, name: str, mode: str):
     if gpu == "h200_nvl":
         power = dataclasses.replace(device.hardware.power, tdp=NVL_POWER)
         device = dataclasses.replace(device, hardware=dataclasses.replace(device.hardware, power=power))
-    entry = labelled_model(name, mode, mode)
-    if is_blackwell(device.vendor, device.hardware) and engine != "sglang" and entry.precision.startswith("mxfp4"):
-        entry = labelled_model(name, mode, MICROSCALED)
+    found = checkpoint_of(engine, device, name, mode, mode)
+    entry = workloads.model(found.model, weights=found.weights)
     return device, entry
 
 
@@ -309,18 +309,16 @@ def _label(run: Run, clients: float) -> str:
     return f"{run.model_name} {run.isl:g}/{run.osl:g}, {clients:g} clients, {devices:g} devices"
 
 
-def _rules(settings: Preset) -> Rules:
+def _rules(rules: Policy, deployment: Deployment, case: Case | None = None) -> Rules:
+    """The policy's rules for one attention group, and what the release adds to the host."""
+    groups = float(degree(deployment.attention_dp)) if case is not None else 1.0
+    host = None if case is None else case.scenario.efficiency.host
+    plain = None if case is None else case.efficiency.efficiency.host
     return Rules(
-        budget=settings.budget,
-        sequences=settings.max_sequences,
-        apart=settings.order == "prefill_first",
-        hidden_host=float(settings.hidden_host),
-        step_time=settings.step_time,
-        token_time=settings.token_time,
+        budget=float(rules.token_budget) / groups,
+        sequences=float(rules.max_sequences) / groups,
+        apart=ORDERS[int(rules.order)] == "prefill_first",
+        hidden_host=float(rules.hidden_host),
+        step_time=0.0 if case is None else float(host.step_time - plain.step_time),
+        token_time=0.0 if case is None else case.engine.host.token_time,
     )
-
-
-def _between(run: Run, model: Model, settings: Preset, efficiencies: Efficiencies) -> float:
-    """s from an answer to the client's next request in the queue."""
-    first = settings.mixture_time if has_experts(model) else 0.0
-    return float(efficiencies[run.engine].host.request_time) + settings.client_time + first

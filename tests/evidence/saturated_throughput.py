@@ -13,7 +13,7 @@ from rich.table import Table
 from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
 from sweeps.measure.validate.relative_errors import errors, grouped
-from sweeps.measure.validate.serving.predict import engine_efficiencies
+from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
 from tests.evidence.saturated_rows import closed_loops, inferencex, offline, steady, streamed
 

@@ -18,13 +18,12 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.price_tables import Limits
 from sweeps.ask.paths import leaf, replaced
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
-from sweeps.measure.validate.serving.predict import extent, units
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
-from sweeps.measure.validate.serving.step_tables import Alike, Unit, alike_ops, summed, timed
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision
 from tests.evidence.fit_command import exit_status, fit_parser
 from tests.evidence.steady_loop import Steady, steady, tpot
+from tests.evidence.step_tables import Alike, Unit, alike_ops, extent, summed, timed, units
 
 SPREAD = 0.07
 """Standard deviation of the log ratio that a point would have under the right constants."""

@@ -5,11 +5,12 @@ import math
 
 import numpy as np
 
+from jaxroof.policy import ORDERS
 from jaxroof.price_tables import CONTEXT, LOGITS
 from jaxroof.step_price import visible_host_time
 from sweeps.measure.validate.serving.little import load
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.measure.validate.serving.step_tables import DECODE, PROMPT, ROWS, Tables
+from tests.evidence.step_tables import DECODE, PROMPT, ROWS, Tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +24,6 @@ class Steady:
     prompts: float  # in each of those
     apart: bool  # prompts have steps of their own
     hidden_host: bool  # the host works for the sequences while the device does
-    step_time: float  # s that a step takes longer than with today's release of the engine
-    token_time: float  # s of the server's front end per token
     rows: float  # of the GEMMs of a decode step
 
 
@@ -33,17 +32,15 @@ def steady(point: ServingPoint) -> Steady:
     mean = load(point)
     per_step = max(mean.sequences - 1.0, 0.0) / mean.osl
     mixed = -math.expm1(-per_step)
-    small = mean.sequences <= min(4.0, point.preset.graph_limit)
+    small = mean.sequences <= min(4.0, float(point.policy.graph_limit))
     return Steady(
         sequences=mean.sequences,
         context=mean.isl + 0.5 * mean.osl,
         isl=mean.isl,
         mixed=mixed,
         prompts=max(per_step / mixed, 1.0) if mixed > 0.0 else 1.0,
-        apart=point.preset.order == "prefill_first",
-        hidden_host=point.preset.hidden_host,
-        step_time=point.preset.step_time,
-        token_time=point.preset.token_time,
+        apart=ORDERS[int(point.policy.order)] == "prefill_first",
+        hidden_host=bool(point.policy.hidden_host),
         rows=2.0 ** math.ceil(math.log2(max(mean.sequences, 1.0))) if small else mean.sequences,
     )
 
@@ -58,14 +55,14 @@ def tpot(state: Steady, tables: Tables) -> float:
     both += _at(tables.logits, others + state.prompts, LOGITS) + (0.0 if state.apart else attention)
     both += state.prompts * _at(tables.prompt[0, 0], state.isl, PROMPT)
     if state.apart:
-        return float(alone + state.mixed * (both + tables.step_time + state.step_time))
+        return float(alone + state.mixed * (both + tables.step_time))
     return float((1.0 - state.mixed) * alone + state.mixed * (both + _host(state, tables, both)))
 
 
 def _host(state: Steady, tables: Tables, device: float) -> float:
     """s that the host adds to a step of `device` s."""
-    of_sequences = max(tables.sequence_time, state.token_time) * state.sequences
-    return float(visible_host_time(device, tables.step_time + state.step_time, of_sequences, float(state.hidden_host)))
+    of_sequences = tables.sequence_time * state.sequences
+    return float(visible_host_time(device, tables.step_time, of_sequences, float(state.hidden_host)))
 
 
 def _at(table: np.ndarray, value: float, per_octave: int) -> float:

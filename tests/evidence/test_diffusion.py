@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.measure.validate.serving.predict import engine_efficiencies
 from tests.evidence.diffusion import Generated, main, predicted, with_factors
+from tests.evidence.engine_constants import engine_efficiencies
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "measured"
 needs_data = pytest.mark.skipif(

@@ -14,12 +14,14 @@ def test_a_device_is_judged_by_the_others():
     assert found == {"A": (many, 0.5), "B": (few, 0.3), "C": (few, 0.2)}
 
 
-def test_values_stand_in_the_preset_of_engines_that_launch_ahead(tmp_path):
+def test_values_stand_in_the_flags_of_engines_that_launch_ahead(tmp_path):
     (ahead, behind), _ = written(tmp_path, row(), row(framework="atom", hardware="mi355x", precision="fp4"))
     values = Try(2.0, 0.5)
     assert Row(ahead.point, ahead.median_ttft, True).seconds == pytest.approx(0.16)
-    found = [_changed(one.point, "client_time", values).preset for one in (ahead, behind)]
-    assert [one.ahead_steps for one in found] == [2.0, 0.0] and {one.client_time for one in found} == {0.5}
+    found = [_changed(one.point, values).spec for one in (ahead, behind)]
+    assert [one.policy["ahead_steps"] for one in found] == [2.0, 0.0]
+    times = [one.case().scenario.efficiency.host.request_time for one in found]
+    assert times == pytest.approx([0.5 + 9.23e-3] * 2)
 
 
 def test_a_missing_folder_is_one_line(tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sweeps.measure.validate.serving.predict import mean_first_time
 from tests.evidence.inferencex_points import MEANS, NUMBERS, POWER, TEXTS, published, version
 
 
@@ -45,8 +44,7 @@ def test_a_run_is_a_point_with_means_where_there_are_any(tmp_path):
     assert (mean.point.ttft, mean.point.tpot) == pytest.approx((0.5, 0.016))
     assert (median.watts, mean.watts) == (None, 700.0)
     assert median.point.gpu == "MI300X" and median.point.deployment.tp == 8.0
-    # one of ten requests of a client is its first
-    assert mean_first_time(median.point) == pytest.approx(0.1 * median.point.preset.first_time) != 0.0
+    assert (median.point.policy.first_time, median.point.policy.max_sequences) == (4.0, 4.0)
 
 
 def test_a_row_that_cannot_be_priced_is_left_out_with_its_reason(tmp_path):

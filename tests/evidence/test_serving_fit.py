@@ -8,11 +8,11 @@ import pytest
 
 import hwspaces
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies, extent, units
-from sweeps.measure.validate.serving.step_tables import op_times, summed
 from sweeps.run.precision import precision
+from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.serving_fit import CONSTANTS, Fit, folds, held_out, with_constant, with_values
 from tests.evidence.steady_loop import steady, tpot
+from tests.evidence.step_tables import extent, op_times, summed, units
 from tests.serving_rows import read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")
@@ -34,7 +34,7 @@ def derated():
 
 @pytest.fixture(scope="module")
 def predicted(points, derated):
-    return attempted(points, derated)[0]
+    return attempted(points, "derated")[0]
 
 
 def test_the_closed_form_is_near_the_simulation(points, derated, predicted):

@@ -1,60 +1,58 @@
-"""Differences between releases: numbers of versions, host beside the device, and longer steps by version and date."""
+"""Releases of engines: rules up to a version, hosts beside the device, longer steps, and what verbs read of them."""
+
+import dataclasses
 
 import pytest
 
 import hwspaces
-from sweeps.ask.engines import policy, release
-from sweeps.ask.releases import hides_host, longer_step, numbers
+import workloads
+from hwspaces.engine import entry, numbers
+from jaxroof.memory import kv_capacity_bytes, weight_bytes
+from sweeps.ask.cases import case
+from sweeps.ask.engines import chosen, policy
 from sweeps.run.simulated.spec import serve_spec
+
+PLACE = {"workload": {"batch": 1, "isl": 128, "osl": 2}}
 
 
 def test_numbers_of_versions():
     assert numbers("0.5.6.post1") == [0, 5, 6] and numbers("1.0.0rc3") == [1, 0, 0] and numbers("") == []
 
 
-def test_the_host_of_vllm_works_beside_the_device_from_a_version_on():
-    assert [hides_host("vllm", version, False) for version in ("", "0.13.0", "0.14", "1.0")] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert hides_host("trtllm", "", True) and not hides_host("sglang", "0.5.12", False)
+@pytest.mark.parametrize(
+    ("words", "hidden", "memory"),
+    [("vllm@0.9", 0.0, 0.9), ("vllm@0.13.0", 0.0, 0.9), ("vllm@0.14", 1.0, 0.9), ("vllm@0.18.1", 1.0, 0.9)]
+    + [("vllm@0.19", 1.0, 0.92), ("vllm@0.30", 1.0, 0.92), ("vllm", 1.0, 0.92), ("sglang", 0.0, 0.88)]
+    + [("trtllm@1.0", 1.0, 0.9)],
+)
+def test_a_release_has_the_rules_of_all_before_it(words, hidden, memory):
+    found = hwspaces.engine(words)
+    assert policy(words).hidden_host == hidden and found.deployment["memory_utilization"] == memory
+
+
+def test_the_newest_release_with_evidence_is_the_default_and_says_so():
+    assert hwspaces.engine("vllm").text == "vllm 0.24 (newest with evidence)"
+    assert hwspaces.engine("vllm@0.11").text == "vllm 0.11"
+    found = case("request", "H100-SXM", "Llama-3.1-8B", **PLACE)
+    assert found.engine.words == "vllm@0.24" and float(found.scenario.deployment.memory_utilization) == 0.92
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "date", "expected"),
+    ("name", "version", "expected"),
     [
-        ("MI300X", "", "", 0.0),
-        ("MI300X", "", "2025-12-10", 5.5e-3),
-        ("MI300X", "", "2026-02-27", 10.9e-3),
-        ("MI300X", "0.5.9", "2026-05-18", 10.9e-3),  # a version says more than a day
-        ("MI300X", "0.5.12", "2025-12-10", 0.0),
-        ("MI325X", "0.5.4", "", 5.5e-3),
-        ("MI355X", "", "2025-12-15", 4.7e-3),
-        ("MI355X", "0.5.6.post1", "", 0.0),
+        ("MI300X", "0.5.4", 5.5e-3),
+        ("MI300X", "0.5.9", 10.9e-3),
+        ("MI300X", "0.5.12", 0.0),
+        ("MI325X", "0.5.4", 5.5e-3),
+        ("MI355X", "0.5.5", 4.7e-3),
+        ("MI355X", "0.5.6.post1", 0.0),
+        ("H100-SXM", "0.5.9", 0.0),
     ],
 )
-def test_steps_of_older_releases(name, version, date, expected):
+def test_steps_of_older_releases(name, version, expected):
     device = hwspaces.hardware(name)
-    assert longer_step("sglang", version, date, device.vendor, device.hardware) == expected
-    assert longer_step("vllm", version, date, device.vendor, device.hardware) == 0.0
-
-
-def test_an_engine_may_have_a_version():
-    assert release("vllm@0.24") == ("vllm", "0.24") and release("sglang") == ("sglang", "")
-    for words, said in (
-        ("vllm@", "'' is no version"),
-        ("vllm@new", "'new' is no version"),
-        ("x@1", "'x@1' is not known"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            release(words)
-
-
-def test_a_release_schedules_as_it_did():
-    """Before 0.14 the host of vLLM worked after the device; a later release, and none, are as today's."""
-    assert [policy(words).hidden_host for words in ("vllm", "vllm@0.13.0", "vllm@0.14", "trtllm@1.0")] == [1, 0, 1, 1]
+    assert hwspaces.engine(f"sglang@{version}").longer_step(device.vendor, device.hardware.matrix) == expected
+    assert hwspaces.engine("vllm@0.9").longer_step(device.vendor, device.hardware.matrix) == 0.0
 
 
 def test_a_release_takes_longer_steps():
@@ -70,3 +68,91 @@ def test_a_release_takes_longer_steps():
     usual = times["H100-SXM", "sglang"]
     assert times.pop(("MI300X", "sglang@0.5.9")) == pytest.approx(usual + 10.9e-3)
     assert set(times.values()) == {usual}
+
+
+def test_an_engine_brings_its_constants():
+    assert chosen("trtllm", None).constants.name == "learned-trtllm"
+    assert chosen(None, "learned-sglang").engine.name == "sglang"
+    assert chosen("trtllm", "derated").constants.name == "derated"
+
+
+def test_the_front_end_is_in_the_engines_own_constants_alone():
+    """9.23 ms of the host; 15 ms more of TensorRT-LLM, 10 ms more of mixtures of experts under vLLM."""
+
+    def seconds(model, **words):
+        return case("request", "H200-SXM", model, deployment={"tp": 8}, **PLACE, **words)
+
+    def host(*args, **words):
+        return float(seconds(*args, **words).scenario.efficiency.host.request_time)
+
+    assert host("Llama-3.1-8B", efficiency="learned") == pytest.approx(9.23e-3)
+    assert host("gpt-oss-120b", efficiency="learned") == pytest.approx(19.23e-3)
+    assert host("Llama-3.1-8B", engine="trtllm") == pytest.approx(24.23e-3)
+    assert host("Llama-3.1-8B", engine="trtllm", efficiency="datasheet") == 0.0
+
+
+def test_memory_that_is_free():
+    """TensorRT-LLM takes 0.9 of what weights and reserve leave; 0.9 of all, less both, is less."""
+    hardware, model = hwspaces.hardware("H200-SXM").hardware, workloads.model("DeepSeek-R1").model
+    found = case("request", "H200-SXM", "DeepSeek-R1", deployment={"tp": 8}, engine="trtllm", **PLACE)
+    deployment = found.scenario.deployment
+    held = float(weight_bytes(model, deployment)) + 3e9
+    room = float(kv_capacity_bytes(hardware, model, deployment))
+    capacity = hardware.memory.hbm.capacity
+    activations = float(kv_capacity_bytes(hardware, model, dataclasses.replace(deployment, max_batched_tokens=1e-9)))
+    assert activations == pytest.approx(0.9 * (capacity - held))
+    of_all = dataclasses.replace(deployment, memory_of_free=0.0)
+    assert room - float(kv_capacity_bytes(hardware, model, of_all)) == pytest.approx(0.1 * held)
+
+
+def test_precisions_that_an_engine_chooses():
+    def deployment(model, hardware="H200-SXM", **words):
+        degrees = {"attention_dp": 8, "ep": 8} if model.startswith("DeepSeek") else {}
+        return case("request", hardware, model, deployment=degrees, **PLACE, **words).scenario.deployment
+
+    assert deployment("DeepSeek-V3").dispatch_bytes == pytest.approx(1.0 + 4.0 / 128.0)
+    assert deployment("DeepSeek-V3", weights="bf16", hardware="B300-SXM").dispatch_bytes == 2.0
+    assert deployment("DeepSeek-V3", engine="trtllm").kv_bytes == 1.0  # beside weights of 8 bits
+    assert deployment("DeepSeek-V3").kv_bytes == 2.0
+    assert deployment("Llama-3.1-8B", engine="trtllm").kv_bytes == 2.0
+    assert deployment("DeepSeek-V3", engine="trtllm", kv="bf16").kv_bytes == 2.0
+
+
+def test_an_engine_of_one_vendor_is_refused_elsewhere():
+    with pytest.raises(ValueError, match="MI300X: TensorRT-LLM runs on devices of NVIDIA alone"):
+        case("request", "MI300X", "Llama-3.1-8B", engine="trtllm", **PLACE)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("vllm@", "'' is no version; give one such as vllm@0.24"),
+        ("vllm@new", "'new' is no version"),
+        ("x@1", "engine = 'x@1' is not known; known: vllm, sglang, trtllm"),
+    ],
+)
+def test_names_that_are_no_engine(words, said):
+    with pytest.raises(ValueError, match=said):
+        hwspaces.engine(words)
+
+
+PLAIN = {"title": "X", "newest": "1", "evidence": "none", "efficiency": "derated"}
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"memory": {}}, "there is no key memory"),
+        ({"policy": {"token_budgets": 1}}, "there is no policy.token_budgets"),
+        ({"policy": {"chunked": 2}}, "policy.chunked = 2 must be 0 or 1"),
+        ({"policy": {"chunked": 1}}, "policy.chunked has no source"),
+        ({"deployment": {"memory_utilization": 1.5}}, "deployment.memory_utilization = 1.5 must be"),
+        ({"precisions": {"attention": "fp8"}}, "precisions.attention = 'fp8' must be cache or weights"),
+        ({"host": {"time": "1 s"}}, "host: there is no key time"),
+        ({"releases": {"1.0": {"source": "a"}}}, "releases.1.0.date = None must be a date"),
+        ({"slower": [{"vendor": "AMD"}]}, "slower: with is missing"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tables, said):
+    with pytest.raises(ValueError, match=said):
+        entry("x", PLAIN | tables, "1")

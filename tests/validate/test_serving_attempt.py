@@ -10,14 +10,12 @@ import pytest
 from sweeps.cli import main
 from sweeps.measure.validate.serving import attempt
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies
-from sweeps.measure.validate.serving.presets import AMD_PROMPT_TOKENS, DEFAULTS
-from sweeps.measure.validate.serving.step_tables import op_times
 from tests.serving_rows import FULL, MIXED, SMALL, read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")
 
-NO_CACHE = "DeepSeek-R1 does not fit on 4 x B200-SXM: weights of {} GB per device leave no KV cache in 193 GB"
+NO_CACHE = "DeepSeek-R1 does not fit on 4 x B200-SXM: weights of {} GB per device leave no KV cache in 193 GB; "
+NO_CACHE += "use more devices (tp)"
 SPREAD = FULL | {"tp_size": "1", "attention_dp_size": "4"}
 STRANGE = (FULL, SPREAD, SMALL | {"gpu": "h9000"}, SMALL | {"backend": "atom"})
 
@@ -69,8 +67,9 @@ def test_settings_of_other_vendors_are_said(answer):
 def test_a_row_is_priced_as_it_is_alone(answer, tmp_path):
     (point,), _ = read_rows(tmp_path, MIXED[3])
     row = answer["rows"][3]
-    point = dataclasses.replace(point, row=row["row"])  # which its requests are drawn by
-    ((alone,), _) = attempted([point], engine_efficiencies("derated"))
+    spec = dataclasses.replace(point.spec, seed=1 + row["row"])  # which its requests are drawn by
+    point = dataclasses.replace(point, spec=spec)
+    ((alone,), _) = attempted([point], "derated")
     assert (row["ttft_predicted_s"], row["tpot_predicted_s"]) == pytest.approx((alone.ttft, alone.tpot), rel=1e-6)
 
 
@@ -78,9 +77,9 @@ def test_settings_are_those_of_the_vendor(tmp_path):
     amd = {"backend": "sglang", "gpu": "mi300x"}
     others = amd | {"gpu": "mi355x"}, amd | {"gpu": "gaudi3"}, amd | {"backend": "trtllm"}
     found, skipped = read_rows(tmp_path, amd, *others)
-    assert [point.preset.budget for point in found] == [*AMD_PROMPT_TOKENS, DEFAULTS["sglang"].budget]
-    assert [point.preset.kv for point in found] == [None, None, None]
-    assert [one.reason for one in skipped] == ["backend = 'trtllm' runs on NVIDIA's devices alone, not on those of AMD"]
+    assert [point.policy.token_budget for point in found] == [131072.0, 196608.0, 8192.0]
+    assert [point.spec.kv for point in found] == [None, None, None]
+    assert [one.reason for one in skipped] == ["MI300X: TensorRT-LLM runs on devices of NVIDIA alone"]
 
 
 def test_nothing_but_failing_rows_is_one_line(tmp_path, capsys):
@@ -94,7 +93,7 @@ def test_nothing_but_failing_rows_is_one_line(tmp_path, capsys):
 
 def test_a_cache_that_holds_no_whole_request(tmp_path):
     points, _ = read_rows(tmp_path, SMALL | {"isl_tokens": "900000"})
-    found, (left,) = attempted(points, engine_efficiencies("derated"))
+    found, (left,) = attempted(points, "derated")
     assert found == [] and left.row == 2
     assert left.reason == (
         "Llama-3.1-8B on 1 x H200-SXM: the KV cache of 887745 tokens beside the weights does not hold one sequence of "
@@ -110,38 +109,27 @@ def three(tmp_path):
     return found
 
 
-def test_what_fails_takes_nothing_else_with_it(three, monkeypatch):
-    devices = {point.hardware.memory.hbm.bandwidth: point.gpu for point in three}
-
-    def times(units, extent, progress):
-        names = [devices[unit.hardware.memory.hbm.bandwidth] for unit in units]
-        if "MI300X" in names:
-            raise ValueError("no figure for this\ndevice")
-        found = op_times(units, extent, progress)
-        found[names.index("H100-SXM")]["decode"]["decode_attention"] = np.array([math.nan])
-        return found
-
-    monkeypatch.setattr(attempt, "op_times", times)
-    found, left = attempted(three, engine_efficiencies("derated"))
-    assert [one.point.gpu for one in found] == ["H200-SXM"] and math.isfinite(found[0].tpot)
-    assert [(one.row, one.reason) for one in left] == [
-        (2, "the time of decode_attention is not finite"),
-        (4, "its steps cannot be priced: no figure for this device"),
-    ]
+def figures(points, tpot=0.01, finished=None):
+    """What simulations of points return."""
+    one = np.ones(len(points))
+    return {
+        "feasible": one > 0.0,
+        "ttft_mean": 0.1 * one,
+        "ttft_p50": 0.1 * one,
+        "tpot_mean": tpot * one,
+        "finished": one * (len(points[0].workload.traffic.isl) if finished is None else finished),
+    }
 
 
 def test_simulations_that_fail_or_answer_nothing(three, monkeypatch):
-    def results(points, known, efficiencies):
-        if points[0].concurrency == 8.0:
+    def outcomes(scenarios):
+        if scenarios[0].workload.traffic.clients == 8.0:
             raise MemoryError("too much")
-        good = attempt.Prediction(points[0], 0.1, 0.01, 40)
-        return [good, dataclasses.replace(good, point=points[1], tpot=math.nan, answered=13)]
+        return figures(scenarios) | {"finished": np.array([40.0, 13.0])}
 
-    monkeypatch.setattr(attempt, "op_times", lambda units, *_: [{"rows": {}}] * len(units))
-    monkeypatch.setattr(attempt, "summed", lambda *_: None)
-    monkeypatch.setattr(attempt, "simulated_points", results)
+    monkeypatch.setattr(attempt, "outcomes", outcomes)
     monkeypatch.setattr(attempt, "checked", lambda points: 1 / 0)
-    found, left = attempted(three, engine_efficiencies("derated"))
+    found, left = attempted(three, "derated")
     assert [(one.point.row, one.point.suspect) for one in found] == [
         (2, "labels could not be checked: ZeroDivisionError: division by zero")
     ]
@@ -149,3 +137,9 @@ def test_simulations_that_fail_or_answer_nothing(three, monkeypatch):
         (3, "27 of 40 requests were not answered when the simulation ended"),
         (4, "its simulation failed: MemoryError: too much"),
     ]
+
+
+def test_what_has_no_finite_value_is_left_out(three, monkeypatch):
+    monkeypatch.setattr(attempt, "outcomes", lambda scenarios: figures(scenarios, tpot=math.nan))
+    found, left = attempted(three, "derated")
+    assert not found and {one.reason for one in left} == {"its latencies are not finite: TTFT 0.1 s, TPOT nan s"}

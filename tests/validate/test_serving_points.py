@@ -59,7 +59,7 @@ def test_row_becomes_a_point(read):
     )
     assert (point.ttft, point.tpot) == (0.2, 0.012)
     assert (point.isl, point.osl, point.concurrency, point.requests) == (1024.0, 1024.0, 16.0, 160.0)
-    assert point.preset.low == 0.8
+    assert point.spec.isl == "sglang-range:tokens=1024,ratio=0.8"
     assert point.deployment.kv_bytes == 1.0  # InferenceX's Llama runs on vLLM have an 8-bit cache
     assert degrees(point) == (4.0, 1.0, 1.0)
     assert point.suspect is None and not point.repaired
@@ -78,8 +78,11 @@ def test_engines_whose_host_works_beside_the_device(read):
     ]
     found, skipped = read(*rows)
     assert not skipped
-    assert [one.preset.hidden_host for one in found] == [False, True, False, True, True, True, False]
-    assert [one.preset.token_time for one in found] == [0.0, 0.0, 0.0, 0.0, 85e-6, 0.0, 0.0]
+    assert [bool(one.policy.hidden_host) for one in found] == [False, True, False, True, True, True, False]
+    times = [one.case.scenario.efficiency.host.sequence_time for one in found]
+    assert times[4] == pytest.approx(85e-6) and times[5] == pytest.approx(
+        8e-6
+    )  # the end of one server process, until 1.1
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_devices_and_models_of_the_catalogue_are_read_whatever_their_age(read):
         {"gpu": "b300_sxm", "gemm_quant_mode": "nvfp4"},
     )
     assert [point.gpu for point in found] == ["B200-SXM", "GB200", "B300-SXM"] and skipped == []
-    assert found[0].precision.endswith("experts w4a8_mxfp4_mxfp8")  # activations at 8 bits where units take 4
+    assert found[0].precision.endswith("experts mxfp4 (fp8 activations)")  # activations at 8 bits where units take 4
     assert [point.deployment.kv_bytes for point in found] == [1.0, 1.0, 1.0]
 
 

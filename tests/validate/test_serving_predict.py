@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
 import jax
@@ -10,18 +11,16 @@ import numpy as np
 import pytest
 
 import hwspaces
-from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Service
 from jaxroof.layers.collective import collective
 from jaxroof.layers.experts import distinct_experts, own_choices
 from jaxroof.op_time import op_time
-from sweeps.cli import main
+from sweeps.cli import main, serve
+from sweeps.cli.parser import Parser
+from sweeps.cli.serve_command import serve_command
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.predict import engine_efficiencies, front_time, policy, traffic
-from sweeps.measure.validate.serving.step_tables import Tables
-from sweeps.run.precision import precision
-from sweeps.run.simulated.simulation import simulated, size_for
-from tests.serving_rows import read_rows
+from sweeps.run.simulated.load import load
+from sweeps.run.simulated.policies import chosen_policy
+from tests.serving_rows import DEEPSEEK, read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")
 
@@ -36,56 +35,50 @@ def points(tmp_path_factory):
     return found
 
 
-@pytest.fixture(scope="module")
-def derated():
-    return engine_efficiencies("derated")
+def test_a_row_is_the_simulation_of_its_command(points, capsys):
+    """TTFT and TPOT of the command that is printed for a row are those of the row, digit by digit."""
+    found, left = attempted(points, "derated")
+    assert not left and len(found) == 2
+    for one in found:
+        words = shlex.split(serve_command(dataclasses.replace(one.point.spec, efficiency="derated")))
+        assert words[:2] == ["jaxroof", "serve"] and main([*words[1:], "--json"]) == 0
+        metrics = json.loads(capsys.readouterr().out)["metrics"]
+        assert (metrics["ttft_mean"], metrics["tpot_mean"]) == pytest.approx((one.ttft, one.tpot), rel=1e-12)
 
 
-def test_requests_wait_for_the_steps_that_are_launched(points):
-    ready = _with_ahead(points[1], 0.0)
-    tables = Tables(
-        rows=np.full(2000, 1e-3),
-        decode=np.full((200, 200), 2e-3),
-        logits=np.full(200, 3e-3),
-        prompt=np.zeros((5, 7, 100)),
-        step_time=0.0,
-        sequence_time=0.0,
-    )
-    host = engine_efficiencies("derated")["vllm"]
-    once, thrice = (front_time(_with_ahead(ready, steps), tables, host) for steps in (1.0, 3.0))
-    # rows, decode and logits take 1 + 2 + 3 ms
-    assert thrice - once == pytest.approx(2.0 * 6e-3)
-    assert once - front_time(ready, tables, host) == pytest.approx(6e-3)
+def test_a_command_asks_for_what_the_row_asks_for(tmp_path):
+    """Every engine, suite and vendor: deployment, policy, requests, number by number."""
+    amd = {"gpu": "mi355x", "backend": "sglang", "model_path": "deepseek-ai/DeepSeek-R1", "moe_quant_mode": "nvfp4"}
+    rows = [
+        {},
+        {"backend": "trtllm", "source_tag": "aic", "backend_version": "1.0.0rc3"},
+        {"backend": "sglang", "backend_version": "0.5.9", "gpu": "b200_sxm"},
+        DEEPSEEK
+        | {"tp_size": "1", "attention_dp_size": "8", "moe_tp_size": "1", "moe_ep_size": "8", "batch_size": "2"},
+        amd | {"gemm_quant_mode": "nvfp4", "tp_size": "8", "moe_tp_size": "8"},
+    ]
+    found, skipped = read_rows(tmp_path, *rows)
+    assert not skipped
+    for point in found:
+        parser = Parser()
+        serve.arguments(parser)
+        asked = serve.asked(parser.parse_args(shlex.split(serve_command(point.spec))[2:]))
+        assert asked.case().scenario == point.case.scenario
+        assert chosen_policy(asked.case().engine.words, asked.policy) == point.policy
+        assert load(asked).text == load(point.spec).text
 
 
-def _with_ahead(point, steps):
-    return dataclasses.replace(point, preset=dataclasses.replace(point.preset, ahead_steps=steps))
-
-
-def test_predictions_are_the_schedulers(points, derated):
-    point = _with_ahead(points[1], 0.0)
-    predicted = attempted([point], derated)[0]
-    with precision("float64"):
-        requests, rules = traffic(point, 1 + point.row), policy(point)
-        delay = derated["vllm"].host.request_time + point.preset.client_time
-        efficiency = dataclasses.replace(
-            derated["vllm"], host=dataclasses.replace(derated["vllm"].host, request_time=delay)
-        )
-        one = Scenario(
-            hardware=point.hardware,
-            model=point.model,
-            deployment=point.deployment,
-            workload=Service(traffic=requests, policy=rules),
-            efficiency=efficiency,
-        )
-        together = jax.tree.map(lambda leaf: jnp.asarray(leaf, float)[None], one)
-        with jax.numpy_dtype_promotion("standard"):
-            found, _ = simulated(together, size_for(requests, rules))
-        ttft = np.mean(np.asarray(found.first_token - found.arrival))
-        each = np.asarray(found.finish - found.first_token)[0] / (np.asarray(requests.osl) - 1.0)
-    # Tables are coarser than the scheduler's, which moves times by less than 1 %.
-    assert predicted[0].ttft == pytest.approx(ttft, rel=0.02)
-    assert predicted[0].tpot == pytest.approx(np.mean(each), rel=0.01)
+def test_commands_are_printed_by_row(tmp_path, capsys):
+    read_rows(tmp_path, *ROWS, {"gpu": "h900"})
+    file = str(tmp_path / "measured.csv")
+    assert main(["validate", "serving", file, "--command", "3"]) == 0
+    assert capsys.readouterr().out.startswith("jaxroof serve --model meta-llama/Llama-3.1-70B --hardware H200-SXM ")
+    assert main(["validate", "serving", "--data", file, "--command", "all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["validate", "serving", file, "--command", "4"]) == 2
+    assert "row 4: 'h900' is neither" in capsys.readouterr().err
+    assert main(["validate", "serving", file, "--command", "9"]) == 2
+    assert "row 9: the file has no such row" in capsys.readouterr().err
 
 
 def test_alike_tokens_share_experts():
@@ -130,6 +123,6 @@ def test_measured_points(tmp_path):
     found, _ = read(REAL)
     dense = [p for p in found if getattr(p, "model_name", "") == "Llama-3.1-70B" and p.engine == "vllm"]
     dense = [p for p in dense if getattr(p, "concurrency", 1e9) <= 4.0][:2]
-    one_each, _ = attempted(dense, engine_efficiencies("derated"))
+    one_each, _ = attempted(dense, "derated")
     errors = np.abs([one.ratio("tpot") - 1.0 for one in one_each])
     assert np.median(errors) < 0.25  # of constant shares; of the learned constants 3 % over all rows of the model

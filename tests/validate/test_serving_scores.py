@@ -1,5 +1,6 @@
 """Serving points as traffic and policies, errors of predictions for them, and their pictures."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from jaxroof.policy import ORDERS
 from sweeps.measure.validate.serving import scores
-from sweeps.measure.validate.serving.predict import policy, traffic
+from sweeps.serving.run import setup
 from sweeps.show import serving as pictures
 from tests.serving_rows import read_rows
 
@@ -20,23 +21,23 @@ def read(tmp_path):
 
 def test_traffic_is_the_benchmarks_closed_loop(read):
     (point,), _ = read({"concurrency": "100", "batch_size": "100"})
-    loop = traffic(point, 7)
+    loop = setup(dataclasses.replace(point.spec, seed=7)).load.traffic
     assert loop.clients == 100.0 and loop.isl.shape == loop.osl.shape == loop.arrival.shape == (1000,)
     isl, osl = np.asarray(loop.isl), np.asarray(loop.osl)
     assert isl.min() >= 819 and isl.max() <= 1024 and np.all(isl == np.round(isl))
     # Mean of 819 ... 1024 is 921.5; its deviation over 1000 draws is 206 / sqrt(12 * 1000) = 1.9.
     assert abs(isl.mean() - 921.5) < 8.0 and abs(np.corrcoef(isl, osl)[0, 1]) < 0.15
-    assert np.array_equal(isl, np.asarray(traffic(point, 7).isl)) and not np.array_equal(isl, traffic(point, 8).isl)
+    assert not np.array_equal(isl, setup(dataclasses.replace(point.spec, seed=8)).load.traffic.isl)
 
 
 def test_policies_of_the_engines(read):
     found, _ = read({}, {"backend": "trtllm"}, {"backend": "sglang"})
-    vllm, trtllm, sglang = (policy(point) for point in found)
+    vllm, trtllm, sglang = (point.policy for point in found)
     assert [ORDERS[int(each.order)] for each in (vllm, trtllm, sglang)] == ["mixed", "mixed", "prefill_first"]
     assert [each.token_budget for each in (vllm, trtllm, sglang)] == [8192.0, 2248.0, 32768.0]  # 1024 + 1024 + 200
     assert [each.chunked for each in (vllm, trtllm, sglang)] == [1.0, 0.0, 1.0]
     assert [each.reserve for each in (vllm, trtllm, sglang)] == [0.0, 1.0, 0.0]
-    assert found[1].preset.wait_steps == 20.0
+    assert trtllm.wait_steps == 20.0 and trtllm.ahead_steps == sglang.ahead_steps == 1.0
 
 
 def test_scores_and_the_worst(read):
@@ -54,7 +55,7 @@ def test_scores_and_the_worst(read):
     assert scores.throughput(found[2], 0.2, 0.012) == pytest.approx(1313.3, rel=1e-4)
     last = scores.worst(made, "tpot")
     assert [one.point.row for one in last.predictions] == [10] and last.shares["model"] == {"Llama-3.1-70B": (1, 9)}
-    assert len(scores.worst_lines(last)) == 7
+    assert len(scores.worst_lines(last)) == 8
     with pytest.raises(ValueError, match="no points"):
         scores.score([], "tpot")
 

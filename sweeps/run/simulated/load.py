@@ -135,6 +135,11 @@ def _check_together(asked: ServeSpec) -> None:
         for key in ("isl", "osl") if asked.traffic is None else ():
             if getattr(asked, key) is None:
                 raise ValueError(f"{key} is missing: the tokens of a request; or give a trace")
+    if asked.concurrency is not None and asked.sessions is not None:
+        raise ValueError(
+            f"sessions = {asked.sessions} cannot be given with concurrency: clients of a closed loop send single "
+            "requests, no turns that wait for the answer before; give rate, which counts conversations"
+        )
     if asked.concurrency is None and not is_zero(asked.think, "s"):
         raise ValueError(f"think = {asked.think}: only the clients of a concurrency wait before they ask again")
     if asked.concurrency is not None and asked.duration is not None:

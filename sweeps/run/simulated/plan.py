@@ -18,7 +18,6 @@ from jaxroof.traffic import Traffic
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
-from sweeps.ask.engines import engine_of
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.offered_load import LOAD
@@ -31,7 +30,7 @@ from sweeps.run.point import scenario_at
 from sweeps.run.simulated.grid import bounds, outcomes
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values
+from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values, profiled
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
 
@@ -65,7 +64,7 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     own = {path: _parsed for path in spec.axes if _is_own(path)}
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
     base, axes, notes = resolved(dataclasses.replace(spec, fixed=fixed), own)
-    engine = spec.source.get("engine") or engine_of(base.efficiency)
+    engine = base.engine.words
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
     _require_effect(spec, base, axes, engine)
@@ -152,7 +151,8 @@ class ServePlan:
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
         traffic, objective = self._traffic(words, int(scenario.deployment.dp))
         work = Service(traffic=traffic, policy=chosen_policy(self._engine, policy), objective=objective)
-        return dataclasses.replace(scenario, deployment=jax.tree.map(float, scenario.deployment), workload=work)
+        deployment = jax.tree.map(float, profiled(scenario.deployment, policy))
+        return dataclasses.replace(scenario, deployment=deployment, workload=work)
 
     def _place(self, number: int) -> tuple[int, ...]:
         """Position along every axis of one point of the grid."""

@@ -1,15 +1,18 @@
 """An engine's policy with a user's changes, every value checked."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from hwspaces import formatted
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
+from jaxroof.deployment import Deployment, degree
 from jaxroof.field import Declaration, declarations
 from jaxroof.policy import ORDERS, Policy
-from sweeps.ask.engines import ENGINES
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 
@@ -21,14 +24,12 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     """The policy of `engine` with `values` in place of its own.
 
     Args:
-      engine: a key of `sweeps.ask.engines.ENGINES`, alone or with a version, "vllm@0.24".
+      engine: as `hwspaces.engine` takes it: "vllm", "vllm@0.24".
       values: fields of `Policy` by name, as numbers or text: order and queue by their names, switches 0 or 1.
 
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
-    if not isinstance(engine, str) or engine.partition("@")[0] not in ENGINES:
-        raise ValueError(f"engine = {engine!r} is not known{nearest(str(engine), ENGINES)}")
     for name in values:
         if name not in FIELDS:
             raise ValueError(f"there is no policy.{name}{nearest(name, FIELDS)}")
@@ -39,6 +40,20 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
             "bytes over the bandwidth of the host's link; no hardware file has that"
         )
     return found
+
+
+def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
+    """The deployment whose engine profiles as many sequences as its policy lets run, where a user says how many.
+
+    Raises:
+      ValueError: as `policy_value`.
+    """
+    if deployment.sampled_rows is not None or changes.get("max_sequences") is None:
+        return deployment
+    most = float(policy_value("max_sequences", changes["max_sequences"]))
+    if not math.isfinite(most):
+        return deployment
+    return dataclasses.replace(deployment, sampled_rows=np.ceil(most / degree(deployment.attention_dp)))
 
 
 def policy_value(name: str, value: Any) -> float | str:
@@ -86,6 +101,8 @@ def policy_text(policy: Policy) -> str:
             parts += [name.replace("_", " ")] if value else []
         elif name == "swap_time":
             parts += [f"{formatted(value, 's')} per swapped token"] if value else []
+        elif name == "poll_steps":
+            parts += [f"poll_steps {number(value)}"] if value > 1.0 else []
         elif name == "graph_limit":
             parts += [f"graph_limit {number(value)}"] if policy.graph_step else []
         elif name not in ("order", "queue") and value and math.isfinite(value):

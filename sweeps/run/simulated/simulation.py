@@ -13,10 +13,11 @@ import numpy as np
 
 from jaxroof.arrays import eager
 from jaxroof.jobs import Scenario
-from jaxroof.policy import Policy
+from jaxroof.jobs.serve import Service
+from jaxroof.policy import Policy, waiting_steps
 from jaxroof.price_tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.prices import step_prices
-from jaxroof.scheduler import Size, begin, cache_blocks, proceed, remaining, served
+from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 from sweeps.run.ways import LIGHT, QUICK
 from sweeps.run.xla_options import Options
@@ -50,10 +51,12 @@ def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> 
     whole = most(traffic.isl) + most(traffic.osl)  # a prompt that is not split, or that is computed again
     budget = min(most(policy.token_budget), whole * requests)
     budget = max(budget, whole) if np.min(np.asarray(policy.chunked)) <= 0.0 else budget
-    slots = int(min(most(policy.max_sequences), requests))
+    slots = min(most(policy.max_sequences), requests)
+    if traffic.clients is not None:  # no more run at once; their batches may be padded to a graph of more
+        slots = min(slots, max(most(traffic.clients), most(policy.graph_step)))
     grouped = traffic.group is not None and most(policy.prefix_caching) > 0.0
     return Size(
-        slots=_rounded(slots, 16),
+        slots=_rounded(int(slots), 16),
         iterations=max(int(PIECE * requests), 64),
         block=_rounded(most(policy.block_size), 16),
         rows=power(budget + slots),
@@ -85,10 +88,11 @@ def simulated(
       ValueError: one line, where the clock of a simulation is not finite: a step has taken NaN or endless time.
     """
     number = int(np.prod(np.shape(together.workload.traffic.isl)))
-    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together))
+    waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits)
     ending, remaining_of = _endings()
-    run = start(together)
-    tables = _tables(size, together, len(run.order))
+    tables = _tables(size, together, _simulations(axes, together))
+    run = start(together, tables)
     pieces = []
     for _ in range(PIECES):
         run, records = go(together, tables, run)
@@ -99,7 +103,18 @@ def simulated(
         if not left:
             break
     records = jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces) if len(pieces) > 1 else pieces[0]
-    return ending(run, records)
+    found, timeline = ending(run, records)
+    return _with_first_times(found, together.workload), timeline
+
+
+def _with_first_times(found: Served, work: Service) -> Served:
+    """`with_first_time` of many simulations."""
+    first, clients = np.asarray(work.policy.first_time), work.traffic.clients
+    if clients is None or not first.any():
+        return found
+    columns = [np.reshape(each, (-1, 1)) if np.ndim(each) else each for each in (clients, first)]
+    places = np.arange(found.arrival.shape[-1])
+    return dataclasses.replace(found, arrival=found.arrival - np.where(places < columns[0], columns[1], 0.0))
 
 
 @functools.cache
@@ -141,12 +156,17 @@ def _require_finite(clocks: jax.Array) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callable]:
+def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
-    def start(one: Scenario):
-        blocks = cache_blocks(one.hardware, one.model, one.deployment, one.workload.policy)
-        return begin(one.workload.traffic, one.workload.policy, blocks, size, one.efficiency.host.request_time)
+    def start(one: Scenario, tables: StepPrices):
+        place, work, host = (one.hardware, one.model, one.deployment), one.workload, one.efficiency.host
+        blocks, price = cache_blocks(*place, work.policy), None
+        if waits:
+            beside = _limits(size), work.policy.acceptance, work.policy.hidden_host, tables
+            _, price = step_prices(*place, one.efficiency, *beside, prompts=False)
+        delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
+        return begin(work.traffic, work.policy, blocks, size, delay)
 
     def go(one: Scenario, tables: StepPrices, run):
         place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
@@ -154,7 +174,7 @@ def _programs(size: Size, structure: Any, axes: tuple) -> tuple[Callable, Callab
         return proceed(price, run, one.workload.traffic, policy, size)
 
     return (
-        compiled(jax.vmap(start, in_axes=(tree,))),
+        compiled(jax.vmap(start, in_axes=(tree, 0))),
         compiled(jax.vmap(go, in_axes=(tree, 0, 0)), LIGHT),
     )
 
@@ -209,6 +229,12 @@ class _Kept(collections.OrderedDict):
 
 
 _kept, _keeping = _Kept(), threading.Lock()
+
+
+def _simulations(axes: Any, together: Scenario) -> int:
+    """Number of scenarios that are stacked along the axis that `axes` names."""
+    leaves = zip(jax.tree.leaves(together), _frozen(axes, together), strict=True)
+    return next(np.shape(leaf)[axis] for leaf, axis in leaves if axis is not None)
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple:

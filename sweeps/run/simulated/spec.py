@@ -8,10 +8,8 @@ from typing import Any
 from hwspaces.units import nearest
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.cases import Case, case
-from sweeps.ask.engines import release
 from sweeps.ask.offered_load import OfferedLoad
-from sweeps.ask.paths import replaced
-from sweeps.ask.releases import longer_step
+from sweeps.run.simulated.policies import profiled
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +23,7 @@ class ServeSpec(OfferedLoad):
     draft: str | None = None  # a smaller model that drafts tokens; catalogue name or config.json
     kv: str | None = None  # precision of the KV cache
     communication: str | None = None  # precision of what collectives send
-    efficiency: str | None = None  # name or file
+    efficiency: str | None = None  # name or file; None: the engine's own
     prices: str | None = None  # terms or a file of `hwspaces.priced`
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # any leaf by dotted path
     engine: str | None = None  # vllm, sglang, trtllm or as vllm@0.24; None: the efficiency's
@@ -51,12 +49,8 @@ class ServeSpec(OfferedLoad):
           ValueError: one line that names what is wrong, its value and what is allowed.
         """
         found = case(SERVE.name, workload={}, check=check, **{name: getattr(self, name) for name in PLACE})
-        named, version = ("", "") if self.engine is None else release(self.engine)
-        longer = longer_step(named, version, "", found.hardware.vendor, found.hardware.hardware)
-        if not longer:
-            return found
-        step_time = float(found.scenario.efficiency.host.step_time) + longer
-        return dataclasses.replace(found, scenario=replaced(found.scenario, "efficiency.host.step_time", step_time))
+        deployment = profiled(found.scenario.deployment, self.policy)
+        return dataclasses.replace(found, scenario=dataclasses.replace(found.scenario, deployment=deployment))
 
 
 KEYS = tuple(field.name for field in dataclasses.fields(ServeSpec))
@@ -73,6 +67,7 @@ PLACE = (
         "prices",
         "overrides",
         "draft",
+        "engine",
     ),
 )
 """Keys of the case; the others say which requests come, and how the engine schedules them."""

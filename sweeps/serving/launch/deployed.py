@@ -9,10 +9,13 @@ from typing import Any
 
 import hwspaces
 import workloads
-from jaxroof.deployment import Deployment
+from jaxroof.memory import reserved_bytes
 from jaxroof.policy import Policy
-from sweeps.ask.engines import engine_of
-from sweeps.run.simulated.policies import chosen_policy
+from jaxroof.reserved import memory_share
+from sweeps.ask.cases import cache_precision, model_deployment
+from sweeps.ask.deployments import with_settings
+from sweeps.ask.engines import chosen
+from sweeps.run.simulated.policies import chosen_policy, profiled
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch.vendors import host_devices
 
@@ -124,17 +127,18 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     asked = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
     entry = hwspaces.hardware(asked.hardware)
     model = workloads.model(asked.model)
-    engine = asked.engine or engine_of(hwspaces.efficiency(asked.efficiency))
-    policy = chosen_policy(engine, asked.policy)
+    of = chosen(asked.engine, asked.efficiency).engine
+    policy = chosen_policy(of.words, asked.policy)
     given = asked.deployment
     degrees = {name: _count(given.get(name) or 1, f"deployment.{name}") for name in DEGREES}
     if _count(given.get("cp") or 1, "deployment.cp") > 1:
         raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
     draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
-    memory, reserve = (
-        _amount(given, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
-    )
+    written = {name: given[name] for name in (*WRITTEN, "max_batched_tokens") if given.get(name) is not None}
+    placed = profiled(with_settings(model_deployment(model, asked.kv, engine=of), written), asked.policy)
+    memory = float(memory_share(entry.hardware, placed))
+    reserved = float(reserved_bytes(entry.hardware, model.model, placed))
     repository, named = repository_of(model, asked.model)
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
     unsaid |= {"communication": asked.communication} if asked.communication else {}
@@ -151,10 +155,12 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         draft=draft,
         weights=asked.weights,
         checkpoint=model.precision,
-        kv=asked.kv,
+        kv=asked.kv or _usual_cache(model, of),
         memory=memory,
-        static=round(memory - reserve / float(entry.hardware.memory.hbm.capacity), 3),
-        engine=engine,
+        static=round(
+            memory - (1.0 - float(placed.memory_static)) * reserved / float(entry.hardware.memory.hbm.capacity), 3
+        ),
+        engine=of.words,
         policy=policy,
         changed=frozenset(asked.policy),
         context=longest,
@@ -185,10 +191,10 @@ def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
     return value
 
 
-def _amount(deployment: Mapping[str, Any], name: str, unit: str) -> float:
-    """A setting of a deployment in SI units; where there is none, its default."""
-    value = deployment.get(name)
-    return float(getattr(Deployment(), name) if value is None else hwspaces.quantity(value, unit, f"deployment.{name}"))
+def _usual_cache(model: workloads.ModelEntry, engine: hwspaces.EngineEntry) -> str | None:
+    """The KV cache's precision where the engine has another one beside these weights than their 16 bits."""
+    found = cache_precision(model, None, engine)
+    return None if found == cache_precision(model, None) else found
 
 
 def _count(value: Any, name: str, zero: bool = False) -> int:

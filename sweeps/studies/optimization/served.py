@@ -8,12 +8,11 @@ from hwspaces import quantity
 from jaxroof.jobs.steady import Stream
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
-from sweeps.ask.engines import engine_of
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.question import unsampled
 from sweeps.ask.spec import Spec
 from sweeps.run.simulated.objective import LIMITS, SHARE, parse_target
-from sweeps.run.simulated.policies import chosen_policy, policy_value
+from sweeps.run.simulated.policies import chosen_policy, policy_value, profiled
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.requests import Requests, demand
 
@@ -58,9 +57,8 @@ def served_case(spec: Spec) -> ServedCase:
     parsers = {path: _number for path in spec.axes if path == RATE or path.startswith("policy.")}
     base, axes, notes = unsampled(rest, parsers)
     require_priced(base.model.name, base.scenario.model, base.scenario.deployment)
-    engine = spec.source.get("engine") or engine_of(base.efficiency)
     changes = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
-    policy = chosen_policy(engine, changes)
+    policy = chosen_policy(base.engine.words, changes)
     load = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("workload.")}
     rate = load.pop("rate", None)
     target = parse_target(spec.source["slo"], SHARE) if spec.source.get("slo") else None
@@ -81,8 +79,10 @@ def served_case(spec: Spec) -> ServedCase:
         limits=limits,
         share=SHARE,
     )
-    found = dataclasses.replace(base, scenario=dataclasses.replace(base.scenario, workload=stream))
-    return ServedCase(found, tuple(map(_in_stream, axes)), notes, load, engine)
+    deployment = profiled(base.scenario.deployment, changes)
+    scenario = dataclasses.replace(base.scenario, deployment=deployment, workload=stream)
+    found = dataclasses.replace(base, scenario=scenario)
+    return ServedCase(found, tuple(map(_in_stream, axes)), notes, load, base.engine.words)
 
 
 def _number(path: str, value: Any) -> float:

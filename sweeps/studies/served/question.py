@@ -16,15 +16,14 @@ from sweeps.ask.cases import model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
-from sweeps.ask.engines import engine_of, release, unsupported
+from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.layouts import layouts, possible
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
-from sweeps.ask.releases import longer_step
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.objective import SHARE, Target
-from sweeps.run.simulated.policies import chosen_policy, policy_values
+from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.estimate import Limit, limits_of
 from sweeps.studies.served.places import Options, Setting
@@ -104,10 +103,8 @@ def question(
     requests = Requests(load)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
-    named, version = release(engine) if engine is not None else ("", "")
-    constants = hwspaces.efficiency(efficiency or (f"learned-{named}" if named else None))
-    engine = engine or engine_of(constants)
-    named = named or engine
+    of = chosen(engine, efficiency)
+    constants = of.constants
     entry = with_draft(workloads.model(model, weights=weights), draft)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
 
@@ -115,7 +112,7 @@ def question(
     caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))
     drafted = [None] if drafts is None else [drafts] if isinstance(drafts, int) else list(dict.fromkeys(drafts))
     tried = dict(policy or {})
-    base = chosen_policy(engine, {})
+    base = chosen_policy(of.engine.words, {})
     if "token_budget" not in tried:
         whole = max(float(base.token_budget), requests.longest)
         tried["token_budget"] = [*TOKEN_BUDGETS] if base.chunked else [whole]
@@ -132,18 +129,18 @@ def question(
             for name, value in changes.items()
             if len(_several(tried[name])) > 1
         ]
-        choices.append(Setting(", ".join(words), cache, beside, changes, chosen_policy(engine, changes)))
+        choices.append(Setting(", ".join(words), cache, beside, changes, chosen_policy(of.engine.words, changes)))
 
     # Accelerators that can run it, and layouts that the model allows.
-    plain = model_deployment(entry, caches[0])
+    plain = model_deployment(entry, caches[0], engine=of.engine)
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
     found = _entries(hardware, given, prices)
     runnable, lacking = [], {}
     for device in found:
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
-        why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(named, device.vendor)
-        if not why and longer_step(named, version, "", device.vendor, device.hardware):
-            why = f"steps of {engine} take longer on it, which `serve` prices and a comparison does not"
+        why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(of.engine, device.vendor)
+        if not why and of.engine.longer_step(device.vendor, device.hardware.matrix):
+            why = f"steps of {of.engine.words} take longer on it, which `serve` prices and a comparison does not"
         if why:
             lacking[device.name] = why
         else:
@@ -160,13 +157,19 @@ def question(
     one = {name: 1 for layout in allowed for name in layout}  # so that all deployments have one structure
     options = Options(
         model=entry,
-        efficiency=constants.efficiency,
+        efficiency=with_host(of, constants.efficiency, None, found[0].hardware, entry.model, plain),
         devices=runnable,
         layouts=allowed,
         settings=choices,
         deployments=[
             [
-                with_settings(model_deployment(entry, choice.kv), {**one, **spread, **choice.deployment, **layout})
+                profiled(
+                    with_settings(
+                        model_deployment(entry, choice.kv, engine=of.engine),
+                        {**one, **spread, **choice.deployment, **layout},
+                    ),
+                    choice.changes,
+                )
                 for layout in allowed
             ]
             for choice in choices
@@ -183,7 +186,7 @@ def question(
         requests=requests,
         target=target,
         slo=slo,
-        engine=engine,
+        engine=of.engine.words,
         efficiency=constants,
         weights=weights,
         draft=draft,

@@ -1,77 +1,105 @@
 """Every served point as a prediction or as the reason why it has none: what fails takes nothing else with it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxroof.efficiency import Efficiency
-from jaxroof.price_tables import Limits
+from jaxroof.deployment import degree
+from jaxroof.jobs import Scenario
+from jaxroof.model import has_experts
+from jaxroof.tree import structure
 from sweeps.measure.validate.measured_csv import LeftOut
-from sweeps.measure.validate.serving.predict import extent, lane_groups, simulated_points, units
+from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.scores import Prediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.measure.validate.serving.step_tables import OpTimes, Progress, Unit, op_times, silent, summed
 from sweeps.measure.validate.serving.suspects import checked
-from sweeps.measure.validate.stacks import positions_by_structure
 from sweeps.run.precision import precision
+from sweeps.run.simulated.grid import Metrics, comparable, outcomes
 from sweeps.run.simulated.refusals import require_room
+from sweeps.run.simulated.simulation import power
+from sweeps.serving.run import setup
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is counted, how much of it is done, and all of it."""
+
+
+def silent(what: str, done: int, every: int) -> None:
+    """A `Progress` that says nothing."""
 
 
 def attempted(
-    points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency], progress: Progress = silent
+    points: Sequence[ServingPoint], efficiency: str | None = None, progress: Progress = silent
 ) -> tuple[list[Prediction], list[LeftOut]]:
     """Predictions of the points that have one, in their order, and the others with their reasons.
 
-    Left out are points whose requests the cache cannot hold, whose steps cannot be priced, whose step times or
-    latencies are not finite, whose simulation failed, and whose simulation left requests unanswered. Points of one
-    structure share programs, whatever their hardware; the figures of every point are of its own hardware.
+    A point is the simulation that `jaxroof serve` runs of `ServingPoint.spec`. Left out are points whose requests the
+    cache cannot hold, whose simulation failed, whose latencies are not finite, and whose simulation left requests
+    unanswered. Points of one structure share programs; the figures of every point are of its own hardware.
 
     Args:
       points: of any devices, models and engines.
-      efficiencies: engine -> constants.
-      progress: called as structures and kernels are priced, and as requests are answered.
+      efficiency: name of the constants; None: those of each point's engine.
+      progress: called as requests are answered.
     """
     found: dict[int, Prediction | str] = {}
+    scenarios: dict[int, Scenario] = {}
+    points = _checked(points)
     for i, point in enumerate(points):
         try:
-            place = point.hardware, point.model, point.deployment
-            require_room(point.model_name, point.gpu, *place, point.isl + point.osl)
+            given = setup(dataclasses.replace(point.spec, efficiency=efficiency))
+            place = given.case.scenario
+            where = place.hardware, place.model, place.deployment
+            require_room(point.model_name, point.gpu, *where, point.isl + point.osl)
+            scenarios[i] = _with_all_degrees(given.scenario)
         except ValueError as error:
             found[i] = str(error)
-    held = [i for i in range(len(points)) if i not in found]
-    able = _checked([points[i] for i in held])
     with precision("float64"):
-        found |= dict(zip(held, _simulated(able, efficiencies, progress), strict=True))
-    outcomes = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(found.items())]
-    pairs = list(zip(points, outcomes, strict=True))
+        found |= _simulated(points, scenarios, progress)
+    outcomes_of = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(found.items())]
+    pairs = list(zip(points, outcomes_of, strict=True))
     left = [LeftOut(point.row, point.id, one) for point, one in pairs if isinstance(one, str)]
-    return [one for one in outcomes if not isinstance(one, str)], left
+    return [one for one in outcomes_of if not isinstance(one, str)], left
+
+
+def _with_all_degrees(scenario: Scenario) -> Scenario:
+    """A mixture of experts with degrees of 1 in place of none: layouts of one model are then of one structure."""
+    deployment = scenario.deployment
+    if not has_experts(scenario.model):
+        return scenario
+    degrees = {name: degree(getattr(deployment, name)) for name in ("attention_dp", "ep")}
+    return dataclasses.replace(scenario, deployment=dataclasses.replace(deployment, **degrees))
 
 
 def _simulated(
-    points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency], progress: Progress
-) -> list[Prediction | str]:
-    """The prediction of every point, or the reason why it has none."""
-    if not points:
-        return []
-    made, places = units(points, efficiencies)
-    size = extent(points)
-    known = _times(made, size, progress)
-    tables = {i: summed(made[i], times, size) for i, times in known.items() if not isinstance(times, str)}
-    found: dict[int, Prediction | str] = {i: known[place] for i, place in enumerate(places) if place not in tables}  # type: ignore[misc]
-    able = [i for i in range(len(points)) if i not in found]
-    total, done = sum(int(points[i].requests) for i in able), 0
-    for _, group in lane_groups([points[i] for i in able]):
-        members = [able[j] for j in group]
-        lanes = [points[i] for i in members], [tables[places[i]] for i in members]
+    points: Sequence[ServingPoint], scenarios: dict[int, Scenario], progress: Progress
+) -> dict[int, Prediction | str]:
+    """The prediction of every scenario's point, or the reason why it has none."""
+    found: dict[int, Prediction | str] = {}
+    done, every = 0, sum(points[i].requests for i in scenarios)
+
+    def alike(i: int) -> tuple:
+        """Structure, and clients within a factor of 4 above 16: few programs, and few absent requests in them."""
+        return structure(comparable(scenarios[i], single=False)), power(math.sqrt(points[i].concurrency), 4)
+
+    for members in grouped(scenarios, alike).values():
         try:
-            found |= dict(zip(members, simulated_points(*lanes, efficiencies), strict=True))
+            values = outcomes([scenarios[i] for i in members])
+            found |= {i: _prediction(points[i], values, place) for place, i in enumerate(members)}
         except Exception as error:  # whatever it is, the results of other groups are kept
             found |= dict.fromkeys(members, f"its simulation failed: {_line(error)}")
-        done += sum(int(points[i].requests) for i in members)
-        progress("requests", done, total)
-    return [found[i] for i in range(len(points))]
+        done += sum(points[i].requests for i in members)
+        progress("requests", done, every)
+    return found
+
+
+def _prediction(point: ServingPoint, values: Metrics, place: int) -> Prediction | str:
+    """The prediction at one place of a group's metrics; the reason where the deployment is not feasible."""
+    if not values["feasible"][place]:
+        return "the deployment is not feasible"
+    ttft, tpot, median = (float(values[name][place]) for name in ("ttft_mean", "tpot_mean", "ttft_p50"))
+    return Prediction(point, ttft, tpot, int(values["finished"][place]), median)
 
 
 def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
@@ -83,36 +111,9 @@ def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
         return [dataclasses.replace(point, suspect=point.suspect or reason) for point in points]
 
 
-def _times(made: Sequence[Unit], size: Limits, progress: Progress) -> dict[int, OpTimes | str]:
-    """Times of the ops of every unit, or the reason why it has none.
-
-    All units are tried together, which compiles least; where that fails, each structure is tried on its own.
-    """
-    try:
-        return {i: _bad_op(times) or times for i, times in enumerate(op_times(made, size, progress))}
-    except Exception as error:
-        parts = positions_by_structure([(unit.hardware, unit.model, unit.deployment) for unit in made])
-        if len(parts) == 1:
-            return dict.fromkeys(range(len(made)), f"its steps cannot be priced: {_line(error)}")
-    found: dict[int, OpTimes | str] = {}
-    for members in parts:
-        times = _times([made[i] for i in members], size, progress)
-        found |= {i: times[place] for place, i in enumerate(members)}
-    return found
-
-
-def _bad_op(times: OpTimes) -> str | None:
-    """The reason where an op takes no finite time somewhere."""
-    for kind in times.values():
-        for name, values in kind.items():
-            if not np.isfinite(values).all():
-                return f"the time of {name} is not finite"
-    return None
-
-
 def _reason(one: Prediction) -> str | None:
     """Why a simulated point has no value; None where it has."""
-    sent = max(round(one.point.requests), 1)
+    sent = one.point.requests
     if one.answered is not None and one.answered < sent:
         return f"{sent - one.answered} of {sent} requests were not answered when the simulation ended"
     if not np.isfinite([one.ttft, one.tpot]).all():

@@ -4,10 +4,16 @@ import dataclasses
 import re
 from typing import Any
 
+from jaxroof.hardware import Hardware
+
 INFERENCEX, NVIDIA = "inferencex", "nvidia"
 """Suites: the public InferenceX runs, and NVIDIA's own sweeps."""
 
 ENGINES = ("vllm", "trtllm", "sglang")
+
+
+LONG = 8192.0
+"""Long one of InferenceX's nominal lengths, tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,3 +75,28 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
     elif batch and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
         suspect = suspect or f"{clients:g} clients in batches of {batch:g} on {groups:g} attention groups"
     return Layout(tp=tp, pp=pp, attention_dp=groups, ep=experts, repaired=repaired, suspect=suspect)
+
+
+def scripted_degrees(
+    numbers: dict[str, Any], engine: str, family: str, version: str, model: str, hardware: Hardware
+) -> dict[str, Any]:
+    """Degrees that InferenceX's scripts for DeepSeek on TensorRT-LLM chose by themselves until November 2025.
+
+    Runs of that time carry no version, and their labels say expert tp = tp. On Hopper ep was tp, and attention was
+    data-parallel above 64 clients (32 for long prompts); on Blackwell ep was tp from 16 clients (short outputs), from
+    32 (long outputs), and always for long prompts.
+
+    Source: benchmarks/dsr1_fp8_h200_trt_slurm.sh and dsr1_fp4_b200_trt_slurm.sh of InferenceX, October 2025.
+    """
+    blackwell = "fp4" in hardware.matrix
+    labelled = version or (numbers["moe_ep_size"] or 1.0) != 1.0 or (numbers["attention_dp_size"] or 1.0) != 1.0
+    if engine != "trtllm" or family != INFERENCEX or not model.startswith("DeepSeek") or labelled:
+        return numbers
+    clients, tp = numbers["concurrency"] or 0.0, numbers["tp_size"]
+    long_prompt, long_output = numbers["isl_tokens"] == LONG, numbers["osl_tokens"] == LONG
+    if blackwell and not long_prompt and clients < (32.0 if long_output else 16.0):
+        return numbers
+    spread = numbers | {"moe_ep_size": tp, "moe_tp_size": 1.0}
+    if not blackwell and clients > (32.0 if long_prompt else 64.0):
+        return spread | {"tp_size": 1.0, "attention_dp_size": tp}
+    return spread

@@ -33,7 +33,7 @@ def load(point: ServingPoint) -> Load:
 
     Every sequence that ends is replaced, and its successor's prompt is worked on between the others' steps.
     """
-    mean = 0.5 * (1.0 + point.preset.low)
+    mean = 0.5 * (1.0 + point.launch.shortest)
     isl, osl = mean * point.isl, mean * point.osl
     decoding = osl * point.tpot
     sequences = max(point.concurrency * decoding / (decoding + point.ttft), 1.0)

@@ -1,12 +1,12 @@
 """The checkpoint behind a row: the model at the precisions that its labels and its publisher's own words allow."""
 
-import dataclasses
 import functools
+from typing import NamedTuple
 
 import workloads
-from jaxroof.layers.latent_attention import LatentAttention
-from jaxroof.model import Experts, Model, WeightFormat
+from jaxroof.model import has_experts
 from workloads import formats
+from workloads.precision import EXPERTS
 
 WHOLE = {
     "bfloat16": "bf16",
@@ -41,6 +41,9 @@ MICROSCALED = "w4a8_mxfp4_mxfp8"
 """How vLLM and TensorRT-LLM multiply MXFP4 experts where the matrix unit takes 4-bit operands: with MXFP8 activations.
 Source: VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8 in InferenceX's gptoss_fp4_b200.sh; TensorRT-LLM's guide for gpt-oss."""
 
+EXPERT_NAMES = WHOLE | {"fp8_block": "fp8-block", MICROSCALED: "mxfp4-fp8"}
+"""Value of `moe_quant_mode` -> the catalogue's name for it in routed experts."""
+
 KINDS: dict[str, str | tuple[str, ...]] = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -62,9 +65,16 @@ OWN_BLOCKS = ("Qwen3",)
 16-bit one's. Source: `weight_block_size` in config.json of Qwen/Qwen3-32B-FP8 and its siblings."""
 
 
+class Checkpoint(NamedTuple):
+    """A model as `--model` and `--weights` name it."""
+
+    model: str
+    weights: str | None = None
+
+
 @functools.cache
-def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
-    """The model at the precisions of the labels: `moe` for routed experts, `gemm` for the rest.
+def labelled(name: str, gemm: str, moe: str) -> Checkpoint:
+    """The checkpoint of the labels: `moe` for routed experts, `gemm` for the rest.
 
     Rules, in this order:
     1. An empty label stands for the checkpoint's own precision.
@@ -72,12 +82,9 @@ def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
     3. Checkpoints of 4 bits keep what is no expert as it is, whatever `gemm` says: they quantise experts alone.
     4. `fp8_block` for either part, and `fp8` of a family of `OWN_BLOCKS`, is a checkpoint with block scales in all of
        its layers.
-    5. NVFP4 checkpoints of latent attention keep its projections at 16 bits, all but the output's.
 
     Raises:
       ValueError: one line: a model that the catalogue does not have, or a mode that is not known.
-
-    Source of 5: model card of nvidia/DeepSeek-R1-0528-FP4-v2.
     """
     for column, mode in (("gemm_quant_mode", gemm), ("moe_quant_mode", moe)):
         if mode and mode not in SCHEMES:
@@ -85,31 +92,27 @@ def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
     own = workloads.model(name)
     routed = has_experts(own.model)
     if _says(own, gemm) and (not routed or _says(own, moe)):
-        return own
-    entry = own if _kind(own, gemm) or bits(own.precision) == 4 else _whole(name, own, gemm, moe if routed else "")
-    if gemm == "nvfp4" and entry is not own:
-        entry = dataclasses.replace(entry, model=_latent_at_16_bits(entry.model))
-    if (
-        not routed
-        or not moe
-        or (moe == gemm and entry is not own)
-        or (moe == "fp8_block" and entry.precision.startswith("fp8 (block"))
-    ):
-        return entry
-    held = _expert_weights(own.model) if _kind(own, moe) else _weights(own.model.head, moe)
-    blocks = tuple(
-        dataclasses.replace(block, feedforward=dataclasses.replace(block.feedforward, up=held, down=held))
-        if isinstance(block.feedforward, Experts)
-        else block
-        for block in entry.model.blocks
-    )
-    model = dataclasses.replace(entry.model, blocks=blocks)
-    return dataclasses.replace(entry, model=model, precision=f"{entry.precision}, experts {moe}")
+        return Checkpoint(name)
+    kept = _kind(own, gemm) or bits(own.precision) == 4
+    found = Checkpoint(name) if kept else _whole(own, name, gemm, moe if routed else "")
+    blocked = workloads.model(*found).precision.startswith("fp8 (block")
+    if not routed or not moe or (moe == gemm and not kept) or (moe == "fp8_block" and blocked):
+        return found
+    if _kind(own, moe) and kept:
+        return found
+    experts = f"{EXPERTS}{EXPERT_NAMES[moe]}"
+    return found._replace(weights=experts if found.weights is None else f"{found.weights},{experts}")
 
 
-def has_experts(model: Model) -> bool:
-    """True for a mixture of experts."""
-    return any(isinstance(block.feedforward, Experts) for block in model.blocks)
+def precision_of(checkpoint: Checkpoint) -> str:
+    """Precision of a checkpoint's weights in words."""
+    return workloads.model(checkpoint.model, weights=checkpoint.weights).precision
+
+
+def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
+    """The model of that checkpoint; ValueError as of `labelled`."""
+    found = labelled(name, gemm, moe)
+    return workloads.model(found.model, weights=found.weights)
 
 
 def bits(precision: str) -> int:
@@ -138,30 +141,10 @@ def _mode_bits(mode: str) -> int:
     return 16 if scheme is None else scheme.bits
 
 
-def _whole(name: str, own: workloads.ModelEntry, gemm: str, moe: str) -> workloads.ModelEntry:
+def _whole(own: workloads.ModelEntry, name: str, gemm: str, moe: str) -> Checkpoint:
     """The model with `gemm` in all linear layers."""
     blocked = gemm == "fp8_block" or (moe == "fp8_block" and _mode_bits(gemm) == 8)
     blocked = blocked or (gemm == "fp8" and own.name.startswith(OWN_BLOCKS))
     if blocked and not own.name.startswith(UNBLOCKED):
-        return workloads.model(f"{name}{BLOCKED}")
-    return workloads.model(name, weights="fp8" if blocked else WHOLE[gemm])
-
-
-def _weights(base: WeightFormat, mode: str) -> WeightFormat:
-    scheme = SCHEMES[mode]
-    return WeightFormat(bytes=2.0, compute="bf16") if scheme is None else scheme.weight_format(base)
-
-
-def _expert_weights(model: Model) -> WeightFormat:
-    return next(block.feedforward.up for block in model.blocks if isinstance(block.feedforward, Experts))
-
-
-def _latent_at_16_bits(model: Model) -> Model:
-    plain = model.head
-    blocks = tuple(
-        dataclasses.replace(block, attention=dataclasses.replace(block.attention, down=plain, query=plain, up=plain))
-        if isinstance(block.attention, LatentAttention)
-        else block
-        for block in model.blocks
-    )
-    return dataclasses.replace(model, blocks=blocks)
+        return Checkpoint(f"{name}{BLOCKED}")
+    return Checkpoint(name, "fp8" if blocked else WHOLE[gemm])

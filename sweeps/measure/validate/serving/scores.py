@@ -77,6 +77,7 @@ KEYS: dict[str, Callable[[ServingPoint], str]] = {
     "model": lambda point: point.model_name,
     "GPU": lambda point: point.gpu,
     "engine": lambda point: point.engine,
+    "release": lambda point: point.launch.engine,
     "concurrency": band,
     "suite": lambda point: point.family,
 }

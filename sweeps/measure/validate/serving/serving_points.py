@@ -4,19 +4,24 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hwspaces
+import workloads
 from jaxroof.deployment import Deployment
-from jaxroof.legality import broken_rule
-from jaxroof.memory import weight_bytes
-from jaxroof.model import Model
-from sweeps.ask.cases import model_deployment, require_precisions
+from jaxroof.model import Model, has_experts
+from jaxroof.policy import Policy
+from sweeps.ask.cases import Case
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
-from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, suite
-from sweeps.measure.validate.serving.precisions import MICROSCALED, has_experts, labelled_model
-from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES, Preset, Run, is_blackwell, preset, scripted_degrees
+from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, scripted_degrees, suite
+from sweeps.measure.validate.serving.launches import Launch, Run, launch
+from sweeps.measure.validate.serving.precisions import MICROSCALED, Checkpoint, labelled, precision_of
+from sweeps.run.simulated.policies import chosen_policy
 from sweeps.run.simulated.refusals import require_priced
+from sweeps.run.simulated.spec import ServeSpec, serve_spec
+
+NVIDIA_DEVICES = "NVIDIA"
+"""Vendor, as the catalogue writes it, on whose devices the constants of engines were fitted."""
 
 DEGREES = ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 SIDES = ("prefill", "decode")
@@ -35,14 +40,8 @@ PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4
 ROUNDS = 10.0
 """Requests per client: InferenceX sends 10 times the concurrency (`--num-prompts`); NVIDIA's sweeps fit it too."""
 
-RESERVE_BYTES = 3e9
-"""B per device for context, graphs and communication buffers, where the engine's share does not include them."""
-
-ALIKE = 0.8
-"""Exponent of tokens that choose experts on their own: prompts of random tokens are answered with texts of a kind.
-
-Source: ours, fitted with the engines' other constants to public points of 6 mixtures.
-"""
+SEED = 1
+"""Of the requests' lengths, beside the row: every point has its own draw, the same in every run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,18 +52,38 @@ class ServingPoint(Run):
     id: str
     label: str  # `model_path`
     modes: tuple[str, str]  # `gemm_quant_mode`, `moe_quant_mode`
-    model: Model
-    deployment: Deployment
-    preset: Preset
+    launch: Launch
+    spec: ServeSpec  # the simulation of the row, as `jaxroof serve` takes it
+    case: Case
     ttft: float  # s, mean
     tpot: float  # s, mean
     repaired: bool  # degrees are not what the labels say
     suspect: str | None  # why the row does not say what ran; None: nothing speaks against it
 
     @property
-    def requests(self) -> float:
+    def model(self) -> Model:
+        """Architecture at the precisions of the labels."""
+        return self.case.scenario.model
+
+    @property
+    def deployment(self) -> Deployment:
+        """How it was started."""
+        return self.case.scenario.deployment
+
+    @property
+    def policy(self) -> Policy:
+        """The scheduler of all attention groups together."""
+        return chosen_policy(self.launch.engine, self.spec.policy)
+
+    @property
+    def requests(self) -> int:
         """Requests of the measurement."""
-        return ROUNDS * self.concurrency
+        return request_count(self.concurrency)
+
+
+def request_count(clients: float) -> int:
+    """Requests that a suite sends from so many clients."""
+    return max(round(ROUNDS * clients), round(clients), 1)
 
 
 def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
@@ -89,8 +108,8 @@ def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
     found: Counter[str] = Counter()
     for point in points:
         place = f"{point.gpu} under {point.engine}"
-        if point.preset.assumed is not None:
-            found[f"{place}: settings are {point.preset.assumed}"] += 1
+        if point.launch.assumed is not None:
+            found[f"{place}: settings are {point.launch.assumed}"] += 1
         if point.vendor == NVIDIA_DEVICES:
             continue
         if learned:
@@ -107,13 +126,13 @@ def _point(row: CsvRow) -> ServingPoint:
         _refuse_disaggregated(row, values)
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
-    device, entry, family = _named(row)
+    device, checkpoint, family = _named(row)
+    entry = workloads.model(checkpoint.model, weights=checkpoint.weights)
     clients = values["concurrency"] or (values["batch_size"] or 0.0) * (values["attention_dp_size"] or 1.0)
     _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
-    blackwell = is_blackwell(device.vendor, device.hardware)
-    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, blackwell)
+    degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, device.hardware)
     run = Run(
         engine=row["backend"],
         version=row["backend_version"],
@@ -123,27 +142,20 @@ def _point(row: CsvRow) -> ServingPoint:
         hardware=device.hardware,
         model_name=entry.name,
         precision=entry.precision,
+        mixture=has_experts(entry.model),
         layout=layout(degrees, family, has_experts(entry.model)),
         isl=values["isl_tokens"],
         osl=values["osl_tokens"],
         concurrency=clients,
         date=row.get("measured_date", ""),
     )
-    settings = preset(run)
-    deployment = deployment_of(device, entry, run.layout, settings)
-    require_priced(entry.name, entry.model, deployment)
-    broken = broken_rule(device.hardware, entry.model, deployment)
-    if broken:
-        raise ValueError(f"{entry.name} on {device.name}: {broken}")
-    return ServingPoint(
-        **vars(run),
+    return served_point(
+        run,
+        checkpoint,
         row=row.line,
         id=row["id"],
         label=row["model_path"],
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
-        model=entry.model,
-        deployment=deployment,
-        preset=settings,
         ttft=values["gt_ttft_ms"] * 1e-3,
         tpot=values["gt_tpot_ms"] * 1e-3,
         repaired=run.layout.repaired or degrees != values,
@@ -151,32 +163,56 @@ def _point(row: CsvRow) -> ServingPoint:
     )
 
 
-def deployment_of(device: hwspaces.HardwareEntry, entry, spread: Layout, settings: Preset) -> Deployment:
-    """The deployment of a checkpoint as a suite started it."""
-    deployment = dataclasses.replace(
-        model_deployment(entry, settings.kv),
-        tp=spread.tp,
-        pp=_degree(spread.pp),
-        attention_dp=_degree(spread.attention_dp),
-        ep=_degree(spread.ep),
-        memory_utilization=settings.memory,
-        reserve_bytes=RESERVE_BYTES,
-        max_batched_tokens=settings.budget,
-        state_bytes=settings.state_bytes,
-        communication_bytes=settings.message_bytes,
-        alike=ALIKE,
+def served_point(run: Run, checkpoint: Checkpoint, **measured: Any) -> ServingPoint:
+    """The point of a run; ValueError with the reason why it cannot be priced.
+
+    Args:
+      checkpoint: its model as `jaxroof serve` names it.
+      measured: fields of `ServingPoint` that the row says.
+    """
+    flags = launch(run)
+    spec = serve_spec(
+        hardware=run.gpu,
+        **checkpoint._asdict(),
+        engine=flags.engine,
+        kv=flags.kv,
+        deployment=_degrees(run.layout),
+        policy=flags.policy,
+        overrides=_overrides(run, flags),
+        concurrency=max(round(run.concurrency), 1),
+        requests=request_count(run.concurrency),
+        isl=lengths_text(run.isl, flags.shortest),
+        osl=lengths_text(run.osl, flags.shortest),
+        seed=SEED + measured["row"],
     )
-    require_precisions(device, entry, deployment)
-    if not settings.of_free:
-        return deployment
-    # A share of what weights and the reserve leave, as a share of the whole and a larger reserve.
-    free = device.hardware.memory.hbm.capacity - float(weight_bytes(entry.model, deployment)) - RESERVE_BYTES
-    reserved = RESERVE_BYTES + (1.0 - settings.memory) * max(free, 0.0)
-    return dataclasses.replace(deployment, memory_utilization=1.0, reserve_bytes=reserved)
+    found = spec.case()
+    require_priced(run.model_name, found.scenario.model, found.scenario.deployment)
+    return ServingPoint(**vars(run), **measured, launch=flags, spec=spec, case=found)
 
 
-def _degree(value: float) -> float | None:
-    return None if value == 1.0 else value
+def lengths_text(nominal: float, shortest: float) -> str:
+    """Whole lengths from `shortest` times nominal to nominal, all alike, at least 1, as `--isl` takes them.
+
+    Source: `--dataset-name random --random-range-ratio --num-prompts --max-concurrency --request-rate inf` of the
+    benchmark scripts of vLLM and InferenceX.
+    """
+    tokens = max(int(nominal), 1)
+    return f"{tokens}" if int(tokens * shortest) >= tokens else f"sglang-range:tokens={tokens},ratio={shortest:g}"
+
+
+def _degrees(spread: Layout) -> dict[str, int]:
+    """Degrees as flags; those of 1 are left out, but for tp."""
+    found = {name: getattr(spread, name) for name in ("tp", "pp", "attention_dp", "ep")}
+    return {name: int(value) for name, value in found.items() if name == "tp" or value != 1.0}
+
+
+def _overrides(run: Run, flags: Launch) -> dict[str, Any]:
+    """Leaves of the deployment that a launch sets, by path; a step's activations are those of its token budget."""
+    found = {f"deployment.{name}": value for name, value in flags.deployment.items()}
+    if run.layout.tp * run.layout.attention_dp == 1.0:
+        found.pop("deployment.communication_bytes", None)
+    budget = flags.policy.get("token_budget")
+    return found | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.attention_dp})
 
 
 def _named(row: CsvRow):
@@ -187,11 +223,16 @@ def _named(row: CsvRow):
     gemm, moe = row["gemm_quant_mode"], row["moe_quant_mode"]
     if not gemm and not moe:
         gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
-    entry = labelled_model(row["model_path"], gemm, moe)
-    microscaled = is_blackwell(device.vendor, device.hardware) and row["backend"] in ("vllm", "trtllm")
-    if microscaled and entry.precision.startswith("mxfp4"):
-        entry = labelled_model(row["model_path"], gemm, MICROSCALED)
-    return device, entry, suite(row["source_tag"])
+    return device, checkpoint_of(row["backend"], device, row["model_path"], gemm, moe), suite(row["source_tag"])
+
+
+def checkpoint_of(engine: str, device: hwspaces.HardwareEntry, name: str, gemm: str, moe: str) -> Checkpoint:
+    """The checkpoint of the labels, its MXFP4 experts multiplied as the engine does it on the device."""
+    found = labelled(name, gemm, moe)
+    four_bits = device.vendor == NVIDIA_DEVICES and "fp4" in device.hardware.matrix
+    if four_bits and hwspaces.engine(engine).precisions.microscaled and precision_of(found).startswith("mxfp4"):
+        return labelled(name, gemm, MICROSCALED)
+    return found
 
 
 def _require(values: Mapping[str, float | None], columns: tuple[str, ...]) -> None:

@@ -5,12 +5,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from jaxroof.efficiency import datasheet
+from jaxroof.model import has_experts
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.deployment_labels import NVIDIA
 from sweeps.measure.validate.serving.little import little_times
-from sweeps.measure.validate.serving.precisions import has_experts
-from sweeps.measure.validate.serving.presets import NVIDIA_DEVICES
-from sweeps.measure.validate.serving.serving_points import ServingPoint
+from sweeps.measure.validate.serving.serving_points import NVIDIA_DEVICES, ServingPoint
 
 ATTAINABLE = 0.95
 """Share of a datasheet's bandwidth and peaks that no engine exceeds over a whole step."""

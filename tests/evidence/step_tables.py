@@ -1,7 +1,7 @@
 """Step times of many deployments as tables, so that one compiled simulation serves every model and engine."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import hwspaces
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.dependence import output_dependence
 from jaxroof.deployment import Deployment, degree, largest_stage
@@ -25,7 +26,10 @@ from jaxroof.smooth import maximum
 from jaxroof.step_price import visible_host_time
 from jaxroof.struct import Scalar, struct
 from jaxroof.tree import leaves
+from sweeps.ask.engines import Chosen, with_host
+from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.stacks import positions_by_structure, stack
+from sweeps.run.simulated.simulation import power
 
 ROWS, DECODE, PROMPT = 32, 8, 4
 """Nodes per octave of tables over GEMM rows, decoding sequences and tokens of one prompt."""
@@ -59,6 +63,38 @@ class Tables:
     prompt: jax.Array  # shape [PAST, TOGETHER, octaves(rows)]
     step_time: Scalar  # s of the host per step
     sequence_time: Scalar  # s of the host per sampled sequence
+
+
+def units(points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency]) -> tuple[list[Unit], list[int]]:
+    """What differs between the points in anything but their load, and which of them every point is."""
+    found: dict[Any, int] = {}
+    made, places = [], []
+    for point in points:
+        leaves, structure = jax.tree.flatten((point.hardware, point.model, point.deployment))
+        key = (tuple(leaves), structure, point.launch.engine)
+        if key not in found:
+            found[key] = len(made)
+            made.append(
+                Unit(point.hardware, point.model, point.deployment, _with_release(point, efficiencies[point.engine]))
+            )
+        places.append(found[key])
+    return made, places
+
+
+def extent(points: Sequence[ServingPoint]) -> Limits:
+    """The largest step of any point."""
+    rows = max(max(float(point.policy.token_budget), point.isl + point.concurrency) for point in points)
+    return Limits(
+        rows=power(rows, 4),
+        sequences=power(max(point.concurrency for point in points), 4),
+        context=power(max(point.isl + point.osl for point in points), 4),
+    )
+
+
+def _with_release(point: ServingPoint, efficiency: Efficiency) -> Efficiency:
+    """Constants with what the release of the point's engine adds to its host."""
+    of = Chosen(point.case.engine, hwspaces.efficiency("derated"))  # the front end is not part of a step
+    return with_host(of, efficiency, point.vendor, point.hardware, point.model, point.deployment)
 
 
 Progress = Callable[[str, int, int], None]

@@ -1,0 +1,51 @@
+"""The `jaxroof serve` command of a simulation: every key that is set, as the flag that sets it."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from sweeps.cli import deployment
+from sweeps.cli.leaf_flags import flag
+from sweeps.cli.serve import LOAD
+from sweeps.run.simulated.spec import PLACE, ServeSpec
+
+
+def serve_command(asked: ServeSpec) -> str:
+    """The command, as a shell takes it; it asks for the same simulation, number by number."""
+    return shlex.join(["jaxroof", "serve", *_words(asked)])
+
+
+def _words(asked: ServeSpec) -> Iterator[str]:
+    for name in ("model", "hardware", *(key for key in (*PLACE, "slo", *LOAD) if key not in ("model", "hardware"))):
+        value = getattr(asked, name)
+        if name in ("deployment", "overrides") or value is None or value is False or value == _default(name):
+            continue
+        yield flag(name)
+        if value is not True:
+            yield _text(value)
+    flags = (*deployment.flags(), "adapters")
+    for name, value in asked.deployment.items():
+        if name == "attention_compute":
+            yield from ("--attention", value)
+        elif name not in flags:
+            yield from ("--set", f"deployment.{name}={_text(value)}")
+        elif value is not None and value is not False and value != "false":
+            yield from (flag(name), *(() if value is True or value == "true" else (_text(value),)))
+    for name, option in (("overrides", "--set"), ("policy", "--policy")):
+        for path, value in getattr(asked, name).items():
+            yield from (option, f"{path}={_text(value)}")
+
+
+def _default(name: str) -> Any:
+    return ServeSpec.__dataclass_fields__[name].default
+
+
+def _text(value: Any) -> str:
+    """A value as a flag takes it: a number with all its digits, a list with commas, limits as NAME=LIMIT."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(_text, value))
+    if isinstance(value, dict):
+        return ",".join(f"{name}={_text(limit)}" for name, limit in value.items())
+    if isinstance(value, float):
+        return repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+    return str(value)
