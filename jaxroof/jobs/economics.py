@@ -17,7 +17,7 @@ GRAMS = 1e3
 """g per kg."""
 
 
-TOKENS = "output tokens; of a single step, prompt and output tokens"
+TOKENS = "output tokens, of a served stream in its steady part; of a single step, prompt and output tokens"
 """Which tokens figures per token are of."""
 
 METRICS = {

@@ -24,6 +24,7 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing":
 
 METRICS = (
     *("requests_per_second", "tokens_per_second", "tokens_per_second_per_device", "prompt_tokens_per_second"),
+    "run_tokens_per_second",
     *("goodput", "good_share", "usd_per_million_tokens", "tokens_per_joule_at_tdp", "duration"),
     *("utilization", "engine_steps", "batch_mean", "batch_max", "kv_use_mean", "kv_use_max", "preemptions"),
     "cached_share",

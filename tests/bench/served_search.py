@@ -95,7 +95,8 @@ def answer(of: Asked) -> Answer:
     loads, simulations = exact(of, estimated, places)
     found = search(of.question, PRICE, among=of.among)
     options, stream = of.question.options, of.question.requests.sample
-    unit = figures(options, of.among.astype(float), found.estimate, float(np.mean(stream.osl)), None, 0.0)[PRICE]
+    output = np.full(of.among.shape, float(np.mean(stream.osl)))
+    unit = figures(options, of.among.astype(float), found.estimate, output, None, 0.0)[PRICE]
     chosen = np.unravel_index(np.argmin(ascending(found.arrays[PRICE], PRICE)), of.among.shape)
     return Answer(
         number=of.number,

@@ -1,6 +1,7 @@
 """Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -253,7 +254,8 @@ def search(
     wanted = wanted if among is None else wanted & among
     prices = priced(options, wanted, needs)
     found = estimate(options, bounds, wanted, needs, asked.target, prices)
-    fleet = float(np.mean(stream.osl)), rate, headroom
+    output = np.full(found.load.shape, float(np.mean(stream.osl)))  # tokens/s that a load of one request/s makes
+    fleet = output, rate, headroom
     arrays = figures(options, found.load, found, *fleet)
     seconds = time.perf_counter() - start
 
@@ -269,6 +271,7 @@ def search(
         simulations += number
         for place, one in zip(places, made, strict=True):
             results[place], load_of[place] = one, one.load
+            output[place] = one.metrics.get("tokens_per_second", math.nan) / one.load if one.load > 0.0 else math.nan
         arrays = figures(options, load_of, found, *fleet)
     return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
 
@@ -311,7 +314,7 @@ def _simulated(
     places: Sequence[Place],
     requests: int,
     metric: str,
-    fleet: tuple[float, float | None, float],
+    fleet: tuple[np.ndarray, float | None, float],
     begun: Callable[[int], Callable[[int], None]],
 ) -> tuple[list[Simulated], int]:
     """Largest loads of the places by simulation, and the number of simulations."""

@@ -25,14 +25,15 @@ SORTED_BY = (
 
 
 def figures(
-    options: Options, load: np.ndarray, found: Estimate, output: float, rate: float | None, headroom: float
+    options: Options, load: np.ndarray, found: Estimate, output: np.ndarray, rate: float | None, headroom: float
 ) -> dict[str, np.ndarray]:
     """Figures of every place, arrays of shape [settings, devices, layouts]; NaN where one is unknown or nothing serves.
 
     Args:
       load: requests/s that one replica takes.
       found: whose power they have.
-      output: tokens of an answer, mean.
+      output: tokens/s that a load of one request/s makes: tokens of an answer, mean; where a place is simulated, those
+        of the steady part of its simulation.
       rate: requests/s that replicas have to take together, with `headroom` beside; None: one replica at its load.
     """
     load = np.where(load > 0.0, load, np.nan)
@@ -42,8 +43,8 @@ def figures(
         with eager():
             each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
             # Power is that of the largest load: a replica that does less idles for the rest of the time.
-            joules = found.power[where] * each / (load[where] * output)
-            own = figures_of(hardware, deployment, each, load[where], joules, output, rate, headroom)
+            joules = found.power[where] * each / (load[where] * output[where])
+            own = figures_of(hardware, deployment, each, load[where], joules, output[where], rate, headroom)
         for name, values in own.items():
             made[name][where] = values
     return made
@@ -55,7 +56,7 @@ def figures_of(
     devices: np.ndarray,
     load: np.ndarray,
     joules: np.ndarray,
-    output: float,
+    output: np.ndarray | float,
     rate: float | None,
     headroom: float,
 ) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Objective, Service
+from jaxroof.jobs.serve import GROWS, Objective, Service
 from jaxroof.traffic import Traffic
 from jaxroof.tree import structure
 from sweeps.run.precision import precision
@@ -28,10 +28,6 @@ TOLERANCE = 0.01
 
 ROUNDS = 8
 """Rounds at most."""
-
-GROWS = 0.01
-"""Share of a run's requests that wait on average, at most, for longer than two steps: a load that the place cannot
-sustain makes a queue that grows all the time, by twice this share of the load."""
 
 USUAL = 3
 """Simulations of a candidate, about; by their number programs are optimised or not."""
