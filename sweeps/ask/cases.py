@@ -10,6 +10,7 @@ import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
+from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
@@ -147,6 +148,7 @@ def case(
     scenario = with_laws(scenario, laws or {})
     require_free(scenario, overrides)
     require_precisions(device, entry, scenario.deployment)
+    require_cache(device, cache_precision(entry, kv))
     require_drafts(draft, scenario.deployment)
     if check:
         if pool is not None:
@@ -216,6 +218,25 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
         except ValueError as error:
             half = precision == "bf16" and "fp16" in device.hardware.matrix
             raise ValueError(f"{error}{HALF_HINT if half else ''}") from None
+
+
+CACHE_UNITS = {"fp4": "fp4"}
+"""Precision of the KV cache -> the matrix units without which no kernel reads it. Bytes of fp8 and int8 are converted
+on any device; keys and values of 4 bits with a scale per 16 (NVFP4) are made and read by instructions that devices with
+fp4 units have. Source: TensorRT-LLM, docs/source/features/quantization.md: an NVFP4 cache on Blackwell alone."""
+
+
+def lacking_cache(hardware: Hardware, kv: str) -> str | None:
+    """The matrix unit that a KV cache of precision `kv` needs and the hardware lacks; None where it lacks none."""
+    unit = CACHE_UNITS.get(kv)
+    return unit if unit is not None and unit not in hardware.matrix else None
+
+
+def require_cache(device: hwspaces.HardwareEntry, kv: str) -> None:
+    """ValueError, one line, where no kernel of the device reads a KV cache of precision `kv`."""
+    if lacking_cache(device.hardware, kv):
+        allowed = ", ".join(name for name in KV_BYTES if not lacking_cache(device.hardware, name))
+        raise ValueError(f"kv = {kv}: {device.name} has no {CACHE_UNITS[kv]} figure; its cache may be {allowed}")
 
 
 def compute_precisions(tree: Any) -> set[str]:
