@@ -223,7 +223,8 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
 CACHE_UNITS = {"fp4": "fp4"}
 """Precision of the KV cache -> the matrix units without which no kernel reads it. Bytes of fp8 and int8 are converted
 on any device; keys and values of 4 bits with a scale per 16 (NVFP4) are made and read by instructions that devices with
-fp4 units have. Source: TensorRT-LLM, docs/source/features/quantization.md: an NVFP4 cache on Blackwell alone."""
+fp4 units have. Source: NVIDIA, "Optimizing Inference for Long Context and Large Batch Sizes with NVFP4 KV Cache", 2025,
+developer.nvidia.com: Blackwell."""
 
 
 def lacking_cache(hardware: Hardware, kv: str) -> str | None:

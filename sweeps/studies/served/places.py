@@ -17,6 +17,7 @@ from jaxroof.memory import kv_capacity_tokens, weight_bytes
 from jaxroof.policy import Policy
 from jaxroof.tree import mapped, structure
 from sweeps.ask.alike import alike
+from sweeps.ask.cases import cache_precision, lacking_cache
 from sweeps.ask.layouts import Layout
 
 
@@ -83,6 +84,10 @@ def room(options: Options) -> Room:
             found["weights"][where] = weight_bytes(*place[1:])
             found["group_tokens"][where] = tokens
             found["tokens"][where] = tokens * degree(place[2].attention_dp)
+    for setting, device in np.ndindex(shape[:2]):
+        cache = cache_precision(options.model, options.settings[setting].kv)
+        if lacking_cache(options.devices[device].hardware, cache):
+            allowed[setting, device] = False
     return Room(legal=allowed, **found)
 
 

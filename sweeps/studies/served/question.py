@@ -12,7 +12,7 @@ from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
-from sweeps.ask.cases import compute_precisions, model_deployment
+from sweeps.ask.cases import cache_precision, compute_precisions, lacking_cache, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
@@ -135,6 +135,9 @@ def question(
     for device in found:
         missing = sorted(needed - set(device.hardware.matrix))
         why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(named, device.vendor)
+        units = [lacking_cache(device.hardware, cache_precision(entry, cache)) for cache in caches]
+        if not why and all(units):
+            why = f"no {units[0]} figure for its KV cache"
         if not why and longer_step(named, version, "", device.vendor, device.hardware):
             why = f"steps of {engine} take longer on it, which `serve` prices and a comparison does not"
         if why:
