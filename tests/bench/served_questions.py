@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroof.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.served.comparison import search
+from sweeps.studies.served.search import search
 from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import room
 from sweeps.studies.served.question import Question, question
