@@ -165,7 +165,9 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
     if found.simulations:
         more = found.seconds - found.estimate_seconds
-        words += f", {found.simulations:,} simulations of {found.requests:,} requests in {more:.1f} s"
+        least, most = (f"{requests:,}" for requests in found.requests)
+        each = most if least == most else f"{least} to {most}"
+        words += f", {found.simulations:,} simulations of {each} requests in {more:.1f} s"
     print_lines(out, "tried", [words])
     if not shown:
         return
@@ -235,7 +237,7 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
         "tried": {
             "places": found.places,
             "simulations": found.simulations,
-            "requests_of_a_simulation": found.requests,
+            "requests_of_a_simulation": list(found.requests),
             "estimate_seconds": round(found.estimate_seconds, 3),
             "seconds": round(found.seconds, 3),
         },

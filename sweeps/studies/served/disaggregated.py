@@ -53,7 +53,6 @@ class FirstPass:
     needs: Sequence[Demand]  # by setting
     prices: Priced  # of the wanted places' steps
     estimate: Estimate
-    requests: int  # of a simulation; 0: none was made
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,8 +121,10 @@ def pool_rows(
 
 
 def with_pools(rows: tuple[Row, ...], pools: tuple[Row, ...], metric: str) -> tuple[Row, ...]:
-    """Ranked rows of both kinds; where they are equal, the replica that does both comes first."""
-    return tuple(sorted((*rows, *pools), key=lambda row: (_order(row, metric), row.prefill is not None)))
+    """Ranked rows of both kinds, simulated ones first; of equal ones the replica that does both comes first."""
+    return tuple(
+        sorted((*rows, *pools), key=lambda row: (not row.simulated, _order(row, metric), row.prefill is not None))
+    )
 
 
 def _order(row: Row, metric: str) -> float:
@@ -297,7 +298,7 @@ def _row(
     place, policy = (second, device, decode), options.settings[second].policy
     batch = float(at["batch_mean"][i])
     running = sequences(policy, batch, float(steps.most[place]), False)
-    base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, found.requests)
+    base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, 0)
     power = figures["joules_per_token"] * float(np.mean(asked.requests.sample.osl)) * load[i] / pairs.total[i]
     words = [limit_text(limit) for limit in asked.limits]
     words += ["prefill pool", "links between the pools", "decode pool"]

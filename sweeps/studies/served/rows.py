@@ -15,6 +15,7 @@ from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
 from sweeps.studies.served.estimate import Estimate, Limit
+from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import Room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.simulated import Simulated
@@ -108,8 +109,9 @@ def missed(
     place: tuple[int, int, int],
     devices: int,
     metric: str,
+    result: Simulated | None,
 ) -> Row:
-    """The row of a place that does not serve, with its reason."""
+    """The row of a place that does not serve, with its reason: of its simulations where it has some."""
     options = asked.options
     _, device, layout = place
     hardware = options.devices[device].hardware
@@ -129,7 +131,11 @@ def missed(
     elif not found.load[place] > 0.0:
         metrics = {"ttft_mean": float(found.ttft[place]), "tpot_mean": float(found.tpot[place])}
         stage, distance, reason = LIMIT, *_misses(metrics, asked)
-    elif metric == "usd_per_million_tokens" or metric == "usd_per_hour":
+    elif result is not None and result.load <= 0.0:
+        metrics = {name: result.metrics[name] for name in ("ttft_mean", "tpot_mean")}
+        stage, distance = LIMIT, 1.0
+        reason = f"misses its limits when simulated: {result.missed} at {number(result.fails)} requests/s"
+    elif hardware.price is None and metric in (PRICE, "usd_per_hour"):
         reason = "no price"
     return Row(
         hardware=options.devices[device].name,

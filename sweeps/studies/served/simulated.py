@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from jaxroof.jobs import Scenario
 from jaxroof.policy import Policy
+from sweeps.run.simulated.load import Load
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -14,6 +15,8 @@ class Candidate:
     scenario: Scenario  # without a workload
     policy: Policy
     load: float  # requests/s that it is estimated to take
+    offered: Load  # what it is sent, at `rate`
+    rate: float  # requests/s
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
