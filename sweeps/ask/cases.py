@@ -10,12 +10,13 @@ import workloads
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
 from jaxroof.field import required
-from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
 from jaxroof.model import WeightFormat
 from sweeps.ask.cache_notes import slower_cache
+from sweeps.ask.cache_precisions import KV_BYTES as KV_BYTES
+from sweeps.ask.cache_precisions import require_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
@@ -26,9 +27,6 @@ from sweeps.ask.paths import number, replaced
 from sweeps.ask.pools import prefill_pool, require_legal
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.training_case import training_workload
-
-KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
-"""B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
 
 COMMUNICATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 """B per element that collectives send, by precision."""
@@ -218,26 +216,6 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
         except ValueError as error:
             half = precision == "bf16" and "fp16" in device.hardware.matrix
             raise ValueError(f"{error}{HALF_HINT if half else ''}") from None
-
-
-CACHE_UNITS = {"fp4": "fp4"}
-"""Precision of the KV cache -> the matrix units without which no kernel reads it. Bytes of fp8 and int8 are converted
-on any device; keys and values of 4 bits with a scale per 16 (NVFP4) are made and read by instructions that devices with
-fp4 units have. Source: NVIDIA, "Optimizing Inference for Long Context and Large Batch Sizes with NVFP4 KV Cache", 2025,
-developer.nvidia.com: Blackwell."""
-
-
-def lacking_cache(hardware: Hardware, kv: str) -> str | None:
-    """The matrix unit that a KV cache of precision `kv` needs and the hardware lacks; None where it lacks none."""
-    unit = CACHE_UNITS.get(kv)
-    return unit if unit is not None and unit not in hardware.matrix else None
-
-
-def require_cache(device: hwspaces.HardwareEntry, kv: str) -> None:
-    """ValueError, one line, where no kernel of the device reads a KV cache of precision `kv`."""
-    if lacking_cache(device.hardware, kv):
-        allowed = ", ".join(name for name in KV_BYTES if not lacking_cache(device.hardware, name))
-        raise ValueError(f"kv = {kv}: {device.name} has no {CACHE_UNITS[kv]} figure; its cache may be {allowed}")
 
 
 def compute_precisions(tree: Any) -> set[str]:

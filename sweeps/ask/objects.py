@@ -8,15 +8,8 @@ import numpy as np
 import hwspaces
 import workloads
 from sweeps.ask.axes import Axis, Choice, Coordinate
-from sweeps.ask.cases import (
-    KV_BYTES,
-    Case,
-    cache_precision,
-    leaf_number,
-    model_deployment,
-    require_cache,
-    require_precisions,
-)
+from sweeps.ask.cache_precisions import require_cache
+from sweeps.ask.cases import KV_BYTES, Case, cache_precision, leaf_number, model_deployment, require_precisions
 from sweeps.ask.deployments import label as deployment_label
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.drafting import with_draft

@@ -15,14 +15,8 @@ from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import (
-    cache_precision,
-    cache_text,
-    compute_precisions,
-    lacking_cache,
-    leaf_number,
-    model_deployment,
-)
+from sweeps.ask.cache_precisions import without_cache_units
+from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
@@ -176,10 +170,8 @@ def compare(
     constants = hwspaces.efficiency(efficiency)
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = _sorted_out(_entries(hardware, given, prices), needed)
-    for pair in list(runnable):
-        if unit := lacking_cache(pair[1].hardware, cache_precision(entry, kv)):
-            runnable.remove(pair)
-            lacking[pair[1].name] = f"no {unit} figure for its KV cache"
+    lacking |= without_cache_units(runnable, cache_precision(entry, kv))
+    runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.

@@ -3,9 +3,10 @@
 import pytest
 
 import sweeps
-from sweeps.ask.cases import case, lacking_cache
-from sweeps.serving.fleet import fleet
+from sweeps.ask.cache_precisions import lacking_cache
+from sweeps.ask.cases import case
 from sweeps.run.simulated.spec import ServeSpec
+from sweeps.serving.fleet import fleet
 from sweeps.studies.served.places import room
 from sweeps.studies.served.question import question
 from tests.commands import refused

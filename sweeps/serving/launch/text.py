@@ -32,8 +32,8 @@ def launch_text(kind: str, row: Mapping[str, Any], max_len: int | None = None) -
         positions for, and as the cache of a replica holds two of.
 
     Returns:
-      The text, control characters as escapes. Its first lines are comments: whose flags, of which version, the row and what it predicts, and every
-      setting of the row without a flag.
+      The text, control characters as escapes. Its first lines are comments: whose flags, of which version, the row and
+      what it predicts, and every setting of the row without a flag.
 
     Raises:
       ValueError: one line, for a kind that there is not, a row that lacks something, or what the engine cannot do.

@@ -17,7 +17,8 @@ from jaxroof.memory import kv_capacity_tokens, weight_bytes
 from jaxroof.policy import Policy
 from jaxroof.tree import mapped, structure
 from sweeps.ask.alike import alike
-from sweeps.ask.cases import cache_precision, lacking_cache
+from sweeps.ask.cache_precisions import lacking_cache
+from sweeps.ask.cases import cache_precision
 from sweeps.ask.layouts import Layout
 
 

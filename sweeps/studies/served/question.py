@@ -12,7 +12,8 @@ from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
-from sweeps.ask.cases import cache_precision, compute_precisions, lacking_cache, model_deployment
+from sweeps.ask.cache_precisions import lacking_cache
+from sweeps.ask.cases import cache_precision, compute_precisions, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
