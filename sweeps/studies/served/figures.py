@@ -1,6 +1,7 @@
 """Figures of places at their largest load, by which they are sorted: throughput, money, energy, emissions."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -68,8 +69,8 @@ def figures_of(
       joules: per output token.
     """
     load = np.where(load > 0.0, load, np.nan)
-    replicas = np.ones(load.shape) if rate is None else np.ceil(rate * (1.0 + headroom) / load - 1e-9)
-    served = load if rate is None else rate / replicas  # requests/s of one replica
+    served = load if rate is None else share_of(rate, headroom, load)  # requests/s of one replica
+    replicas = np.ones(load.shape) if rate is None else np.round(rate / served)
     tokens = served * output
     price = math.nan if hardware.price is None else hardware.price
     made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
@@ -82,6 +83,11 @@ def figures_of(
     made["tokens_per_second"] = tokens * replicas
     made["requests_per_second"] = served * replicas
     return made
+
+
+def share_of(rate: float, headroom: float, load: Any) -> Any:
+    """Requests/s of each of the replicas that take `rate` together, with `headroom` beside; `load` is one's largest."""
+    return rate / np.ceil(rate * (1.0 + headroom) / load - 1e-9)
 
 
 def ascending(values: np.ndarray, name: str) -> np.ndarray:

@@ -96,7 +96,7 @@ def ranked_row(
         binds=binds,
         metrics=metrics,
         classes=classes,
-        spec=_spec(asked, place, most, metrics["load"], requests),
+        spec=_spec(asked, place, most, figures["requests_per_second"] * devices / figures["devices"], requests),
         place=place,
     )
 

@@ -5,6 +5,7 @@ requests, and is followed until its own best place is known.
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
 from sweeps.studies.served.disaggregated import FirstPass
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
-from sweeps.studies.served.figures import ascending, figures
+from sweeps.studies.served.figures import ascending, figures, share_of
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.requests import demand
@@ -95,6 +96,7 @@ def search(
         """The metric at these loads, lower is better."""
         return ascending(figures(options, load, found, output, *fleet)[metric], metric)
 
+    share = None if rate is None else functools.partial(share_of, rate, headroom)
     load_of, simulations = found.load.copy(), 0
     requests: dict[int, int] = {}
     results: dict[Place, Simulated] = {}
@@ -110,13 +112,13 @@ def search(
         for device in {device for _, device, _ in places} - set(requests):
             batches = [float(found.batch[place]) for place in places if place[1] == device]
             requests[device] = asked.requests.number(max(batches))
-        made, number = _simulated(asked, found, places, requests, load_of, results, ordered, begun)
+        made, number = _simulated(asked, found, places, requests, load_of, results, ordered, begun, share)
         simulations += number
         for place, one in zip(places, made, strict=True):
             results[place], load_of[place] = one, one.load
     for place, one in results.items():
         if one.load > 0.0:
-            output[place] = one.metrics["tokens_per_second"] / one.load
+            output[place] = one.metrics["tokens_per_second"] / (one.share or one.load)
     arrays = figures(options, load_of, found, output, *fleet)
     return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
 
@@ -156,6 +158,7 @@ def _simulated(
     results: Mapping[Place, Simulated],
     ordered: Callable[[np.ndarray], np.ndarray],
     begun: Callable[[int], Callable[[int], None]],
+    share: Callable[[float], float] | None,
 ) -> tuple[list[Simulated], int]:
     """Largest loads of the places by simulation, and the number of simulations."""
     from sweeps.studies.served.simulate import largest_loads  # JAX, which an estimate does not need
@@ -180,7 +183,7 @@ def _simulated(
         np.minimum.at(least, devices, certain)
         return possible < least[devices]
 
-    return largest_loads(candidates, asked.target, worth, begun(USUAL * len(places)))
+    return largest_loads(candidates, asked.target, worth, begun(USUAL * len(places)), share)
 
 
 def candidate(asked: Question, found: Estimate, place: Place, load: float, requests: int) -> Candidate:

@@ -64,7 +64,7 @@ class _Search:
         return self.low > 0.0 and self.high <= self.low * (1.0 + TOLERANCE)
 
     def next(self) -> list[float]:
-        """Loads of the next round: beyond an end that is not known, else parts of the bracket, evenly in their ratio."""
+        """Loads of the next round: beyond an end that is not known, else parts of the bracket, even in their ratio."""
         if self.low > 0.0 and math.isfinite(self.high):
             return [float(load) for load in np.geomspace(self.low, self.high, LOADS + 2)[1:-1]]
         step = WIDER ** (2.0**self.without_end)
@@ -83,6 +83,7 @@ def largest_loads(
     target: Target,
     worth: Callable[[np.ndarray, np.ndarray], np.ndarray],
     progress: Callable[[int], None] = lambda simulations: None,
+    share: Callable[[float], float] | None = None,
 ) -> tuple[list[Simulated], int]:
     """The largest load of every candidate, and the number of simulations.
 
@@ -90,6 +91,7 @@ def largest_loads(
       worth: from the loads that are known to be kept, and those known to fail, whether each candidate can still be the
         best; others are not followed further once one load of theirs is kept. Shape [candidates] each.
       progress: called with the number of simulations that are done.
+      share: from the largest load to the one that a replica is sent, which is simulated last; None: the largest.
     """
     searches = [_Search() for _ in candidates]
     works = _works(candidates, target)
@@ -112,7 +114,17 @@ def largest_loads(
             low, high = (np.array([getattr(one, end) for one in searches]) for end in ("low", "high"))
             follow = worth(low, high) | (low <= 0.0)
             loads = [one.next() if more and not one.found else [] for one, more in zip(searches, follow, strict=True)]
-    return [one.result(target) for one in searches], simulations
+        made = [one.result(target) for one in searches]
+        serving = [i for i, one in enumerate(made) if one.load > 0.0 and share is not None]
+        if share is not None and serving:
+            parts = [share(made[i].load) for i in serving]
+            points = [_point(candidates[i], works[i], load) for i, load in zip(serving, parts, strict=True)]
+            found = outcomes(points, progress, width, every)
+            simulations += len(points)
+            for place, (i, load) in enumerate(zip(serving, parts, strict=True)):
+                figures = {name: float(values[place]) for name, values in found.items()}
+                made[i] = dataclasses.replace(made[i], metrics=figures, share=load)
+    return made, simulations
 
 
 def waiting(found: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:
@@ -132,7 +144,7 @@ def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> 
 
 
 def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:
-    """What every candidate is sent, filled up with absent requests to the same number; one object of the same requests."""
+    """What every candidate is sent, filled up with absent requests to one number; one object of the same requests."""
     most = max(len(one.offered.stream) for one in candidates)
     made: dict[int, Service] = {}
     for one in candidates:
