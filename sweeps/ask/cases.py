@@ -125,7 +125,7 @@ def case(
     spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
     scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
     for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
-        scenario = _with_number(scenario, path, settings.pop(path))
+        scenario = with_number(scenario, path, settings.pop(path))
     pool = None
     if job == "disaggregated":
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
@@ -142,7 +142,7 @@ def case(
         entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
     for path, value in settings.items():
         if not path.startswith(PREFIX):
-            scenario = _with_number(scenario, path, value)
+            scenario = with_number(scenario, path, value)
     scenario = with_laws(scenario, laws or {})
     require_free(scenario, overrides)
     require_precisions(device, entry, scenario.deployment)
@@ -167,7 +167,7 @@ def _placed(laws: Mapping[str, str]) -> dict[str, float]:
     return {path.removeprefix("workload."): 1.0 for path in laws if path.startswith("workload.")}
 
 
-def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
+def with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
     """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
     number(scenario, path)
     return replaced(scenario, path, leaf_number(path, value))

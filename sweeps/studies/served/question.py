@@ -13,7 +13,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
 from sweeps.ask.cache_precisions import lacking_cache
-from sweeps.ask.cases import cache_precision, compute_precisions, model_deployment
+from sweeps.ask.cases import cache_precision, compute_precisions, model_deployment, with_number
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
@@ -104,6 +104,7 @@ def question(
     named = named or engine
     entry = with_draft(workloads.model(model, weights=weights), draft)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    entry, constants = _with_numbers(entry, constants, given)
 
     # What is tried beside accelerators and layouts.
     caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))
@@ -189,6 +190,19 @@ def question(
         lacking=lacking,
         refused=refused,
     )
+
+
+def _with_numbers(
+    entry: workloads.ModelEntry, constants: hwspaces.EfficiencyEntry, given: Mapping[str, Any]
+) -> tuple[workloads.ModelEntry, hwspaces.EfficiencyEntry]:
+    """The model and the efficiency with the numbers of theirs that are set."""
+    parts = Scenario(
+        hardware=None, model=entry.model, deployment=None, workload=None, efficiency=constants.efficiency
+    )
+    for path, value in given.items():
+        if not path.startswith((PREFIX, "hardware.")):
+            parts = with_number(parts, path, value)
+    return dataclasses.replace(entry, model=parts.model), dataclasses.replace(constants, efficiency=parts.efficiency)
 
 
 def _facts(options: Options, hardware: Hardware) -> Facts:

@@ -96,7 +96,7 @@ def ranked_row(
         binds=binds,
         metrics=metrics,
         classes=classes,
-        spec=_spec(asked, place, most, figures["requests_per_second"] * devices / figures["devices"], requests),
+        spec=row_spec(asked, place, most, figures["requests_per_second"] * devices / figures["devices"], requests),
         place=place,
     )
 
@@ -222,7 +222,7 @@ def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> s
     return " at the limit of ".join(words)
 
 
-def _spec(asked: Question, place: tuple[int, int, int], most: float, load: float, requests: int) -> dict[str, Any]:
+def row_spec(asked: Question, place: tuple[int, int, int], most: float, load: float, requests: int) -> dict[str, Any]:
     """Keys of the simulation of one replica at its load."""
     options = asked.options
     setting, device, layout = place
