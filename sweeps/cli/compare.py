@@ -47,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tried.add_argument("--drafts", metavar="N,..", help="tokens drafted per step; 0: none")
     tried.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
     common.prices_argument(tried)
+    common.node_argument(tried)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
     common.settings_argument(tried, "--set", what, "PATH=VALUE")
     parser.add_argument("--simulate", metavar="N", help="places that are simulated at most (default 24; 0: estimates)")
@@ -159,6 +160,8 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
         given["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
     if options.simulate is not None:
         given["simulated"] = int(common.whole_number("--simulate", options.simulate, zero=True))
+    if options.node is not None:
+        given["node"] = int(common.whole_number("--node", options.node))
     policy = common.policy_settings(options.policy)
     if policy:
         given["policy"] = {name: value.split(",") for name, value in policy.items()}

@@ -202,8 +202,12 @@ def row_text(found: ServedComparison, row: Row) -> str:
     words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}, TPOT {_cell('tpot', metrics['tpot_mean'])} on average"
     cost = metrics["usd_per_million_tokens"]
     words += f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
-    hourly = metrics["usd_per_hour"]
-    return words + (f", {hourly:.4g} USD/h" if math.isfinite(hourly) else "")
+    hourly, server = metrics["usd_per_hour"], found.question.options.servers[row.place[1]]
+    words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
+    if server == 1 or found.rate is None:
+        return words
+    count = round(metrics["rented_devices"] / server)
+    return f"{words} on {count} server{'s' * (count > 1)} of {server}"
 
 
 def _cell(name: str, value: float) -> str:
@@ -267,6 +271,7 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         "rank": rank,
         "hardware": row.hardware,
         "devices": row.devices,
+        "server": found.question.options.servers[row.place[1]],
         "replicas": row.replicas,
         "layout": row.layout,
         "setting": row.setting,

@@ -23,7 +23,7 @@ from workloads.stream import LARGEST_TOKENS
 DEGREES = ("tp", "pp", "attention_dp", "ep", "dp")
 """Parallel degrees that launch flags can say."""
 
-WRITTEN = (*DEGREES, "cp", "drafts", "memory_utilization", "reserve_bytes")
+WRITTEN = (*DEGREES, "cp", "charged", "drafts", "memory_utilization", "reserve_bytes")
 """Settings of a deployment that launch flags are made from; the others are named in a note."""
 
 ROOM = 2.0

@@ -104,6 +104,7 @@ def compare_served(
     efficiency: str | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: str | None = None,
+    node: int | None = None,
     sort: str | None = None,
     simulated: int = SIMULATED,
     disaggregated: bool = True,
@@ -133,6 +134,7 @@ def compare_served(
       engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
       policy: changes to the engine's policy; a list of values is tried. None: token budgets of 2,048 and 8,192.
       efficiency, settings, prices: constants, numbers by dotted path, and prices, as everywhere.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
       sort: one of `SORTED_BY`; None: US dollars per million tokens where most accelerators have prices.
       simulated: places of every accelerator that are simulated at most; 0: none.
       disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left
@@ -161,6 +163,7 @@ def compare_served(
         efficiency=efficiency,
         settings=settings,
         prices=prices,
+        node=node,
     )
     metric, chosen = _metric(sort, asked)
     found = search(asked, metric, rate, headroom, simulated, begun)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from hwspaces.servers import charged_devices
 from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.scenario import Pool
@@ -275,7 +276,9 @@ def _figures(
     options = asked.options
     hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
     one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
-    return figures_of(hardware, one, pairs.total, load, joules / output, output, rate, headroom)
+    server = float(options.servers[int(pairs.device[0])]) if len(pairs.device) else 1.0
+    charged = (pairs.replicas * charged_devices(pairs.devices, server)).sum(axis=1)
+    return figures_of(hardware, one, pairs.total, charged, server, load, joules / output, output, rate, headroom)
 
 
 def _row(
@@ -304,6 +307,8 @@ def _row(
     words += ["prefill pool", "links between the pools", "decode pool"]
     layouts = [label(options.layouts[layout]) for layout in (prefill, decode)]
     setting = options.settings[first]
+    share = figures["rented_devices"] / figures["devices"]  # of servers, for every device of either pool
+    charged = [{} if share == 1.0 else {"charged": share * float(count)} for count in pairs.devices[i]]
     return dataclasses.replace(
         base,
         layout=f"prefill {prefills} x {layouts[0]} + decode {decodes} x {layouts[1]}",
@@ -314,11 +319,16 @@ def _row(
             "load": float(load[i]),
             "power": float(power),
         },
-        spec={**base.spec, "rate": float(load[i]) / decodes},
+        spec={
+            **base.spec,
+            "deployment": {**base.spec["deployment"], **charged[1]},
+            "rate": float(load[i]) / decodes,
+        },
         prefill={
             "deployment": {
                 **{name: degree for name, degree in options.layouts[prefill].items() if degree > 1 or name == "tp"},
                 **setting.deployment,
+                **charged[0],
             },
             "replicas": prefills,
             "hardware": options.devices[device].name,

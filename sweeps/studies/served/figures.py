@@ -1,10 +1,12 @@
 """Figures of places at their largest load, by which they are sorted: throughput, money, energy, emissions."""
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
+from hwspaces.servers import charged_devices, rented_devices
 from jaxroof.arrays import eager
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.hardware import Hardware
@@ -18,7 +20,7 @@ HOUR = 3600.0
 PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 SORTED_BY = (
-    *(PRICE, "usd_per_hour", RATE, "tokens_per_second", "requests_per_second", "devices"),
+    *(PRICE, "usd_per_hour", RATE, "tokens_per_second", "requests_per_second", "devices", "rented_devices"),
     *("joules_per_token", "gco2_per_million_tokens", "tokens_per_joule_at_tdp"),
     *("energy_usd_per_million_tokens", "capital_usd_per_million_tokens", "owning_usd_per_million_tokens"),
 )
@@ -45,7 +47,11 @@ def figures(
             each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
             # Power is that of the largest load: a replica that does less idles for the rest of the time.
             joules = found.power[where] * each / (load[where] * output[where])
-            own = figures_of(hardware, deployment, each, load[where], joules, output[where], rate, headroom)
+            server = np.array([options.servers[device] for device in devices], float).reshape(1, -1, 1)
+            charged = charged_devices(each, server)
+            own = figures_of(
+                hardware, deployment, each, charged, server, load[where], joules, output[where], rate, headroom
+            )
         for name, values in own.items():
             made[name][where] = values
     return made
@@ -55,6 +61,8 @@ def figures_of(
     hardware: Hardware,
     deployment: Deployment,
     devices: np.ndarray,
+    charged: np.ndarray,
+    server: np.ndarray | float,
     load: np.ndarray,
     joules: np.ndarray,
     output: np.ndarray | float,
@@ -66,6 +74,8 @@ def figures_of(
     Args:
       deployment: for costs; where it has fewer devices than a replica, all devices are counted alike.
       devices: of one replica.
+      charged: devices that it is charged for, as of `hwspaces.servers.charged_devices`.
+      server: devices of a server; of replicas that take a rate together, whole servers are rented.
       joules: per output token.
     """
     load = np.where(load > 0.0, load, np.nan)
@@ -74,12 +84,16 @@ def figures_of(
     tokens = served * output
     price = math.nan if hardware.price is None else hardware.price
     made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    rented = charged * replicas if rate is None else rented_devices(charged, replicas, server)
     with eager():
-        costs = economics(hardware, deployment, tokens / (devices / replica_devices(deployment)), joules)
+        own = replica_devices(deployment)
+        paid = dataclasses.replace(deployment, charged=rented / (devices * replicas) * own)
+        costs = economics(hardware, paid, tokens / (devices / own), joules)
     made |= {name: np.broadcast_to(value, load.shape) for name, value in costs.items() if name in made}
     made["devices"] = np.where(np.isfinite(load), devices * replicas, np.nan)
+    made["rented_devices"] = np.where(np.isfinite(load), rented, np.nan)
     made["joules_per_token"] = joules
-    made["usd_per_hour"] = price * HOUR * devices * replicas
+    made["usd_per_hour"] = price * HOUR * rented
     made["tokens_per_second"] = tokens * replicas
     made["requests_per_second"] = served * replicas
     return made

@@ -44,6 +44,7 @@ class Options:
     settings: Sequence[Setting]
     deployments: Sequence[Sequence[Deployment]]  # by setting, then layout
     precisions: frozenset[str]  # that matrices are multiplied in
+    servers: Sequence[int]  # devices of one server, by accelerator
 
     def hardware(self, device: int) -> Hardware:
         """Figures of an accelerator, of one structure with as many others as can be."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import hwspaces
 import workloads
+from hwspaces.servers import MOST_DEVICES, server_devices
 from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
@@ -83,6 +84,7 @@ def question(
     efficiency: str | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: str | None = None,
+    node: int | None = None,
 ) -> Question:
     """The question that these words ask; arguments as of `sweeps.studies.served.compare`.
 
@@ -95,6 +97,8 @@ def question(
     for key in load:
         if key not in LOAD:
             raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
+    if node is not None and not 1 <= node <= MOST_DEVICES:
+        raise ValueError(f"node = {node} must be from 1 to {MOST_DEVICES:,} devices of one server")
     requests = Requests(load)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
@@ -170,6 +174,7 @@ def question(
             for choice in choices
         ],
         precisions=frozenset(needed),
+        servers=[server_devices(device.name) if node is None else node for device in runnable],
     )
     for deployments in options.deployments:
         for deployment in deployments[:1]:

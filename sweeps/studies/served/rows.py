@@ -84,7 +84,7 @@ def ranked_row(
     return Row(
         hardware=options.devices[device].name,
         devices=devices,
-        replicas=round(figures["devices"] / devices),
+        replicas=(replicas := round(figures["devices"] / devices)),
         layout=label(options.layouts[layout]),
         setting=options.settings[setting].text,
         max_sequences=int(most),
@@ -96,7 +96,14 @@ def ranked_row(
         binds=binds,
         metrics=metrics,
         classes=classes,
-        spec=row_spec(asked, place, most, figures["requests_per_second"] * devices / figures["devices"], requests),
+        spec=row_spec(
+            asked,
+            place,
+            most,
+            figures["requests_per_second"] / replicas,
+            requests,
+            None if figures["rented_devices"] == figures["devices"] else figures["rented_devices"] / replicas,
+        ),
         place=place,
     )
 
@@ -222,8 +229,15 @@ def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> s
     return " at the limit of ".join(words)
 
 
-def row_spec(asked: Question, place: tuple[int, int, int], most: float, load: float, requests: int) -> dict[str, Any]:
-    """Keys of the simulation of one replica at its load."""
+def row_spec(
+    asked: Question,
+    place: tuple[int, int, int],
+    most: float,
+    load: float,
+    requests: int,
+    charged: float | None = None,
+) -> dict[str, Any]:
+    """Keys of the simulation of one replica at its load; `charged`: devices that it is charged for beside its own."""
     options = asked.options
     setting, device, layout = place
     choice = options.settings[setting]
@@ -234,7 +248,7 @@ def row_spec(asked: Question, place: tuple[int, int, int], most: float, load: fl
         "hardware": options.devices[device].name,
         "model": options.model.name,
         "engine": asked.engine,
-        "deployment": {**degrees, **choice.deployment},
+        "deployment": {**degrees, **choice.deployment, **({} if charged is None else {"charged": charged})},
         "policy": {**changes, "max_sequences": int(most)},
         "weights": asked.weights,
         "kv": choice.kv,
