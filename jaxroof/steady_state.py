@@ -27,8 +27,9 @@ LENGTHS = (-2.85697, -1.35563, 0.0, 1.35563, 2.85697), (0.011257, 0.222076, 0.53
 CHUNKS = 8
 """Steps of a prompt up to which they are counted one by one; more are half a step above their mean."""
 
-SHARPEST = 0.02
-"""Spread of the logarithm of prompt lengths at least, in the number of steps that they take."""
+SHARPEST = 0.002
+"""Spread of the logarithm of prompt lengths at least, in the number of steps that they take; four of these longer than
+the room of whole steps is not longer."""
 
 FULLEST = 0.995
 """Utilisation of the prompts' share of a step at most: a queue that is fuller has no steady state."""
@@ -142,7 +143,7 @@ def whole_steps(parts: Scalar, evenness: Scalar) -> Array:
       evenness: as of `Demand`.
     """
     spread = jnp.maximum(jnp.sqrt(jnp.log(1.0 / jnp.minimum(evenness, 1.0))), SHARPEST)
-    middle = jnp.log(parts) - 0.5 * spread**2
+    middle = jnp.log(parts) - 0.5 * spread**2 - 4.0 * SHARPEST
     longer = sum(normal_share((middle - math.log(k)) / spread) for k in range(1, CHUNKS))
     return jnp.where(parts < CHUNKS - 1.0, 1.0 + longer, parts + 0.5)
 
