@@ -34,7 +34,9 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     out.print(_heading(found))
     for one in asked.requests.classes:
         out.print(f"{one.text}: {asked.target.classes[one.name].text}")
-    out.print(f"weights {asked.model.precision} ({asked.model.precision_source}), engine {asked.engine}", end="")
+    several = [f"{name}" for name in found.questions]
+    weights = ", ".join(several) or f"{asked.model.precision} ({asked.model.precision_source})"
+    out.print(f"weights {weights}, engine {asked.engine}", end="")
     out.print(f", efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
@@ -202,7 +204,7 @@ def row_text(found: ServedComparison, row: Row) -> str:
     words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}, TPOT {_cell('tpot', metrics['tpot_mean'])} on average"
     cost = metrics["usd_per_million_tokens"]
     words += f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
-    hourly, server = metrics["usd_per_hour"], found.question.options.servers[row.place[1]]
+    hourly, server = metrics["usd_per_hour"], found.question_of(row).options.servers[row.place[1]]
     words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
     if server == 1 or found.rate is None:
         return words
@@ -271,7 +273,7 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         "rank": rank,
         "hardware": row.hardware,
         "devices": row.devices,
-        "server": found.question.options.servers[row.place[1]],
+        "server": found.question_of(row).options.servers[row.place[1]],
         "replicas": row.replicas,
         "layout": row.layout,
         "setting": row.setting,

@@ -1,6 +1,7 @@
 """Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -41,18 +42,23 @@ class ServedComparison:
     estimate_seconds: float
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
-    _trusts: dict[tuple[Place, bool], Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
+    questions: Mapping[str | None, Question] = dataclasses.field(default_factory=dict)  # by the weights of rows
+    _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
+
+    def question_of(self, row: Row) -> Question:
+        """What was asked of a row: at the precision of its weights where several were tried."""
+        return self.questions.get(row.weights, self.question)
 
     def device_of(self, row: Row) -> HardwareEntry:
         """The accelerator of a row."""
-        return self.question.options.devices[row.place[1]]
+        return self.question_of(row).options.devices[row.place[1]]
 
     def trust(self, row: Row) -> Trust:
         """How far a row's figures can be trusted: of a step under its load."""
-        key = row.place, row.prefill is None
+        key = row.place, row.prefill is None, row.weights
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
-            scenario = scenario_at(self.question.options, row.place)
+            scenario = scenario_at(self.question_of(row).options, row.place)
             found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
             self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
         return self._trusts[key]
@@ -62,7 +68,7 @@ class ServedComparison:
         sample = self.question.requests.sample
         context = float(np.mean(sample.isl)) + 0.5 * float(np.mean(sample.osl))
         return slower_cache(
-            scenario_at(self.question.options, row.place), (max(row.metrics["batch_mean"], 1.0), context)
+            scenario_at(self.question_of(row).options, row.place), (max(row.metrics["batch_mean"], 1.0), context)
         )
 
     @property
@@ -95,7 +101,7 @@ def compare_served(
     hardware: Iterable[str] | None = None,
     devices: Iterable[int] | None = None,
     max_devices: int = MAX_DEVICES,
-    weights: str | None = None,
+    weights: Sequence[str] | str | None = None,
     kv: Sequence[str] | str | None = None,
     draft: str | None = None,
     drafts: Sequence[int] | int | None = None,
@@ -128,7 +134,7 @@ def compare_served(
       share: of the requests that keep the limits of requests.
       hardware: names or files; None: all of the catalogue that are rented out.
       devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
-      weights: precision in place of the checkpoint's.
+      weights: precision in place of the checkpoint's, or several, which are ranked together.
       kv: precision of the KV cache, or several that are tried.
       draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
       engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
@@ -145,8 +151,11 @@ def compare_served(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    start = time.perf_counter()
-    asked = question(
+    tried = [weights] if weights is None or isinstance(weights, str) else list(dict.fromkeys(weights))
+    if not tried:
+        raise ValueError("weights is empty; give at least one precision, or leave it out for the checkpoint's")
+    ask = functools.partial(
+        question,
         model,
         slo,
         load,
@@ -154,7 +163,6 @@ def compare_served(
         hardware=hardware,
         devices=devices,
         max_devices=max_devices,
-        weights=weights,
         kv=kv,
         draft=draft,
         drafts=drafts,
@@ -165,6 +173,22 @@ def compare_served(
         prices=prices,
         node=node,
     )
+    questions = {one: ask(weights=one) for one in tried}  # all of them are checked before the first is searched
+    made = [_compared(asked, rate, headroom, sort, simulated, disaggregated, begun) for asked in questions.values()]
+    return made[0] if len(made) == 1 else _together(questions, made)
+
+
+def _compared(
+    asked: Question,
+    rate: float | None,
+    headroom: float,
+    sort: str | None,
+    simulated: int,
+    disaggregated: bool,
+    begun: Callable[[int], Callable[[int], None]],
+) -> ServedComparison:
+    """The comparison of one question; arguments as of `compare_served`."""
+    start = time.perf_counter()
     metric, chosen = _metric(sort, asked)
     found = search(asked, metric, rate, headroom, simulated, begun)
     rows, infeasible = _rows(asked, found, metric)
@@ -184,6 +208,35 @@ def compare_served(
         estimate_seconds=found.estimate_seconds,
         seconds=time.perf_counter() - start,
         arrays=found.arrays,
+    )
+
+
+def _together(questions: Mapping[str | None, Question], made: Sequence[ServedComparison]) -> ServedComparison:
+    """Comparisons of one model at several precisions of its weights as one, whose rows say which is theirs."""
+
+    def named(rows: Sequence[Row], weights: str | None) -> list[Row]:
+        words = [", ".join(filter(None, (f"weights {weights}", row.setting))) for row in rows]
+        return [dataclasses.replace(row, weights=weights, setting=text) for row, text in zip(rows, words, strict=True)]
+
+    pairs = list(zip(questions, made, strict=True))
+    rows = [row for weights, one in pairs for row in named(one.rows, weights)]
+    missed_rows = [row for weights, one in pairs for row in named(one.infeasible, weights)]
+    lacking: dict[str, str] = {}
+    for weights, asked in questions.items():
+        for name, reason in asked.lacking.items():
+            lacking[name] = "; ".join(filter(None, (lacking.get(name), f"weights {weights}: {reason}")))
+    known = [one.requests for one in made if one.requests[1]]
+    return dataclasses.replace(
+        made[0],
+        question=dataclasses.replace(made[0].question, lacking=lacking),
+        questions=questions,
+        rows=with_pools(tuple(rows), (), made[0].metric),
+        infeasible=tuple(missed_rows),
+        requests=(min((few for few, _ in known), default=0), max((many for _, many in known), default=0)),
+        **{
+            name: sum(getattr(one, name) for one in made)
+            for name in ("places", "simulations", "estimate_seconds", "seconds")
+        },
     )
 
 

@@ -53,6 +53,7 @@ class Row:
     place: tuple[int, int, int]
     prefill: Mapping[str, Any] | None = None  # of disaggregated pools the one that prefills; the row's own one decodes
     decode_replicas: int = 1  # of disaggregated pools
+    weights: str | None = None  # precision of the weights, where several were tried
 
 
 def ranked_row(
