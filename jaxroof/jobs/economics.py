@@ -41,6 +41,19 @@ METRICS = {
             ("owning_", "for owning and running the devices"),
         )
     },
+    **{
+        f"{kind}usd_per_million_prompt_tokens": lower("1", f"US dollars per million prompt tokens {words}")
+        for kind, words in (
+            *(("", "at the device's price"), ("energy_", "for electricity")),
+            ("capital_", "for owning devices, servers and their place"),
+            ("owning_", "for owning and running the devices"),
+        )
+    },
+    "usd_per_thousand_requests": lower("1", "US dollars per thousand requests at the device's price"),
+    "gco2_per_million_prompt_tokens": lower(
+        "1", "grams of CO2 equivalent per million prompt tokens, for electricity"
+    ),
+    "joules_per_request": lower("J", "energy of a replica's devices per request"),
     "gco2_per_million_tokens": lower("1", f"grams of CO2 equivalent per million tokens, for electricity: {TOKENS}"),
 }
 """Throughput, power and money of every job that makes tokens."""

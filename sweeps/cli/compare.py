@@ -1,6 +1,7 @@
 """`jaxroof compare`: accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import argparse
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -173,7 +174,6 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
     given["settings"] = common.overrides(options.set)
     from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache
-    from sweeps.studies.served.advice import changes
     from sweeps.studies.served.comparison import compare_served
 
     with Line(remaining=False) as line:
@@ -192,12 +192,33 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
 
         found = compare_served(options.model, begun=simulating, **given)
     shown = found.best_layouts[:TOP]
+    advice = _advice(found, shown)
+    if found.question.requests.without_output:
+        found = _of_prompts(found)
+    return found, advice
+
+
+def _of_prompts(found: Any) -> Any:
+    """The comparison with its figures in terms of requests and prompt tokens."""
+    import numpy as np
+
+    from sweeps.ask.prompt_work import prompt_metric, without_output
+
+    prompt = float(np.mean(found.question.requests.sample.isl))
+    rows = tuple(dataclasses.replace(row, metrics=without_output(row.metrics, prompt)) for row in found.rows)
+    return dataclasses.replace(found, rows=rows, metric=prompt_metric(found.metric))
+
+
+def _advice(found: Any, shown: tuple) -> list[str]:
+    """For each of the rows the change that would make it better."""
+    from sweeps.studies.served.advice import changes
+
     words: dict[int, str] = {}
     for asked in {id(one): one for one in map(found.question_of, shown)}.values():
         own = [(place, row) for place, row in enumerate(shown) if found.question_of(row) is asked]
         said = changes(asked, [row for _, row in own])
         words |= {place: text for (place, _), text in zip(own, said, strict=True)}
-    return found, [words[place] for place in range(len(shown))]
+    return [words[place] for place in range(len(shown))]
 
 
 def _write(options: argparse.Namespace, found: Any, shown: tuple, advice: list[str], top: int) -> None:

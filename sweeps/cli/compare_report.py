@@ -25,6 +25,10 @@ COLUMNS = {
     "tokens_per_second_per_device": "tokens/s\n/device",
     "usd_per_million_tokens": "USD/M\ntokens",
 }
+OF_PROMPTS = {
+    "usd_per_million_prompt_tokens": "USD/M\nprompt tokens",
+    "usd_per_thousand_requests": "USD/1,000\nrequests",
+}
 """Metrics of the table; the one that rows are sorted by comes to them."""
 
 
@@ -67,7 +71,7 @@ def _heading(found: ServedComparison) -> str:
 
 
 def _print_rows(out: Any, found: ServedComparison, rows: Sequence[Row], direction: str) -> None:
-    columns = dict(COLUMNS)
+    columns = {name: head for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
     columns.setdefault(found.metric, found.metric)
     columns.pop("devices", None)
     heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
@@ -201,9 +205,11 @@ def row_text(found: ServedComparison, row: Row) -> str:
     metrics = row.metrics
     many = f"{row.replicas} replicas of " if found.rate is not None else ""
     words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
-    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}, TPOT {_cell('tpot', metrics['tpot_mean'])} on average"
-    cost = metrics["usd_per_million_tokens"]
-    words += f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
+    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}"
+    words += f", TPOT {_cell('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
+    kind = "output" if "usd_per_million_tokens" in metrics else "prompt"
+    cost = metrics["usd_per_million_tokens" if kind == "output" else "usd_per_million_prompt_tokens"]
+    words += " on average" + (f", {cost:.3g} USD per million {kind} tokens" if math.isfinite(cost) else "")
     hourly, server = metrics["usd_per_hour"], found.question_of(row).options.servers[row.place[1]]
     words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
     if server == 1 or found.rate is None:

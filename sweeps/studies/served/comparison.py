@@ -192,7 +192,7 @@ def _compared(
     metric, chosen = _metric(sort, asked)
     found = search(asked, metric, rate, headroom, simulated, begun)
     rows, infeasible = _rows(asked, found, metric)
-    if disaggregated and not asked.target.classes:
+    if disaggregated and not asked.target.classes and not asked.requests.without_output:
         rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, rate, headroom), metric)
     return ServedComparison(
         question=asked,
