@@ -4,7 +4,7 @@ import dataclasses
 
 from jaxroof.arrays import jnp
 from jaxroof.policy import Policy
-from jaxroof.steady_state import ALIKE, LEAST_STEPS, Demand, SteadyState, StepTimes
+from jaxroof.steady_state import ALIKE, LEAST_STEPS, Demand, SteadyState, StepTimes, whole_steps
 from jaxroof.struct import Array, Scalar
 
 
@@ -26,7 +26,7 @@ def with_classes(state: SteadyState, times: StepTimes, demand: Demand, policy: P
 def _class_state(state: SteadyState, times: StepTimes, demand: Demand, own: Demand, policy: Policy) -> SteadyState:
     # TTFT: the mean prompt's own part is replaced by that of the class, in the mean and in the variance.
     room = times.full * demand.prompt  # prompt tokens of one step
-    steps = jnp.where(jnp.asarray(policy.chunked) > 0.5, jnp.maximum(own.prompt / room, 1.0), 1.0)
+    steps = jnp.where(jnp.asarray(policy.chunked) > 0.5, whole_steps(own.prompt / room, own.evenness), 1.0)
     mean, longer = times.first, times.first * own.prompt / demand.prompt
     ttft = state.ttft + times.decode * (steps - times.steps) + longer - mean
     variance = state.ttft_spread**2 - mean**2 * (1.0 / demand.evenness - 1.0) + longer**2 * (1.0 / own.evenness - 1.0)

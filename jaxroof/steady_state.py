@@ -24,6 +24,13 @@ BUSIEST = 0.9
 LENGTHS = (-2.85697, -1.35563, 0.0, 1.35563, 2.85697), (0.011257, 0.222076, 0.533333, 0.222076, 0.011257)
 """Standard deviations from the middle of a normal distribution, and their weights: Gauss-Hermite quadrature."""
 
+CHUNKS = 8
+"""Steps of a prompt up to which they are counted one by one; more are half a step above their mean."""
+
+SHARPEST = 0.002
+"""Spread of the logarithm of prompt lengths at least, in the number of steps that they take; four of these longer than
+the room of whole steps is not longer."""
+
 FULLEST = 0.995
 """Utilisation of the prompts' share of a step at most: a queue that is fuller has no steady state."""
 
@@ -50,7 +57,7 @@ class StepTimes:
     decode: Scalar  # a step without prompts
     first: Scalar  # what the first prompt of a step adds to it
     further: Scalar  # what every other prompt adds
-    steps: Scalar  # that one prompt takes, 1 where it fits into a step
+    steps: Scalar  # that one prompt takes, a whole number, mean; 1 where it fits into a step
     full: Scalar  # prompts that one step has room for
     filled: Scalar  # a step that is full of prompts
 
@@ -117,11 +124,28 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
     beside = jnp.where(mixed, batch, 0.0)
     base = jnp.where(mixed, alone, 0.0)
     one, all_of_them = time(part, beside, beside), time(most, beside, beside)
-    steps = prompt / part
-    first = (one - base) * steps
+    parts = prompt / part
+    first = (one - base) * parts
     more = most > part * (1.0 + 1e-9)
     further = jnp.where(more, (all_of_them - one) * prompt / jnp.where(more, most - part, 1.0), first)
+    steps = jnp.where(chunked, whole_steps(prompt / room, demand.evenness), 1.0)
     return StepTimes(decode=alone, first=first, further=further, steps=steps, full=most / prompt, filled=all_of_them)
+
+
+def whole_steps(parts: Scalar, evenness: Scalar) -> Array:
+    """Steps that a prompt takes, mean of a whole number, where a step has room for a part of it.
+
+    1 + sum over k of the share of prompts that are longer than k steps' room; lengths are lognormal. The last part of a
+    prompt takes a step of its own, however short it is.
+
+    Args:
+      parts: mean prompt over the room of a step.
+      evenness: as of `Demand`.
+    """
+    spread = jnp.maximum(jnp.sqrt(jnp.log(1.0 / jnp.minimum(evenness, 1.0))), SHARPEST)
+    middle = jnp.log(parts) - 0.5 * spread**2 - 4.0 * SHARPEST
+    longer = sum(normal_share((middle - math.log(k)) / spread) for k in range(1, CHUNKS))
+    return jnp.where(parts < CHUNKS - 1.0, 1.0 + longer, parts + 0.5)
 
 
 def steady_state(

@@ -1,8 +1,11 @@
 """Random deployments of every family of models, and what every question makes of each of them."""
 
 import collections
+import contextlib
 import dataclasses
+import json
 import math
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -26,13 +29,20 @@ from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case, case
 from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.spec import spec
+from sweeps.cli import main
 from sweeps.run.asked import asked
 from sweeps.run.point import answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
+from sweeps.serving.launch import pools
+from sweeps.serving.pool_command import pool_command
+from sweeps.serving.rows import row_spec
 from sweeps.serving.run import setup
 from sweeps.studies.comparison import compare
+from sweeps.studies.served.question import question
+from sweeps.studies.served.rows import row_spec as row_spec_of
+from sweeps.studies.served.search import scenario_at as served_scenario
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
 """Parts of a scenario that say what is deployed."""
@@ -297,6 +307,67 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
                 return comparable(there)
     one = len(found) == len(axes) and all(degree(getattr(base.deployment, n)) == spread.get(n, 1) for n in LAYOUT)
     return comparable(base) if one else None
+
+
+def bought(point: Deployed) -> Iterator[tuple[str, Scenario]]:
+    """The scenario that a served comparison makes of the point, and what is made of its row, by the question's name.
+
+    The comparison and its candidates of a simulation; `serve` and `emit` of the row; the fleet's replica; and, of the
+    row as two pools alike, `emit` and the `disaggregate` command that prices it. Nothing where a comparison tries no
+    such deployment.
+    """
+    spread = {name: value for name, value in point.degrees.items() if name in LAYOUT}
+    rest = {f"deployment.{name}": value for name, value in point.degrees.items() if name not in (*LAYOUT, "drafts")}
+    if "communication" in point.options or {"dp", "cp"} & set(point.degrees):
+        return
+    keys = {name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options}
+    devices = [int(np.prod([value for name, value in spread.items() if name != "ep"]))]
+    load = {name: point.workload[name] for name in ("isl", "osl")}
+    tried = {"drafts": point.degrees["drafts"]} if "drafts" in point.degrees else {}
+    settings = point.settings | rest
+    words = {"hardware": [point.hardware], "devices": devices, "policy": {"token_budget": 2048}, "settings": settings}
+    asked_for = possible(lambda: question(point.model, "ttft=1000s", load, **words, **keys, **tried))
+    if asked_for is None or not asked_for.options.devices:
+        return
+    options = asked_for.options
+    layouts = [
+        i for i, layout in enumerate(options.layouts) if all(layout.get(n, 1) == spread.get(n, 1) for n in LAYOUT)
+    ]
+    if not layouts:
+        return
+    place = 0, 0, layouts[0]
+    yield "compare, simulated", comparable(served_scenario(options, place))
+    spec = json.loads(json.dumps(row_spec_of(asked_for, place, 16.0, 1.0, 100)))
+    yield "fleet", comparable(serve_spec(**spec).case().scenario)
+    row = {"rank": 1, "spec": spec, "longest": sum(load.values()), "load": 1.0, "batch_mean": 3.2}
+    yield "serve of a row", comparable(serve_spec(**row_spec(row, {})).case().scenario)
+    for made in _emitted(row):
+        yield "emit", comparable(made)
+    pool = {"deployment": spec["deployment"], "replicas": 1, "hardware": spec["hardware"]}
+    pair = row | {"prefill": pool, "decode_replicas": 1}
+    for role, made in zip(("prefill", "decode"), _emitted(pair), strict=False):
+        yield f"emit, {role}", comparable(made)
+    if "drafts" not in point.degrees:
+        for role, made in zip(("decode", "prefill"), _commanded(pool_command(pair)), strict=True):
+            yield f"disaggregate of a row, {role}", comparable(made)
+
+
+def _emitted(row: dict[str, Any]) -> list[Scenario]:
+    """Scenarios of the pools that `emit` starts."""
+    made = []
+    with mock.patch("sweeps.serving.launch.deployed._context", lambda case, *_: made.append(case.scenario) or 1):
+        with contextlib.suppress(ValueError):  # devices that do not fill hosts
+            pools(row)
+    return made
+
+
+def _commanded(command: str) -> tuple[Scenario, Scenario]:
+    """Scenarios of the decode pool and the prefill pool that a `jaxroof disaggregate` command asks about."""
+    made = []
+    with mock.patch("sweeps.cli.disaggregate._print_pools", lambda case, options: made.append(case.scenario)):
+        assert main(shlex.split(command)[1:]) == 0
+    (found,) = made
+    return found, dataclasses.replace(found, **_parts(found.prefill))
 
 
 def comparable(scenario: Scenario) -> Scenario:

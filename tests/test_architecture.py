@@ -68,7 +68,7 @@ FLOORS = {
         {"document", "interrupted", "unfinished", "output", "plain", "units", "leaves"},  # files, units, figures
         {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
-        {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
+        {"silicon", "voltage", "prices", "servers", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
         {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies

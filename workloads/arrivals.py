@@ -53,7 +53,10 @@ class Arrivals:
     stages    "8x60,16x30": 8 requests per s for 60 s, then 16 per s for 30 s, then no more
 
     onoff and stages are Poisson within their times, or of the `cv` that is given: a renewal process of mean interval
-    1 whose clock runs as fast as the rate is.
+    1 whose clock runs as fast as the rate is. Where the number of requests is given, and no end, the intervals between
+    them are stretched so that their mean is exactly 1: the rate is the one that was asked for, whatever the seed.
+
+    Source: benchmarks of engines send requests so: vllm/benchmarks/serve.py, `get_request`.
     """
 
     kind: str
@@ -115,7 +118,10 @@ class Arrivals:
             if count > 2 * MOST_REQUESTS:
                 raise ValueError(f"{self.text}: more than {MOST_REQUESTS} requests")
         clock = np.concatenate(parts) if parts else np.zeros(0)
-        return clock[clock < end][:requests]
+        clock = clock[clock < end][:requests]
+        if math.isinf(end) and len(clock) > 1:
+            clock = clock * ((len(clock) - 1) / (clock[-1] - clock[0]))
+        return clock
 
     def _clock(self, time: float) -> float:
         """Requests that are expected before `time`."""

@@ -7,6 +7,7 @@ from jaxroof.deployment.drafting import drafted_part as drafted_part
 from jaxroof.deployment.drafting import drafted_tokens as drafted_tokens
 from jaxroof.deployment.drafting import tokens_per_sequence as tokens_per_sequence
 from jaxroof.deployment.parallelism import DEGREES as DEGREES
+from jaxroof.deployment.parallelism import charged_share as charged_share
 from jaxroof.deployment.parallelism import degree as degree
 from jaxroof.deployment.parallelism import devices as devices
 from jaxroof.deployment.parallelism import expert_tp as expert_tp

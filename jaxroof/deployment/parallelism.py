@@ -54,6 +54,12 @@ class Parallelism:
         source="ours: routing is even",
         flag="RATIO",
     )
+    charged: Scalar | None = number(
+        "1",
+        "devices that a replica is charged for",
+        "its part of whole servers; none: those that it uses",
+        default=None,
+    )
     alike: Scalar = share(
         "exponent of tokens that choose experts on their own",
         "n^EXPONENT of n tokens do; 1: routing without preference",
@@ -85,6 +91,11 @@ def replica_devices(deployment: Parallelism) -> Scalar:
 def devices(deployment: Parallelism) -> Scalar:
     """Devices of the whole deployment."""
     return replica_devices(deployment) * deployment.dp
+
+
+def charged_share(deployment: Parallelism) -> Scalar:
+    """Devices that a replica is charged for, over those that it uses."""
+    return 1.0 if deployment.charged is None else deployment.charged / replica_devices(deployment)
 
 
 def expert_tp(deployment: Parallelism) -> Scalar:

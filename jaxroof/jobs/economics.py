@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jaxroof.area import die_area
 from jaxroof.cost import capital_rate, device_cost, device_price, emission_rate, energy_price
-from jaxroof.deployment import Deployment, devices, replica_devices
+from jaxroof.deployment import Deployment, charged_share, devices, replica_devices
 from jaxroof.hardware import Hardware, ridge
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Pool
@@ -17,12 +17,13 @@ GRAMS = 1e3
 """g per kg."""
 
 
-TOKENS = "output tokens; of a single step, prompt and output tokens"
+TOKENS = "output tokens, of a served stream in its steady part; of a single step, prompt and output tokens"
 """Which tokens figures per token are of."""
 
 METRICS = {
     "ridge": Metric("1", "FLOP per byte of HBM traffic from which on the matrix units bind, attention precision"),
     "devices": lower("1", "devices of the deployment"),
+    "rented_devices": lower("1", "devices that are paid for: those of whole servers"),
     "tokens_per_second": higher("1/s", f"tokens per second of all replicas: {TOKENS}"),
     "tokens_per_second_per_device": higher("1/s", f"tokens per second and device: {TOKENS}"),
     "power": lower("W", "mean electrical power of one device"),
@@ -40,6 +41,19 @@ METRICS = {
             ("owning_", "for owning and running the devices"),
         )
     },
+    **{
+        f"{kind}usd_per_million_prompt_tokens": lower("1", f"US dollars per million prompt tokens {words}")
+        for kind, words in (
+            *(("", "at the device's price"), ("energy_", "for electricity")),
+            ("capital_", "for owning devices, servers and their place"),
+            ("owning_", "for owning and running the devices"),
+        )
+    },
+    "usd_per_thousand_requests": lower("1", "US dollars per thousand requests at the device's price"),
+    "gco2_per_million_prompt_tokens": lower(
+        "1", "grams of CO2 equivalent per million prompt tokens, for electricity"
+    ),
+    "joules_per_request": lower("J", "energy of a replica's devices per request"),
     "gco2_per_million_tokens": lower("1", f"grams of CO2 equivalent per million tokens, for electricity: {TOKENS}"),
 }
 """Throughput, power and money of every job that makes tokens."""
@@ -56,7 +70,8 @@ def economics(
     """
     found = {"ridge": ridge(hardware, deployment.attention_compute), **throughput(hardware, deployment, rate)}
     emitted = _emissions(hardware, joules_per_token)
-    return found | _owning(hardware, found["tokens_per_second_per_device"], joules_per_token) | emitted
+    per_charged = found["tokens_per_second_per_device"] / charged_share(deployment)
+    return found | _owning(hardware, per_charged, joules_per_token) | emitted
 
 
 def throughput(hardware: Hardware, deployment: Deployment, rate: Scalar) -> dict[str, Scalar]:
@@ -74,7 +89,7 @@ def throughput(hardware: Hardware, deployment: Deployment, rate: Scalar) -> dict
     if hardware.power.tdp is not None:
         found["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
     if hardware.price is not None:
-        found["usd_per_million_tokens"] = usd_of_tokens(MILLION, hardware.price, per_device)
+        found["usd_per_million_tokens"] = usd_of_tokens(MILLION, hardware.price * charged_share(deployment), per_device)
     return found
 
 
@@ -85,6 +100,7 @@ def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
       rate: tokens/s of all of them.
     """
     counts = [devices(pool.deployment) for pool in pools]
+    charged = [count * charged_share(pool.deployment) for count, pool in zip(counts, pools, strict=True)]
     prices = [pool.hardware.price for pool in pools]
     found = {
         "devices": sum(counts),
@@ -92,7 +108,7 @@ def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
         "tokens_per_second_per_device": rate / sum(counts),
     }
     if all(price is not None for price in prices):
-        price = sum(count * price for count, price in zip(counts, prices, strict=True))
+        price = sum(count * price for count, price in zip(charged, prices, strict=True))
         found["usd_per_million_tokens"] = usd_of_tokens(MILLION, price, rate)
     return found
 
@@ -114,7 +130,7 @@ def _emissions(hardware: Hardware, joules_per_token: Scalar | None) -> dict[str,
     return {"gco2_per_million_tokens": MILLION * GRAMS * joules_per_token * emission_rate(hardware)}
 
 
-def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | None) -> dict[str, Scalar]:
+def _owning(hardware: Hardware, per_charged: Scalar, joules_per_token: Scalar | None) -> dict[str, Scalar]:
     """Die area, what a device costs, and what tokens cost its owner: capital, and energy where the joules are known."""
     if hardware.silicon is None:
         return {}
@@ -123,7 +139,7 @@ def _owning(hardware: Hardware, per_device: Scalar, joules_per_token: Scalar | N
         return found
     found |= {"device_cost": device_cost(hardware), "device_price": device_price(hardware)}
     if hardware.power.tdp is not None:
-        capital = usd_of_tokens(MILLION, capital_rate(hardware), per_device)
+        capital = usd_of_tokens(MILLION, capital_rate(hardware), per_charged)
         found["capital_usd_per_million_tokens"] = capital
         if joules_per_token is not None:
             energy = MILLION * joules_per_token * energy_price(hardware)

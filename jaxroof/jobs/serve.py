@@ -1,6 +1,7 @@
 """The question of a served stream: percentiles of latencies, throughput, goodput, use of the engine, cost."""
 
 import math
+from collections.abc import Callable
 
 from jaxroof import memory
 from jaxroof.arrays import jax
@@ -32,9 +33,10 @@ METRICS = {
         for name, words in LATENCIES.items()
         for percent in PERCENTILES
     },
-    "requests_per_second": higher("1/s", "finished requests per second of all replicas"),
-    "prompt_tokens_per_second": higher("1/s", "prompt tokens per second of all replicas"),
-    "goodput": higher("1/s", "requests per second that keep every limit, all replicas"),
+    "requests_per_second": higher("1/s", "finished requests per second of all replicas, steady part of the run"),
+    "prompt_tokens_per_second": higher("1/s", "prompt tokens per second of all replicas, steady part of the run"),
+    "goodput": higher("1/s", "requests per second that keep every limit, all replicas, steady part of the run"),
+    "run_tokens_per_second": higher("1/s", "output tokens per second of all replicas, whole run with its two ends"),
     "good_share": higher("1", "share of the requests that were sent that keep every limit"),
     "finished": Metric("1", "requests that were answered"),
     "refused": lower("1", "requests that are too long for the KV cache"),
@@ -53,8 +55,22 @@ METRICS = {
 }
 """Metrics of a simulated engine."""
 
-RATES = ("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput")
+RATES = (
+    *("requests_per_second", "tokens_per_second", "prompt_tokens_per_second", "goodput"),
+    "run_tokens_per_second",
+)
 """Metrics that add up over replicas."""
+
+GROWS = 0.01
+"""Share of a run's requests that wait on average, at most, for longer than two steps: a load that the engine cannot
+sustain makes a queue that grows all the time, by twice this share of the load."""
+
+KEEPS_UP = 0.9
+"""Share of the requests that arrive in the steady part that are served in it, at least, where an engine keeps up with
+them: less says that more and more run at once."""
+
+SHORTEST = 0.5
+"""Mean times of service that a steady part lasts at least."""
 
 
 @struct
@@ -81,8 +97,8 @@ def serving_metrics(
     """Metrics of one simulation, shapes (); s, requests, tokens and shares.
 
     Latencies are those of finished requests. TPOT is vLLM's, (E2E - TTFT) / (output tokens - 1), of requests with
-    more than one; ITL is the time between two tokens of a sequence, over all tokens. Rates are over the time from the
-    first arrival to the last finish. A request is good if it is finished and keeps every limit of the objective.
+    more than one; ITL is the time between two tokens of a sequence, over all tokens. A request is good if it is
+    finished and keeps every limit of the objective. Rates are those of the steady part: `steady_rate`.
 
     Differentiable in every time: percentiles have the gradient of the requests that they lie between.
 
@@ -105,25 +121,86 @@ def serving_metrics(
     ):
         metrics |= _distribution(name, values, weights)
 
-    # Rates are over the time from the first arrival to the last finish.
     sent = (found.status != STATUSES.index("absent")) & jnp.isfinite(found.arrival)
     begin = jnp.min(jnp.where(sent, found.arrival, jnp.inf))
     over = jnp.max(jnp.where(done, found.finish, -jnp.inf))
     span = jnp.where(over > begin, over - begin, 1.0)
     good = done & (ttft <= objective.ttft) & (~several | (tpot <= objective.tpot)) & (e2e <= objective.e2e)
-    prompts = jnp.sum(jnp.where(done, jnp.asarray(traffic.isl, dtype=float), 0.0))
+    isl = jnp.asarray(traffic.isl, dtype=float)
+    prompts = jnp.sum(jnp.where(done, isl, 0.0))
+    waits = jnp.maximum(metrics["queueing_mean"] - 2.0 * jnp.nan_to_num(metrics["tpot_mean"]), 0.0)
+    rate = steady_rate(found, sent, done, waits, traffic.clients is None)
+    tokens = jnp.sum(jnp.where(done, osl, 0.0))
     return metrics | {
         "duration": span,
-        "requests_per_second": _count(done) / span,
-        "tokens_per_second": jnp.sum(jnp.where(done, osl, 0.0)) / span,
-        "prompt_tokens_per_second": prompts / span,
-        "goodput": _count(good) / span,
+        "requests_per_second": rate(jnp.ones_like(osl)),
+        "tokens_per_second": rate(osl),
+        "prompt_tokens_per_second": rate(isl),
+        "goodput": rate(good.astype(float)),
+        "run_tokens_per_second": tokens / span,
         "good_share": _count(good) / jnp.maximum(_count(sent), 1.0),
         **{name: _count(found.status == code) for code, name in enumerate(STATUSES[:-1])},
         "preemptions": jnp.sum(found.preemptions.astype(float)),
         "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0)) / jnp.maximum(prompts, 1.0),
         **_engine_metrics(timeline, blocks, span),
     }
+
+
+def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loop: bool) -> Callable[[Array], Array]:
+    """Rate of anything that requests have, in units per s, in the steady part of a run: without its two ends.
+
+    In an open loop that the engine keeps up with, requests are answered as fast as they arrive: the rate is that of the
+    arrivals, from the first to the last of them. It keeps up where no queue grows (`GROWS`) and where it serves what
+    arrives (`KEEPS_UP`).
+
+    Elsewhere the rate is that of the work done between two moments: one mean time of service after the first request
+    was begun, when as many run as do in the middle, and the begin of the last request, after which the engine drains. A
+    request counts by the share of its time of service, from its begin to its last token, that lies between them. It
+    begins with the first step that works on it, in a closed loop when its client sends it. Without `SHORTEST` such
+    times between the two moments the run has no steady part, and the rate is that of all of it.
+
+    Args:
+      found: outcome of the requests, shape [requests].
+      sent, done: which of them were sent, and answered; bool, shape [requests].
+      waits: s that requests wait on average for longer than two steps.
+      open_loop: whether requests arrive when they say, not when others end.
+
+    Returns:
+      From amounts of shape [requests] to their rate, shape (). Differentiable in every time.
+    """
+
+    def ends(times: Array, known: Array) -> tuple[Array, Array]:
+        return jnp.min(jnp.where(known, times, jnp.inf)), jnp.max(jnp.where(known, times, -jnp.inf))
+
+    def positive(value: Array, other: Scalar = 1.0) -> Array:
+        return jnp.where(jnp.isfinite(value) & (value > 0.0), value, other)
+
+    first, last = ends(found.arrival, sent)
+    over = ends(found.finish, done)[1]
+    whole = positive(over - first)
+    begins = found.admitted if open_loop else found.arrival
+    begun, ended = jnp.where(done, begins, 0.0), jnp.where(done, found.finish, 0.0)
+    service = jnp.where(done, positive(ended - begun, 1e-30), 0.0)
+    mean = jnp.sum(service) / jnp.maximum(_count(done), 1.0)
+    start, stop = ends(begins, done)
+    start = start + mean
+    lasts = jnp.isfinite(start) & (stop - start >= SHORTEST * mean)
+    low, high = jnp.where(lasts, start, 0.0), jnp.where(lasts, stop, 1.0)
+    inside = jnp.maximum(jnp.minimum(ended, high) - jnp.maximum(begun, low), 0.0)
+    share = jnp.where(done, inside / jnp.where(done, service, 1.0), 0.0)
+
+    span = positive(last - first)
+    arrived = _count(sent & (found.arrival >= low) & (found.arrival < high))
+    keeps = open_loop & (last > first) & lasts & (waits <= GROWS * span)
+    keeps = keeps & (jnp.sum(share) >= KEEPS_UP * arrived)
+    every = (1.0 - 1.0 / jnp.maximum(_count(sent), 1.0)) / span  # n requests are n - 1 intervals
+
+    def rate(amounts: Array) -> Array:
+        finished = jnp.where(done, amounts, 0.0)
+        part = jnp.where(lasts, jnp.sum(finished * share) / (high - low), jnp.sum(finished) / whole)
+        return jnp.where(keeps, jnp.sum(finished) * every, part)
+
+    return rate
 
 
 def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, Array]:

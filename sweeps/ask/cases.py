@@ -17,6 +17,8 @@ from jaxroof.legality import crosses_domain, first_broken
 from jaxroof.model import Experts, Model
 from jaxroof.weight_only import as_run, without_fallbacks
 from sweeps.ask.cache_notes import attention_note, slower_cache
+from sweeps.ask.cache_precisions import KV_BYTES as KV_BYTES
+from sweeps.ask.cache_precisions import require_cache
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import acceptance, require_drafts, with_draft
 from sweeps.ask.effects import facts, given_paths, require_effect
@@ -29,9 +31,6 @@ from sweeps.ask.pools import prefill_pool, require_legal
 from sweeps.ask.precisions import compute_precisions, weight_only_notes
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.training_case import training_workload
-
-KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
-"""B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
 
 SCALED_BYTE = 1.0 + 4.0 / 128.0
 """B per element of activations in 8 bits with a scale of 4 B per 128, as kernels that send tokens to experts pack
@@ -152,7 +151,7 @@ def case(
         place = device.vendor, device.hardware, entry.model, scenario.deployment
         scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place))
     for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
-        scenario = _with_number(scenario, path, settings.pop(path))
+        scenario = with_number(scenario, path, settings.pop(path))
     pool = None
     if job == "disaggregated":
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
@@ -169,10 +168,11 @@ def case(
         entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
     for path, value in settings.items():
         if not path.startswith(PREFIX):
-            scenario = _with_number(scenario, path, value)
+            scenario = with_number(scenario, path, value)
     scenario = with_laws(scenario, laws or {})
     require_free(scenario, overrides)
     require_precisions(device, entry, scenario.deployment)
+    require_cache(device, cache_precision(entry, kv, served))
     require_drafts(draft, scenario.deployment)
     if check:
         if pool is not None:
@@ -193,7 +193,7 @@ def _placed(laws: Mapping[str, str]) -> dict[str, float]:
     return {path.removeprefix("workload."): 1.0 for path in laws if path.startswith("workload.")}
 
 
-def _with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
+def with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
     """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
     number(scenario, path)
     return replaced(scenario, path, leaf_number(path, value))

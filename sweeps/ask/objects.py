@@ -9,7 +9,8 @@ import hwspaces
 import workloads
 from jaxroof.model import Model
 from sweeps.ask.axes import Axis, Choice, Coordinate
-from sweeps.ask.cases import KV_BYTES, Case, leaf_number, model_deployment, require_precisions
+from sweeps.ask.cache_precisions import require_cache
+from sweeps.ask.cases import KV_BYTES, Case, cache_precision, leaf_number, model_deployment, require_precisions
 from sweeps.ask.deployments import label as deployment_label
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.drafting import with_draft
@@ -48,6 +49,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         devices = [device_named(name, spec) for name in names]
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
+            require_cache(device, base.kv)
             said += [(device.name, assumption) for assumption in device.assumptions]
         lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
         columns["hardware"] = Choice(lawful, index)
@@ -66,6 +68,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
             deployments.append(model_deployment(entry, kv, sent, _served(spec, base)))
             for name in spec.objects["hardware"]:
                 require_precisions(device_named(name, spec), entry, deployments[-1])
+                require_cache(device_named(name, spec), cache_precision(entry, kv, _served(spec, base)))
             own = f"weights {entry.precision} (from {entry.precision_source})"
             said += [(entry.name, note) for note in (own, *entry.notes)]
         deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
@@ -78,6 +81,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
     elif key == "kv":
         for name in names:
             model_deployment(base.model, name, engine=_served(spec, base))
+            for device in spec.objects["hardware"]:
+                require_cache(device_named(device, spec), name)
         columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
     else:
         found = [chosen(spec.source.get("engine"), name) for name in names]

@@ -82,6 +82,13 @@ def token_text(case: Case) -> str:
 def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
     """Cost of a device, and of a million tokens to its owner and its tenant; None where nothing is known."""
     tokens = token_text(case).replace("token", "tokens", 1)
+    if "usd_per_thousand_requests" in metrics:
+        metrics = metrics | {
+            name.replace("_prompt_tokens", "_tokens"): value
+            for name, value in metrics.items()
+            if name.endswith("usd_per_million_prompt_tokens")
+        }
+        tokens = "prompt tokens"
     parts = []
     if "device_cost" in metrics:
         parts.append(f"device {metrics['device_cost']:,.0f} USD to make, {metrics['device_price']:,.0f} to buy")
@@ -151,7 +158,8 @@ def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     phases = [name for name in ("prefill", "decode") if f"{name}_power" in metrics]
     parts = [f"{phase} {formatted(metrics[f'{phase}_power'], 'W')}" for phase in phases]
     detail = f" ({', '.join(parts)})" if parts else ""
-    energy = f"{formatted(metrics['joules_per_token'], 'J')} per {token_text(case)}"
+    of = "joules_per_request" if "joules_per_request" in metrics else "joules_per_token"
+    energy = f"{formatted(metrics[of], 'J')} per {'request' if of == 'joules_per_request' else token_text(case)}"
     lines = [f"{formatted(metrics['power'], 'W')} per device{detail}, {energy}"]
     if "gco2_per_million_tokens" in metrics:
         tokens = token_text(case).replace("token", "tokens", 1)

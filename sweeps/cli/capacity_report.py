@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 import hwspaces
 from hwspaces import formatted
 from sweeps.cli import tables
@@ -110,14 +112,16 @@ def _bounds(found: Search, what: str) -> list[str]:
 def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
     priced = any(math.isfinite(one.per_dollar) for one in able)
     heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else [])]
-    heads += ["TTFT p50", "p99", "TPOT p50", "p99 ", "tokens/s\n/device"]
+    output = float(np.max(found.fleet.requests.stream.osl)) > 1.0  # else no token follows the one with the prompt
+    heads += ["TTFT p50", "p99", *(["TPOT p50", "p99 ", "tokens/s\n/device"] if output else [])]
     made = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
     for rank, one in enumerate(able, 1):
         more = ">= " if one.state == MORE else ""
         cells = [str(one.place.devices), f"{more}{number(one.load)}", f"{more}{number(one.per_device)}"]
         cells += [_number(one.per_dollar)] if priced else []
-        cells += [_time(one.metrics[name]) for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99")]
-        cells.append(_number(one.metrics["tokens_per_second_per_device"]))
+        names = ("ttft_p50", "ttft_p99", *(("tpot_p50", "tpot_p99") if output else ()))
+        cells += [_time(one.metrics[name]) for name in names]
+        cells += [_number(one.metrics["tokens_per_second_per_device"])] if output else []
         made.add_row(str(rank) if found.ranked else "-", one.place.label, *cells, one.missed)
     return made
 

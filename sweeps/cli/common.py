@@ -70,6 +70,12 @@ def prices_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--prices", metavar="TERMS", help=what)
 
 
+def node_argument(parser: argparse._ActionsContainer) -> None:
+    """Add `--node`."""
+    what = "devices of one server, which is rented whole (default: 8 of HGX and OAM boards, 4 of GB200 trays, 1 of cards)"
+    parser.add_argument("--node", metavar="N", help=what)
+
+
 def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, metavar: str = "NAME=VALUE") -> None:
     """Add a flag that may be given several times, and sets one number each time."""
     parser.add_argument(flag, metavar=metavar, action="append", default=[], help=help)

@@ -1,6 +1,7 @@
 """`jaxroof compare`: accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import argparse
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -34,7 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tried.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: all that are rented out)")
     tried.add_argument("--devices", metavar="N,..", help="of one replica (default: powers of two up to 16)")
     tried.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
-    tried.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, nvfp4 ...")
+    what = "in place of the checkpoint's: fp8, int8, nvfp4 ..., or several, ranked together: bf16,fp8"
+    tried.add_argument("--weights", metavar="PRECISION,..", help=what)
     tried.add_argument("--kv", metavar="PRECISION,..", help="of the KV cache: bf16, fp16, fp8, int8 or fp4, or several")
     tried.add_argument(
         "--engine",
@@ -47,6 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tried.add_argument("--drafts", metavar="N,..", help="tokens drafted per step; 0: none")
     tried.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
     common.prices_argument(tried)
+    common.node_argument(tried)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
     common.settings_argument(tried, "--set", what, "PATH=VALUE")
     parser.add_argument("--simulate", metavar="N", help="places that are simulated at most (default 24; 0: estimates)")
@@ -95,6 +98,8 @@ def run(options: argparse.Namespace) -> None:
             options.engine = options.emit  # flags are of the engine that was compared
     if options.batch is not None:
         raise ValueError("--batch needs --static: requests that arrive over time make their own batches")
+    if "," in (options.weights or "") and str(options.output).lower().endswith(".nc"):
+        raise ValueError(f"-o {options.output}: places of several weights are not one dataset: give --weights one")
     if options.slo is None and options.traffic is None:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=1s,tpot=30ms; --static needs none")
     from sweeps.cli import compare_report
@@ -135,7 +140,7 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
     given: dict[str, Any] = {name: getattr(options, name) for name in LOAD if getattr(options, name) is not None}
     given |= {
         name: getattr(options, name)
-        for name in ("weights", "engine", "draft", "efficiency", "prices", "sort", "share")
+        for name in ("engine", "draft", "efficiency", "prices", "sort", "share")
         if getattr(options, name) is not None
     }
     if options.slo is not None:
@@ -148,8 +153,9 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
         given["headroom"] = 0.0 if is_zero(options.headroom, "1") else quantity(options.headroom, "1", "--headroom")
     if options.hardware is not None:
         given["hardware"] = [name.strip() for name in options.hardware.split(",")]
-    if options.kv is not None:
-        given["kv"] = [name.strip() for name in options.kv.split(",")]
+    for name in ("kv", "weights"):
+        if getattr(options, name) is not None:
+            given[name] = [part.strip() for part in getattr(options, name).split(",")]
     for name in ("devices", "drafts"):
         if getattr(options, name) is not None:
             zero = name == "drafts"
@@ -159,6 +165,8 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
         given["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
     if options.simulate is not None:
         given["simulated"] = int(common.whole_number("--simulate", options.simulate, zero=True))
+    if options.node is not None:
+        given["node"] = int(common.whole_number("--node", options.node))
     policy = common.policy_settings(options.policy)
     if policy:
         given["policy"] = {name: value.split(",") for name, value in policy.items()}
@@ -166,7 +174,6 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
     given["settings"] = common.overrides(options.set)
     from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache
-    from sweeps.studies.served.advice import changes
     from sweeps.studies.served.comparison import compare_served
 
     with Line(remaining=False) as line:
@@ -184,7 +191,34 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
             return count
 
         found = compare_served(options.model, begun=simulating, **given)
-    return found, changes(found.question, found.best_layouts[:TOP])
+    shown = found.best_layouts[:TOP]
+    advice = _advice(found, shown)
+    if found.question.requests.without_output:
+        found = _of_prompts(found)
+    return found, advice
+
+
+def _of_prompts(found: Any) -> Any:
+    """The comparison with its figures in terms of requests and prompt tokens."""
+    import numpy as np
+
+    from sweeps.ask.prompt_work import prompt_metric, without_output
+
+    prompt = float(np.mean(found.question.requests.sample.isl))
+    rows = tuple(dataclasses.replace(row, metrics=without_output(row.metrics, prompt)) for row in found.rows)
+    return dataclasses.replace(found, rows=rows, metric=prompt_metric(found.metric))
+
+
+def _advice(found: Any, shown: tuple) -> list[str]:
+    """For each of the rows the change that would make it better."""
+    from sweeps.studies.served.advice import changes
+
+    words: dict[int, str] = {}
+    for asked in {id(one): one for one in map(found.question_of, shown)}.values():
+        own = [(place, row) for place, row in enumerate(shown) if found.question_of(row) is asked]
+        said = changes(asked, [row for _, row in own])
+        words |= {place: text for (place, _), text in zip(own, said, strict=True)}
+    return [words[place] for place in range(len(shown))]
 
 
 def _write(options: argparse.Namespace, found: Any, shown: tuple, advice: list[str], top: int) -> None:

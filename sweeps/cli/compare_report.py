@@ -26,6 +26,10 @@ COLUMNS = {
     "tokens_per_second_per_device": "tokens/s\n/device",
     "usd_per_million_tokens": "USD/M\ntokens",
 }
+OF_PROMPTS = {
+    "usd_per_million_prompt_tokens": "USD/M\nprompt tokens",
+    "usd_per_thousand_requests": "USD/1,000\nrequests",
+}
 """Metrics of the table; the one that rows are sorted by comes to them."""
 
 
@@ -35,10 +39,8 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     out.print(_heading(found))
     for one in asked.requests.classes:
         out.print(f"{one.text}: {asked.target.classes[one.name].text}")
-    out.print(
-        f"weights {asked.model.precision} ({asked.model.precision_source}), engine {hwspaces.engine(asked.engine).text}",
-        end="",
-    )
+    weights = ", ".join(found.questions) or f"{asked.model.precision} ({asked.model.precision_source})"
+    out.print(f"weights {weights}, engine {hwspaces.engine(asked.engine).text}", end="")
     out.print(f", efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
@@ -69,7 +71,7 @@ def _heading(found: ServedComparison) -> str:
 
 
 def _print_rows(out: Any, found: ServedComparison, rows: Sequence[Row], direction: str) -> None:
-    columns = dict(COLUMNS)
+    columns = {name: head for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
     columns.setdefault(found.metric, found.metric)
     columns.pop("devices", None)
     heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
@@ -169,7 +171,9 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
     if found.simulations:
         more = found.seconds - found.estimate_seconds
-        words += f", {found.simulations:,} simulations of {found.requests:,} requests in {more:.1f} s"
+        least, most = (f"{requests:,}" for requests in found.requests)
+        each = most if least == most else f"{least} to {most}"
+        words += f", {found.simulations:,} simulations of {each} requests in {more:.1f} s"
     print_lines(out, "tried", [words])
     if not shown:
         return
@@ -201,11 +205,17 @@ def row_text(found: ServedComparison, row: Row) -> str:
     metrics = row.metrics
     many = f"{row.replicas} replicas of " if found.rate is not None else ""
     words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
-    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}, TPOT {_cell('tpot', metrics['tpot_mean'])} on average"
-    cost = metrics["usd_per_million_tokens"]
-    words += f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
-    hourly = metrics["usd_per_hour"]
-    return words + (f", {hourly:.4g} USD/h" if math.isfinite(hourly) else "")
+    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}"
+    words += f", TPOT {_cell('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
+    kind = "output" if "usd_per_million_tokens" in metrics else "prompt"
+    cost = metrics["usd_per_million_tokens" if kind == "output" else "usd_per_million_prompt_tokens"]
+    words += " on average" + (f", {cost:.3g} USD per million {kind} tokens" if math.isfinite(cost) else "")
+    hourly, server = metrics["usd_per_hour"], found.question_of(row).options.servers[row.place[1]]
+    words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
+    if server == 1 or found.rate is None:
+        return words
+    count = round(metrics["rented_devices"] / server)
+    return f"{words} on {count} server{'s' * (count > 1)} of {server}"
 
 
 def _cell(name: str, value: float) -> str:
@@ -239,7 +249,7 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
         "tried": {
             "places": found.places,
             "simulations": found.simulations,
-            "requests_of_a_simulation": found.requests,
+            "requests_of_a_simulation": list(found.requests),
             "estimate_seconds": round(found.estimate_seconds, 3),
             "seconds": round(found.seconds, 3),
         },
@@ -269,6 +279,7 @@ def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[s
         "rank": rank,
         "hardware": row.hardware,
         "devices": row.devices,
+        "server": found.question_of(row).options.servers[row.place[1]],
         "replicas": row.replicas,
         "layout": row.layout,
         "setting": row.setting,

@@ -12,6 +12,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", metavar="KIND", help=what)
     parser.add_argument("file", metavar="RESULT.json", help="what jaxroof compare --json printed")
     common.row_argument(parser)
+    what = "tokens of the longest request that the engine takes (default: the model's positions, as far as two fit)"
+    parser.add_argument("--max-len", metavar="N", help=what)
     output_argument(
         parser, "-o", "--output", kinds=("launch",), metavar="FILE", help="a .sh or .yaml in place of stdout"
     )
@@ -20,10 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the text, or write it into the file that is wanted."""
     number = common.row_number(options.row)
+    longest = None if options.max_len is None else int(common.whole_number("--max-len", options.max_len))
     from sweeps.serving.launch import launch_text, written
     from sweeps.serving.rows import row_of
 
-    text = launch_text(options.kind, row_of(options.file, number))
+    text = launch_text(options.kind, row_of(options.file, number), longest)
     if options.output:
         written(options.output, text, (options.file,), options.force)
         print(f"{options.output}: row {number} for {options.kind}")

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import json_argument, prices_argument, whole_number
+from sweeps.cli.common import json_argument, node_argument, prices_argument, whole_number
 from sweeps.cli.outputs import files, picture_argument
 from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--simulate", metavar="N", help="layouts of every class that are simulated at most (default 0: estimates)"
     )
     prices_argument(parser)
+    node_argument(parser)
     parser.add_argument("--hours", action="store_true", help="a table of every hour of the day")
     what = "a .png or .svg of the day: load and capacity of every class, devices in use"
     picture_argument(parser, what, "-o", "--output", metavar="DAY.png")
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> None:
 
         limits["simulated"] = int(whole_number("--simulate", options.simulate, zero=True))
         compilation_cache()
+    if options.node is not None:
+        limits["node"] = int(whole_number("--node", options.node))
     if options.gap is not None:
         limits["gap"] = quantity(options.gap, "1", "--gap")
     if options.seconds is not None:

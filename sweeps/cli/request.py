@@ -1,6 +1,7 @@
 """`jaxroof request`: latency, throughput and fit of a static batch of equal requests on one deployment."""
 
 import argparse
+import dataclasses
 from typing import Any
 
 from sweeps.cli import common
@@ -37,17 +38,22 @@ def request_text(case: Any) -> str:
     """The batch in words: "32 requests of 1,024 + 256 tokens"."""
     work = case.scenario.workload
     cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
-    what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached} + {work.osl:,.0f} tokens"
+    output = f" + {work.osl:,.0f}" if work.osl > 1.0 else ""
+    what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached}{output} tokens"
     return what + (f", each with {work.encoder_tokens:,.0f} for the encoder" if work.encoder_tokens else "")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
+    from sweeps.ask.prompt_work import without_output
     from sweeps.cli import answers, tables
     from sweeps.run.answer import answer
 
     case = request_case(options)
     found = answer(case)
+    if case.scenario.workload.osl <= 1.0:
+        metrics = without_output(found.metrics, float(case.scenario.workload.isl))
+        found = dataclasses.replace(found, metrics=metrics, steps={"prefill": found.steps["prefill"]})
     if options.json:
         return print_json(answers.record(case, found))
     out = tables.console()

@@ -25,6 +25,8 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing":
 
 METRICS = (
     *("requests_per_second", "tokens_per_second", "tokens_per_second_per_device", "prompt_tokens_per_second"),
+    "run_tokens_per_second",
+    *("usd_per_million_prompt_tokens", "usd_per_thousand_requests"),
     *("goodput", "good_share", "usd_per_million_tokens", "tokens_per_joule_at_tdp", "duration"),
     *("utilization", "engine_steps", "batch_mean", "batch_max", "kv_use_mean", "kv_use_max", "preemptions"),
     "cached_share",
@@ -45,7 +47,7 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
-    for name in LATENCIES:
+    for name in (name for name in LATENCIES if f"{name}_mean" in found.metrics):
         values = [_time(found.metrics[f"{name}_{column}"]) for column in columns]
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)

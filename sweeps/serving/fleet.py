@@ -23,6 +23,7 @@ from sweeps.ask.layouts import reach
 from sweeps.run.simulated.grid import Metrics, outcomes
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.policies import chosen_policy, policy_values
+from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.streams import mean_rate
 
@@ -148,6 +149,7 @@ def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: flo
     given = [int(asked.deployment["tp"])] if "tp" in asked.deployment else degrees
     try:
         first = at(asked.deployment.get("tp", 1))
+        require_priced(first.model.name, first.scenario.model, first.scenario.deployment)
         require_precisions(first.hardware, first.model, first.scenario.deployment)
     except ValueError as error:
         if "figure" not in str(error):

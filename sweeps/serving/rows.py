@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import document
+from sweeps.serving.pool_command import pool_command
 
 LARGEST_FILE = 16 * 2**20
 """B of a file of rows."""
@@ -56,11 +57,11 @@ def row_spec(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
         added to the row's.
 
     Raises:
-      ValueError: one line, for a row with pools of its own for prefill and decode.
+      ValueError: one line, for a row with pools of its own for prefill and decode, with the command that prices them.
     """
     if row.get("prefill") is not None:
         raise ValueError(
-            f"row {row.get('rank')} is disaggregated: serve simulates one engine; jaxroof disaggregate takes pools"
+            f"row {row.get('rank')} is disaggregated: serve simulates one engine; these pools: {pool_command(row)}"
         )
     spec = {name: value for name, value in row["spec"].items() if value is not None}
     timed = [keys for keys in LOADS if keys & given.keys()]

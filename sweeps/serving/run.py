@@ -15,6 +15,7 @@ from jaxroof.scheduler import cache_blocks
 from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.prompt_work import without_output
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load
@@ -157,6 +158,8 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     }
     if not metrics["tokens_per_second"] > 0.0:
         metrics.pop("usd_per_million_tokens", None)
+    elif np.max(given.load.stream.osl) <= 1.0:
+        metrics = without_output(metrics, metrics["prompt_tokens_per_second"] / metrics["requests_per_second"])
     seconds = time.perf_counter() - start
     served, timeline = jax.tree.map(np.asarray, (served, timeline))
     worked = timeline.duration > 0.0

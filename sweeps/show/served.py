@@ -29,7 +29,7 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
     rows = rows[:MOST]
     if not rows:
         raise ValueError("nothing serves the requests within the limits: there is nothing to draw")
-    best, asked = rows[0], found.question
+    best, asked = rows[0], found.question_of(rows[0])
     better = "higher" if variable(found.metric).higher_is_better else "lower"
     many = f"{best.replicas} replicas of " if found.rate is not None else ""
     title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"

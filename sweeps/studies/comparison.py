@@ -17,6 +17,7 @@ from jaxroof.memory import room_for_weights, weight_bytes
 from jaxroof.model import has_experts
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
+from sweeps.ask.cache_precisions import without_cache_units
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
@@ -174,6 +175,8 @@ def compare(
     constants = of.constants
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
+    lacking |= without_cache_units(runnable, cache_precision(entry, kv, of.engine))
+    runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.

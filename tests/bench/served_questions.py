@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroof.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.served.comparison import search
+from sweeps.studies.served.search import search
 from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import room
 from sweeps.studies.served.question import Question, question
@@ -28,6 +28,12 @@ SEQUENCES = 128
 KINDS = 2
 """Kinds of accelerators, of those whose figures have one structure: every kind is a program. The two largest have most
 GPUs of NVIDIA and AMD."""
+
+NUMBERS = (1, 1, 3, 5, 5)
+"""Accelerators of a question, one of these."""
+
+SHARES = (0.5, 0.9, 0.95, 0.99)
+"""Of the requests that have to keep their limits, one of these."""
 
 DEVICES = (1, 2, 4, 8)
 """Devices of a replica at most."""
@@ -125,7 +131,7 @@ def drawn(random: np.random.Generator, model: str, engine: str, offered: list[st
     return {
         "model": model,
         "engine": engine,
-        "hardware": [str(name) for name in random.choice(offered, random.integers(2, 5), replace=False)],
+        "hardware": [str(name) for name in random.choice(offered, random.choice(NUMBERS), replace=False)],
         "policy": {"max_sequences": SEQUENCES},
         "max_devices": int(random.choice([number for number in DEVICES if number >= MODELS[model]])),
         "isl": isl,
@@ -155,4 +161,4 @@ def limits(random: np.random.Generator, output: float) -> dict[str, Any]:
         "ttft_p99 and tpot_mean": f"ttft_p99={ttft:.3g}s,tpot_mean={tpot:.3g}s",
     }
     kind = str(random.choice(list(kinds), p=[0.4, 0.1, 0.1, 0.15, 0.25]))
-    return {"slo": kinds[kind], "share": float(random.choice([0.9, 0.95, 0.99]))}
+    return {"slo": kinds[kind], "share": float(random.choice(SHARES))}

@@ -22,7 +22,7 @@ from rich.console import Console
 from jaxroof.scheduler import Size
 from sweeps.ask.layouts import label
 from sweeps.run.compile_cache import compilation_cache
-from sweeps.studies.served.comparison import Found, candidate, search
+from sweeps.studies.served.search import Found, candidate, search
 from sweeps.studies.served.figures import PRICE, ascending, figures
 from sweeps.studies.served.simulate import largest_loads
 from tests.bench.served_questions import BLOCK, CONTEXTS, REQUESTS, SEQUENCES, Asked, asked
@@ -95,7 +95,8 @@ def answer(of: Asked) -> Answer:
     loads, simulations = exact(of, estimated, places)
     found = search(of.question, PRICE, among=of.among)
     options, stream = of.question.options, of.question.requests.sample
-    unit = figures(options, of.among.astype(float), found.estimate, float(np.mean(stream.osl)), None, 0.0)[PRICE]
+    output = np.full(of.among.shape, float(np.mean(stream.osl)))
+    unit = figures(options, of.among.astype(float), found.estimate, output, None, 0.0)[PRICE]
     chosen = np.unravel_index(np.argmin(ascending(found.arrays[PRICE], PRICE)), of.among.shape)
     return Answer(
         number=of.number,
@@ -125,11 +126,10 @@ def exact(of: Asked, found: Found, places: Sequence[tuple[int, int, int]]) -> tu
     begin = np.array([one if one > 0.0 else IDLE * idle for one, idle in zip(load, alone, strict=True)])
     least = np.where(np.array(load) > 0.0, 0.0, begin)
     candidates = [
-        candidate(of.question, estimate, place, float(first)) for place, first in zip(places, begin, strict=True)
+        candidate(of.question, estimate, place, float(first), REQUESTS)
+        for place, first in zip(places, begin, strict=True)
     ]
-    drawn = of.question.requests.drawn(REQUESTS)
-    rate = of.question.requests.rate(REQUESTS)
-    made, simulations = largest_loads(candidates, drawn, rate, of.question.target, lambda low, high: high > least)
+    made, simulations = largest_loads(candidates, of.question.target, lambda low, high: high > least)
     return [one.load for one in made], simulations
 
 

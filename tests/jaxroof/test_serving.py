@@ -221,14 +221,61 @@ def test_metrics_are_numpys(engine, stream):
         assert metrics[f"{name}_mean"] == pytest.approx(values.mean())
         for percent in PERCENTILES:
             assert metrics[f"{name}_p{percent}"] == pytest.approx(np.percentile(values, percent))
-    span = float(np.max(found.finish) - stream.arrival[0])
     good = (ttft <= 0.2) & ((tpot <= 0.01) | ~several)
-    assert metrics["goodput"] == pytest.approx(good.sum() / span)
-    assert metrics["tokens_per_second"] == pytest.approx(stream.osl.sum() / span)
+    kept_up = 6.0 / REQUESTS  # it keeps up, so that requests are answered as fast as they arrive
+    assert metrics["goodput"] == pytest.approx(kept_up * good.sum())
+    assert metrics["tokens_per_second"] == pytest.approx(kept_up * stream.osl.sum())
+    span = float(np.max(found.finish) - stream.arrival[0])
+    assert metrics["run_tokens_per_second"] == pytest.approx(stream.osl.sum() / span)
     assert 0.0 < metrics["utilization"] <= 1.0
     # The mean over tokens of the time between tokens is the tokens' mean of TPOT.
     assert metrics["itl_mean"] == pytest.approx((e2e - ttft)[several].sum() / (stream.osl[several] - 1).sum(), rel=1e-6)
     assert {f"{name}_mean" for name in LATENCIES} <= set(metrics)
+
+
+def one_after_another(arrival, slots, service, clients=None):
+    """Metrics of requests of 2 + 4 tokens, each served for `service` s by one of `slots`, in the order of arrival."""
+    free, begun = np.zeros(slots), []
+    for at in arrival:
+        place = int(np.argmin(free))
+        begun.append(max(at, free[place]))
+        free[place] = begun[-1] + service
+    begun, count = np.array(begun), len(arrival)
+    zeros = jnp.zeros(count, dtype=jnp.int32)
+    found = Served(
+        arrival=jnp.asarray(begun if clients else arrival),
+        admitted=jnp.asarray(begun),
+        first_token=jnp.asarray(begun + 0.25 * service),
+        finish=jnp.asarray(begun + service),
+        status=zeros,
+        preemptions=zeros,
+        cached=zeros,
+    )
+    counts = dict.fromkeys(("steps", "decoding", "prompt_tokens", "blocks", "joined", "running"), zeros[:1])
+    timeline = Timeline(end=jnp.ones(1), duration=jnp.ones(1), **counts)
+    lengths = {"isl": jnp.full(count, 2.0), "osl": jnp.full(count, 4.0)}
+    closed = {} if clients is None else {"clients": jnp.asarray(float(clients))}
+    requests = Traffic(arrival=found.arrival, **lengths, **closed)
+    return serving_metrics(found, timeline, requests, 1.0, Objective())
+
+
+@pytest.mark.parametrize(
+    ("arrival", "slots", "service", "clients", "rate"),
+    [
+        (np.arange(101) * 0.5, 9, 4.0, None, 2.0),  # 2/s arrive, 9 / 4 s could be served: as fast as they arrive
+        (np.arange(100) * 0.1, 8, 4.0, None, 2.0),  # 10/s arrive, 8 / 4 s are served
+        (np.zeros(64), 8, 4.0, 8, 2.0),  # 8 clients: 8 requests in 4 s
+        (np.zeros(3), 1, 5.0, 1, 0.2),  # a client alone: one request in 5 s
+        (np.zeros(8), 8, 4.0, None, 2.0),  # too short for a steady part: 8 requests in 4 s, the whole run
+        (np.arange(20) * 0.1, 99, 8.0, None, 20 / 9.9),  # the last is begun before the first ends: the whole run
+    ],
+)
+def test_rates_are_those_of_the_steady_part(arrival, slots, service, clients, rate):
+    metrics = one_after_another(arrival, slots, service, clients)
+    assert metrics["requests_per_second"] == pytest.approx(rate, rel=1e-9)
+    assert metrics["tokens_per_second"] == pytest.approx(4.0 * rate, rel=1e-9)
+    assert metrics["prompt_tokens_per_second"] == pytest.approx(2.0 * rate, rel=1e-9)
+    assert metrics["run_tokens_per_second"] <= metrics["tokens_per_second"] * (1.0 + 1e-9)
 
 
 def test_percentiles_of_weights_are_those_of_copies():

@@ -17,6 +17,7 @@ from jaxroof.steady_state import (
     steady_state,
     tpot_share,
     ttft_share,
+    whole_steps,
 )
 
 EVEN = Demand(prompt=1000.0, cached=0.0, evenness=1.0, output=101.0, briefness=1.0, context=1050.0, held=1050.0)
@@ -129,3 +130,14 @@ def test_uneven_outputs_spread_e2e():
         even = e2e_share(at(1.01), np.array([0.9, 1.2]))
     np.testing.assert_allclose(share, stats.gamma.cdf(limits - 0.06, a=4.0, scale=0.25), atol=0.03)
     assert even[0] < 0.01 and even[1] > 0.99
+
+
+def test_prompts_take_a_whole_number_of_steps():
+    """Even ones by hand; uneven ones as the mean of the whole numbers of drawn lengths."""
+    with eager():
+        for parts, steps in ((0.5, 1.0), (1.0, 1.0), (1.06, 2.0), (2.0, 2.0), (2.5, 3.0), (20.0, 20.5)):
+            assert float(whole_steps(parts, 1.0)) == pytest.approx(steps, abs=1e-3)
+        for mean in (0.3, 1.0, 3.0):
+            lengths = np.random.default_rng(0).lognormal(np.log(mean) - 0.5 * 0.6**2, 0.6, 200_000)
+            steps = float(whole_steps(mean, np.exp(-(0.6**2))))
+            assert steps == pytest.approx(np.ceil(lengths).mean(), rel=0.03)

@@ -13,11 +13,12 @@ from jaxroof.prompt_queue import prompt_rate
 from sweeps.cli import main
 from sweeps.run.answer import answer
 from sweeps.studies.served import disaggregated
-from sweeps.studies.served.comparison import ServedComparison, compare_served, search
+from sweeps.studies.served.comparison import ServedComparison, compare_served
 from sweeps.studies.served.disaggregated import FirstPass, Pairs, pool_rows, with_pools
 from sweeps.studies.served.estimate import LADDER
 from sweeps.studies.served.pools import pool_steps
 from sweeps.studies.served.question import Question, question
+from sweeps.studies.served.search import search
 from tests.commands import refused
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"

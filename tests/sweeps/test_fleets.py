@@ -1,6 +1,7 @@
 """Fleets: the integer program against enumeration, duals by hand and by differences, and what a file may say."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -9,7 +10,8 @@ import pytest
 
 from sweeps.show.fleet import day
 from sweeps.studies.fleets import solve
-from sweeps.studies.fleets.answer import YEAR, fleet
+from sweeps.studies.fleets.answer import YEAR
+from sweeps.studies.fleets.answer import fleet as of_servers
 from sweeps.studies.fleets.marginal import Duals
 from sweeps.studies.fleets.option import Found, Option, kept
 from sweeps.studies.fleets.program import COST, SHARE, Program
@@ -17,6 +19,9 @@ from sweeps.studies.fleets.question import question
 from sweeps.studies.fleets.record import record
 
 NAMES = ("H100-SXM", "H200-SXM")
+
+fleet = functools.partial(of_servers, node=1)
+"""Devices that are rented one by one where a test does not say machines."""
 
 HOUR = YEAR / 3600.0
 """USD/year of a device of 1 USD/h."""

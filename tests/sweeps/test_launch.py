@@ -64,7 +64,7 @@ def test_flags_are_those_that_the_engine_declares_and_use_the_rows_devices(kind,
         )
         tp, pp, dp = (found.get(flag, 1) for flag in names[kind][:3])
         assert tp * pp * dp == pool.devices
-        assert found[names[kind][3]] == 2548
+        assert found[names[kind][3]] == pool.context >= pool.longest == 2548
         assert found["model_path" if kind == "sglang" else "model"] == pool.repository and "/" in pool.repository
         if kind == "trtllm":
             assert found["extra_llm_api_options"] in settings
@@ -88,20 +88,20 @@ def test_the_parser_refuses_what_the_engine_does_not_declare(kind, words):
 def test_a_dense_model_on_three_engines():
     (vllm,), _ = started("vllm", DENSE)
     assert vllm == {
-        **{"model": "meta-llama/Llama-3.3-70B-Instruct", "tensor_parallel_size": 2, "max_model_len": 2548},
+        **{"model": "meta-llama/Llama-3.3-70B-Instruct", "tensor_parallel_size": 2, "max_model_len": 8448},
         **{"max_num_seqs": 128, "max_num_batched_tokens": 4096, "gpu_memory_utilization": 0.92},
         **{"enable_chunked_prefill": True, "enable_prefix_caching": True},
     }
     (sglang,), _ = started("sglang", DENSE)
     assert sglang == {
-        **{"model_path": "meta-llama/Llama-3.3-70B-Instruct", "tp_size": 2, "context_length": 2548},
+        **{"model_path": "meta-llama/Llama-3.3-70B-Instruct", "tp_size": 2, "context_length": 8448},
         **{"max_running_requests": 128, "chunked_prefill_size": 4096, "enable_mixed_chunk": True},
         "mem_fraction_static": 0.865,  # the share that leaves the room that was simulated
     }
     (trtllm,), settings = started("trtllm", DENSE)
     assert trtllm == {
         **{"model": "meta-llama/Llama-3.3-70B-Instruct", "backend": "pytorch", "tp_size": 2, "max_batch_size": 128},
-        **{"max_num_tokens": 4096, "max_seq_len": 2548, "extra_llm_api_options": "trtllm.yaml"},
+        **{"max_num_tokens": 4096, "max_seq_len": 8448, "extra_llm_api_options": "trtllm.yaml"},
     }
     assert settings["trtllm.yaml"] == {
         **{"enable_attention_dp": False, "enable_chunked_prefill": True},
@@ -164,6 +164,53 @@ def test_prompts_that_are_not_split():
         assert said in launch_text(kind, given | {"longest": 9000})
 
 
+def lengths(record, max_len=None):
+    """Tokens of the longest request that each pool of a row is started for."""
+    return [pool.context for pool in pools(record, max_len)]
+
+
+def test_the_longest_request_is_what_the_model_and_the_cache_allow():
+    """Qwen3-8B has 40,960 positions. 2 x H100 hold 16,974 tokens beside Llama-3.3-70B: two requests of 8,448."""
+    small = row("H100-SXM", "Qwen3-8B", {"tp": 1})
+    assert lengths(small) == [40960] and lengths(DENSE) == [8448]
+    beyond = small | {"longest": 81080}
+    assert lengths(beyond) == [40960]
+    said = "the longest request has 81080 tokens; the engine takes 40960 at most: Qwen/Qwen3-8B has 40960 positions"
+    assert said in launch_text("vllm", beyond)
+    assert lengths(DENSE | {"longest": 9000}) == [9000]  # of which the cache holds one
+    assert lengths(DENSE, 3000) == [3000] and "the engine takes 1000 at most: as asked for" in launch_text(
+        "vllm", DENSE, 1000
+    )
+    assert lengths(row("H100-SXM", "Qwen3-8B", {"tp": 1}, policy={"chunked": 0})) == [8192]  # what a step takes whole
+    assert len(set(lengths(SPLIT))) == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "max_len", "said"),
+    [
+        (row("H100-SXM", "Qwen3-8B", {"pp": 500}), None, "pp = 500 exceeds the 36 layers"),
+        (row("H100-SXM", "Qwen3-8B", {"pp": 1e8}), None, "pp = 1e\\+08 exceeds the 36 layers"),
+        (row("H100-SXM", "Llama-3.3-70B", {"tp": 3}), None, "tp = 3 does not divide the 64 attention heads"),
+        (row("H100-SXM", "Llama-3.3-70B", {"tp": 1}), None, "weights of 141 GB per device leave no KV cache"),
+        (row("H100-SXM", "Llama-3.3-70B", {"tp": 2}) | {"longest": 20000}, None, "one sequence of 20000"),
+        (row("H100-SXM", "Llama-3.3-70B", {"tp": 2}), 20000, "does not hold one sequence of 20000"),
+        (row("H100-SXM", "Qwen3-8B", {"tp": 1}), 40961, "max_len = 40,961 exceeds the 40,960 positions of Qwen3-8B"),
+        (row("H100-SXM", "BERT-large", {"tp": 1}), None, "is an encoder"),
+    ],
+)
+def test_what_no_engine_starts_is_refused(record, max_len, said):
+    for kind in KINDS:
+        with pytest.raises(ValueError, match=said):
+            launch_text(kind, record, max_len)
+
+
+def test_control_characters_of_a_row_are_escapes():
+    text = launch_text("vllm", row("H100-SXM", "Qwen3-8B", {"tp": 1}) | {"rank": "\x1b[31m1"})
+    spec = DENSE["spec"] | {"slo": "ttft=1s\x1b[31m\u202e"}
+    for found in (text, *(launch_text(kind, DENSE | {"spec": spec}) for kind in KINDS)):
+        assert "\\x1b[31m" in found and all(letter.isprintable() or letter == "\n" for letter in found)
+
+
 def test_the_header_names_versions_the_row_and_what_it_predicts():
     lines = launch_text("vllm", DENSE).splitlines()
     assert lines[0].startswith("# jaxroof ") and "vLLM 0.33.0, flags of vllm/engine/arg_utils.py" in lines[0]
@@ -176,7 +223,7 @@ def test_the_header_names_versions_the_row_and_what_it_predicts():
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_has_no_flag_is_said(kind):
     given = row(
-        *("H100-SXM", "Llama-3.1-8B", {"tp": 2, "overlap": "gemm"}),
+        *("B200-SXM", "Llama-3.1-8B", {"tp": 2, "overlap": "gemm"}),
         policy={"swap": 1, "swap_time": 1e-6, "order": "decode_first", "acceptance": 0.5},
         weights="nvfp4",
         kv="int8",
@@ -371,7 +418,7 @@ def test_devices_of_every_vendor_have_their_resource(hardware, resource, image):
         ("vllm", DENSE | {"spec": {**DENSE["spec"], "policy": {"budget": 1}}}, "there is no policy.budget"),
         ("vllm", row("H100-SXM", "Llama-3.1-8B", {"tp": "two"}), "deployment.tp = 'two' must be a whole number"),
         ("vllm", row("H100-SXM", "Llama-3.1-8B", {"tp": 1, "cp": 2}), "cp = 2: flags of context parallelism"),
-        ("vllm", row("H100-SXM", "Llama-3.1-8B", {"tp": 6, "pp": 2}), "12 devices do not fill hosts of 8 H100-SXM"),
+        ("vllm", row("H100-SXM", "Llama-3.1-8B", {"pp": 12}), "12 devices do not fill hosts of 8 H100-SXM"),
         ("vllm", row("H100-SXM", "gpt-oss-120b", {"tp": 2, "ep": 4}), "ep = 4 does not divide"),
         ("vllm", row("H200-SXM", "DeepSeek-V3", {"tp": 2, "attention_dp": 4, "ep": 4}), "ep = 4: vLLM spreads"),
         (

@@ -1,5 +1,6 @@
 """One deployment, one figure: every question prices the same deployment as `request` does."""
 
+import collections
 import dataclasses
 import json
 
@@ -12,6 +13,7 @@ from sweeps.cli import main
 from tests.figures import (
     PARTS,
     along_hardware,
+    bought,
     comparable,
     deployments,
     of_steps,
@@ -39,16 +41,20 @@ LAYOUT = {"pp": 2}
 """One request is one micro-batch, which has one of the two stages at a time."""
 
 
+RANDOM = 200
+"""Deployments, of every structure of the catalogue's models in turn."""
+
+
 @pytest.fixture(scope="module")
 def points():
-    """A random deployment of every structure of the catalogue's models."""
-    return list(deployments(len(structures()), seed=5))
+    """Random deployments of all families."""
+    return list(deployments(RANDOM, seed=5))
 
 
 def test_every_question_makes_the_same_scenario(points):
     """Of random deployments of all families: hardware, model, deployment and efficiency, number by number."""
     random, asked = np.random.default_rng(6), set()
-    for point in points:
+    for point in points[: len(structures())]:
         found = dict(scenarios(point, random, sweeps=1))
         for name, scenario in found.items():
             expected = found["request"]
@@ -63,6 +69,21 @@ def test_every_question_makes_the_same_scenario(points):
     assert {"step", "compare", "serve", "serve sweep", *others} <= asked
     for job in ("", "disaggregated ", "colocated "):
         assert len([name for name in asked if name.startswith(f"{job}sweep over")]) >= 7
+
+
+def test_what_is_bought_is_what_was_asked_about(points):
+    """A served comparison, and what `serve`, `emit`, `fleet` and `disaggregate` make of its row: number by number."""
+    asked = collections.Counter()
+    for point in points:
+        expected = None
+        for name, scenario in bought(point):
+            expected = comparable(point.case().scenario) if expected is None else expected
+            differing = [part for part in PARTS if not same(getattr(scenario, part), getattr(expected, part))]
+            assert not differing, (name, differing, point)
+            asked[name] += 1
+    assert set(asked) >= {"compare, simulated", "fleet", "serve of a row", "emit", "emit, prefill", "emit, decode"}
+    assert {"disaggregate of a row, prefill", "disaggregate of a row, decode"} <= set(asked)
+    assert min(asked.values()) >= 20, asked
 
 
 def test_a_static_batch_is_made_of_its_steps(points):
@@ -119,3 +140,26 @@ def test_every_command_prints_the_same_figures(answered, capsys):
     close(sweeps.sweep(**question).sel(batch=1), *output["variables"])
     drawn = sweeps.sweep(**question, mode="sample", sample={"points": 16})
     close(drawn.isel(point=int(np.argmax(drawn.batch.values == 1.0))), *output["variables"])
+
+
+@pytest.mark.parametrize("rate", [None, 50])
+def test_a_row_that_is_bought_has_one_figure(answered, capsys, tmp_path, rate):
+    """A simulated row of `compare` and `serve` of it: the same latencies, throughput and cost, of the steady part."""
+    found = tmp_path / "found.json"
+    lengths = ("--isl", 1024, "--osl", "lognormal:mean=64,sigma=0.6")
+    asked = (*lengths, "--slo", "ttft=1s,tpot=40ms", "--max-devices", 1, "--policy", "token_budget=2048")
+    more = () if rate is None else ("--rate", rate)
+    (row,) = answered(capsys, "compare", *asked, "--no-disaggregated", *more)["rows"]
+    found.write_text(json.dumps({"rows": [row]}))
+    assert main(["serve", str(found), "--json"]) == 0
+    served = json.loads(capsys.readouterr().out)["metrics"]
+    names = ("ttft_mean", "ttft_p99", "tpot_mean", "tpot_p99", "e2e_mean", "usd_per_million_tokens")
+    for name in (*names, "tokens_per_second_per_device"):
+        assert row[name] == pytest.approx(served[name], rel=TOLERANCE), name
+    assert row["requests_per_second"] == pytest.approx(served["requests_per_second"] * row["replicas"], rel=TOLERANCE)
+    assert row["simulated"] and (row["replicas"] == 1) == (rate is None)
+    assert served["run_tokens_per_second"] < served["tokens_per_second"]  # the run has a beginning and an end
+    if rate is not None:  # all replicas together are sent what is asked for, and cost what they cost
+        dollars = row["usd_per_hour"] / (3600.0 * row["tokens_per_second"]) * 1e6
+        assert row["usd_per_million_tokens"] == pytest.approx(dollars, rel=TOLERANCE)
+        assert row["requests_per_second"] == pytest.approx(rate, rel=TOLERANCE)

@@ -104,10 +104,10 @@ def test_a_target_is_kept_where_every_class_keeps_its_own(file, written):
     # Places: both kept, chat's share missed, the percentile of summaries missed.
     counts = {"refused": 0.0, "rejected": 0.0, "unfinished": 0.0, "duration": 10.0}
     columns = {
-        0: counts | {"finished": 75.0, "goodput": np.array([7.0, 6.7, 7.5]), "tpot_p90": 0.013, "ttft_p90": 0.1},
-        1: counts | {"finished": 25.0, "goodput": np.array([2.4, 2.5, 2.5]), "ttft_p95": np.array([0.1, 0.1, 0.4])},
+        0: counts | {"finished": 75.0, "good_share": np.array([70, 67, 75]) / 75, "tpot_p90": 0.013, "ttft_p90": 0.1},
+        1: counts | {"finished": 25.0, "good_share": np.array([24, 25, 25]) / 25, "e2e_p90": 1.0},
     }
-    columns[1] |= {"e2e_p90": 1.0}
+    columns[1] |= {"ttft_p95": np.array([0.1, 0.1, 0.4])}
     metrics = {
         class_metric(i, name): np.broadcast_to(value, 3) for i, own in columns.items() for name, value in own.items()
     }

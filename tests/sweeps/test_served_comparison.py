@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hwspaces
+from hwspaces.servers import server_devices
 from jaxroof.arrays import eager
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.memory import kv_capacity_tokens, weight_bytes
@@ -149,7 +150,8 @@ def test_a_rate_is_served_by_whole_replicas_with_headroom(pair):
     for row in found.rows:
         replicas = math.ceil(400.0 * 1.25 / one[row.hardware, row.layout, row.setting])
         assert (row.replicas, row.metrics["devices"]) == (replicas, replicas * row.devices)
-        hourly = 3600.0 * hwspaces.priced(hwspaces.hardware(row.hardware), None).hardware.price * replicas * row.devices
+        rented = server_devices(row.hardware) * math.ceil(replicas * row.devices / server_devices(row.hardware))
+        hourly = 3600.0 * hwspaces.priced(hwspaces.hardware(row.hardware), None).hardware.price * rented
         assert row.metrics["usd_per_hour"] == pytest.approx(hourly, rel=1e-9)
         # 400 requests/s of 32 tokens each, whatever the replicas could take
         tokens = 400.0 * 32.0 * 3600.0

@@ -214,7 +214,7 @@ def curved(limits, closed=False):
         ttft = np.asarray(amounts, float) / np.array(limits)
         whole, one = np.zeros(len(limits)), np.ones(len(limits))
         counts = {"finished": 100 * one, "refused": whole, "rejected": whole, "unfinished": whole}
-        rates = {"goodput": 100 * one, "duration": one, "requests_per_second": np.asarray(amounts, float)}
+        rates = {"good_share": one, "requests_per_second": np.asarray(amounts, float)}
         return {"ttft_p99": ttft, **counts, **rates}
 
     places = [types.SimpleNamespace(devices=2, price=1e-3, label=str(limit)) for limit in limits]
@@ -252,7 +252,7 @@ def test_requests_are_added_until_the_largest_rate_is_too_much(monkeypatch):
         def outcomes(amounts, objective, progress=None):
             one = np.ones(1)
             counts = {"finished": count * one} | dict.fromkeys(("refused", "rejected", "unfinished"), 0 * one)
-            rates = {"goodput": count * one, "duration": one, "requests_per_second": 10.0 * one}
+            rates = {"good_share": one, "requests_per_second": 10.0 * one}
             return {"ttft_p99": 1e-3 * count * one, **counts, **rates}
 
         stream = types.SimpleNamespace(stream=range(count))

@@ -118,6 +118,12 @@ def test_random_arrivals_have_their_rate_and_burstiness(words, rate, burstiness)
     assert found.burstiness == pytest.approx(burstiness, rel=0.05)
 
 
+@pytest.mark.parametrize("words", ["poisson:4", "gamma:rate=4,cv=3", "gamma:rate=4,cv=0.5"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_number_of_requests_comes_at_exactly_its_rate(words, seed):
+    assert mean_rate(generated(words, 10, 10, requests=50, seed=seed)) == pytest.approx(4.0, rel=1e-12)
+
+
 def test_stages_and_bursts_have_their_counts():
     stages = generated("stages:100x60,0x10,300x30", 1, 1)
     counts = np.histogram(stages.arrival, [0, 60, 70, 100])[0]

@@ -237,7 +237,8 @@ def _outcome(
     work = together.workload
     lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths)
-    lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)))
+    clients = None if work.traffic.clients is None else np.ones(len(blocks))  # that there are some, not how many
+    lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)), clients=clients)
     iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
     objective = jax.tree.map(

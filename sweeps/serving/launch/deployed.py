@@ -9,21 +9,28 @@ from typing import Any
 
 import hwspaces
 import workloads
-from jaxroof.memory import reserved_bytes
+from jaxroof.deployment import degree
+from jaxroof.memory import reserved_bytes, sequence_capacity
 from jaxroof.policy import Policy
 from jaxroof.reserved import memory_share
-from sweeps.ask.cases import cache_precision, model_deployment
-from sweeps.ask.deployments import with_settings
-from sweeps.ask.engines import chosen
+from sweeps.ask.cases import Case, cache_precision
 from sweeps.run.simulated.policies import chosen_policy, profiled
+from sweeps.run.simulated.refusals import require_priced, require_room
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch.vendors import host_devices
+from workloads.stream import LARGEST_TOKENS
 
 DEGREES = ("tp", "pp", "attention_dp", "ep", "dp")
 """Parallel degrees that launch flags can say."""
 
-WRITTEN = (*DEGREES, "cp", "drafts", "memory_utilization", "reserve_bytes")
+WRITTEN = (*DEGREES, "cp", "charged", "drafts", "memory_utilization", "reserve_bytes")
 """Settings of a deployment that launch flags are made from; the others are named in a note."""
+
+ROOM = 2.0
+"""Requests of the greatest length that the cache of a replica holds at least, where nothing is said of that length."""
+
+EVEN = 256
+"""Tokens that this length is a multiple of where the cache limits it: a whole number of blocks of every engine."""
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """Names of repositories at Hugging Face: an owner and a model."""
@@ -57,7 +64,8 @@ class Pool:
     engine: str  # whose scheduler was simulated
     policy: Policy
     changed: frozenset[str]  # fields of the policy that are not the engine's own
-    context: int  # tokens of the longest request, prompt and output
+    longest: int  # tokens of the longest request of the row, prompt and output
+    context: int  # tokens of the longest request that the engine takes
     positions: int | None  # tokens that the model has positions for
     rest: Mapping[str, Any]  # settings without a flag, by name
 
@@ -97,46 +105,56 @@ class Pool:
         return self.token_budget if self.policy.chunked else max(self.token_budget, self.context)
 
 
-def pools(row: Mapping[str, Any]) -> tuple[Pool, ...]:
-    """The pools of a row: one, or prefill and decode where the row is disaggregated.
+def pools(row: Mapping[str, Any], max_len: int | None = None) -> tuple[Pool, ...]:
+    """The pools of a row: one, or prefill and decode where the row is disaggregated, which take equally long requests.
 
     Args:
       row: one of the `rows` that `jaxroof compare --json` writes.
+      max_len: tokens of the longest request that the engine takes; None: as of `_context`, the least of the pools.
 
     Raises:
-      ValueError: one line that names what is missing or wrong, its value and what is allowed.
+      ValueError: one line that names what is missing or wrong, its value and what is allowed; also for what `request`
+        refuses of a deployment, and where the weights or one request do not fit.
     """
     spec, longest = _needed(row, "spec", Mapping), _count(_needed(row, "longest", float | int), "longest")
     replicas = _count(row.get("replicas", 1), "replicas")
     prefill = row.get("prefill")
     if prefill is None:
-        return (_pool("serve", spec, spec.get("hardware"), spec.get("deployment"), replicas, longest),)
+        return (_pool("serve", spec, spec.get("hardware"), spec.get("deployment"), replicas, longest, max_len),)
     if not isinstance(prefill, Mapping):
         raise ValueError(f"prefill = {prefill!r} must be a pool: deployment, replicas, hardware")
     hardware = prefill.get("hardware", spec.get("hardware"))
     first = _count(_needed(prefill, "replicas", float | int), "prefill.replicas")
     last = _count(row.get("decode_replicas", replicas), "decode_replicas")
-    return (
-        _pool("prefill", spec, hardware, _needed(prefill, "deployment", Mapping), first, longest),
-        _pool("decode", spec, spec.get("hardware"), spec.get("deployment"), last, longest),
+    both = (
+        _pool("prefill", spec, hardware, _needed(prefill, "deployment", Mapping), first, longest, max_len),
+        _pool("decode", spec, spec.get("hardware"), spec.get("deployment"), last, longest, max_len),
     )
+    return tuple(dataclasses.replace(pool, context=min(one.context for one in both)) for pool in both)
 
 
-def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, replicas: int, longest: int) -> Pool:
+def _pool(
+    role: str,
+    spec: Mapping[str, Any],
+    hardware: Any,
+    deployment: Any,
+    replicas: int,
+    longest: int,
+    max_len: int | None,
+) -> Pool:
     said = {name: value for name, value in spec.items() if value is not None}
     asked = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
-    entry = hwspaces.hardware(asked.hardware)
-    model = workloads.model(asked.model)
-    of = chosen(asked.engine, asked.efficiency).engine
-    policy = chosen_policy(of.words, asked.policy)
     given = asked.deployment
-    degrees = {name: _count(given.get(name) or 1, f"deployment.{name}") for name in DEGREES}
     if _count(given.get("cp") or 1, "deployment.cp") > 1:
         raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
+    degrees = {name: _count(given.get(name) or 1, f"deployment.{name}") for name in DEGREES}
+    case = asked.case()  # with all that `request` checks
+    entry, scenario, model = case.hardware, case.scenario, workloads.model(asked.model)
+    require_priced(model.name, scenario.model, scenario.deployment)
+    of, policy = case.engine, chosen_policy(case.engine.words, asked.policy)
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
     draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
-    written = {name: given[name] for name in (*WRITTEN, "max_batched_tokens") if given.get(name) is not None}
-    placed = profiled(with_settings(model_deployment(model, asked.kv, engine=of), written), asked.policy)
+    placed = profiled(scenario.deployment, asked.policy)
     memory = float(memory_share(entry.hardware, placed))
     reserved = float(reserved_bytes(entry.hardware, model.model, placed))
     repository, named = repository_of(model, asked.model)
@@ -163,7 +181,8 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         engine=of.words,
         policy=policy,
         changed=frozenset(asked.policy),
-        context=longest,
+        longest=longest,
+        context=_context(case, policy, longest, max_len),
         positions=model.max_position,
         rest=unsaid | dict(asked.overrides),
     )
@@ -172,6 +191,45 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
     if found.devices > found.host and found.devices % found.host:
         raise ValueError(f"{found.devices} devices do not fill hosts of {found.host} {entry.name} each")
     return found
+
+
+def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int:
+    """Tokens of the longest request that an engine is started for.
+
+    Not above the positions of the model, and not more than the cache of a replica holds `ROOM` of: an engine does not
+    start where its cache cannot hold one such request, and what it really has room for differs a little. Where prompts
+    are not split, no more than fit in a step. But always the longest request of the row, as far as the model allows it.
+
+    Args:
+      asked: in place of that; None: nothing is asked for.
+
+    Raises:
+      ValueError: one line, where the cache does not hold one request, and for a length that cannot be.
+    """
+    scenario, positions = case.scenario, case.model.max_position
+    place = scenario.hardware, scenario.model, scenario.deployment
+    groups = degree(scenario.deployment.attention_dp)
+
+    def held(tokens: float) -> float:
+        return float(sequence_capacity(*place, float(tokens)) / groups)
+
+    names = case.model.name, case.hardware.name
+    most = LARGEST_TOKENS if positions is None else int(positions)
+    if asked is not None and asked > most:
+        raise ValueError(f"max_len = {asked:,} exceeds the {most:,} positions of {case.model.name}")
+    least = min(longest, most) if asked is None else asked
+    if not held(least) >= 1.0:
+        require_room(*names, *place, least)
+        raise ValueError(f"{names[0]} on {names[1]}: the KV cache does not hold one request of {least:,} tokens")
+    if asked is not None:
+        return asked
+    if not policy.chunked:
+        most = min(most, max(int(policy.token_budget), least))
+    low, high = least, max(most, least)  # the largest length of which the cache holds `ROOM`
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if held(middle) >= ROOM else (low, middle - 1)
+    return low if low == most else max(low - low % EVEN, least)
 
 
 def repository_of(entry: workloads.ModelEntry, asked: str) -> tuple[str, bool]:

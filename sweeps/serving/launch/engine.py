@@ -42,8 +42,9 @@ def notes(engine: Engine, pool: Pool) -> list[str]:
     found = engine.remarks(pool)
     if not pool.named:
         found.append(f"no repository of {pool.repository} is known: put the path of its checkpoint there")
-    if pool.positions and pool.context > pool.positions:
-        found.append(f"the longest request has {pool.context} tokens; {pool.repository} has {pool.positions} positions")
+    if pool.longest > pool.context:
+        why = f"{pool.repository} has {pool.positions} positions" if pool.context == pool.positions else "as asked for"
+        found.append(f"the longest request has {pool.longest} tokens; the engine takes {pool.context} at most: {why}")
     if pool.step_tokens > pool.token_budget:
         what = "prompts are not split, and the longest request must fit in a step"
         found.append(f"tokens of a step are {pool.step_tokens}, not the row's {pool.token_budget}: {what}")

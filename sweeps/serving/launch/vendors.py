@@ -3,6 +3,7 @@
 import dataclasses
 
 from hwspaces import HardwareEntry
+from hwspaces.servers import servers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +27,10 @@ OTHER_RESOURCES = {"Arc-Pro-B60": "gpu.intel.com/xe"}  # Intel GPU device plugin
 """Devices that their vendor's other device plugin offers."""
 
 OTHER_HOSTS = {
-    **dict.fromkeys(("GB200", "GB300", "VR200"), 4),  # compute trays of NVL72 racks
-    **dict.fromkeys(("GH200-96GB", "GH200-144GB"), 1),  # one beside its Grace
     **dict.fromkeys(("TPU-v5e", "TPU-v6e"), 8),  # ct5lp-hightpu-8t, ct6e-standard-8t
     "Inferentia2": 12,  # inf2.48xlarge
 }
-"""Devices of one host, where they are not its vendor's usual number."""
+"""Devices of one host of accelerators that are rented one by one, where it is not their vendor's usual number."""
 
 UNKNOWN_HOST = 8
 """Devices of one host that are assumed where nothing is known of it."""
@@ -40,7 +39,8 @@ UNKNOWN_HOST = 8
 def host_devices(entry: HardwareEntry) -> int:
     """Devices of one host of the accelerator."""
     vendor = VENDORS.get(entry.vendor)
-    return OTHER_HOSTS.get(entry.name, vendor.host if vendor else UNKNOWN_HOST)
+    known = OTHER_HOSTS | dict(servers())
+    return known.get(entry.name, vendor.host if vendor else UNKNOWN_HOST)
 
 
 def resource(name: str, vendor: str | None) -> str:

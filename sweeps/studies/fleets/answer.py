@@ -103,6 +103,7 @@ def fleet(
     with_marginals: bool = True,
     simulated: int = 0,
     prices: str | None = None,
+    node: int | None = None,
     options: Callable[..., Found] = fleet_options.options,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Plan:
@@ -119,6 +120,7 @@ def fleet(
       with_marginals: find what one more of everything would gain, which takes several times as long.
       simulated: layouts of every class that are simulated at most; the others have estimates.
       prices: what devices cost where the file does not say: terms of renting, or a TOML file, of `hwspaces.priced`.
+      node: devices of one server where the file does not say; None: that of `hwspaces.servers`.
       options: finds the replicas that a class can be served by, as `sweeps.studies.fleet_options.options`.
       progress: called with what is done next, in words.
 
@@ -126,7 +128,7 @@ def fleet(
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     start = time.perf_counter()
-    asked = question(source, budget, prices)
+    asked = question(source, budget, prices, node)
     options = functools.partial(options, simulated=simulated) if simulated else options
     found, left_out = _options(asked, options, progress)
     program = _program(asked, found)

@@ -80,7 +80,10 @@ class Question:
 
 
 def question(
-    source: str | Path | Mapping[str, Any], budget: str | float | None = None, prices: str | None = None
+    source: str | Path | Mapping[str, Any],
+    budget: str | float | None = None,
+    prices: str | None = None,
+    node: int | None = None,
 ) -> Question:
     """The question that a traffic file asks.
 
@@ -88,6 +91,7 @@ def question(
       source: the file or the name of one of the distribution, or the same as a dictionary.
       budget: in place of the file's: "2MUSD/year", or a number in USD/s.
       prices: of devices, as of `hwspaces.priced`; those in the file go before.
+      node: devices of one server where the file does not say; None: that of `hwspaces.servers`.
 
     Raises:
       ValueError: one line that names the file, the class, the key, its value and what is allowed.
@@ -103,7 +107,7 @@ def question(
     classes = tuple(_class(str(name), table, f"{where}: class {name}") for name, table in given.items())
     if not any(rate > 0.0 for one in classes for rate in one.load):
         raise ValueError(f"{where}: no class has a load above 0 in any hour")
-    found, left_out = supplies(tables.get("accelerators"), where, prices)
+    found, left_out = supplies(tables.get("accelerators"), where, prices, node)
     power = tables.get("power_limit")
     power = None if power is None else quantity(power, "W", f"{where}: power_limit")
     if power is not None:

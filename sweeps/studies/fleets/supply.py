@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import hwspaces
+from hwspaces.servers import server_devices
 from hwspaces.units import nearest, quantity
 
 KEYS = {
     "available": "devices that can be rented at most",
     "owned": "devices that are there at no cost",
-    "machine": "devices of one machine: whole machines are rented for the year",
+    "machine": "devices of one server: whole servers are rented for the year; default: the catalogue's",
     "price": "of a device rented for the year; default: the catalogue's",
 }
 """Keys of an accelerator's table, and what each says."""
@@ -33,13 +34,14 @@ class Supply:
     machine: int = 1  # devices of a machine that is rented for the year
 
 
-def supplies(asked: Any, where: str, prices: str | None = None) -> tuple[tuple[Supply, ...], dict[str, str]]:
+def supplies(asked: Any, where: str, prices: str | None = None, node: int | None = None) -> tuple[tuple[Supply, ...], dict[str, str]]:
     """Accelerators by what a traffic file says of them.
 
     Args:
       asked: None: all that are rented out; a list of names or files; or tables by name.
       where: what the message of an error begins with.
       prices: of devices whose table says none, as of `hwspaces.priced`.
+      node: devices of one server whose table says none; None: that of `hwspaces.servers`.
 
     Returns:
       Accelerators that can be rented or are owned; and the others with the reason.
@@ -61,7 +63,7 @@ def supplies(asked: Any, where: str, prices: str | None = None) -> tuple[tuple[S
     found: dict[str, Supply] = {}
     left_out = {}
     for name, table in tables.items():
-        one = _supply(name, table, f"{where}: accelerator {name}", where, prices)
+        one = _supply(name, table, f"{where}: accelerator {name}", where, prices, node)
         if one.name in found:
             raise ValueError(f"{where}: accelerator {one.name} is given twice: {found[one.name].source} and {name}")
         if one.price is None and not one.owned:
@@ -73,7 +75,7 @@ def supplies(asked: Any, where: str, prices: str | None = None) -> tuple[tuple[S
     return tuple(found.values()), left_out
 
 
-def _supply(name: str, table: Any, place: str, where: str, prices: str | None) -> Supply:
+def _supply(name: str, table: Any, place: str, where: str, prices: str | None, node: int | None) -> Supply:
     if not isinstance(table, Mapping):
         raise ValueError(f"{place} = {table!r} must be a table; its keys: {', '.join(KEYS)}")
     for key in table:
@@ -87,7 +89,8 @@ def _supply(name: str, table: Any, place: str, where: str, prices: str | None) -
     price, source = device.price, entry.sources.get("price", "")
     if "price" in table:
         price, source = quantity(table["price"], "USD/s", f"{place}: price"), "the traffic file"
-    numbers: dict[str, Any] = {
+    server = server_devices(entry.name) if node is None else whole(node, "node", 1)
+    numbers: dict[str, Any] = {"machine": server} | {
         key: whole(table[key], f"{place}: {key}", 0 if key != "machine" else 1)
         for key in ("available", "owned", "machine")
         if key in table

@@ -1,6 +1,7 @@
 """Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,41 +11,17 @@ import numpy as np
 from hwspaces import HardwareEntry
 from hwspaces.plain import plain_arguments
 from jaxroof.deployment import replica_devices
-from jaxroof.jobs import Scenario
-from jaxroof.steady_state import Demand
-from jaxroof.tree import structure
 from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.keys import takes
 from sweeps.ask.offered_load import OfferedLoad
 from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import SHARE
-from sweeps.studies.served.disaggregated import FirstPass, pool_rows, with_pools
-from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
-from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending, figures
-from sweeps.studies.served.places import Options, Room, room
+from sweeps.studies.served.disaggregated import pool_rows, with_pools
+from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
-from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.simulated import Candidate, Simulated
+from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, Place, at_once, scenario_at, search
 from sweeps.studies.served.trust import Trust, trust
-
-SIMULATED = 24
-"""Places that are simulated at most where nothing is said."""
-
-NEAR = 1.2
-"""A place is simulated where its estimate is at most this many times worse than the best one's."""
-
-HEADROOM = 0.1
-"""Load that replicas can take beyond the one that is asked for, as a share of it."""
-
-PROGRAMS = 2
-"""Structures of places that are simulated at once at most: each is a program, which takes seconds to compile."""
-
-MORE_ROUNDS = 3
-"""Times that places are simulated which come first only because those before them turned out worse."""
-
-Place = tuple[int, int, int]
-"""Setting, accelerator and layout of one place, as positions in the options."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,24 +37,29 @@ class ServedComparison:
         Row, ...
     ]  # every accelerator, number of devices and layout that serves, at its best setting; best first
     infeasible: tuple[Row, ...]  # the others, with their reasons, in the order of the accelerators
-    requests: int  # of every simulation
+    requests: tuple[int, int]  # of a simulation, fewest and most; 0: there was none
     places: int  # that were estimated
     simulations: int
     estimate_seconds: float
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
-    _trusts: dict[tuple[Place, bool], Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
+    questions: Mapping[str | None, Question] = dataclasses.field(default_factory=dict)  # by the weights of rows
+    _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
+
+    def question_of(self, row: Row) -> Question:
+        """What was asked of a row: at the precision of its weights where several were tried."""
+        return self.questions.get(row.weights, self.question)
 
     def device_of(self, row: Row) -> HardwareEntry:
         """The accelerator of a row."""
-        return self.question.options.devices[row.place[1]]
+        return self.question_of(row).options.devices[row.place[1]]
 
     def trust(self, row: Row) -> Trust:
         """How far a row's figures can be trusted: of a step under its load."""
-        key = row.place, row.prefill is None
+        key = row.place, row.prefill is None, row.weights
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
-            scenario = scenario_at(self.question.options, row.place)
+            scenario = scenario_at(self.question_of(row).options, row.place)
             found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
             self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
         return self._trusts[key]
@@ -87,7 +69,7 @@ class ServedComparison:
         sample = self.question.requests.sample
         context = float(np.mean(sample.isl)) + 0.5 * float(np.mean(sample.osl))
         return slower_cache(
-            scenario_at(self.question.options, row.place), (max(row.metrics["batch_mean"], 1.0), context)
+            scenario_at(self.question_of(row).options, row.place), (max(row.metrics["batch_mean"], 1.0), context)
         )
 
     @property
@@ -121,7 +103,7 @@ def compare_served(
     hardware: Iterable[str] | None = None,
     devices: Iterable[int] | None = None,
     max_devices: int = MAX_DEVICES,
-    weights: str | None = None,
+    weights: Sequence[str] | str | None = None,
     kv: Sequence[str] | str | None = None,
     draft: str | None = None,
     drafts: Sequence[int] | int | None = None,
@@ -130,6 +112,7 @@ def compare_served(
     efficiency: str | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: str | None = None,
+    node: int | None = None,
     sort: str | None = None,
     simulated: int = SIMULATED,
     disaggregated: bool = True,
@@ -139,8 +122,9 @@ def compare_served(
     """Rank deployments by what serving a stream of requests takes, each at the largest load that keeps the target.
 
     In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
-    the steady state (`jaxroof.steady_state`), all of them as arrays. The second simulates the best of them with the
-    scheduler, each at loads that close in on the largest that keeps the target.
+    the steady state (`jaxroof.steady_state`), all of them as arrays. The second simulates the best of every accelerator
+    with the scheduler, each at loads that close in on the largest that keeps the target. What is found for one
+    accelerator does not depend on the others. Simulated rows come first, then those that are estimated.
 
     Args:
       model: a catalogue name or a config file.
@@ -152,14 +136,15 @@ def compare_served(
       share: of the requests that keep the limits of requests.
       hardware: names or files; None: all of the catalogue that are rented out.
       devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
-      weights: precision in place of the checkpoint's.
+      weights: precision in place of the checkpoint's, or several, which are ranked together.
       kv: precision of the KV cache, or several that are tried.
       draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
       engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
       policy: changes to the engine's policy; a list of values is tried. None: token budgets of 2,048 and 8,192.
       efficiency, settings, prices: constants, numbers by dotted path, and prices, as everywhere.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
       sort: one of `SORTED_BY`; None: US dollars per million tokens where most accelerators have prices.
-      simulated: places that are simulated at most; 0: none.
+      simulated: places of every accelerator that are simulated at most; 0: none.
       disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left
         out where classes of requests have limits of their own.
       begun: called with about as many simulations as come; returns what is called with those that are done.
@@ -168,8 +153,11 @@ def compare_served(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    start = time.perf_counter()
-    asked = question(
+    tried = [weights] if weights is None or isinstance(weights, str) else list(dict.fromkeys(weights))
+    if not tried:
+        raise ValueError("weights is empty; give at least one precision, or leave it out for the checkpoint's")
+    ask = functools.partial(
+        question,
         model,
         slo,
         load,
@@ -177,7 +165,6 @@ def compare_served(
         hardware=hardware,
         devices=devices,
         max_devices=max_devices,
-        weights=weights,
         kv=kv,
         draft=draft,
         drafts=drafts,
@@ -186,11 +173,28 @@ def compare_served(
         efficiency=efficiency,
         settings=settings,
         prices=prices,
+        node=node,
     )
+    questions = {one: ask(weights=one) for one in tried}  # all of them are checked before the first is searched
+    made = [_compared(asked, rate, headroom, sort, simulated, disaggregated, begun) for asked in questions.values()]
+    return made[0] if len(made) == 1 else _together(questions, made)
+
+
+def _compared(
+    asked: Question,
+    rate: float | None,
+    headroom: float,
+    sort: str | None,
+    simulated: int,
+    disaggregated: bool,
+    begun: Callable[[int], Callable[[int], None]],
+) -> ServedComparison:
+    """The comparison of one question; arguments as of `compare_served`."""
+    start = time.perf_counter()
     metric, chosen = _metric(sort, asked)
     found = search(asked, metric, rate, headroom, simulated, begun)
     rows, infeasible = _rows(asked, found, metric)
-    if disaggregated and not asked.target.classes:
+    if disaggregated and not asked.target.classes and not asked.requests.without_output:
         rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, rate, headroom), metric)
     return ServedComparison(
         question=asked,
@@ -200,7 +204,7 @@ def compare_served(
         headroom=headroom,
         rows=rows,
         infeasible=infeasible,
-        requests=found.requests,
+        requests=(min(found.requests.values(), default=0), max(found.requests.values(), default=0)),
         places=int(found.wanted.sum()),
         simulations=found.simulations,
         estimate_seconds=found.estimate_seconds,
@@ -209,70 +213,33 @@ def compare_served(
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Found:
-    """Result of both passes; arrays of shape [settings, devices, layouts]."""
+def _together(questions: Mapping[str | None, Question], made: Sequence[ServedComparison]) -> ServedComparison:
+    """Comparisons of one model at several precisions of its weights as one, whose rows say which is theirs."""
 
-    bounds: Room
-    wanted: np.ndarray  # bool: places that hold the model and one request
-    needs: Sequence[Demand]  # by setting
-    prices: Priced  # of the wanted places' steps
-    estimate: Estimate
-    arrays: Mapping[str, np.ndarray]  # figures, those of simulated places at their simulated load
-    results: Mapping[Place, Simulated]
-    requests: int  # of every simulation
-    simulations: int
-    estimate_seconds: float
+    def named(rows: Sequence[Row], weights: str | None) -> list[Row]:
+        words = [", ".join(filter(None, (f"weights {weights}", row.setting))) for row in rows]
+        return [dataclasses.replace(row, weights=weights, setting=text) for row, text in zip(rows, words, strict=True)]
 
-    @property
-    def first_pass(self) -> FirstPass:
-        """What disaggregated pools are estimated from."""
-        return FirstPass(self.wanted, self.needs, self.prices, self.estimate, self.requests)
-
-
-def search(
-    asked: Question,
-    metric: str,
-    rate: float | None = None,
-    headroom: float = HEADROOM,
-    simulated: int = SIMULATED,
-    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    among: np.ndarray | None = None,
-) -> Found:
-    """Both passes; arguments as of `compare_served`.
-
-    Args:
-      among: places that are looked at, bool of shape [settings, devices, layouts]; None: all.
-    """
-    start = time.perf_counter()
-    options = asked.options
-    stream = asked.requests.sample
-    needs = [demand(stream, bool(choice.policy.prefix_caching)) for choice in options.settings]
-
-    # First pass: every place that holds the model and one request.
-    bounds = room(options)
-    wanted = bounds.legal & (bounds.group_tokens >= asked.requests.longest)
-    wanted = wanted if among is None else wanted & among
-    prices = priced(options, wanted, needs)
-    found = estimate(options, bounds, wanted, needs, asked.target, prices)
-    fleet = float(np.mean(stream.osl)), rate, headroom
-    arrays = figures(options, found.load, found, *fleet)
-    seconds = time.perf_counter() - start
-
-    # Second pass: the best places by simulation, until the best is a simulated one.
-    load_of, requests, simulations = found.load.copy(), 0, 0
-    results: dict[Place, Simulated] = {}
-    for _ in range(MORE_ROUNDS if simulated else 0):
-        places = _worth_simulating(options, ascending(arrays[metric], metric), results, simulated)
-        if not places:
-            break
-        requests = requests or asked.requests.number(max(float(found.batch[place]) for place in places))
-        made, number = _simulated(asked, found, places, requests, metric, fleet, begun)
-        simulations += number
-        for place, one in zip(places, made, strict=True):
-            results[place], load_of[place] = one, one.load
-        arrays = figures(options, load_of, found, *fleet)
-    return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
+    pairs = list(zip(questions, made, strict=True))
+    rows = [row for weights, one in pairs for row in named(one.rows, weights)]
+    missed_rows = [row for weights, one in pairs for row in named(one.infeasible, weights)]
+    lacking: dict[str, str] = {}
+    for weights, asked in questions.items():
+        for name, reason in asked.lacking.items():
+            lacking[name] = "; ".join(filter(None, (lacking.get(name), f"weights {weights}: {reason}")))
+    known = [one.requests for one in made if one.requests[1]]
+    return dataclasses.replace(
+        made[0],
+        question=dataclasses.replace(made[0].question, lacking=lacking),
+        questions=questions,
+        rows=with_pools(tuple(rows), (), made[0].metric),
+        infeasible=tuple(missed_rows),
+        requests=(min((few for few, _ in known), default=0), max((many for _, many in known), default=0)),
+        **{
+            name: sum(getattr(one, name) for one in made)
+            for name in ("places", "simulations", "estimate_seconds", "seconds")
+        },
+    )
 
 
 def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
@@ -286,92 +253,19 @@ def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
     return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
 
 
-def _worth_simulating(
-    options: Options, values: np.ndarray, results: Mapping[Place, Simulated], most: int
-) -> list[Place]:
-    """The best places of few structures; none where the best one is known from a simulation."""
-    order = [np.unravel_index(i, values.shape) for i in np.argsort(values, axis=None, kind="stable")]
-    places: list[Place] = [(int(s), int(d), int(w)) for s, d, w in order if np.isfinite(values[s, d, w])]
-    if not places or places[0] in results:
-        return []
-    best = values[places[0]]
-    near = [place for place in places if values[place] <= (best * NEAR if best > 0.0 else best / NEAR)]
-    kinds: dict[Any, None] = {}
-    chosen = []
-    for place in near:
-        kind = structure((options.hardware(place[1]), options.deployments[place[0]][place[2]]))
-        if place in results or (kind not in kinds and len(kinds) == PROGRAMS):
-            continue
-        kinds[kind] = None
-        chosen.append(place)
-    return chosen[:most]
-
-
-def _simulated(
-    asked: Question,
-    found: Estimate,
-    places: Sequence[Place],
-    requests: int,
-    metric: str,
-    fleet: tuple[float, float | None, float],
-    begun: Callable[[int], Callable[[int], None]],
-) -> tuple[list[Simulated], int]:
-    """Largest loads of the places by simulation, and the number of simulations."""
-    from sweeps.studies.served.simulate import largest_loads  # JAX, which an estimate does not need
-
-    options = asked.options
-    candidates = [candidate(asked, found, place, float(found.load[place])) for place in places]
-    where = tuple(np.array(column) for column in zip(*places, strict=True))
-
-    def values(loads: np.ndarray) -> np.ndarray:
-        """The metric of the candidates at these loads, lower is better."""
-        every = np.full(found.load.shape, np.nan)
-        every[where] = np.where(loads > 0.0, np.minimum(loads, 1e12), np.nan)
-        return ascending(figures(options, every, found, *fleet)[metric][where], metric)
-
-    def worth(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Whether a candidate may be better at its largest load than all are for certain."""
-        return values(high) < np.min(values(low))
-
-    drawn = asked.requests.drawn(requests)
-    done = begun(3 * len(places))
-    return largest_loads(candidates, drawn, asked.requests.rate(requests), asked.target, worth, done)
-
-
-def candidate(asked: Question, found: Estimate, place: Place, load: float) -> Candidate:
-    """A place that is to be simulated, first near `load` requests/s."""
-    options = asked.options
-    policy = dataclasses.replace(options.settings[place[0]].policy, max_sequences=at_once(asked, found, place))
-    return Candidate(scenario=scenario_at(options, place), policy=policy, load=load)
-
-
-def scenario_at(options: Options, place: Place) -> Scenario:
-    """The scenario of one replica at a place."""
-    setting, device, layout = place
-    return Scenario(
-        hardware=options.devices[device].hardware,
-        model=options.model.model,
-        deployment=options.deployments[setting][layout],
-        workload=None,
-        efficiency=options.efficiency,
-    )
-
-
-def at_once(asked: Question, found: Estimate, place: Place) -> float:
-    """Sequences that the engine of a place runs at once at most."""
-    policy = asked.options.settings[place[0]].policy
-    return sequences(policy, float(found.batch[place]), float(found.most[place]), bool(found.capped[place] > 0.0))
-
-
 def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
     values = ascending(found.arrays[metric], metric)
-    best = values.argmin(axis=0)  # setting, shape [devices, layouts]
+    known = np.zeros(values.shape, bool)
+    for place, one in found.results.items():
+        known[place] = one.load > 0.0
+    best = np.where(known | ~known.any(axis=0), values, np.inf).argmin(axis=0)  # setting, shape [devices, layouts]
     used = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
     places = [(int(best[device, layout]), device, layout) for device, layout in np.ndindex(best.shape)]
     legal = [place for place in places if found.bounds.legal[place]]
     serving = sorted(
-        (place for place in legal if np.isfinite(values[place])), key=lambda place: (values[place], used[place[2]])
+        (place for place in legal if np.isfinite(values[place])),
+        key=lambda place: (not known[place], values[place], used[place[2]]),
     )
     ranked = tuple(
         ranked_row(
@@ -382,7 +276,7 @@ def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], 
             used[place[2]],
             found.results.get(place),
             at_once(asked, found.estimate, place),
-            found.requests,
+            found.requests.get(place[1], 0),
         )
         for place in serving
     )
@@ -390,5 +284,15 @@ def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], 
     others = [place for place in legal if not np.isfinite(values[place])]
     others += [place for place in places if place[1] not in possible]
     return ranked, tuple(
-        missed(asked, found.bounds, found.wanted, found.estimate, place, used[place[2]], metric) for place in others
+        missed(
+            asked,
+            found.bounds,
+            found.wanted,
+            found.estimate,
+            place,
+            used[place[2]],
+            metric,
+            found.results.get(place),
+        )
+        for place in others
     )

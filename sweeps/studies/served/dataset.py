@@ -41,6 +41,6 @@ def dataset(found: ServedComparison) -> xr.Dataset:
             "requests": json.dumps(dict(asked.requests.keys), sort_keys=True, default=str),
             "engine": asked.engine,
             "efficiency": asked.efficiency.name,
-            "simulated_requests": found.requests,
+            "simulated_requests": found.requests[1],
         },
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from hwspaces.servers import charged_devices
 from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.scenario import Pool
@@ -53,7 +54,6 @@ class FirstPass:
     needs: Sequence[Demand]  # by setting
     prices: Priced  # of the wanted places' steps
     estimate: Estimate
-    requests: int  # of a simulation; 0: none was made
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,8 +122,10 @@ def pool_rows(
 
 
 def with_pools(rows: tuple[Row, ...], pools: tuple[Row, ...], metric: str) -> tuple[Row, ...]:
-    """Ranked rows of both kinds; where they are equal, the replica that does both comes first."""
-    return tuple(sorted((*rows, *pools), key=lambda row: (_order(row, metric), row.prefill is not None)))
+    """Ranked rows of both kinds, simulated ones first; of equal ones the replica that does both comes first."""
+    return tuple(
+        sorted((*rows, *pools), key=lambda row: (not row.simulated, _order(row, metric), row.prefill is not None))
+    )
 
 
 def _order(row: Row, metric: str) -> float:
@@ -274,7 +276,9 @@ def _figures(
     options = asked.options
     hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
     one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
-    return figures_of(hardware, one, pairs.total, load, joules / output, output, rate, headroom)
+    server = float(options.servers[int(pairs.device[0])]) if len(pairs.device) else 1.0
+    charged = (pairs.replicas * charged_devices(pairs.devices, server)).sum(axis=1)
+    return figures_of(hardware, one, pairs.total, charged, server, load, joules / output, output, rate, headroom)
 
 
 def _row(
@@ -297,12 +301,14 @@ def _row(
     place, policy = (second, device, decode), options.settings[second].policy
     batch = float(at["batch_mean"][i])
     running = sequences(policy, batch, float(steps.most[place]), False)
-    base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, found.requests)
+    base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, 0)
     power = figures["joules_per_token"] * float(np.mean(asked.requests.sample.osl)) * load[i] / pairs.total[i]
     words = [limit_text(limit) for limit in asked.limits]
     words += ["prefill pool", "links between the pools", "decode pool"]
     layouts = [label(options.layouts[layout]) for layout in (prefill, decode)]
     setting = options.settings[first]
+    share = figures["rented_devices"] / figures["devices"]  # of servers, for every device of either pool
+    charged = [{} if share == 1.0 else {"charged": share * float(count)} for count in pairs.devices[i]]
     return dataclasses.replace(
         base,
         layout=f"prefill {prefills} x {layouts[0]} + decode {decodes} x {layouts[1]}",
@@ -313,11 +319,16 @@ def _row(
             "load": float(load[i]),
             "power": float(power),
         },
-        spec={**base.spec, "rate": float(load[i]) / decodes},
+        spec={
+            **base.spec,
+            "deployment": {**base.spec["deployment"], **charged[1]},
+            "rate": float(load[i]) / decodes,
+        },
         prefill={
             "deployment": {
                 **{name: degree for name, degree in options.layouts[prefill].items() if degree > 1 or name == "tp"},
                 **setting.deployment,
+                **charged[0],
             },
             "replicas": prefills,
             "hardware": options.devices[device].name,

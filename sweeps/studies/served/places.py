@@ -17,6 +17,8 @@ from jaxroof.memory import kv_capacity_tokens, weight_bytes
 from jaxroof.policy import Policy
 from jaxroof.tree import mapped, structure
 from sweeps.ask.alike import alike
+from sweeps.ask.cache_precisions import lacking_cache
+from sweeps.ask.cases import cache_precision
 from sweeps.ask.layouts import Layout
 
 
@@ -42,6 +44,7 @@ class Options:
     settings: Sequence[Setting]
     deployments: Sequence[Sequence[Deployment]]  # by setting, then layout
     precisions: frozenset[str]  # that matrices are multiplied in
+    servers: Sequence[int]  # devices of one server, by accelerator
 
     def hardware(self, device: int) -> Hardware:
         """Figures of an accelerator, of one structure with as many others as can be."""
@@ -83,6 +86,10 @@ def room(options: Options) -> Room:
             found["weights"][where] = weight_bytes(*place[1:])
             found["group_tokens"][where] = tokens
             found["tokens"][where] = tokens * degree(place[2].attention_dp)
+    for setting, device in np.ndindex(shape[:2]):
+        cache = cache_precision(options.model, options.settings[setting].kv)
+        if lacking_cache(options.devices[device].hardware, cache):
+            allowed[setting, device] = False
     return Room(legal=allowed, **found)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import hwspaces
 import workloads
+from hwspaces.servers import MOST_DEVICES, server_devices
 from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
-from sweeps.ask.cases import model_deployment
+from sweeps.ask.cache_precisions import lacking_cache
+from sweeps.ask.cases import cache_precision, model_deployment, with_number
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
@@ -88,6 +90,7 @@ def question(
     efficiency: str | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: str | None = None,
+    node: int | None = None,
 ) -> Question:
     """The question that these words ask; arguments as of `sweeps.studies.served.compare`.
 
@@ -100,6 +103,8 @@ def question(
     for key in load:
         if key not in LOAD:
             raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
+    if node is not None and not 1 <= node <= MOST_DEVICES:
+        raise ValueError(f"node = {node} must be from 1 to {MOST_DEVICES:,} devices of one server")
     requests = Requests(load)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
@@ -107,6 +112,7 @@ def question(
     constants = of.constants
     entry = with_draft(workloads.model(model, weights=weights), draft)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    entry, constants = _with_numbers(entry, constants, given)
 
     # What is tried beside accelerators and layouts.
     caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))
@@ -139,6 +145,9 @@ def question(
     for device in found:
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
         why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(of.engine, device.vendor)
+        units = [lacking_cache(device.hardware, cache_precision(entry, cache, of.engine)) for cache in caches]
+        if not why and all(units):
+            why = f"no {units[0]} figure for its KV cache"
         if not why and of.engine.longer_step(device.vendor, device.hardware.matrix):
             why = f"steps of {of.engine.words} take longer on it, which `serve` prices and a comparison does not"
         if why:
@@ -175,6 +184,7 @@ def question(
             for choice in choices
         ],
         precisions=frozenset(needed),
+        servers=[server_devices(device.name) if node is None else node for device in runnable],
     )
     for deployments in options.deployments:
         for deployment in deployments[:1]:
@@ -195,6 +205,19 @@ def question(
         lacking=lacking,
         refused=refused,
     )
+
+
+def _with_numbers(
+    entry: workloads.ModelEntry, constants: hwspaces.EfficiencyEntry, given: Mapping[str, Any]
+) -> tuple[workloads.ModelEntry, hwspaces.EfficiencyEntry]:
+    """The model and the efficiency with the numbers of theirs that are set."""
+    parts = Scenario(
+        hardware=None, model=entry.model, deployment=None, workload=None, efficiency=constants.efficiency
+    )
+    for path, value in given.items():
+        if not path.startswith((PREFIX, "hardware.")):
+            parts = with_number(parts, path, value)
+    return dataclasses.replace(entry, model=parts.model), dataclasses.replace(constants, efficiency=parts.efficiency)
 
 
 def _facts(options: Options, hardware: Hardware) -> Facts:

@@ -47,6 +47,11 @@ class Requests:
         return float(np.max(self.sample.isl + self.sample.osl))
 
     @property
+    def without_output(self) -> bool:
+        """Whether every request is answered with the one token that comes with its prompt."""
+        return float(np.max(self.sample.osl)) <= 1.0
+
+    @property
     def counted(self) -> bool:
         """Whether the user, or a trace, says how many requests there are."""
         return any(self.keys.get(key) is not None for key in ("trace", "requests", "duration"))

@@ -15,6 +15,7 @@ from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
 from sweeps.studies.served.estimate import Estimate, Limit
+from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import Room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.simulated import Simulated
@@ -52,6 +53,7 @@ class Row:
     place: tuple[int, int, int]
     prefill: Mapping[str, Any] | None = None  # of disaggregated pools the one that prefills; the row's own one decodes
     decode_replicas: int = 1  # of disaggregated pools
+    weights: str | None = None  # precision of the weights, where several were tried
 
 
 def ranked_row(
@@ -83,7 +85,7 @@ def ranked_row(
     return Row(
         hardware=options.devices[device].name,
         devices=devices,
-        replicas=round(figures["devices"] / devices),
+        replicas=(replicas := round(figures["devices"] / devices)),
         layout=label(options.layouts[layout]),
         setting=options.settings[setting].text,
         max_sequences=int(most),
@@ -95,7 +97,14 @@ def ranked_row(
         binds=binds,
         metrics=metrics,
         classes=classes,
-        spec=_spec(asked, place, most, metrics["load"], requests),
+        spec=row_spec(
+            asked,
+            place,
+            most,
+            figures["requests_per_second"] / replicas,
+            requests,
+            None if figures["rented_devices"] == figures["devices"] else figures["rented_devices"] / replicas,
+        ),
         place=place,
     )
 
@@ -108,8 +117,9 @@ def missed(
     place: tuple[int, int, int],
     devices: int,
     metric: str,
+    result: Simulated | None,
 ) -> Row:
-    """The row of a place that does not serve, with its reason."""
+    """The row of a place that does not serve, with its reason: of its simulations where it has some."""
     options = asked.options
     _, device, layout = place
     hardware = options.devices[device].hardware
@@ -129,7 +139,11 @@ def missed(
     elif not found.load[place] > 0.0:
         metrics = {"ttft_mean": float(found.ttft[place]), "tpot_mean": float(found.tpot[place])}
         stage, distance, reason = LIMIT, *_misses(metrics, asked)
-    elif metric == "usd_per_million_tokens" or metric == "usd_per_hour":
+    elif result is not None and result.load <= 0.0:
+        metrics = {name: result.metrics[name] for name in ("ttft_mean", "tpot_mean")}
+        stage, distance = LIMIT, 1.0
+        reason = f"misses its limits when simulated: {result.missed} at {number(result.fails)} requests/s"
+    elif hardware.price is None and metric in (PRICE, "usd_per_hour"):
         reason = "no price"
     return Row(
         hardware=options.devices[device].name,
@@ -216,8 +230,15 @@ def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> s
     return " at the limit of ".join(words)
 
 
-def _spec(asked: Question, place: tuple[int, int, int], most: float, load: float, requests: int) -> dict[str, Any]:
-    """Keys of the simulation of one replica at its load."""
+def row_spec(
+    asked: Question,
+    place: tuple[int, int, int],
+    most: float,
+    load: float,
+    requests: int,
+    charged: float | None = None,
+) -> dict[str, Any]:
+    """Keys of the simulation of one replica at its load; `charged`: devices that it is charged for beside its own."""
     options = asked.options
     setting, device, layout = place
     choice = options.settings[setting]
@@ -228,7 +249,7 @@ def _spec(asked: Question, place: tuple[int, int, int], most: float, load: float
         "hardware": options.devices[device].name,
         "model": options.model.name,
         "engine": asked.engine,
-        "deployment": {**degrees, **choice.deployment},
+        "deployment": {**degrees, **choice.deployment, **({} if charged is None else {"charged": charged})},
         "policy": {**changes, "max_sequences": int(most)},
         "weights": asked.weights,
         "kv": choice.kv,

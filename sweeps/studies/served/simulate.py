@@ -1,4 +1,7 @@
-"""Largest load of a few places by simulation: every place at several loads at once, closer each time."""
+"""Largest load of a few places by simulation: every place at several loads at once, closer each time.
+
+The loads of a place do not depend on those beside it, so its result is that of a search of this place alone.
+"""
 
 import dataclasses
 import math
@@ -7,21 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Objective, Service
-from jaxroof.traffic import Traffic
-from jaxroof.tree import structure
+from jaxroof.jobs.serve import GROWS, Service
 from sweeps.run.precision import precision
+from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
-from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.served.simulated import Candidate, Simulated
+from workloads.traffic import padded
 
 FIRST = 0.05
 """How far the loads of the first round are below and above the estimated one, relative."""
 
+LOADS = 4
+"""Loads of a place in every later round."""
+
 WIDER = 1.1
-"""By how much the bracket of a place moves where its end is not among the loads of a round."""
+"""By how much the bracket of a place moves where its end is not among the loads of a round: so much for every load, and
+twice as much, in its logarithm, as in the round before."""
 
 TOLERANCE = 0.01
 """How far apart, relative, the largest load that keeps the target and the smallest that does not are in the end."""
@@ -29,78 +35,95 @@ TOLERANCE = 0.01
 ROUNDS = 8
 """Rounds at most."""
 
-GROWS = 0.01
-"""Share of a run's requests that wait on average, at most, for longer than two steps: a load that the place cannot
-sustain makes a queue that grows all the time, by twice this share of the load."""
-
-USUAL = 3
-"""Simulations of a candidate, about; by their number programs are optimised or not."""
-
-LEAST = 2
-"""Loads of a candidate in a round at least; as many more as calls of a program have room for."""
-
 WIDTH = 8
-"""Simulations of one call, in every round the same, so that they share a program."""
+"""Simulations of one call at most, in every round as many, so that they share a program."""
+
+
+@dataclasses.dataclass(eq=False)
+class _Search:
+    """What is known of one place so far."""
+
+    low: float = 0.0  # requests/s, the largest that kept the target
+    high: float = math.inf  # the smallest above it that did not
+    best: Mapping[str, float] | None = None  # figures at `low`
+    failed: dict[float, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # by load
+    without_end: int = 0  # rounds in which one end of the bracket was not among the loads
+
+    def add(self, load: float, keeps: bool, figures: Mapping[str, float]) -> None:
+        """A load that was simulated."""
+        if not keeps:
+            self.failed[load] = figures
+        elif load > self.low:
+            self.low, self.best = load, figures
+        # Where a larger load kept the target though a smaller one did not, the smaller one was bad luck.
+        self.high = min((failed for failed in self.failed if failed > self.low), default=math.inf)
+
+    @property
+    def found(self) -> bool:
+        """Whether the largest load is known well enough."""
+        return self.low > 0.0 and self.high <= self.low * (1.0 + TOLERANCE)
+
+    def next(self) -> list[float]:
+        """Loads of the next round: beyond an end that is not known, else parts of the bracket, even in their ratio."""
+        if self.low > 0.0 and math.isfinite(self.high):
+            return [float(load) for load in np.geomspace(self.low, self.high, LOADS + 2)[1:-1]]
+        step = WIDER ** (2.0**self.without_end)
+        self.without_end += 1
+        if not math.isfinite(self.high):
+            return [self.low * step**number for number in range(1, LOADS + 1)]
+        return [self.high / step**number for number in range(1, LOADS + 1)]
+
+    def result(self, target: Target) -> Simulated:
+        worst = self.failed.get(self.high)
+        return Simulated(self.low, self.high, self.best or worst or {}, _stopped(worst, self.high, target))
 
 
 def largest_loads(
     candidates: Sequence[Candidate],
-    requests: Load,
-    rate: float,
     target: Target,
     worth: Callable[[np.ndarray, np.ndarray], np.ndarray],
     progress: Callable[[int], None] = lambda simulations: None,
+    share: Callable[[float], float] | None = None,
 ) -> tuple[list[Simulated], int]:
     """The largest load of every candidate, and the number of simulations.
 
     Args:
-      requests: at `rate` requests/s.
       worth: from the loads that are known to be kept, and those known to fail, whether each candidate can still be the
-        best; others are not followed further. Shape [candidates] each.
+        best; others are not followed further once one load of theirs is kept. Shape [candidates] each.
       progress: called with the number of simulations that are done.
+      share: from the largest load to the one that a replica is sent, which is simulated last; None: the largest.
     """
-    number, traffic, objective = len(candidates), requests.traffic, requests.objective(target.objective)
-    low, high = np.zeros(number), np.full(number, np.inf)
-    guess = np.array([candidate.load for candidate in candidates])
-    best: list[Mapping[str, float] | None] = [None] * number
-    failed: list[dict[float, Mapping[str, float]]] = [{} for _ in range(number)]  # by load
+    searches = [_Search() for _ in candidates]
+    works = _works(candidates, target)
+    loads = [[one.load * (1.0 - FIRST), one.load * (1.0 + FIRST)] for one in candidates]
+    every = [_point(one, work, one.load) for one, work in zip(candidates, works, strict=True) for _ in range(LOADS)]
+    width = min(WIDTH, 2 ** math.ceil(math.log2(LOADS * len(candidates))))
     simulations = 0
-    kinds = [structure((one.scenario.hardware, one.scenario.deployment)) for one in candidates]
-    numbers = _numbers(kinds, np.ones(number, bool))
-    loads = [list(load * np.geomspace(1.0 - FIRST, 1.0 + FIRST, n)) for load, n in zip(guess, numbers, strict=True)]
-    times = [
-        USUAL * max(1, math.ceil(WIDTH / kinds.count(kind))) for kind in kinds
-    ]  # whole calls, however few there are
-    every = [
-        _point(one, traffic, rate, one.load, objective)
-        for one, n in zip(candidates, times, strict=True)
-        for _ in range(n)
-    ]
     with precision("float64"):
         for _ in range(ROUNDS):
             pairs = [(i, load) for i, tried in enumerate(loads) for load in tried]
             if not pairs:
                 break
-            points = [_point(candidates[i], traffic, rate, load, objective) for i, load in pairs]
-            found = outcomes(points, progress, WIDTH, every)
+            pairs.sort(key=lambda pair: len(candidates[pair[0]].offered.stream))  # a call takes as long as its longest
+            points = [_point(candidates[i], works[i], load) for i, load in pairs]
+            found = outcomes(points, progress, width, every)
             simulations += len(pairs)
             fine = kept(found, target) & (waiting(found, np.array([load for _, load in pairs])) <= GROWS)
-            for (i, load), keeps, place in zip(pairs, fine, range(len(pairs)), strict=True):
+            for place, (i, load) in enumerate(pairs):
+                searches[i].add(load, bool(fine[place]), {name: float(values[place]) for name, values in found.items()})
+            low, high = (np.array([getattr(one, end) for one in searches]) for end in ("low", "high"))
+            follow = worth(low, high) | (low <= 0.0)
+            loads = [one.next() if more and not one.found else [] for one, more in zip(searches, follow, strict=True)]
+        made = [one.result(target) for one in searches]
+        serving = [i for i, one in enumerate(made) if one.load > 0.0 and share is not None]
+        if share is not None and serving:
+            parts = [share(made[i].load) for i in serving]
+            points = [_point(candidates[i], works[i], load) for i, load in zip(serving, parts, strict=True)]
+            found = outcomes(points, progress, width, every)
+            simulations += len(points)
+            for place, (i, load) in enumerate(zip(serving, parts, strict=True)):
                 figures = {name: float(values[place]) for name, values in found.items()}
-                if keeps and load > low[i]:
-                    low[i], best[i] = load, figures
-                if not keeps:
-                    failed[i][load] = figures
-            # Where a larger load kept the target though a smaller one did not, the smaller one was bad luck.
-            high = np.array([min((load for load in failed[i] if load > low[i]), default=np.inf) for i in range(number)])
-            follow = worth(low, high) & ~(high <= low * (1.0 + TOLERANCE))
-            numbers = _numbers(kinds, follow)
-            loads = [_next(low[i], high[i], numbers[i]) if follow[i] else [] for i in range(number)]
-    made = []
-    for i in range(number):
-        worst = failed[i].get(high[i])
-        figures = best[i] or worst or {}
-        made.append(Simulated(float(low[i]), float(high[i]), figures, _stopped(worst, float(high[i]), target)))
+                made[i] = dataclasses.replace(made[i], metrics=figures, share=load)
     return made, simulations
 
 
@@ -120,26 +143,20 @@ def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> 
     return missed_text(worst, target) or (f"a growing queue, of {number} requests on average" if grows else "")
 
 
-def _numbers(kinds: Sequence[object], follow: np.ndarray) -> list[int]:
-    """Loads of every candidate in the next round: those of one structure fill whole calls of their program."""
-    found = []
-    for kind in kinds:
-        many = sum(bool(follows) for one, follows in zip(kinds, follow, strict=True) if one == kind)
-        calls = math.ceil(LEAST * many / WIDTH)
-        found.append(max(calls * WIDTH // max(many, 1), LEAST))
-    return found
+def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:
+    """What every candidate is sent, filled up with absent requests to one number; one object of the same requests."""
+    most = max(len(one.offered.stream) for one in candidates)
+    made: dict[int, Service] = {}
+    for one in candidates:
+        if id(one.offered) not in made:
+            objective = padded_objective(one.offered.objective(target.objective), most)
+            made[id(one.offered)] = Service(
+                traffic=padded(one.offered.traffic, most), policy=one.policy, objective=objective
+            )
+    return [dataclasses.replace(made[id(one.offered)], policy=one.policy) for one in candidates]
 
 
-def _next(low: float, high: float, number: int) -> list[float]:
-    """Loads of the next round: beyond an end that is not known, else parts of the bracket, evenly in their ratio."""
-    if not np.isfinite(high):
-        return [low * WIDER ** (step + 1) for step in range(number)]
-    if low == 0.0:
-        return [high / WIDER ** (step + 1) for step in range(number)]
-    return [float(load) for load in np.geomspace(low, high, number + 2)[1:-1]]
-
-
-def _point(candidate: Candidate, traffic: Traffic, rate: float, load: float, objective: Objective) -> Scenario:
-    stretched = dataclasses.replace(traffic, arrival=traffic.arrival * (rate / load))
-    work = Service(traffic=stretched, policy=candidate.policy, objective=objective)
-    return dataclasses.replace(candidate.scenario, workload=work)
+def _point(candidate: Candidate, work: Service, load: float) -> Scenario:
+    """A candidate at a load."""
+    traffic = dataclasses.replace(work.traffic, arrival=work.traffic.arrival * (candidate.rate / load))
+    return dataclasses.replace(candidate.scenario, workload=dataclasses.replace(work, traffic=traffic))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from jaxroof.jobs import Scenario
 from jaxroof.policy import Policy
+from sweeps.run.simulated.load import Load
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -14,6 +15,8 @@ class Candidate:
     scenario: Scenario  # without a workload
     policy: Policy
     load: float  # requests/s that it is estimated to take
+    offered: Load  # what it is sent, at `rate`
+    rate: float  # requests/s
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -22,5 +25,6 @@ class Simulated:
 
     load: float  # requests/s, the largest that kept the target; 0: none did
     fails: float  # the smallest above it that did not
-    metrics: Mapping[str, float]  # at `load`, or at the smallest that failed
+    metrics: Mapping[str, float]  # at `share` of a load that is asked for, else at `load`, or at the smallest that failed
     missed: str  # what `fails` misses, in words
+    share: float | None = None  # requests/s of one replica where a load is asked for
