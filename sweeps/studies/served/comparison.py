@@ -41,7 +41,7 @@ class ServedComparison:
     estimate_seconds: float
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
-    _trusts: dict[tuple[Place, bool], Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
+    _trusts: dict[tuple[Place, bool, bool], Trust] = dataclasses.field(default_factory=dict)  # that were asked for
 
     def device_of(self, row: Row) -> HardwareEntry:
         """The accelerator of a row."""
@@ -49,12 +49,13 @@ class ServedComparison:
 
     def trust(self, row: Row) -> Trust:
         """How far a row's figures can be trusted: of a step under its load."""
-        key = row.place, row.prefill is None
+        key = row.place, row.prefill is None, row.simulated
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
             scenario = scenario_at(self.question.options, row.place)
             found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
-            self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
+            place = self.device_of(row), self.question.efficiency, found
+            self._trusts[key] = trust(*place, row.parallelism, self.question.model.precision, row.simulated)
         return self._trusts[key]
 
     def slower_cache(self, row: Row) -> str | None:

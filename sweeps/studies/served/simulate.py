@@ -16,6 +16,7 @@ from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
+from sweeps.studies.served.requests import GROWS
 from sweeps.studies.served.simulated import Candidate, Simulated
 from workloads.traffic import padded
 
@@ -34,10 +35,6 @@ TOLERANCE = 0.01
 
 ROUNDS = 8
 """Rounds at most."""
-
-GROWS = 0.01
-"""Share of a run's requests that wait on average, at most, for longer than two steps: a load that the place cannot
-sustain makes a queue that grows all the time, by twice this share of the load."""
 
 WIDTH = 8
 """Simulations of one call at most, in every round as many, so that they share a program."""
