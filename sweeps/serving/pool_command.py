@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-import hwspaces
 from jaxroof.deployment import Deployment
 from jaxroof.field import declarations
 from jaxroof.policy import Policy
-from sweeps.ask.engines import engine_of
+from sweeps.ask.engines import chosen
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.run.simulated.spec import serve_spec
@@ -61,8 +60,8 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
 def _policy(row: Mapping[str, Any]) -> Policy:
     """The scheduler of the prefill pool."""
     spec = row["spec"]
-    engine = spec.get("engine") or engine_of(hwspaces.efficiency(spec.get("efficiency")))
-    return chosen_policy(engine, {**(spec.get("policy") or {}), **(row["prefill"].get("policy") or {})})
+    engine = chosen(spec.get("engine"), spec.get("efficiency")).engine
+    return chosen_policy(engine.words, {**(spec.get("policy") or {}), **(row["prefill"].get("policy") or {})})
 
 
 def _settings(deployment: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from sweeps.studies.served.disaggregated import pool_rows, with_pools
 from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
 from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, Place, at_once, scenario_at, search
+from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, at_once, scenario_at, search
 from sweeps.studies.served.trust import Trust, trust
 
 
@@ -44,7 +44,7 @@ class ServedComparison:
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
     questions: Mapping[str | None, Question] = dataclasses.field(default_factory=dict)  # by the weights of rows
-    _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # of places that were asked for
+    _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # that were asked for
 
     def question_of(self, row: Row) -> Question:
         """What was asked of a row: at the precision of its weights where several were tried."""
@@ -56,12 +56,13 @@ class ServedComparison:
 
     def trust(self, row: Row) -> Trust:
         """How far a row's figures can be trusted: of a step under its load."""
-        key = row.place, row.prefill is None, row.weights
+        key = row.place, row.prefill is None, row.weights, row.simulated
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
             scenario = scenario_at(self.question_of(row).options, row.place)
             found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
-            self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
+            place = self.device_of(row), self.question.efficiency, found
+            self._trusts[key] = trust(*place, row.parallelism, self.question_of(row).model.precision, row.simulated)
         return self._trusts[key]
 
     def slower_cache(self, row: Row) -> str | None:

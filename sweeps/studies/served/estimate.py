@@ -27,6 +27,7 @@ from jaxroof.step_price import Price, step_energy, step_price
 from jaxroof.tree import mapped, structure
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.places import Columns, Options, Room, columns
+from sweeps.studies.served.requests import GROWS, LEAST
 from sweeps.studies.served.steps import Tables, micro_batch_cost, tables
 
 WIDTH = 128
@@ -37,6 +38,10 @@ LADDER = 12
 
 COARSE, FINE = 64, 32
 """Batches that the search looks at, first over the ladder, then between two of these."""
+
+QUEUE = GROWS * LEAST
+"""Requests that wait on average for longer than two steps, at most, at a load that is kept: as in the shortest
+simulation."""
 
 IDLE = 1e-9
 """Load in requests/s that is none: one sequence alone finds no others."""
@@ -281,8 +286,9 @@ def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Lim
 
 
 def kept(steady: SteadyState, limits: Sequence[Limit]) -> np.ndarray:
-    """Whether all limits are kept, prompts find room and sequences end, shape [places, n]."""
-    found = (steady.use < 1.0) & (steady.held_back < 1.0)
+    """Whether all limits are kept, prompts find room, sequences end and no queue grows, shape [places, n]."""
+    waiting = steady.load * (mean_ttft(steady) - steady.ttft_alone - 2.0 * steady.step)
+    found = (steady.use < 1.0) & (steady.held_back < 1.0) & (waiting <= QUEUE)
     for limit in limits:
         found = found & (limit.short(steady) <= 0.0)
     return found

@@ -14,9 +14,9 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
-from sweeps.studies.served.disaggregated import FirstPass
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.served.figures import ascending, figures, share_of
+from sweeps.studies.served.pairs import FirstPass
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.requests import demand
