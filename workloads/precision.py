@@ -7,6 +7,8 @@ from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
 from workloads.formats import DTYPES, Scheme
+from workloads.gguf import FILE_TYPES
+from workloads.mlx import AFFINE_BITS
 from workloads.overrides import UNQUANTISED, Replacement, replacement
 from workloads.quantization import quantization
 from workloads.storage import Quantization, with_experts
@@ -14,6 +16,9 @@ from workloads.storage import Quantization, with_experts
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("bf16", "bf16"),
     ("fp16", "fp16"),
+    ("(unsloth-)?bnb-4bit", "nf4"),
+    *((f"(gguf-|i1-)?{name.replace('_', '-')}", name) for name in FILE_TYPES),
+    *((f"mlx-{bits}bit", f"mlx-{bits}bit") for bits in AFFINE_BITS),
     ("nvfp4", formats.nvfp4()),
     ("mxfp4", formats.mxfp4()),
     ("fp8-block", formats.fp8((128, 128))),
@@ -25,7 +30,8 @@ CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("gptq(-(int4|4bit|marlin))*(-g128|-128g)?", formats.integer(4, 128, True, None, "gptq")),
     ("awq(-(int4|4bit|marlin))*(-g128)?", formats.integer(4, 128, True, None, "awq")),
 )
-"""How publishers end the name of a quantised checkpoint (lower case, `-` between words), and what it stands for.
+"""How publishers end the name of a quantised checkpoint (lower case, `-` between words), and what it stands for: a
+scheme, or a name of `overrides.replacement`.
 
 Group sizes are those that the publishers' tools default to: 128 weights for integer groups.
 """
@@ -93,7 +99,7 @@ def _at_16_bits(own: Precision) -> Precision:
 
 
 def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
-    """(the name without its ending, the scheme or 16-bit type that the ending stands for or None, the ending)."""
+    """(the name without its ending, the scheme or other precision that the ending stands for or None, the ending)."""
     for expression, scheme in CONVENTIONS:
         pattern = f"[-_.]({expression.replace('-', '[-_.]')})$"
         found = re.search(pattern, name, re.IGNORECASE)
@@ -143,7 +149,10 @@ def _conventional(
     _, scheme, ending = name_convention(convention or "")
     source = f"name ends in {ending} (naming convention)" if ending else "torch_dtype"
     if isinstance(scheme, str):
-        return WeightFormat(bytes=2.0, compute=scheme), ending, Quantization(), source
+        asked = replacement(scheme)
+        if asked.base is not None:
+            base, said = WeightFormat(bytes=UNQUANTISED[asked.base], compute=asked.base), ending
+        return base, said, asked.quantised, source
     kv_precision = "fp8" if ending.lower().endswith("kv") else None
     return base, said, Quantization(() if scheme is None else ((None, scheme),), kv_precision=kv_precision), source
 

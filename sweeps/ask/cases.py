@@ -220,6 +220,10 @@ WHOLE_HINT = {
 """What helps where weights are not run weight-only."""
 
 
+GGUF_HINT = "; a type of GGUF file takes another type after it: such as q4_k_m-fp32 or q4_k_m-bf16"
+"""What helps with llama.cpp's types on a device without fp16."""
+
+
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
     """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need.
 
@@ -231,6 +235,8 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
         except ValueError as error:
             half = precision == "bf16" and "fp16" in device.hardware.matrix
             hint = HALF_HINT if half else WHOLE_HINT.get(precision, "")
+            if precision == "fp16" and "GGUF" in entry.precision:
+                hint = GGUF_HINT
             raise ValueError(f"{error}{hint}") from None
 
 

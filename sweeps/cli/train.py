@@ -20,7 +20,7 @@ DEGREES = {
 NUMBERS = leaf_flags("jaxroof.training.training")
 """Flags of a training's numbers, by name."""
 
-WORK = (*NUMBERS, "schedule", "precision", "weights", "lora", "offload")
+WORK = (*NUMBERS, "schedule", "precision", "lora", "offload")
 """Flags that only a training has."""
 
 PLACES = ("sequence_parallel", "context_kind", "overlap", "imbalance", "attention_kernel")
@@ -47,6 +47,7 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
+    parser.add_argument("--weights", metavar="NAME", help="with --lora: storage of the frozen weights: nf4, w4a16 ...")
     add_flags(parser, {name: deployment.flags()[name] for name in PLACES})
     what = "any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times"
     common.settings_argument(parser, "--set", what, "PATH=VALUE")
@@ -59,9 +60,6 @@ def workload_arguments(parser: argparse.ArgumentParser) -> None:
         "--schedule", metavar="NAME", help="1f1b (default), gpipe, interleaved:CHUNKS, zero-bubble, dualpipe"
     )
     parser.add_argument("--precision", metavar="NAME", help="of linear layers: bf16 (default), fp8")
-    parser.add_argument(
-        "--weights", metavar="NAME", help="with --lora: what the frozen weights are stored in: nf4 (QLoRA), w4a16 ..."
-    )
     parser.add_argument("--lora", metavar="TEXT", help="train adapters alone: rank=16,target=q,v (q k v o up down)")
     parser.add_argument("--offload", metavar="WHAT", help="optimizer: its states are in host memory")
 

@@ -103,3 +103,12 @@ def test_a_model_runs_in_fp16_with_weights_that_kernels_convert():
     qkv = model.blocks[0].attention.qkv
     assert (qkv.compute, qkv.dequantised, model.head.compute) == ("fp16", True, "fp16")
     assert workloads.model("Qwen3-0.6B", weights="q4_k_m-fp32").model.head.compute == "fp32"
+
+
+def test_names_of_files_mean_their_models():
+    """As with other endings, a name that is not in the catalogue is its model at that precision."""
+    named, asked = workloads.model("Qwen3-30B-A3B-Q4_K_M"), workloads.model("Qwen3-30B-A3B", weights="q4_k_m")
+    assert named.model == asked.model and named.precision == "q4_k_m (GGUF)"
+    assert workloads.model("unsloth/Llama-3.1-8B-Instruct-bnb-4bit").precision.startswith("nf4")
+    with pytest.raises(ValueError, match="no model of this name"):
+        workloads.model("Qwen3-30B-A3B-UD-Q4_K_XL")
