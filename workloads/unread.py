@@ -1,5 +1,6 @@
 """Keys of a config that no reader asked for: those of weights' storage are refused, those of structure said aloud."""
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -53,8 +54,8 @@ HARMLESS = (
 )
 """Expressions of names of keys that change no cost, each for the whole name."""
 
-QUANTISATION = re.compile(r"((text|llm)_config\.)?(quantization|quantization_config|compression_config|quantize)\..*")
-"""Paths inside of tables that say how weights are stored: every key there counts."""
+QUANTISATION = re.compile(r"((text|llm)_config\.)?(quantization|quantization_config|compression_config)\.")
+"""Beginnings of paths inside of tables that say how weights are stored: every key there counts."""
 
 HARMLESS_THERE = (
     r"quant_method|quantization_status|quantization_version|version|producer|transform_config|name|meta|fmt",
@@ -113,7 +114,7 @@ def unread_notes(config: Config) -> tuple[str, ...]:
     """
     found = []
     for table, key, value in _unread(config):
-        if QUANTISATION.fullmatch(table.path + key):
+        if _stored(table):
             found.append(f"{table.path}{key} = {shown(value)}")
         elif STORAGE.search(key):
             raise table.error(f"{key} = {shown(value)} says how weights are stored, and is not read")
@@ -123,6 +124,11 @@ def unread_notes(config: Config) -> tuple[str, ...]:
         return ()
     more = f", and {len(found) - MOST} more" if len(found) > MOST else ""
     return (f"not read, whatever they change of the model: {', '.join(found[:MOST])}{more}",)
+
+
+def _stored(table: Config) -> bool:
+    """Whether the table is one that says how weights are stored, or inside of one."""
+    return QUANTISATION.match(table.path) is not None
 
 
 def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
@@ -135,7 +141,7 @@ def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
             if table is not None and any(table.looked_up(own) for own in table.values):
                 yield from _unread(table)
             continue
-        if not (value in UNUSED or _superseded(config, key) or _harmless(config.path + key, key)):
+        if not (value in UNUSED or _superseded(config, key) or _harmless(_stored(config), key)):
             yield config, key, value
 
 
@@ -149,5 +155,6 @@ def _superseded(config: Config, key: str) -> bool:
     return any(config.value(other) not in UNUSED for other in SUPERSEDED.get(key, ()))
 
 
-def _harmless(path: str, key: str) -> bool:
-    return (_HARMLESS_THERE if QUANTISATION.fullmatch(path) else _HARMLESS).fullmatch(key) is not None
+@functools.lru_cache(maxsize=4096)
+def _harmless(quantisation: bool, key: str) -> bool:
+    return (_HARMLESS_THERE if quantisation else _HARMLESS).fullmatch(key) is not None
