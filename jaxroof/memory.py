@@ -1,6 +1,7 @@
 """Memory of a device: parameters, weights, KV cache, states, activations, and the capacity that is left."""
 
 import dataclasses
+from typing import NamedTuple
 
 from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage
@@ -13,6 +14,7 @@ from jaxroof.layers.linear import Matrices
 from jaxroof.layers.prediction import join_matrix, prediction_matrices
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model
+from jaxroof.reserved import activation_bytes, captured_bytes, memory_share, other_bytes, sampler_bytes
 from jaxroof.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.speculation import draft_deployment, drafter
 from jaxroof.struct import Array, Scalar
@@ -82,12 +84,12 @@ def _elements(matrices: Matrices) -> Scalar:
 
 
 def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
-    """B of weights that the fullest device stores, shape ().
+    """B of weights that the fullest device holds as an engine loads them, shape ().
 
     Projections, embedding and head are split over tp; KV projections are replicated when tp > kv_heads; what makes
     latent vectors, router, norms and biases are on every device; latent attention keeps its absorbed matrices beside
-    the stored one; a draft model is stored as the model is, and loaded adapters besides. A pipeline stage has its
-    layers, and the first or last one the embedding or the head.
+    the stored one; kernels of microscaled experts have them padded; a draft model is stored as the model is, and loaded
+    adapters besides. A pipeline stage has its layers, and the first or last one the embedding or the head.
     """
     embedding = model.vocabulary * model.hidden * model.embedding.bytes / deployment.tp
     head = model.vocabulary * model.hidden * model.head.bytes / deployment.tp
@@ -120,6 +122,10 @@ def layer_count(model: Model) -> Scalar:
 
 def _stored(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
     stored = _bytes(block_matrices(block, hidden, deployment)) + block.other_parameters * OTHER_PARAMETER_BYTES
+    layer = block.feedforward
+    padded_bytes = None if layer is None else feed_forward_kind(layer).padded_bytes
+    if padded_bytes is not None:
+        stored = stored + padded_bytes(layer, hidden, deployment)
     copies = None if block.attention is None else mixer_kind(block.attention).copies
     if copies is None:
         return stored
@@ -201,49 +207,69 @@ def _fixed_bytes(block: Block, deployment: Deployment) -> Scalar:
     return 0.0 if fixed_bytes is None else fixed_bytes(block.attention, deployment)
 
 
-def activation_bytes(model: Model, deployment: Deployment) -> Array:
-    """B of the largest step's live activations on one device, shape ().
+class MemoryParts(NamedTuple):
+    """B on the fullest device that do not hold KV cache. Shapes ()."""
 
-    Input and residual, and the widest layer's intermediate values, for `max_batched_tokens` tokens of one group.
-    Source: ours, what a layer-by-layer engine must keep.
+    weights: Scalar  # as loaded
+    activations: Scalar  # of the largest step
+    sampler: Scalar  # of the profiling step: logits and their copies; reuses the room of the activations
+    graphs: Scalar  # captured before the cache is sized
+    other: Scalar  # driver, context, libraries, communication
+
+    @property
+    def peak(self) -> Scalar:
+        """The step's peak: activations, or the sampler after them where it needs more."""
+        return maximum(self.activations, self.sampler)
+
+
+def memory_parts(hardware: Hardware, model: Model, deployment: Deployment) -> MemoryParts:
+    """What takes memory beside the KV cache, by part, as an engine's start-up log names it."""
+    return MemoryParts(
+        weights=weight_bytes(model, deployment),
+        activations=activation_bytes(model, deployment),
+        sampler=sampler_bytes(hardware, model, deployment),
+        graphs=captured_bytes(model, deployment),
+        other=other_bytes(hardware, deployment),
+    )
+
+
+def reserved_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
+    """B that the engine's share of memory holds beside weights and KV cache, shape ().
+
+    Peak of the step, graphs and the rest; where the share is `memory_static`, the rest alone.
     """
-    widths = [width for block in model.blocks for width in _widths(block, deployment)]
-    elements = deployment.max_batched_tokens * (2.0 * model.hidden + maximum(*widths))
-    return elements * deployment.activation_bytes
+    parts = memory_parts(hardware, model, deployment)
+    return (1.0 - deployment.memory_static) * (parts.peak + parts.graphs) + parts.other
 
 
-def _widths(block: Block, deployment: Deployment) -> list[Scalar]:
-    """Elements per token between the matrices of a layer on one device."""
-    mixer, feedforward, widths = block.attention, block.feedforward, []
-    if mixer is not None:
-        widths.append(mixer_kind(mixer).width(mixer, deployment))
-    if feedforward is not None:
-        widths.append(feed_forward_kind(feedforward).width(feedforward, deployment))
-    return widths
+def room_for_weights(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
+    """B of a device that weights and KV cache may take together, shape (); not above 0 where nothing is left."""
+    capacity = hardware.memory.hbm.capacity
+    share = jnp.where(deployment.memory_of_free > 0.0, 1.0, memory_share(hardware, deployment))
+    return share * capacity - reserved_bytes(hardware, model, deployment)
 
 
 def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
-    """B per device left for KV cache after weights, activations and the reserve, shape (), never negative."""
+    """B per device left for KV cache after weights and what else the engine's share holds, shape (), never negative."""
     return positive_part(_free_bytes(hardware, model, deployment))
 
 
 def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
-    """True where weights, activations and the reserve leave room for a KV cache, shape ()."""
+    """True where weights and what else the engine's share holds leave room for a KV cache, shape ()."""
     return jnp.asarray(_free_bytes(hardware, model, deployment) > 0.0)
 
 
 def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
-    usable = deployment.memory_utilization * hardware.memory.hbm.capacity
-    return usable - _held_bytes(model, deployment) - activation_bytes(model, deployment)
+    return memory_share(hardware, deployment) * hardware.memory.hbm.capacity - _held_bytes(hardware, model, deployment)
 
 
-def _held_bytes(model: Model, deployment: Deployment) -> Scalar:
-    """B of weights and the reserve as they count against the usable share of the memory.
+def _held_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
+    """B beside the cache as they count against the usable share of the memory.
 
     A share u of all of the memory C leaves u C - held. One of what is free leaves u (C - held) = u C - u held.
     """
-    held = weight_bytes(model, deployment) + deployment.reserve_bytes
-    return held * (1.0 - deployment.memory_of_free * (1.0 - deployment.memory_utilization))
+    held = weight_bytes(model, deployment) + reserved_bytes(hardware, model, deployment)
+    return held * (1.0 - deployment.memory_of_free * (1.0 - memory_share(hardware, deployment)))
 
 
 def kept_share(deployment: Deployment) -> Scalar:
@@ -281,8 +307,8 @@ def memory_use(
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / degree(deployment.attention_dp)
     held = held * kept_share(deployment)
-    needed = _held_bytes(model, deployment) + activation_bytes(model, deployment) + held
-    return jnp.asarray(needed / (deployment.memory_utilization * hardware.memory.hbm.capacity))
+    needed = _held_bytes(hardware, model, deployment) + held
+    return jnp.asarray(needed / (memory_share(hardware, deployment) * hardware.memory.hbm.capacity))
 
 
 def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> Array:

@@ -19,6 +19,7 @@ class WeightFormat:
     dequantised: bool = static(default=False)  # the kernel converts weights to `compute` as it reads them
     scaled: bool = static(default=False)  # the kernel multiplies by a scale per block of weights between products
     calibrated: bool = static(default=False)  # the checkpoint has the activations' scales: who writes them quantises
+    padded: bool = static(default=False)  # kernels pad both sides of experts to multiples of their tiles
 
 
 class Mixer(Protocol):

@@ -175,7 +175,7 @@ def scenarios(point: Deployed, random: np.random.Generator, sweeps: int = 3) -> 
     served = possible(lambda: setup(serve_spec(**load, **point.options)))
     if served is not None:
         yield "serve", served.case.scenario
-        source = point.source(job="serve", workload=clients | lengths, policy={"max_sequences": [16, 32]})
+        source = point.source(job="serve", workload=clients | lengths, policy={"token_budget": [512, 1024]})
         with precision("float64"):
             yield "serve sweep", planned(spec(source))[1]._simulations[0]
     yield from _pairs(point, random)

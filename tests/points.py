@@ -259,6 +259,12 @@ def deployment(draw: Draw, compute: str = "bf16", **given) -> Deployment:
         attention_compute=compute,
         memory_utilization=draw.log(0.5, 1.0),
         reserve_bytes=draw.log(1e8, 4e9),
+        memory_static=draw.pick(0, 1),
+        logit_bytes=draw.log(10, 40),
+        graph_bytes=draw.log(1e6, 2e7),
+        hidden_tile=256.0 * np.ones(draw.n),
+        expert_tile=128.0 * np.ones(draw.n),
+        memory_of_free=draw.pick(0, 1),
         max_batched_tokens=draw.log(512, 16384),
         prefetched=np.ones(draw.n),
     )

@@ -52,6 +52,7 @@ FLOORS = {
             "speculation",
             "layers",
             "cost",
+            "reserved",
             "memory",
             "paging",
             "legality",

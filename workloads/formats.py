@@ -26,6 +26,7 @@ class Scheme:
     bits: int  # of a weight, without scales
     scaled: bool = False  # scales per block of weights and activations, which the kernel applies between products
     calibrated: bool = False  # scales of activations are in the checkpoint, none is taken as the model runs
+    padded: bool = False  # kernels pad both sides of experts to multiples of their tiles
 
     @property
     def dequantised(self) -> bool:
@@ -40,6 +41,7 @@ class Scheme:
             dequantised=self.dequantised,
             scaled=self.scaled,
             calibrated=self.calibrated,
+            padded=self.padded,
         )
 
 
@@ -78,7 +80,7 @@ def integer(bits: int, group: int | None, zeros: bool, activations: str | None, 
 
 def mxfp4(activations: str | None = None) -> Scheme:
     """MXFP4 weights: 4 bits and an 8-bit exponent per 32. Weights only unless `activations` says otherwise."""
-    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, _float4_label("mxfp4", activations), 4)
+    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, _float4_label("mxfp4", activations), 4, padded=True)
 
 
 def mxfp8(activations: str | None = "fp8") -> Scheme:

@@ -3,6 +3,9 @@
 from jaxroof.field import count, share, word
 from jaxroof.struct import Scalar, struct
 
+SELECTED_CACHES = ("scaled", "plain")
+"""Layout of an 8-bit cache of latent vectors that an indexer chooses from."""
+
 OUTSIDE = ("host", "storage")
 """Memory beyond the device that may keep a part of its cache: fields of `Memory`."""
 
@@ -30,4 +33,10 @@ class CachePlacement:
     )
     offload_to: str = word(
         "where the part of the cache is that the device does not keep", OUTSIDE, default="host", flag="WAY"
+    )
+    selected_cache: str = word(
+        "layout of an 8-bit cache of sparse latent attention",
+        SELECTED_CACHES,
+        "scaled: latent vectors with scales, rotated keys at 16 bits (vLLM, SGLang); plain: all of it at 8 bits",
+        default="scaled",
     )

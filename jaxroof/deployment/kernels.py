@@ -34,3 +34,15 @@ class KernelChoice:
         default="fused",
         flag="WAY",
     )
+    hidden_tile: Scalar = number(
+        "1",
+        "hidden sizes that kernels of microscaled experts pad to a multiple of",
+        default=256.0,
+        source="Marlin: vllm/model_executor/layers/quantization/mxfp4.py, v0.11",
+    )
+    expert_tile: Scalar = number(
+        "1",
+        "expert widths on one device that kernels of microscaled experts pad to a multiple of",
+        default=128.0,
+        source="Marlin, as above",
+    )

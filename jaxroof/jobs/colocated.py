@@ -26,10 +26,11 @@ from jaxroof.jobs.job import Job, deployment_rules
 from jaxroof.jobs.metric import Metric, higher, lower
 from jaxroof.jobs.scenario import Scenario, Tenant
 from jaxroof.legality import holds, rules, told_of
-from jaxroof.memory import activation_bytes, kv_bytes_of_sequence, weight_bytes
+from jaxroof.memory import kv_bytes_of_sequence, reserved_bytes, weight_bytes
 from jaxroof.op import AnyOp
 from jaxroof.op_time import op_timing
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.reserved import memory_share
 from jaxroof.rule import Rule
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.speculation import Acceptance, acceptance_number
@@ -227,13 +228,11 @@ def share_of(hardware: Hardware, cores: Scalar, bandwidth: Scalar) -> Hardware:
 def cache_left(hardware: Hardware, first: Tenant, second: Tenant) -> Array:
     """B per device that are left for the caches of both, shape (), negative where the models do not fit.
 
-    What the first's engine may use, less the reserve, weights and activations of both.
+    What the first's engine may use, less weights of both and what else each engine's share holds.
     """
-    usable = first.deployment.memory_utilization * hardware.memory.hbm.capacity
+    usable = memory_share(hardware, first.deployment) * hardware.memory.hbm.capacity
     held = [
-        tenant.deployment.reserve_bytes
-        + weight_bytes(tenant.model, tenant.deployment)
-        + activation_bytes(tenant.model, tenant.deployment)
+        weight_bytes(tenant.model, tenant.deployment) + reserved_bytes(hardware, tenant.model, tenant.deployment)
         for tenant in (first, second)
     ]
     return jnp.asarray(usable - held[0] - held[1])

@@ -15,6 +15,7 @@ from jaxroof.layers.protocol import FeedForwardKind
 from jaxroof.model import Experts
 from jaxroof.op import Ops, with_role
 from jaxroof.rule import Rule, divides, width_rule
+from jaxroof.smooth import ceiling, maximum
 from jaxroof.struct import Array, Scalar
 
 EXCHANGE: dict[str, Any] = {"parallelism": "ep", "role": "exchange"}
@@ -161,9 +162,34 @@ def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> Array:
     return -experts * jnp.expm1(tokens * missed)
 
 
-def expert_width(experts: Experts, deployment: Deployment) -> Scalar:
-    """Elements per token between the matrices of a layer on one device: those of all experts of a token."""
-    return experts.top_k * (experts.up_projections + 1.0) * experts.intermediate / deployment.tp
+def expert_width(experts: Experts, hidden: Scalar, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: those of all experts of a token.
+
+    Results of the second product take the place of those of the first.
+
+    Source: vllm/model_executor/layers/fused_moe/fused_moe.py (intermediate_cache1 to 3), v0.11.
+    """
+    width = experts.intermediate / expert_tp(deployment)
+    outputs = hidden if experts.width is None else experts.width
+    return experts.top_k * (maximum(experts.up_projections * width, outputs) + width)
+
+
+def padded_expert_bytes(experts: Experts, hidden: Scalar, deployment: Deployment) -> Scalar:
+    """B that kernels pad a layer's experts with on one device: both sides grow to multiples of the kernel's tiles.
+
+    Source: vllm/model_executor/layers/quantization/mxfp4.py (Marlin: hidden size to 256, expert width to 128), v0.11;
+    gpt-oss-120b takes 65.97 GiB of an H100 as it does, and 60.8 in its files.
+    """
+    if not experts.up.padded:
+        return 0.0
+    matrices = expert_matrices(experts, hidden, deployment)
+    held = sum(matrix.elements * matrix.weights.bytes for matrix in matrices.values() if matrix.routed)
+    sides = (
+        (hidden if experts.width is None else experts.width, deployment.hidden_tile),
+        (experts.intermediate / expert_tp(deployment), deployment.expert_tile),
+    )
+    grown = [ceiling(size / tile) * tile / size for size, tile in sides]
+    return held * (grown[0] * grown[1] - 1.0)
 
 
 def active_experts(experts: Experts, hidden: Scalar) -> tuple[Experts, Scalar]:
@@ -188,5 +214,6 @@ EXPERTS = FeedForwardKind(
     width=expert_width,
     active=active_experts,
     rules=expert_rules,
+    padded_bytes=padded_expert_bytes,
 )
 """What the cost model asks of a mixture of experts."""

@@ -58,7 +58,7 @@ def feedforward_ops(
     return with_role(ops, "feedforward")
 
 
-def feedforward_width(feedforward: FeedForward, deployment: Deployment) -> Scalar:
+def feedforward_width(feedforward: FeedForward, hidden: Scalar, deployment: Deployment) -> Scalar:
     """Elements per token between the matrices of a layer on one device."""
     return (feedforward.up_projections + 1.0) * feedforward.intermediate / deployment.tp
 

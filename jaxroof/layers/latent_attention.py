@@ -1,5 +1,6 @@
 """Multi-head latent attention: expanded to heads in prefill, absorbed into the latent vector in decode."""
 
+from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
@@ -39,6 +40,11 @@ class LatentAttention:
     up: WeightFormat  # latent vector to the heads' keys and values
     output: WeightFormat
 
+
+SCALED_ELEMENTS, SCALE_BYTES, ROTATED_BYTES = 128.0, 4.0, 2.0
+"""Elements of an 8-bit latent vector with one scale, B of the scale, and B per element of the rotated key beside it.
+
+Source: as `latent_kv_bytes`."""
 
 GATE_FLOPS = 3.0
 """Vector FLOP per gated element beside the sigmoid's exponential: add, divide, multiply."""
@@ -202,10 +208,20 @@ def absorbed_matrices(attention: LatentAttention, deployment: Deployment) -> tup
 def latent_kv_bytes(attention: LatentAttention, deployment: Deployment) -> Scalar:
     """B of cache that one token takes in one layer on one device: a latent vector and a rotated key, however large tp.
 
-    And the keys of an indexer.
+    And the keys of an indexer, whose kernels want an 8-bit latent vector with a 32-bit scale per 128 elements and the
+    rotated key at 16 bits, unless the deployment's `selected_cache` is "plain": 656 B of 512 + 64 elements.
+
+    Source: FlashMLA (deepseek-ai/FlashMLA, README, FP8 sparse decoding), vLLM (cache dtype fp8_ds_mla), SGLang.
     """
-    held = (attention.latent + attention.rope_dim) * deployment.kv_bytes
-    return held if attention.selection is None else held + index_key_bytes(attention.selection)
+    plain = (attention.latent + attention.rope_dim) * deployment.kv_bytes
+    if attention.selection is None:
+        return plain
+    keys = index_key_bytes(attention.selection)
+    if deployment.selected_cache == "plain":
+        return plain + keys
+    scales = attention.latent / SCALED_ELEMENTS * SCALE_BYTES
+    scaled = attention.latent * deployment.kv_bytes + scales + attention.rope_dim * ROTATED_BYTES
+    return jnp.where(deployment.kv_bytes < ROTATED_BYTES, scaled, plain) + keys
 
 
 def latent_attention_width(attention: LatentAttention, deployment: Deployment) -> Scalar:

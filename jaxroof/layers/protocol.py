@@ -50,7 +50,8 @@ class FeedForwardKind(NamedTuple):
 
     matrices: Callable[[Any, Scalar, Deployment], Matrices]
     ops: Callable[[Any, Scalar, Deployment, Scalar, Scalar, Scalar], Ops]
-    width: Callable[[Any, Deployment], Scalar]
+    width: Callable[[Any, Scalar, Deployment], Scalar]
     active: Callable[[Any, Scalar], tuple[Any, Scalar]] | None = None  # the part that one token runs; None: all of it
     rules: Callable[[Any, Deployment], Iterator[Rule]] = _no_rules
     adapted: Callable[[Any, Scalar, Deployment], Sizes] = _no_sizes
+    padded_bytes: Callable[[Any, Scalar, Deployment], Scalar] | None = None  # B that kernels pad weights with; None: 0

@@ -19,6 +19,10 @@ from jaxroof.tree import leaves
 SCORE_BYTES, SCORE_DROPOUT_BYTES = 2.0, 3.0
 """B per score that attention stores where it is not fused: the softmax's result; with dropout its result and mask."""
 
+RESERVE_BYTES = 3e9
+"""B of the framework, its context and communication buffers where a deployment's `reserve_bytes` is none. Ours,
+assumed."""
+
 GATHERED_LAYERS = 2.0
 """Layers whose weights ZeRO-3 holds at once: the one that runs, and the next one, which is fetched."""
 
@@ -54,7 +58,7 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
     trained = parts.trained, parts.trained_expert
     gathered = layer_weight_bytes(model, deployment, training)
     is_full = training.recompute == float(RECOMPUTES.index("full"))
-    buffers = deployment.reserve_bytes + jnp.where(training.zero >= 3.0, GATHERED_LAYERS * gathered, 0.0)
+    buffers = _reserve(deployment) + jnp.where(training.zero >= 3.0, GATHERED_LAYERS * gathered, 0.0)
     buffers = buffers + jnp.where(is_full, maximum(*_layers(model, deployment, training)), 0.0)
     return TrainingMemory(
         weights=training.weight_bytes * stored(parts.plain, parts.expert, 3.0),
@@ -63,6 +67,10 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
         activations=activation_memory(model, deployment, training),
         buffers=buffers,
     )
+
+
+def _reserve(deployment: Deployment) -> Scalar:
+    return RESERVE_BYTES if deployment.reserve_bytes is None else deployment.reserve_bytes
 
 
 def total_memory(memory: TrainingMemory) -> Scalar:

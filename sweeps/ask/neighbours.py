@@ -6,6 +6,7 @@ from typing import Any
 
 import workloads
 from jaxroof.deployment import DEGREES, Deployment
+from jaxroof.deployment.limits import MemoryLimits
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.scenario import Tenant
@@ -15,7 +16,10 @@ NAMES = ("model", "weights")
 REQUESTS = ("batch", "isl", "osl", "cached", "acceptance", "encoder_tokens")
 """Settings of a neighbour; all others are those of its deployment."""
 
-SHARED = (*DEGREES, "memory_utilization", "reserve_bytes")
+OF_ENGINE = tuple(field.name for field in dataclasses.fields(MemoryLimits) if field.name != "max_batched_tokens")
+"""The engine's rule for its memory: both models run on one."""
+
+SHARED = (*DEGREES, *OF_ENGINE)
 """Settings of the deployment that are as the first model's."""
 
 

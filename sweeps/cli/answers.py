@@ -10,6 +10,8 @@ from hwspaces.prices import BOUGHT
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
+from jaxroof.memory import kv_capacity_bytes, memory_parts
+from jaxroof.reserved import memory_share
 from sweeps.ask.cases import Case
 from sweeps.ask.names import UDUNITS, variable
 from sweeps.cli import tables
@@ -30,6 +32,43 @@ def fit_text(case: Case, metrics: dict[str, Any]) -> str:
         return f"does not fit: {weights}, which leaves no KV cache beside activations and the engine's reserve"
     room = f"KV cache for {number(tokens)} tokens or {number(sequences)} such sequences"
     return f"{'fits' if metrics['fits'] else 'does not fit'}: {weights}, {room}"
+
+
+def parts_text(case: Case) -> str:
+    """What takes memory beside the KV cache, by part, as an engine's start-up log names it."""
+    parts = memory_record(case)
+    share = f"{float(memory_share(case.scenario.hardware, case.scenario.deployment)):.3g}"
+    names = ("weights", "activations", "sampler", "graphs", "other", "kv_cache")
+    words = ", ".join(f"{_PART_WORDS[name]} {parts[name] / GIB:.2f}" for name in names)
+    deployment = case.scenario.deployment
+    if float(deployment.memory_static):
+        rule = "of weights and cache alone"
+    else:
+        rule = "of what the rest leaves" if float(deployment.memory_of_free) else "of all"
+        rule += ", the larger of both peaks counts"
+    return f"GiB per device: {words}; the engine's share is {share} {rule}"
+
+
+_PART_WORDS = {
+    "weights": "weights as loaded",
+    "activations": "activations of the largest step",
+    "sampler": "its sampler",
+    "graphs": "graphs",
+    "other": "driver, context and messages",
+    "kv_cache": "KV cache",
+}
+"""Part of the device's memory -> its name in a sentence."""
+
+GIB = 2.0**30
+
+
+def memory_record(case: Case) -> dict[str, float]:
+    """B of one device by part, for machines; `peak` is the larger of activations and sampler."""
+    scenario = case.scenario
+    place = scenario.hardware, scenario.model, scenario.deployment
+    parts = memory_parts(*place)
+    found = parts._asdict() | {"peak": parts.peak, "kv_cache": kv_capacity_bytes(*place)}
+    return {name: float(value) for name, value in found.items()}
 
 
 def token_text(case: Case) -> str:
@@ -167,7 +206,7 @@ def show(case: Case, found: Answer) -> None:
         "error": intervals(metrics),
         "beyond": beyond_lines(case, metrics),
         "power": power_lines(case, metrics),
-        "memory": [fit_text(case, metrics)],
+        "memory": [fit_text(case, metrics), parts_text(case)],
         "money": [] if money is None else [money],
         "note": tables.notes(case),
     }.items():
@@ -182,6 +221,7 @@ def record(case: Case, found: Answer) -> dict[str, Any]:
         "workload": dataclasses.asdict(case.scenario.workload),
         "notes": list(case.notes),
         "token_unit": token_text(case),
+        "memory": memory_record(case),
         "metrics": found.metrics,
         "units": units(found.metrics),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],

@@ -12,7 +12,7 @@ import numpy as np
 import hwspaces
 import workloads
 from jaxroof.legality import broken_rule
-from jaxroof.memory import weight_bytes
+from jaxroof.memory import room_for_weights, weight_bytes
 from jaxroof.model import has_experts
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
@@ -230,8 +230,7 @@ def compare(
         tried,
         np.array([reach(device.hardware) for _, device in runnable]) if devices is None else None,
         float(weight_bytes(entry.model, plain)),
-        float(deployment.memory_utilization),
-        float(deployment.reserve_bytes),
+        lambda h, d: float(room_for_weights(runnable[h][1].hardware, entry.model, with_settings(deployment, tried[d]))),
         lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
     )
     rows, infeasible = _rows(arrays, batches, setting, wanted, metric)
@@ -267,8 +266,7 @@ class _Setting:
     layouts: list[Layout]
     reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
     whole: float  # B of the model's weights on one device
-    utilization: float
-    reserve: float  # B
+    usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
 
 
@@ -364,7 +362,7 @@ def _rows(
             devices=int(used[d]),
             groups=int(groups[d]),
             capacity=capacity,
-            usable=setting.utilization * capacity - setting.reserve,
+            usable=setting.usable(h, d),
             whole=setting.whole,
             reach=reach(hardware),
         )

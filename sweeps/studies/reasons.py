@@ -83,7 +83,7 @@ class Obstructed:
     devices: int
     groups: int  # attention groups
     capacity: float  # B of one device's memory
-    usable: float  # B of it that weights, activations and cache may take
+    usable: float  # B of it that weights and cache may take
     whole: float  # B of the model's weights on a single device
     reach: float  # devices that the links connect
 

@@ -138,6 +138,12 @@ def _token(block, deployment):
         elements = kv_heads_held(a, deployment.tp) * (a.head_dim + a.value_dim)
     elif kind == "LatentAttention":
         elements = a.latent + a.rope_dim
+        if a.selection is not None:
+            # 8 bits: one 4-byte scale per 128 latent elements, the rotated key stays at 2 bytes
+            narrow = np.asarray(deployment.kv_bytes) < 2
+            scaled = a.latent * (deployment.kv_bytes + 4 / 128) + 2 * a.rope_dim
+            held = np.where(narrow, scaled, elements * deployment.kv_bytes)
+            return held + a.selection.head_dim / a.selection.stride * a.selection.key_bytes
     elif kind == "CompressedAttention":
         elements = 0.0 if a.ratio is None else a.head_dim / a.ratio
     else:

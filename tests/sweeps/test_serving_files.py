@@ -26,6 +26,13 @@ pytestmark = pytest.mark.xdist_group("files")
 
 PLACE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "policy": {"token_budget": 1024, "max_sequences": 16}}
 LENGTHS = {"isl": "uniform:100..900", "osl": "uniform:1..60", "requests": 48}
+ROOM = {
+    "deployment.memory_utilization": "0.9",
+    "deployment.graph_bytes": "0B",
+    "deployment.sampled_rows": "0",
+}
+"""A share of memory that only weights, activations and a reserve take from."""
+
 OPEN = {**PLACE, **LENGTHS, "rate": 300, "seed": 3}
 
 
@@ -133,8 +140,9 @@ def test_the_nearest_where_nothing_keeps_the_limits():
 
 
 def test_requests_longer_than_the_cache_are_refused_and_counted():
-    # 3 GB of reserve leave 438,003 tokens of 2 * 32 * 8 * 128 * 2 = 131,072 B; 57.3314 GB more leave 599
-    found = simulation(serve_spec(**OPEN, overrides={"deployment.reserve_bytes": "60.3314GB"}))
+    # 0.9 of 85.9 GB less 16.06 GB of weights, 0.906 GB of activations and 60.2643 GB leave 599 tokens of
+    # 2 * 32 * 8 * 128 * 2 = 131,072 B
+    found = simulation(serve_spec(**OPEN, overrides={**ROOM, "deployment.reserve_bytes": "60.2643GB"}))
     assert found.blocks == 599 // 16
     tokens = found.blocks * 16
     stream = found.replica.stream
@@ -148,12 +156,12 @@ def test_requests_longer_than_the_cache_are_refused_and_counted():
         status_text(found)
     )
     with pytest.raises(ValueError, match=r"Llama-3.1-8B does not fit on 1 x H100-SXM: weights of 16.1 GB"):
-        simulation(serve_spec(**OPEN, overrides={"deployment.reserve_bytes": "70GB"}))
+        simulation(serve_spec(**OPEN, overrides={**ROOM, "deployment.reserve_bytes": "70GB"}))
 
 
 def test_a_cache_that_no_request_fits_into_and_a_run_that_ends_early(monkeypatch):
     # as above: 60 tokens are left, 3 blocks, and the shortest prompt has 100
-    found = simulation(serve_spec(**OPEN, slo="ttft=1s", overrides={"deployment.reserve_bytes": "60.40216GB"}))
+    found = simulation(serve_spec(**OPEN, slo="ttft=1s", overrides={**ROOM, "deployment.reserve_bytes": "60.33506GB"}))
     assert found.blocks == 3 and found.metrics["refused"] == 48 and status_text(found).startswith("48 refused: ")
     assert slo_lines(found) == ["TTFT <= 1 s: no request keeps it, because none finished"]
     assert list(chrome.events(found))

@@ -30,7 +30,7 @@ from sweeps.run.point import scenario_at
 from sweeps.run.simulated.grid import bounds, outcomes
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values
+from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values, profiled
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
 
@@ -151,7 +151,8 @@ class ServePlan:
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
         traffic, objective = self._traffic(words, int(scenario.deployment.dp))
         work = Service(traffic=traffic, policy=chosen_policy(self._engine, policy), objective=objective)
-        return dataclasses.replace(scenario, deployment=jax.tree.map(float, scenario.deployment), workload=work)
+        deployment = jax.tree.map(float, profiled(scenario.deployment, policy))
+        return dataclasses.replace(scenario, deployment=deployment, workload=work)
 
     def _place(self, number: int) -> tuple[int, ...]:
         """Position along every axis of one point of the grid."""

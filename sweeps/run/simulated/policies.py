@@ -1,12 +1,16 @@
 """An engine's policy with a user's changes, every value checked."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from hwspaces import formatted
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
+from jaxroof.deployment import Deployment, degree
 from jaxroof.field import Declaration, declarations
 from jaxroof.policy import ORDERS, Policy
 from sweeps.ask.engines import policy as engine_policy
@@ -36,6 +40,20 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
             "bytes over the bandwidth of the host's link; no hardware file has that"
         )
     return found
+
+
+def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
+    """The deployment whose engine profiles as many sequences as its policy lets run, where a user says how many.
+
+    Raises:
+      ValueError: as `policy_value`.
+    """
+    if deployment.sampled_rows is not None or changes.get("max_sequences") is None:
+        return deployment
+    most = float(policy_value("max_sequences", changes["max_sequences"]))
+    if not math.isfinite(most):
+        return deployment
+    return dataclasses.replace(deployment, sampled_rows=np.ceil(most / degree(deployment.attention_dp)))
 
 
 def policy_value(name: str, value: Any) -> float | str:

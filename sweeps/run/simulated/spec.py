@@ -9,6 +9,7 @@ from hwspaces.units import nearest
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.cases import Case, case
 from sweeps.ask.offered_load import OfferedLoad
+from sweeps.run.simulated.policies import profiled
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,9 @@ class ServeSpec(OfferedLoad):
         Raises:
           ValueError: one line that names what is wrong, its value and what is allowed.
         """
-        return case(SERVE.name, workload={}, check=check, **{name: getattr(self, name) for name in PLACE})
+        found = case(SERVE.name, workload={}, check=check, **{name: getattr(self, name) for name in PLACE})
+        deployment = profiled(found.scenario.deployment, self.policy)
+        return dataclasses.replace(found, scenario=dataclasses.replace(found.scenario, deployment=deployment))
 
 
 KEYS = tuple(field.name for field in dataclasses.fields(ServeSpec))

@@ -9,11 +9,13 @@ from typing import Any
 
 import hwspaces
 import workloads
-from jaxroof.deployment import Deployment
+from jaxroof.memory import reserved_bytes
 from jaxroof.policy import Policy
-from sweeps.ask.cases import cache_precision
+from jaxroof.reserved import memory_share
+from sweeps.ask.cases import cache_precision, model_deployment
+from sweeps.ask.deployments import with_settings
 from sweeps.ask.engines import chosen
-from sweeps.run.simulated.policies import chosen_policy
+from sweeps.run.simulated.policies import chosen_policy, profiled
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch.vendors import host_devices
 
@@ -133,9 +135,10 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
     draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
-    memory, reserve = (
-        _amount(given, of, name, unit) for name, unit in (("memory_utilization", "1"), ("reserve_bytes", "B"))
-    )
+    written = {name: given[name] for name in (*WRITTEN, "max_batched_tokens") if given.get(name) is not None}
+    placed = profiled(with_settings(model_deployment(model, asked.kv, engine=of), written), asked.policy)
+    memory = float(memory_share(entry.hardware, placed))
+    reserved = float(reserved_bytes(entry.hardware, model.model, placed))
     repository, named = repository_of(model, asked.model)
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
     unsaid |= {"communication": asked.communication} if asked.communication else {}
@@ -154,7 +157,9 @@ def _pool(role: str, spec: Mapping[str, Any], hardware: Any, deployment: Any, re
         checkpoint=model.precision,
         kv=asked.kv or _usual_cache(model, of),
         memory=memory,
-        static=round(memory - reserve / float(entry.hardware.memory.hbm.capacity), 3),
+        static=round(
+            memory - (1.0 - float(placed.memory_static)) * reserved / float(entry.hardware.memory.hbm.capacity), 3
+        ),
         engine=of.words,
         policy=policy,
         changed=frozenset(asked.policy),
@@ -190,14 +195,6 @@ def _usual_cache(model: workloads.ModelEntry, engine: hwspaces.EngineEntry) -> s
     """The KV cache's precision where the engine has another one beside these weights than their 16 bits."""
     found = cache_precision(model, None, engine)
     return None if found == cache_precision(model, None) else found
-
-
-def _amount(deployment: Mapping[str, Any], engine: hwspaces.EngineEntry, name: str, unit: str) -> float:
-    """A setting of a deployment in SI units; where there is none, the engine's."""
-    value = deployment.get(name)
-    if value is None:
-        return float(engine.deployment.get(name, getattr(Deployment(), name)))
-    return float(hwspaces.quantity(value, unit, f"deployment.{name}"))
 
 
 def _count(value: Any, name: str, zero: bool = False) -> int:

@@ -12,7 +12,7 @@ from sweeps.ask.offered_load import LOAD
 from sweeps.ask.question import unsampled
 from sweeps.ask.spec import Spec
 from sweeps.run.simulated.objective import LIMITS, SHARE, parse_target
-from sweeps.run.simulated.policies import chosen_policy, policy_value
+from sweeps.run.simulated.policies import chosen_policy, policy_value, profiled
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.requests import Requests, demand
 
@@ -79,7 +79,9 @@ def served_case(spec: Spec) -> ServedCase:
         limits=limits,
         share=SHARE,
     )
-    found = dataclasses.replace(base, scenario=dataclasses.replace(base.scenario, workload=stream))
+    deployment = profiled(base.scenario.deployment, changes)
+    scenario = dataclasses.replace(base.scenario, deployment=deployment, workload=stream)
+    found = dataclasses.replace(base, scenario=scenario)
     return ServedCase(found, tuple(map(_in_stream, axes)), notes, load, base.engine.words)
 
 

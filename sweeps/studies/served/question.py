@@ -22,7 +22,7 @@ from sweeps.ask.offered_load import LOAD
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.objective import SHARE, Target
-from sweeps.run.simulated.policies import chosen_policy, policy_values
+from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.studies.served.estimate import Limit, limits_of
 from sweeps.studies.served.places import Options, Setting
@@ -156,9 +156,12 @@ def question(
         settings=choices,
         deployments=[
             [
-                with_settings(
-                    model_deployment(entry, choice.kv, engine=of.engine),
-                    {**one, **spread, **choice.deployment, **layout},
+                profiled(
+                    with_settings(
+                        model_deployment(entry, choice.kv, engine=of.engine),
+                        {**one, **spread, **choice.deployment, **layout},
+                    ),
+                    choice.changes,
                 )
                 for layout in allowed
             ]

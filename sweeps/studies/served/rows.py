@@ -9,7 +9,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.legality import broken_rule
-from jaxroof.memory import weight_bytes
+from jaxroof.memory import room_for_weights, weight_bytes
 from sweeps.ask.layouts import label, reach
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class
@@ -172,7 +172,7 @@ def _too_large(asked: Question, place: tuple[int, int, int], weights: float, cap
     deployment = options.deployments[place[0]][place[2]]
     plain = dataclasses.replace(deployment, tp=1.0, pp=None, ep=None, attention_dp=None)
     whole = float(weight_bytes(options.model.model, plain))
-    usable = float(deployment.memory_utilization) * capacity - float(deployment.reserve_bytes)
+    usable = float(room_for_weights(options.devices[place[1]].hardware, options.model.model, deployment))
     least = math.ceil(whole / usable) if usable > 0 else 0
     linked = reach(options.devices[place[1]].hardware)
     words = f"does not fit: weights {formatted(weights, 'B')} of {formatted(capacity, 'B')} per device"
