@@ -40,8 +40,7 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     for one in asked.requests.classes:
         out.print(f"{one.text}: {asked.target.classes[one.name].text}")
     weights = ", ".join(found.questions) or f"{asked.model.precision} ({asked.model.precision_source})"
-    out.print(f"weights {weights}, engine {hwspaces.engine(asked.engine).text}", end="")
-    out.print(f", efficiency {asked.efficiency.name}")
+    out.print(f"weights {weights}, engine {hwspaces.engine(asked.engine).text}, efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
     if shown:
