@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test bench docs-figures docs-check evidence clean
+.PHONY: demo lint test smoke bench docs-figures docs-check evidence clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -22,6 +22,9 @@ lint: $(VENV)/installed  ## style, docstrings and types
 
 test: lint  ## lint, then the whole suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+smoke:  ## the wheel in an empty folder, on PYTHON: every verb, README's commands, native code, XLA, a gradient
+	$(PYTHON) tests/smoke/install.py $(if $(DEPENDENCIES),--dependencies $(DEPENDENCIES))
 
 bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, and what fell
 	$(BIN)/python -m tests.bench.kept

@@ -42,7 +42,7 @@ VERBS = {
     "status": "status folder/ --check",
     "query": "query folder/ --top 2",
     "merge": "merge folder/ -o merged.nc",
-    "optimize": "optimize cheapest --starts 4 --steps 2 --grid 200 -o cheap.nc",
+    "optimize": "optimize small.toml --starts 8 --steps 3 --grid 200 -o small.nc",
     "map": "map resnet50.conv2_3x3 --arch eyeriss_like --mappings 2000",
     "plot": "plot merged.nc -o merged.png",
     "bench": "bench -o cpu.nc --budget 1s --only copy --precision fp32",
@@ -62,12 +62,24 @@ LIGHTER = {
     "serve": "--requests 60 --efficiency derated",
     "fleet": "--no-marginals",
     "sensitivity": "--efficiency derated",
-    "optimize": "--starts 4 --steps 2 --grid 200",
 }
 """What README's commands are given on top, so that they are quick."""
 
-LEFT_OUT = ("billion",)
-"""Words of README's commands that take minutes."""
+LEFT_OUT = ("billion", "optimize")
+"""Words of README's commands that take a minute and more."""
+
+SMALL = """
+hardware = "H100-SXM"
+model = "Llama-3.1-8B"
+efficiency = "derated"
+workload = { batch = 16, isl = 1024, osl = 256 }
+optimize = { minimize = "hardware.memory.hbm.bandwidth" }
+constraints = { tpot = { max = "12ms" } }
+
+[axes]
+"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "8TB/s" }
+"hardware.cores.count" = { from = 40, to = 200 }
+"""
 
 
 def main() -> None:
@@ -104,6 +116,7 @@ def command() -> None:
 def surroundings() -> None:
     """Files that verbs read."""
     pathlib.Path("forward.py").write_text("import jax.numpy as jnp\ndef forward(x):\n    return jnp.tanh(x) @ x.T\n")
+    pathlib.Path("small.toml").write_text(SMALL)
     folder = pathlib.Path("gemm", "h100")
     folder.mkdir(parents=True)
     rows = [f"{m},{k},{n},{50 + m},0.1" for m in (16, 64) for k in (1024, 8192) for n in (512, 8192)]
@@ -136,15 +149,27 @@ def verbs() -> None:
 
 def readme() -> None:
     """README's commands answer, as the distribution's description has them."""
-    description = importlib.metadata.metadata("jaxroof").get_payload()
+    metadata = importlib.metadata.metadata("jaxroof")
+    description = metadata["Description"] or metadata.get_payload()
     assert "jaxroof" in description
     for block in re.findall(r"```sh\n(.*?)```", description, re.S):
         for line in block.replace("\\\n", " ").splitlines():
             line = line.partition("#")[0].strip()
-            if not line.startswith("jaxroof ") or any(word in line for word in LEFT_OUT):
+            if not line.startswith("jaxroof "):
+                continue
+            if any(word in line for word in LEFT_OUT):
+                require_named(line)
                 continue
             words = line.removeprefix("jaxroof ").replace("compare ...", f"compare {SERVED}")
             said(f"{words} {LIGHTER.get(words.split()[0], '')}")
+
+
+def require_named(line: str) -> None:
+    """AssertionError unless the specification that a command names is one of the distribution."""
+    from sweeps.ask.shipped import names
+
+    given = line.split()[2] if line.split()[1] in ("sweep", "optimize") else None
+    assert given is None or pathlib.PurePath(given).stem in names(), line
 
 
 def compilers() -> None:
