@@ -19,7 +19,7 @@ from sweeps.studies.served.disaggregated import pool_rows, with_pools
 from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending
 from sweeps.studies.served.question import MAX_DEVICES, Question, question
 from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, Place, at_once, scenario_at, search
+from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, at_once, scenario_at, search
 from sweeps.studies.served.trust import Trust, trust
 
 

@@ -24,6 +24,7 @@ from sweeps.ask.offered_load import LOAD
 from sweeps.ask.releases import longer_step
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
+from sweeps.run.simulated.load import require_prefix_cache
 from sweeps.run.simulated.objective import SHARE, Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import require_priced
@@ -131,6 +132,7 @@ def question(
             for name, value in changes.items()
             if len(_several(tried[name])) > 1
         ]
+        require_prefix_cache(load.get("hit_rate"), chosen_policy(engine, changes))
         choices.append(Setting(", ".join(words), cache, beside, changes, chosen_policy(engine, changes)))
 
     # Accelerators that can run it, and layouts that the model allows.
