@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.field import count, number, option, text
+from jaxroof.field import count, number, option, share, text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,13 @@ class OfferedLoad:
     )
     prefixes: str | None = text(
         "system prompts that requests share", "groups=10,tokens=1000,zipf=1", default=None, flag="TEXT"
+    )
+    hit_rate: float | str | None = share(
+        "share of every prompt that the prefix cache has",
+        "as if all prompts began alike; the first one fills the cache",
+        open=True,
+        default=None,
+        flag="SHARE",
     )
     sessions: str | None = text(
         "conversations that requests are turns of", "turns=2..8,think=30", default=None, flag="TEXT"

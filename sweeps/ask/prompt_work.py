@@ -28,7 +28,7 @@ def without_output(metrics: Mapping[str, Any], prompt: float) -> dict[str, Any]:
     if "tokens_per_second" in metrics and "requests_per_second" not in metrics:
         found["requests_per_second"] = metrics["tokens_per_second"]
         found["prompt_tokens_per_second"] = metrics["tokens_per_second"] * prompt
-    for name, value in metrics.items():
+    for name in metrics:
         if name.endswith(PER_MILLION):
             found[name.removesuffix(PER_MILLION) + OF_PROMPTS] = found.pop(name) / prompt
     if "usd_per_million_tokens" in metrics:

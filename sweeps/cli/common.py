@@ -72,7 +72,7 @@ def prices_argument(parser: argparse._ActionsContainer) -> None:
 
 def node_argument(parser: argparse._ActionsContainer) -> None:
     """Add `--node`."""
-    what = "devices of one server, which is rented whole (default: 8 of HGX and OAM boards, 4 of GB200 trays, 1 of cards)"
+    what = "devices of one server, which is rented whole (default: 8 of HGX and OAM boards, 4 of GB200, 1 of cards)"
     parser.add_argument("--node", metavar="N", help=what)
 
 

@@ -48,6 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     tried.add_argument("--draft", metavar="NAME", help="a smaller model that drafts tokens")
     tried.add_argument("--drafts", metavar="N,..", help="tokens drafted per step; 0: none")
     tried.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    what = "low-rank adapters that requests run with: rank=16,loaded=32,targets=q,v"
+    tried.add_argument("--adapters", metavar="SETTINGS", help=what)
     common.prices_argument(tried)
     common.node_argument(tried)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
@@ -172,6 +174,8 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
         given["policy"] = {name: value.split(",") for name, value in policy.items()}
     given["disaggregated"] = not options.no_disaggregated
     given["settings"] = common.overrides(options.set)
+    if options.adapters is not None:
+        given["settings"] |= {"deployment.adapters": options.adapters}
     from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache
     from sweeps.studies.served.comparison import compare_served

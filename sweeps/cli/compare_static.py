@@ -13,7 +13,7 @@ TOP = 20
 SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "emit", "trace", "format"),)
 SERVED += (*("columns", "time_unit", "trace_hash_tokens"),)
 SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed", "traffic"),)
-SERVED += ("no_disaggregated",)
+SERVED += ("no_disaggregated", "node", "adapters", "hit_rate")
 """Flags of a served comparison."""
 
 

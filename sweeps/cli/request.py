@@ -15,6 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
     common.length_arguments(parser)
     static_batch_arguments(parser)
+    parser.add_argument("--hit-rate", metavar="SHARE", help="in place of --cached: share of every prompt")
     encoder_arguments(parser)
     common.json_argument(parser)
 
@@ -31,7 +32,20 @@ def request_case(options: argparse.Namespace) -> Any:
     common.require_lengths(options)
     names = ("batch", "isl", "osl", "cached", "acceptance", "delay")
     workload = {name: getattr(options, name) for name in names}
+    if getattr(options, "hit_rate", None) is not None:
+        workload["cached"] = _found(options)
     return common.asked_case("request", options, workload | encoder_workload(options, "isl"))
+
+
+def _found(options: argparse.Namespace) -> str:
+    """Prompt tokens that the prefix cache has, by the share of them."""
+    from hwspaces.leaves import declared_quantity
+    from sweeps.ask.leaves import leaf
+
+    if options.cached is not None:
+        raise ValueError("--hit-rate and --cached say the same in two ways: give one")
+    share = declared_quantity(options.hit_rate, leaf("workload.hit_rate"), "--hit-rate")
+    return str(int(share * common.whole_number("--isl", options.isl)))
 
 
 def request_text(case: Any) -> str:

@@ -21,7 +21,7 @@ from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen
 from sweeps.ask.layouts import reach
 from sweeps.run.simulated.grid import Metrics, outcomes
-from sweeps.run.simulated.load import Load, load
+from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
@@ -126,6 +126,7 @@ def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[in
         raise ValueError("hardware is empty" if first is None else f"{first}: {left_out[first]}")
     engine = chosen(asked.engine, asked.efficiency).engine.words
     policy = chosen_policy(engine, asked.policy)
+    require_prefix_cache(asked.hit_rate, policy)
     _require_effect(asked, found, policy)
     return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
 

@@ -18,7 +18,7 @@ from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.prompt_work import without_output
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
-from sweeps.run.simulated.load import Load, load
+from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import no_cache, require_priced
@@ -115,6 +115,7 @@ def setup(asked: ServeSpec) -> Setup:
     found = asked.case()
     require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
     policy = chosen_policy(found.engine.words, asked.policy)
+    require_prefix_cache(asked.hit_rate, policy)
     require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
     part = given.replica(int(found.scenario.deployment.dp))
     with precision("float64"):

@@ -1,4 +1,4 @@
-"""Work without output: no time per token, money per million prompt tokens and thousand requests, the same in each verb."""
+"""Work without output: no time per token, and money per million prompt tokens and per thousand requests."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_figures_by_hand():
         **{"usd_per_million_prompt_tokens": 0.02, "usd_per_thousand_requests": 1e-3},
         **{"joules_per_request": 3.0, "gco2_per_million_prompt_tokens": 0.1},
     }
-    names = ("usd_per_million_tokens", "owning_usd_per_million_tokens", "joules_per_token", "tokens_per_second", "devices")
+    names = ("usd_per_million_tokens", "owning_usd_per_million_tokens", "joules_per_token", "tokens_per_second")
     assert all(variable(prompt_metric(name)).long_name for name in names)
 
 

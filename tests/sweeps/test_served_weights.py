@@ -10,8 +10,9 @@ KEYS |= {"hardware": ["H100-SXM", "T4"], "disaggregated": False}
 
 
 def test_rows_are_those_of_each_precision_alone():
-    alone = {name: compare_served("Llama-3.1-8B", "ttft=1s,tpot=30ms", weights=name, **KEYS) for name in ("bf16", "fp8")}
-    found = compare_served("Llama-3.1-8B", "ttft=1s,tpot=30ms", weights=["bf16", "fp8"], **KEYS)
+    asked, tried = ("Llama-3.1-8B", "ttft=1s,tpot=30ms"), ["bf16", "fp8"]
+    alone = {name: compare_served(*asked, weights=name, **KEYS) for name in tried}
+    found = compare_served(*asked, weights=tried, **KEYS)
     assert len(found.rows) == sum(len(one.rows) for one in alone.values())
     for name, one in alone.items():
         own = {row.place: row.metrics for row in found.rows if row.weights == name}

@@ -10,6 +10,7 @@ from hwspaces import quantity
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import is_zero
 from jaxroof.jobs.serve import Objective
+from jaxroof.policy import Policy
 from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
 from sweeps.ask.shipped import specification
@@ -17,7 +18,7 @@ from sweeps.data.labels import number
 from sweeps.run.simulated.classes import objective_of
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.classes import RequestClass, classes_of, mixed
-from workloads.stream import Stream, part
+from workloads.stream import ALONE, Stream, part
 from workloads.streams import first, generated, mean_rate, with_rate
 from workloads.traces import read_trace
 from workloads.traffic import traffic
@@ -103,7 +104,7 @@ def load(asked: ServeSpec) -> Load:
         words |= {"sort": asked.sort, "drop": asked.drop, "seed": seed}
         stream = read_trace(asked.trace, asked.format or "auto", **words)
         stream = stream if requests is None else first(stream, requests)
-        return Load(stream if rate is None else with_rate(stream, rate), clients, think)
+        return Load(_found(stream if rate is None else with_rate(stream, rate), asked.hit_rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
     arrivals = asked.arrivals if clients is None else "once"
     arrivals = rate if arrivals is None else arrivals
@@ -112,9 +113,34 @@ def load(asked: ServeSpec) -> Load:
     counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
     if asked.traffic is not None:
         classes = classes_of(str(specification(asked.traffic)))
-        return Load(mixed(arrivals, classes, **counts, name=asked.traffic), clients, think, classes)
+        several = mixed(arrivals, classes, **counts, name=asked.traffic)
+        return Load(_found(several, asked.hit_rate), clients, think, classes)
     shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": asked.sessions}
-    return Load(generated(arrivals, asked.isl, asked.osl, **counts, **shared), clients, think)
+    return Load(_found(generated(arrivals, asked.isl, asked.osl, **counts, **shared), asked.hit_rate), clients, think)
+
+
+def _found(stream: Stream, hit_rate: Any) -> Stream:
+    """The stream with a share of every prompt in the prefix cache: all prompts begin alike.
+
+    Raises:
+      ValueError: one line, for a share that cannot be, and for prompts of which is known what they share.
+    """
+    if hit_rate is None:
+        return stream
+    share = declared_quantity(hit_rate, leaf("workload.hit_rate"), "hit_rate")
+    if (stream.group != ALONE).any():
+        raise ValueError(f"hit_rate = {hit_rate} cannot be given: the requests say themselves what they share")
+    shared = np.floor(share * stream.isl)
+    note = f"{100 * share:g} % of every prompt is in the prefix cache, as if all began alike"
+    return dataclasses.replace(
+        stream, group=np.zeros(len(stream), stream.group.dtype), shared=shared, notes=(*stream.notes, note)
+    )
+
+
+def require_prefix_cache(hit_rate: Any, policy: Policy) -> None:
+    """ValueError, one line, for a share of prompts in a prefix cache that is switched off."""
+    if hit_rate is not None and not policy.prefix_caching:
+        raise ValueError(f"hit_rate = {hit_rate} has no effect without a prefix cache: policy prefix_caching=0")
 
 
 def _check_together(asked: ServeSpec) -> None:

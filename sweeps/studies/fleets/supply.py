@@ -34,7 +34,9 @@ class Supply:
     machine: int = 1  # devices of a machine that is rented for the year
 
 
-def supplies(asked: Any, where: str, prices: str | None = None, node: int | None = None) -> tuple[tuple[Supply, ...], dict[str, str]]:
+def supplies(
+    asked: Any, where: str, prices: str | None = None, node: int | None = None
+) -> tuple[tuple[Supply, ...], dict[str, str]]:
     """Accelerators by what a traffic file says of them.
 
     Args:

@@ -24,6 +24,7 @@ from sweeps.ask.offered_load import LOAD
 from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
+from sweeps.run.simulated.load import require_prefix_cache
 from sweeps.run.simulated.objective import SHARE, Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled
 from sweeps.run.simulated.refusals import require_priced
@@ -135,7 +136,9 @@ def question(
             for name, value in changes.items()
             if len(_several(tried[name])) > 1
         ]
-        choices.append(Setting(", ".join(words), cache, beside, changes, chosen_policy(of.engine.words, changes)))
+        scheduler = chosen_policy(of.engine.words, changes)
+        require_prefix_cache(load.get("hit_rate"), scheduler)
+        choices.append(Setting(", ".join(words), cache, beside, changes, scheduler))
 
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0], engine=of.engine)

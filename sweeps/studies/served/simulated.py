@@ -25,6 +25,6 @@ class Simulated:
 
     load: float  # requests/s, the largest that kept the target; 0: none did
     fails: float  # the smallest above it that did not
-    metrics: Mapping[str, float]  # at `share` of a load that is asked for, else at `load`, or at the smallest that failed
+    metrics: Mapping[str, float]  # at `share` where a load is asked for, else at `load`, or at the smallest that failed
     missed: str  # what `fails` misses, in words
     share: float | None = None  # requests/s of one replica where a load is asked for
