@@ -88,14 +88,18 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
 def aggregated_trees(tiers: Tiers, size: Scalar) -> Array:
     """All-gather or reduce-scatter along binary trees over the parts of the outer tiers, a chain inside the innermost.
 
-    time = (n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i + max_i stream_i((n_i - 1) / n_i S_i)
+    time = (n_1 - 1) hop_1 + sum_(i>1) log2(n_i) hop_i + max_i stream_i(min(s_i, w_i S_i)),  s_i as in `ring`
+
+    w_i S_i is what the trees of an all-reduce move (`tree`): fewer over parts of uneven sizes.
 
     Source: PAT (parallel aggregated trees) of NCCL 2.23, src/graph/tuning.cc: as many bytes as a ring, a logarithm of
     its hops.
     """
     inner, *outer = tiers
     hops = inner.hops * inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer)
-    return hops + maximum(*_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, 1.0))
+    parts = (_closing_bytes(tier, size) + _own_bytes(tier, size) for tier in tiers)
+    most = (2.0 * size, *(_tree_bytes(tier, size, 2.0) for tier in outer))
+    return hops + maximum(*map(stream_time, tiers, map(jnp.minimum, parts, most)))
 
 
 def direct_exchange(tiers: Tiers, size: Scalar) -> Array:
@@ -269,8 +273,12 @@ def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
 
 def _branches(outer: Sequence[Tier], size: Scalar, passes: float) -> list[Array]:
     """Time in each outer tier of what its busiest part sends along two complementary trees, `passes` times."""
-    each = (jnp.minimum(passes, 0.5 * tier.devices) * (size / tier.inner) for tier in outer)
-    return [stream_time(tier, sent) for sent, tier in zip(each, outer, strict=True)]
+    return [stream_time(tier, _tree_bytes(tier, size, passes)) for tier in outer]
+
+
+def _tree_bytes(tier: Tier, size: Scalar, passes: float) -> Scalar:
+    """B that the busiest part of an outer tier sends along two complementary trees, `passes` times."""
+    return jnp.minimum(passes, 0.5 * tier.devices) * (size / tier.inner)
 
 
 def _depth(tier: Tier) -> Array:

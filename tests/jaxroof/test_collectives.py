@@ -120,9 +120,9 @@ def test_halves_of_an_all_reduce(kind):
     # the switch copies or adds: 1 hop; 80 MB: 800 us / 0.5 + 50
     links = changed(TWO_TIERS, reduces=1.0)
     assert microseconds(links, kind, 8e7, 8.0, "in_switch") == pytest.approx(1 + 50 + 1600, rel=EXACT)
-    # 8 x 4, 4 kB: 7 hops of 1 us and log2 4 = 2 of 5 us; inside 3.5 kB: 0.035 us, 4 + 0.35; across 3/4 of 500 B at
-    # 10 GB/s: 0.0375 us, 4 + 0.375
-    assert microseconds(TWO_TIERS, kind, 4e3, 32.0, "tree") == pytest.approx(7 + 10 + 4.375, rel=EXACT)
+    # 8 x 4, 4 kB: 7 hops of 1 us and log2 4 = 2 of 5 us; inside 3.5 kB: 0.035 us, 4 + 0.35; across 31/32 of 500 B
+    # at 10 GB/s: 0.0484375 us, 4 + 0.484375
+    assert microseconds(TWO_TIERS, kind, 4e3, 32.0, "tree") == pytest.approx(7 + 10 + 4.484375, rel=EXACT)
 
 
 def test_reduction_in_the_switch():

@@ -154,7 +154,7 @@ def _ways(kind, used, size) -> list:
     around = sum(rounds * t.hops * t.above * t.link.latency for t in used)
     inward = sum(rounds * t.hops * t.link.latency for t in used)
     if kind != "all_reduce":
-        return [around + _largest(through), *_halves(used, size, streams, inward)]
+        return [around + _largest(through), *_halves(used, size, streams, through, inward)]
     ways = [around + _largest(through)]
     depth = sum(2.0 * np.log2(t.n) * t.link.latency for t in outer)
     branches = [_stream(t, (2.0 if t.first else np.minimum(2.0, t.n / 2.0)) * size / t.below) for t in used]
@@ -169,12 +169,14 @@ def _ways(kind, used, size) -> list:
     return ways
 
 
-def _halves(used, size, streams, inward) -> list:
+def _halves(used, size, streams, through, inward) -> list:
     """All-gathers and reduce-scatters other than by one ring: rings in rings, trees, the switch, and all at once."""
     inner, *outer = used
     ways, depth = [], sum(np.log2(t.n) * t.link.latency for t in outer)
+    most = [_stream(t, (2.0 if t.first else np.minimum(2.0, t.n / 2.0)) * size / t.below) for t in used]
+    trees = [np.minimum(*both) for both in zip(through, most, strict=True)]
     if outer:
-        ways += [inward + sum(streams), inner.hops * inner.link.latency + depth + _largest(streams)]
+        ways += [inward + sum(streams), inner.hops * inner.link.latency + depth + _largest(trees)]
     if inner.link.topology == "switched":
         copied = _protocol(inner, "switch", size * inner.per_byte)
         time = inner.link.latency + depth + _largest([copied, *streams[1:]])

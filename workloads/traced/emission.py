@@ -15,7 +15,7 @@ from workloads.traced.liveness import Peaks
 from workloads.traced.messages import Message, message_of
 from workloads.traced.precisions import asked, strictest
 from workloads.traced.products import Product, product_of
-from workloads.traced.rules import LIGHT, RULES, kind_of, shape_work
+from workloads.traced.rules import LIGHT, RULES, SEQUENTIAL, kind_of, shape_work
 from workloads.traced.sharing import REPEATED
 from workloads.traced.sizes import Shape, Sizes, is_one
 from workloads.traced.traffic import moved, passed_on, stored, weights
@@ -90,6 +90,7 @@ class Emission:
         for node in (*group.nodes, *group.repeated):
             if node.name in RULES:
                 rules.append(node)
+                self.notes |= {_SAID[node.name].format(node.name)} if node.name in _SAID else set()
             elif kind_of(node) in LIGHT:
                 shape, flops, special = shape_work(node)
                 vector.add(shape, flops)
@@ -106,7 +107,8 @@ class Emission:
             if core.grouped:
                 self.notes.add("rows of a grouped product are spread over its matrices at random, without preference")
         elif group.kind == "kernel" and group.nodes[0].inputs:
-            dtype = group.nodes[0].inputs[0].dtype
+            dtypes = [value.dtype for value in group.nodes[0].inputs]
+            dtype = next((dtype for dtype in dtypes if "float" in dtype_name(dtype)), dtypes[0])
         elif group.kind == "message":
             core = message_of(group.nodes[0])
         if isinstance(core, Message):
@@ -130,6 +132,16 @@ class Emission:
         kind = _label(group, core, self._at)
         scope = readable(node.scope or next((one.scope for one in group.nodes if one.scope), ""))
         return f"{scope}/{kind}" if scope else kind
+
+
+_WAITS = (
+    "{}: its kernels wait for each other; their number is an assumption, not fitted to measurements: the time is good to "
+    "a factor of a few"
+)
+_SAID = dict.fromkeys(SEQUENTIAL, _WAITS) | {
+    "pallas_call": "{}: work is what its cost_estimate says, not what its code does"
+}
+"""Primitive -> a note on its work."""
 
 
 def _row_sums(attention: Attention, kernel: TracedKernel, runs: Shape) -> TracedKernel:
@@ -185,7 +197,8 @@ def _label(group: Group, core: Any, at: Sizes) -> str:
     if names & REDUCTIONS.keys():
         if names & {"rsqrt", "sqrt"}:
             return "norm"
-        return "softmax" if {"exp", "reduce_sum"} <= names else "reduction"
+        divided = names & {"div", "reduce_max", "integer_pow", "reciprocal"}  # else it is a sum of exponentials
+        return "softmax" if {"exp", "reduce_sum"} <= names and divided else "reduction"
     if len(group.nodes) == 1:
         return group.nodes[0].name
     if "gather" in names:

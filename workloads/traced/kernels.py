@@ -102,7 +102,9 @@ class TracedKernel:
         works = [RULES[node.name](node, at) for node in self.rules]
         vector = self.vector.at(at) + sum((work.vector_flops for work in works), 0.0)
         exps = self.exps.at(at) + sum((work.exps for work in works), 0.0)
-        common: dict[str, Any] = {"count": count, "kernels": self.launches, "bytes": self.bytes.at(at)}
+        moved = self.bytes.at(at) + sum((work.bytes for work in works), 0.0)
+        launched = self.launches + sum((work.steps for work in works), 0.0)
+        common: dict[str, Any] = {"count": count, "kernels": launched, "bytes": moved}
         if isinstance(self.core, Product):
             return self._product(self.core, common, vector, exps, at, matrix)
         if isinstance(self.core, Attention):

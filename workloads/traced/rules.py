@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxroof.arrays import jnp
 from jaxroof.struct import Scalar
 from workloads.traced.elementwise import ELEMENTWISE, FREE, MESSAGES, MOVES, REDUCTIONS
-from workloads.traced.graph import VIEWS, Node
+from workloads.traced.graph import VIEWS, Node, dtype_name
 from workloads.traced.products import PRODUCTS
 from workloads.traced.sizes import Shape, Sizes
 
@@ -18,6 +18,8 @@ class Work(NamedTuple):
     vector_flops: Scalar = 0.0
     exps: Scalar = 0.0
     matrix_flops: Scalar | None = None  # on matrix units, at the precision of its first operand; None: none
+    bytes: Scalar = 0.0  # B beside its operands and results, each once
+    steps: Scalar = 0.0  # kernels beside the first, each of which waits for the one before
 
 
 Rule = Callable[[Node, Sizes], Work]
@@ -47,7 +49,10 @@ def refusal(name: str) -> ValueError:
     if name.endswith("callback"):
         return ValueError(f"{name} runs Python on the host while the device waits: leave it out of what is priced")
     if name in KERNELS:
-        return ValueError(f"nothing is known of what is inside {name}: {function} says its work; its bytes are known")
+        more = "; or give it a cost_estimate" if name == "pallas_call" else ""
+        return ValueError(
+            f"nothing is known of what is inside {name}: {function} says its work; its bytes are known{more}"
+        )
     return ValueError(
         f"nothing is known of the primitive {name}: if it is element-wise, add "
         f'workloads.traced.elementwise.ELEMENTWISE["{name}"] = (vector FLOP, exponentials) per element; if not, '
@@ -62,7 +67,8 @@ KERNELS = ("pallas_call", "ffi_call", "custom_call", "tpu_custom_call", "triton_
 def require_known(nodes: list[Node]) -> None:
     """ValueError in one line for the first primitive that nothing is known of; of those that are known values none."""
     for node in nodes:
-        if not (node.known or node.name in LOOPS or node.is_view) and kind_of(node) == "":
+        known = kind_of(node) != "" and not (RULES.get(node.name) is _estimated and _estimate(node) is None)
+        if not (known or node.known or node.name in LOOPS or node.is_view):
             raise refusal(node.name)
 
 
@@ -129,14 +135,25 @@ def _running(node: Node, at: Sizes) -> Work:
     return Work(2.0 * elements, elements if node.name == "cumlogsumexp" else 0.0)
 
 
+DIGIT = 8.0
+"""Bits of a key that one pass of a radix sort orders by: Adinets and Merrill, Onesweep, arXiv:2206.01784."""
+
+
 @rule("sort", "top_k", "approx_top_k")
 def _sorted(node: Node, at: Sizes) -> Work:
-    """Comparisons of a merge: elements times the logarithm of the sorted length, or of the number that is kept."""
+    """Comparisons of a merge: elements times the logarithm of the sorted length, or of the number that is kept.
+
+    A sort reads and writes all operands once for every digit of the first one's key, pass after pass.
+    """
     shape = node.inputs[0].shape
     length = at.number(shape[node.params.get("dimension", -1)] if shape else 1)
     kept = node.params.get("k")
     levels = math.log2(max(kept, 2)) if isinstance(kept, int) else jnp.log2(jnp.maximum(length, 2.0))
-    return Work(at.elements(shape) * levels)
+    if node.name != "sort":
+        return Work(at.elements(shape) * levels)
+    passes = 8.0 * node.inputs[0].bytes / DIGIT
+    each = 2.0 * sum(at.elements(value.shape) * value.bytes for value in node.inputs)
+    return Work(at.elements(shape) * levels, bytes=(passes - 1.0) * each, steps=passes)
 
 
 @rule("reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window")
@@ -180,16 +197,63 @@ Source: Golub and Van Loan, Matrix Computations, 4th edition, sections 3.2, 4.2,
 """
 
 
+CHAINS = {
+    **{"cholesky": 0.25, "lu": 0.5, "geqrf": 0.5, "geqp3": 1.0, "qr": 0.5, "householder_product": 0.25},
+    **{"ormqr": 0.25, "tridiagonal": 1.0, "hessenberg": 1.0, "eigh": 2.0, "svd": 3.0, "schur": 10.0, "eig": 10.0},
+    "triangular_solve": 1 / 32,
+}
+"""Factorisation or solution -> kernels per column that wait for each other: a column is known when those before it are.
+
+Ours, not fitted to measurements: panels of a few columns run in one kernel, reductions to a condensed form take one or
+two products with a vector per column, and iterations for values follow them.
+"""
+
+AT_ONCE = 32.0
+"""Columns that one block of threads works on without another kernel; ours."""
+
+
+def _chain(node: Node, columns: Scalar) -> Scalar:
+    return CHAINS[node.name] * jnp.maximum(columns - AT_ONCE, 0.0)
+
+
+SEQUENTIAL = ("sort", *CHAINS)
+"""Primitives whose kernels wait for each other."""
+
+
 @rule(*CUBES)
 def _factorised(node: Node, at: Sizes) -> Work:
-    """Work in the size of the last dimension."""
+    """Work in the size of the last dimension; its columns wait for each other."""
     shape = node.inputs[0].shape
-    return Work(CUBES[node.name] * at.elements(shape) * at.number(shape[-1]))
+    columns = at.number(shape[-1])
+    return Work(CUBES[node.name] * at.elements(shape) * columns, steps=_chain(node, columns))
 
 
 @rule("triangular_solve", "tridiagonal_solve", "lu_pivots_to_permutation")
 def _solved(node: Node, at: Sizes) -> Work:
     """n^2 of a triangle per right-hand side; a few operations per row of three diagonals."""
     if node.name == "triangular_solve":
-        return Work(at.elements(node.inputs[0].shape) * at.elements(node.inputs[1].shape[-1:]))
+        steps = _chain(node, at.number(node.inputs[0].shape[-1]))
+        return Work(at.elements(node.inputs[0].shape) * at.elements(node.inputs[1].shape[-1:]), steps=steps)
     return Work(8.0 * at.elements(node.outputs[0].shape))
+
+
+def _estimate(node: Node) -> Any:
+    """The cost that the author of a kernel states; None where there is none."""
+    return node.params.get("cost_estimate")
+
+
+@rule("pallas_call")
+def _estimated(node: Node, at: Sizes) -> Work:
+    """Work as the kernel's `cost_estimate` says. Its FLOP are those of matrix units where it reads matrices of floating
+    point; bytes beyond its operands and results are read again.
+
+    Source: jax.experimental.pallas.CostEstimate.
+    """
+    stated = _estimate(node)
+    seen = sum(at.elements(value.shape) * value.bytes for value in (*node.inputs, *node.outputs))
+    more = jnp.maximum(float(stated.bytes_accessed) - seen, 0.0)
+    multiplies = any(len(value.shape) > 1 and "float" in dtype_name(value.dtype) for value in node.inputs)
+    flops = float(stated.flops)
+    if multiplies:
+        return Work(0.0, float(stated.transcendentals), flops, bytes=more)
+    return Work(flops, float(stated.transcendentals), bytes=more)

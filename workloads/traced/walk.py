@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from workloads.traced.elementwise import DRAWN
 from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
 from workloads.traced.loops import counter_of, without_counting
 from workloads.traced.rules import LIGHT, is_known, kind_of, refusal
@@ -28,7 +29,7 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
       trips: how often loops run that do not say so; None: they are refused.
 
     Raises:
-      ValueError: one line, for a loop without a known number of trips, a call that is not known, or too many primitives.
+      ValueError: one line, for a loop without a known number of trips, a call that is not known, too many primitives.
     """
     if _primitives(closed.jaxpr, {}) > MOST_PRIMITIVES:
         raise ValueError(f"it runs more than {MOST_PRIMITIVES:,} operations, loops counted once")
@@ -121,7 +122,7 @@ class _Walker:
             name = _OVER_AXES[name]  # of an axis that vmap has made one of the array
         node = Node(name, params | ({"mesh": axes} if axes else {}), operands, [], scope)
         node.outputs = [Value(var.aval.shape, var.aval.dtype, node) for var in eqn.outvars]
-        node.known = all(value.known for value in operands) and not name.startswith("rng") and "axis_name" not in params
+        node.known = all(value.known for value in operands) and not name.startswith(DRAWN) and "axis_name" not in params
         nodes.append(node)
         return node.outputs
 
