@@ -4,6 +4,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jaxroof.arrays import jax
 
@@ -90,7 +91,7 @@ def refusal(words: str) -> str | None:
     return None
 
 
-def _taken(wanted: Mapping[str, Value]) -> bool:
+def _taken(wanted: Mapping[str, Any]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lowered = jax.jit(lambda x: x + 1.0).lower(jax.ShapeDtypeStruct((), "float32"))

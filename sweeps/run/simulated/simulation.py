@@ -125,7 +125,7 @@ def _endings() -> tuple[Callable, Callable]:
 
 def compiled(function: Callable, options: Options = QUICK) -> Callable:
     """`jax.jit` of a function, compiled quickly: optimising most would take longer than what they do."""
-    return jax.jit(function, compiler_options=options)
+    return jax.jit(function, compiler_options=dict(options))
 
 
 def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) -> tuple[Any, Size, int]:
@@ -163,8 +163,8 @@ def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Cal
         place, work, host = (one.hardware, one.model, one.deployment), one.workload, one.efficiency.host
         blocks, price = cache_blocks(*place, work.policy), None
         if waits:
-            beside = _limits(size), work.policy.acceptance, work.policy.hidden_host, tables
-            _, price = step_prices(*place, one.efficiency, *beside, prompts=False)
+            acceptance, hidden = work.policy.acceptance, work.policy.hidden_host
+            _, price = step_prices(*place, one.efficiency, _limits(size), acceptance, hidden, tables, prompts=False)
         delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
         return begin(work.traffic, work.policy, blocks, size, delay)
 
@@ -205,11 +205,13 @@ def _made_tables(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Itera
     kinds = None
     for low in range(0, len(chosen), COLUMN):
         rows = np.asarray(chosen[low : low + COLUMN])
-        columns = jax.tree.map(lambda leaf, rows=rows: leaf[rows].reshape(-1, 1, 1), numbers)
+        hardware, model, deployment, efficiency = jax.tree.map(
+            lambda leaf, rows=rows: leaf[rows].reshape(-1, 1, 1), numbers
+        )
         with eager():
-            parts = Parts(*columns, kinds)
+            parts = Parts(hardware, model, deployment, efficiency, kinds)
             kinds = parts.kinds
-            made = price_tables(parts, columns[2], limits)
+            made = price_tables(parts, deployment, limits)
         for lane in range(len(rows)):
             yield jax.tree.map(lambda leaf, lane=lane: np.array(leaf[lane]), made)
 

@@ -88,7 +88,7 @@ def sensitivity_of_serve(
         still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
 
         def tried(size: Size) -> tuple[tuple, jax.Array]:
-            along = jax.jit(functools.partial(_slopes, one, size), compiler_options=QUICK)
+            along = jax.jit(functools.partial(_slopes, one, size), compiler_options=dict(QUICK))
             values, _, left = jax.device_get(along(scenario, still))
             return (along, values), left
 
