@@ -1,5 +1,6 @@
 """Axes over whole structs: accelerators, models, precisions, efficiencies and deployments, labelled by their names."""
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 import hwspaces
 import workloads
+from jaxroof.weight_only import without_fallbacks
 from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.cases import KV_BYTES, Case, leaf_number, model_deployment, require_precisions
 from sweeps.ask.deployments import label as deployment_label
@@ -59,6 +61,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         )
         kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
         entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
+        if spec.job == "train" and base.scenario.workload.lora is None:
+            entries = [dataclasses.replace(entry, model=without_fallbacks(entry.model)) for entry in entries]
         deployments = []
         for entry in entries:
             deployments.append(model_deployment(entry, kv, sent))
