@@ -16,6 +16,7 @@ from sweeps.ask.deployments import with_settings
 from sweeps.ask.drafting import with_draft
 from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.paths import number, replaced
+from sweeps.ask.precisions import weight_only_notes
 from sweeps.ask.spec import Range, Spec
 
 MEANINGS = {
@@ -49,6 +50,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
             notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
+            notes += [note for note in weight_only_notes(device, base.model.model) if note not in base.notes]
         lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
         columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)
