@@ -93,6 +93,9 @@ def _config_path(text: str) -> pathlib.Path | None:
 
 
 def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
+    if path.suffix.lower() == ".gguf":
+        hint = 'give the config of its model, and weights="q4_k_m"'
+        raise ValueError(f"{path} is a GGUF file, which is not read: {hint}")
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     beside: Beside = None

@@ -66,7 +66,7 @@ HARMLESS_THERE = (
     r"iters|lr|minmax_lr|enable_.*|low_gpu_mem_usage|gradient_accumulate_steps|seqlen|autoround_version|amp.*",
     r"do_fuse|fuse_max_seq_len|modules_to_fuse|quantizer|packing_format|data_type|calib.*|algo_config|export",
     r"_.*|desc_act|activation_scale_ub|offload.*|quanto.*|symmetric|sym|ch_axis|round_method|qscheme|is_dynamic",
-    r"mx_element_dtype|strategy|dynamic|checkpoint_format|pack_method|weight_format|min_kv_scale|.*observer.*|format",
+    r"mx_element_dtype|strategy|dynamic|checkpoint_format|global_sparsity|targets|ignore|registry_requires_subclass|pack_method|weight_format|min_kv_scale|.*observer.*|format",
     r"weight_merge_groups|softmax_quant_spec|quant_mode|enable_expr|has_.*|use_.*|.*_status|ignored_.*|block_structure",
 )
 """Keys of such tables that change no stored size: how scales were found, what wrote them, how they are packed."""
