@@ -270,6 +270,16 @@ def test_experts_under_bitsandbytes(tmp_path):
     assert stored(entry) == pytest.approx(linear * 4.5 / 8 + other * 2.0)
 
 
+def test_experts_of_fewer_bits_than_the_rest(tmp_path):
+    """w4afp8: experts of 4 bits and a 16-bit scale per 128, multiplied in fp8; attention in fp8 blocks of 128 x 128."""
+    entry = read(tmp_path, MIXTURE, quantization_config={"quant_method": "w4afp8", "ignored_layers": ["lm_head"]})
+    other = TABLE + 2 * ROUTER + 2 * (2 * 256 + 2 * 64) + 256
+    bits = 2 * EXPERTS * (4 + 16 / 128) + 2 * ATTENTION * (8 + 32 / 128**2)
+    assert stored(entry) == pytest.approx(bits / 8 + other * 2.0)
+    layer = entry.model.blocks[0].feedforward
+    assert (layer.up.compute, layer.up.dequantised, layer.up.fallback) == ("fp8", True, None)
+
+
 def test_what_engines_run_apart_may_differ_and_what_they_fuse_may_not(tmp_path):
     skipped = BNB | {"llm_int8_skip_modules": ["lm_head", "v_proj"]}
     bits = 4.5 * (1 - 128 / 512) + 16 * 128 / 512
