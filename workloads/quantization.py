@@ -6,7 +6,7 @@ from workloads import formats, integers, mlx, modelopt, quark, replaced_modules,
 from workloads.compressed_tensors import assignments as compressed_assignments
 from workloads.config import Config
 from workloads.formats import Scheme
-from workloads.storage import Quantization, module_names
+from workloads.storage import Quantization, module_names, with_experts
 
 
 def quantization(config: Config) -> Quantization:
@@ -66,6 +66,24 @@ def _fp8(config: Config) -> Quantization:
     )
 
 
+def _w4afp8(config: Config) -> Quantization:
+    """Experts of 4-bit integers multiplied with FP8 activations, all else FP8 in blocks: SGLang's w4afp8.
+
+    Source: sgl-project/sglang, python/sglang/srt/layers/quantization/w4afp8.py.
+    """
+    group = config.count("group_size", default=W4AFP8_GROUP)
+    block = config.block("weight_block_size") or (W4AFP8_GROUP, W4AFP8_GROUP)
+    for key in ("linear_activation_scheme", "moe_activation_scheme", "activation_scheme"):
+        config.value(key)
+    excluded = module_names(config, "modules_to_not_convert", "ignored_layers")
+    linear = Quantization(((None, formats.fp8(block)),), excluded, kv_precision=_kv_scheme(config))
+    return with_experts(linear, formats.integer(4, group, False, "fp8", "w4afp8"))
+
+
+W4AFP8_GROUP = 128
+"""Weights per scale of its experts, and rows and columns of its FP8 blocks, where a config does not say."""
+
+
 def _int8(config: Config) -> Quantization:
     """int8 weights and activations, by channel or in blocks: SGLang's w8a8_int8 and blockwise_int8."""
     block = config.block("weight_block_size")
@@ -90,8 +108,8 @@ def _refuse_sparsity(config: Config) -> None:
     for kind in kinds:
         if kind is not None and any(word in str(kind) for word in ("sparse", "24", "bitmask")):
             raise config.error(f"format {kind!r} stores weights without their zeros, which is not covered")
-    for key in () if table is None else table.values:
-        table.value(key)
+    if table is not None and table.values.get("sparsity_structure") in ("unstructured", "0:0"):
+        table.value("sparsity_structure")  # zeros that no kernel makes use of; of another structure a note says so
 
 
 def _modelopt(config: Config) -> Quantization:
@@ -118,6 +136,7 @@ def _kv_scheme(config: Config) -> str | None:
 METHODS: dict[str, Callable[[Config], Quantization]] = {
     "fp8": _fp8,
     "w8a8_fp8": _fp8,
+    "w4afp8": _w4afp8,
     "w8a8_int8": _int8,
     "blockwise_int8": _int8,
     "fbgemm_fp8": lambda config: _of_one_scheme(config, formats.fp8()),

@@ -39,7 +39,7 @@ HARMLESS = (
     r".*(softcap|softcapping|clip|clamp|limit|cap|temperature_tuning|tuning|floor_scale|attn_scale|slope).*",
     r".*(_act|_activation|act_fn|activation_function|hidden_act|activation|scoring_func|score_func(tion)?)",
     r".*_fn|.*_in_fp32|.*_fp32.*|fp32_.*|(router|moe_router|gate|ssm|mamba_ssm|mamba_ssm_cache)_dtype|softmax_.*|apply_query_key_layer_scaling|query_pre_attn_scalar",
-    r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
+    r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|sparse_disable_index_value|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
     r"n_group|topk_group|num_expert_group|moe_token_dispatcher_type|moe_permute_fusion|hc_sinkhorn_iters",
     # positions
     r".*(rope|rotary|rotate|position|mrope|yarn|longrope).*|use_pos_enc|max_seq_len|seq_length|seq_len",
@@ -66,7 +66,7 @@ HARMLESS_THERE = (
     r"iters|lr|minmax_lr|enable_.*|low_gpu_mem_usage|gradient_accumulate_steps|seqlen|autoround_version|amp.*",
     r"do_fuse|fuse_max_seq_len|modules_to_fuse|quantizer|packing_format|data_type|calib.*|algo_config|export",
     r"_.*|desc_act|activation_scale_ub|offload.*|quanto.*|symmetric|sym|ch_axis|round_method|qscheme|is_dynamic",
-    r"mx_element_dtype|strategy|dynamic|checkpoint_format|pack_method|weight_format|min_kv_scale|.*observer.*|format",
+    r"mx_element_dtype|strategy|dynamic|checkpoint_format|global_sparsity|targets|ignore|registry_requires_subclass|pack_method|weight_format|min_kv_scale|.*observer.*|format",
     r"weight_merge_groups|softmax_quant_spec|quant_mode|enable_expr|has_.*|use_.*|.*_status|ignored_.*|block_structure",
 )
 """Keys of such tables that change no stored size: how scales were found, what wrote them, how they are packed."""
@@ -79,7 +79,8 @@ SUPERSEDED = {
     "head_dim": ("kv_lora_rank",),
     "intermediate_size": ("moe_intermediate_size", "num_local_experts", "num_experts", "n_routed_experts"),
     "intermediate_size_mlp": ("interleave_moe_layer_step",),
-    "n_shared_experts": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"),
+    "n_shared_experts": ("shared_expert_intermediate_size", "shared_intermediate_size")
+    + ("moe_shared_expert_intermediate_size", "share_expert_dim"),
     "num_mtp_modules": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
     "mamba_expand": ("mamba_d_head", "mamba_head_dim"),
     "expand": ("mamba_num_heads",),

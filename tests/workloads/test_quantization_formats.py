@@ -270,6 +270,16 @@ def test_experts_under_bitsandbytes(tmp_path):
     assert stored(entry) == pytest.approx(linear * 4.5 / 8 + other * 2.0)
 
 
+def test_experts_of_fewer_bits_than_the_rest(tmp_path):
+    """w4afp8: experts of 4 bits and a 16-bit scale per 128, multiplied in fp8; attention in fp8 blocks of 128 x 128."""
+    entry = read(tmp_path, MIXTURE, quantization_config={"quant_method": "w4afp8", "ignored_layers": ["lm_head"]})
+    other = TABLE + 2 * ROUTER + 2 * (2 * 256 + 2 * 64) + 256
+    bits = 2 * EXPERTS * (4 + 16 / 128) + 2 * ATTENTION * (8 + 32 / 128**2)
+    assert stored(entry) == pytest.approx(bits / 8 + other * 2.0)
+    layer = entry.model.blocks[0].feedforward
+    assert (layer.up.compute, layer.up.dequantised, layer.up.fallback) == ("fp8", True, None)
+
+
 def test_what_engines_run_apart_may_differ_and_what_they_fuse_may_not(tmp_path):
     skipped = BNB | {"llm_int8_skip_modules": ["lm_head", "v_proj"]}
     bits = 4.5 * (1 - 128 / 512) + 16 * 128 / 512
@@ -282,6 +292,21 @@ def test_a_cache_scheme_that_is_a_name(tmp_path):
     table = {"quant_algo": "FP8", "producer": {"name": "modelopt"}, "ignore": ["lm_head"], "kv_cache_scheme": "FP8"}
     entry = read(tmp_path, LLAMA, quantization_config=table)
     assert (entry.kv_precision, entry.precision) == ("fp8", "fp8 (static scales)")
+
+
+def test_zeros_that_are_stored_are_said_aloud_where_they_have_a_structure(tmp_path):
+    for structure, notes in (("2:4", 1), ("unstructured", 0)):
+        sparsity = {"format": "dense", "global_sparsity": 0.5, "sparsity_structure": structure, "targets": ["Linear"]}
+        entry = read(tmp_path, LLAMA, quantization_config=W8A8 | {"sparsity_config": sparsity})
+        said = [note for note in entry.notes if "sparsity_structure" in note]
+        assert len(said) == notes and len([note for note in entry.notes if "not read" in note]) == notes
+        assert stored(entry) == LINEAR + 2 * TABLE * 2.0 + OTHER
+
+
+def test_a_gguf_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "model-Q4_K_M.gguf").write_bytes(b"GGUF" + bytes(range(256)))
+    with pytest.raises(ValueError, match='is a GGUF file, which is not read: .* weights="q4_k_m"'):
+        workloads.model(str(tmp_path / "model-Q4_K_M.gguf"))
 
 
 @pytest.mark.parametrize(
