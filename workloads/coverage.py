@@ -54,6 +54,9 @@ MARKS: dict[str, tuple[str, ...]] = {
 FULL = {"attn_type_list": 1}
 """Keys of one entry per layer -> the entry of a layer that attends to everything, which alone says nothing new."""
 
+SWITCHES = {"sparse_attention_config": "use_sparse_attention"}
+"""Tables of layers' parts -> the key in them that says whether the part is used."""
+
 ENCODER_TABLES = {
     "vision tower": re.compile("vision|visual|image|vit|perceiver"),
     "audio encoder": re.compile("audio|speech|sound|whisper|encoder_config"),
@@ -255,7 +258,8 @@ def _check_marks(text: Config, family: Family, model_type: str) -> None:
     for key, (field, *values) in MARKS.items():
         value = text.value(key)
         alike = key in FULL and isinstance(value, list) and all(one == FULL[key] for one in value)
-        if value not in ABSENT and not alike and getattr(family, field) not in values:
+        off = key in SWITCHES and isinstance(value, dict) and value.get(SWITCHES[key]) is False
+        if value not in ABSENT and not alike and not off and getattr(family, field) not in values:
             raise text.error(f"{key} is there, which {model_type} is read without")
 
 

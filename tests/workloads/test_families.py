@@ -458,18 +458,30 @@ def test_a_pattern_in_letters(read, pattern, windowed):
         read({**values, "sliding_window_pattern": "LX"})
 
 
+def test_no_window_and_no_pattern_is_attention_to_everything(read):
+    values = {**QWEN3, "model_type": "exaone4", "sliding_window": None, "sliding_window_pattern": None}
+    (block,) = read(values).model.blocks
+    assert block.attention.window is None
+    with pytest.raises(ValueError, match="sliding_window is missing, which its sliding layers need"):
+        read({**QWEN3, "model_type": "exaone4"})
+
+
 def test_lists_that_say_nothing_new(read):
     values = {**QWEN3, "model_type": "minimax_m2", **mixture(8, 2, 256), "qk_norm_type": "per_layer"}
     plain = read(values)
     assert read({**values, "attn_type_list": [1] * 28}) == plain
     with pytest.raises(ValueError, match="attn_type_list is there, which minimax_m2 is read without"):
         read({**values, "attn_type_list": [1] * 27 + [0]})
+    assert read({**values, "sparse_attention_config": {"use_sparse_attention": False}}).model == plain.model
+    with pytest.raises(ValueError, match="sparse_attention_config is there, which minimax_m2 is read without"):
+        read({**values, "sparse_attention_config": {"sparse_block_size": 64}})
     glm = {**sizes(4, 1024, 16, 16, 512, 1000, **MLA), **mixture(8, 2, 256, 0, 1), "model_type": "glm_moe_dsa"}
     glm |= {"q_lora_rank": 256, "index_topk": 64, "index_head_dim": 32, "index_n_heads": 4}
     plain = read(glm).model
     assert read({**glm, "layer_types": ["deepseek_sparse_attention"] * 4}).model == plain
     assert read({**glm, "layer_types": ["indexed_attention"] * 4}).model == plain
     assert read({**glm, "mlp_layer_types": ["dense", *["sparse"] * 3]}).model == plain
+    assert read({**glm, "moe_layer_freq": [0, 1, 1, 1]}).model == plain
     with pytest.raises(ValueError, match="layer_types has 'deepseek_sparse_attention'; covered are"):
         read({**QWEN3, "model_type": "qwen3", "layer_types": ["deepseek_sparse_attention"] * 28})
 
