@@ -15,7 +15,6 @@ SHARED_LAYERS = "layers that share another layer's keys and values"
 PER_LAYER_INPUTS = "embeddings of every layer's own"
 PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
 MAMBA = "state-space layers with a decay per channel (Mamba-1)"
-LOW_RANK_QUERIES = "queries of a low rank beside shared keys and values (multi-matrix factorisation attention)"
 POOLED_KEYS = "an indexer over pooled keys beside linear attention"
 RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
@@ -44,6 +43,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "mamba_num_heads": ("linear", "mamba2"),
     "mamba_n_heads": ("linear", "mamba2"),
     "ssm_state_size": ("linear", "mamba2"),
+    "share_q_dim": ("query_rank", "share_q_dim"),
     "attention_other_setting": ("sizes", "sliding"),
     "attention_k_eq_v": ("sizes", "global"),
     "block_configs": ("sizes", "blocks"),
@@ -76,8 +76,6 @@ TYPES: dict[str, tuple[str, ...]] = {
     "rwkv7": (RECURRENT,),
     "recurrent_gemma": (RECURRENT,),
     "xlstm": (RECURRENT,),
-    "step3_text": (LOW_RANK_QUERIES,),
-    "step3_vl": (LOW_RANK_QUERIES,),
     "glm5_next": (POOLED_KEYS,),
     "glm5_next_text": (POOLED_KEYS,),
     "arctic": ("a dense layer beside experts on every second layer",),

@@ -270,6 +270,16 @@ CARDS = {
     ),
 }
 
+CARDS["stepfun-ai/step3"] = (  # its language model, of 321 billion with what sees
+    "step3_text",
+    {
+        **sizes(61, 7168, 64, None, 18432, 128815, head_dim=256, num_attention_groups=1, share_q_dim=2048),
+        **{"moe_num_experts": 48, "moe_top_k": 3, "moe_intermediate_size": 5120, "share_expert_dim": 5120},
+        "moe_layers_enum": ",".join(map(str, range(4, 60))),
+    },
+    316.0,
+    38.0,
+)
 GEMMA_TYPES = (["sliding_attention"] * 4 + ["full_attention"]) * 7
 CARDS[
     "google/gemma-3n-E4B-it"
@@ -484,6 +494,26 @@ def test_lists_that_say_nothing_new(read):
     assert read({**glm, "moe_layer_freq": [0, 1, 1, 1]}).model == plain
     with pytest.raises(ValueError, match="layer_types has 'deepseek_sparse_attention'; covered are"):
         read({**QWEN3, "model_type": "qwen3", "layer_types": ["deepseek_sparse_attention"] * 28})
+
+
+def test_queries_that_are_projected_down_and_up_again(read):
+    """512 to a rank of 96 and one group of keys and values of 64 each; 96 to 8 heads of 64 on two devices."""
+    keys = {
+        "head_dim": 64,
+        "num_attention_groups": 1,
+        "share_q_dim": 96,
+        "share_expert_dim": 32,
+        "moe_layers_enum": "1",
+    }
+    keys |= {"moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 32, "model_type": "step3_text"}
+    model = read({**sizes(1, 512, 8, None, 1024, 1000), **keys}).model
+    matrices = 512 * (96 + 128) + 96 * 512 + 512 * 512 + 3 * 512 * 1024
+    assert parameter_count(model) == matrices + 96 + 2 * 512 + 2 * 1000 * 512 + 512
+    ops = step_ops(model, Deployment(tp=2.0), decode(3.0, 100.0))
+    assert (ops["qkv_proj"].shape.outputs, ops["q_up_proj"].shape.inputs) == (96 + 128, 96)
+    assert ops["q_up_proj"].shape.outputs == 4 * 64
+    with pytest.raises(ValueError, match="share_q_dim is there, which llama is read without"):
+        read({**sizes(1, 512, 8, 8, 1024, 1000), "model_type": "llama", "share_q_dim": 96})
 
 
 def test_layers_that_share_keys_and_values(read):
