@@ -17,8 +17,8 @@ def as_run(model: Model, hardware: Hardware) -> Model:
     `ValueError`. Structure alone decides, so that it costs nothing under a trace; a model without such formats is
     returned itself.
 
-    Source: Frantar et al., arXiv:2408.11743 (Marlin); vLLM runs FP8 and NVFP4 checkpoints by it on devices without
-    these units (vllm/model_executor/layers/quantization/utils/marlin_utils_fp8.py and marlin_utils_fp4.py).
+    Source: Frantar et al., arXiv:2408.11743 (Marlin); vLLM and SGLang run FP8 and NVFP4 checkpoints by it on devices
+    without these units: vllm-project/vllm#5975, sgl-project/sglang#19652.
     """
     precisions = frozenset(hardware.matrix)
     return _changed(model, lambda weights: _as_run(weights, precisions))

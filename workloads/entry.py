@@ -117,6 +117,9 @@ def _from_file(
     path: pathlib.Path, weights: str | None, read_as: str | None, repository: str | None = None
 ) -> ModelEntry:
     """The model of a config file, of the Hub's `repository` where it was fetched from there."""
+    if path.suffix.lower() == ".gguf":
+        hint = 'give the config of its model, and weights="q4_k_m"'
+        raise ValueError(f"{path} is a GGUF file, which is not read: {hint}")
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     name = name if repository is None else repository.rpartition("/")[2]

@@ -1,5 +1,6 @@
 """Keys of a config that no reader asked for: those of weights' storage are refused, those of structure said aloud."""
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -38,7 +39,7 @@ HARMLESS = (
     r".*(softcap|softcapping|clip|clamp|limit|cap|temperature_tuning|tuning|floor_scale|attn_scale|slope).*",
     r".*(_act|_activation|act_fn|activation_function|hidden_act|activation|scoring_func|score_func(tion)?)",
     r".*_fn|.*_in_fp32|.*_fp32.*|fp32_.*|(router|moe_router|gate|ssm|mamba_ssm|mamba_ssm_cache)_dtype|softmax_.*|apply_query_key_layer_scaling|query_pre_attn_scalar",
-    r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
+    r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|sparse_disable_index_value|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
     r"n_group|topk_group|num_expert_group|moe_token_dispatcher_type|moe_permute_fusion|hc_sinkhorn_iters",
     # positions
     r".*(rope|rotary|rotate|position|mrope|yarn|longrope).*|use_pos_enc|max_seq_len|seq_length|seq_len",
@@ -53,8 +54,8 @@ HARMLESS = (
 )
 """Expressions of names of keys that change no cost, each for the whole name."""
 
-QUANTISATION = re.compile(r"((text|llm)_config\.)?(quantization|quantization_config|compression_config|quantize)\..*")
-"""Paths inside of tables that say how weights are stored: every key there counts."""
+QUANTISATION = re.compile(r"((text|llm)_config\.)?(quantization|quantization_config|compression_config)\.")
+"""Beginnings of paths inside of tables that say how weights are stored: every key there counts."""
 
 HARMLESS_THERE = (
     r"quant_method|quantization_status|quantization_version|version|producer|transform_config|name|meta|fmt",
@@ -65,7 +66,7 @@ HARMLESS_THERE = (
     r"iters|lr|minmax_lr|enable_.*|low_gpu_mem_usage|gradient_accumulate_steps|seqlen|autoround_version|amp.*",
     r"do_fuse|fuse_max_seq_len|modules_to_fuse|quantizer|packing_format|data_type|calib.*|algo_config|export",
     r"_.*|desc_act|activation_scale_ub|offload.*|quanto.*|symmetric|sym|ch_axis|round_method|qscheme|is_dynamic",
-    r"mx_element_dtype|strategy|dynamic|checkpoint_format|pack_method|weight_format|min_kv_scale|.*observer.*|format",
+    r"mx_element_dtype|strategy|dynamic|checkpoint_format|global_sparsity|targets|ignore|registry_requires_subclass|pack_method|weight_format|min_kv_scale|.*observer.*|format",
     r"weight_merge_groups|softmax_quant_spec|quant_mode|enable_expr|has_.*|use_.*|.*_status|ignored_.*|block_structure",
 )
 """Keys of such tables that change no stored size: how scales were found, what wrote them, how they are packed."""
@@ -78,7 +79,8 @@ SUPERSEDED = {
     "head_dim": ("kv_lora_rank",),
     "intermediate_size": ("moe_intermediate_size", "num_local_experts", "num_experts", "n_routed_experts"),
     "intermediate_size_mlp": ("interleave_moe_layer_step",),
-    "n_shared_experts": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"),
+    "n_shared_experts": ("shared_expert_intermediate_size", "shared_intermediate_size")
+    + ("moe_shared_expert_intermediate_size", "share_expert_dim"),
     "num_mtp_modules": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
     "mamba_expand": ("mamba_d_head", "mamba_head_dim"),
     "expand": ("mamba_num_heads",),
@@ -113,7 +115,7 @@ def unread_notes(config: Config) -> tuple[str, ...]:
     """
     found = []
     for table, key, value in _unread(config):
-        if QUANTISATION.fullmatch(table.path + key):
+        if _stored(table):
             found.append(f"{table.path}{key} = {shown(value)}")
         elif STORAGE.search(key):
             raise table.error(f"{key} = {shown(value)} says how weights are stored, and is not read")
@@ -123,6 +125,11 @@ def unread_notes(config: Config) -> tuple[str, ...]:
         return ()
     more = f", and {len(found) - MOST} more" if len(found) > MOST else ""
     return (f"not read, whatever they change of the model: {', '.join(found[:MOST])}{more}",)
+
+
+def _stored(table: Config) -> bool:
+    """Whether the table is one that says how weights are stored, or inside of one."""
+    return QUANTISATION.match(table.path) is not None
 
 
 def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
@@ -135,7 +142,7 @@ def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
             if table is not None and any(table.looked_up(own) for own in table.values):
                 yield from _unread(table)
             continue
-        if not (value in UNUSED or _superseded(config, key) or _harmless(config.path + key, key)):
+        if not (value in UNUSED or _superseded(config, key) or _harmless(_stored(config), key)):
             yield config, key, value
 
 
@@ -149,5 +156,6 @@ def _superseded(config: Config, key: str) -> bool:
     return any(config.value(other) not in UNUSED for other in SUPERSEDED.get(key, ()))
 
 
-def _harmless(path: str, key: str) -> bool:
-    return (_HARMLESS_THERE if QUANTISATION.fullmatch(path) else _HARMLESS).fullmatch(key) is not None
+@functools.lru_cache(maxsize=4096)
+def _harmless(quantisation: bool, key: str) -> bool:
+    return (_HARMLESS_THERE if quantisation else _HARMLESS).fullmatch(key) is not None

@@ -136,6 +136,7 @@ def case(
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
         pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
+        entry = dataclasses.replace(entry, notes=(*entry.notes, *weight_only_notes(pool.hardware, entry.model)))
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
         other = neighbour_entry(neighbour or {})

@@ -50,6 +50,6 @@ def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]
     """What is run weight-only on a device for want of a precision, as a note to say aloud."""
     return [
         f"{device.name} does not multiply {lacking}: {lacking} weights stay stored as they are and the kernel converts "
-        f"them to {taken} (weight-only, as engines do by Marlin)"
+        f"them to {taken} (weight-only, as vLLM and SGLang do by Marlin on NVIDIA)"
         for lacking, taken in converted_precisions(model, device.hardware)
     ]

@@ -284,6 +284,21 @@ def test_a_cache_scheme_that_is_a_name(tmp_path):
     assert (entry.kv_precision, entry.precision) == ("fp8", "fp8 (static scales)")
 
 
+def test_zeros_that_are_stored_are_said_aloud_where_they_have_a_structure(tmp_path):
+    for structure, notes in (("2:4", 1), ("unstructured", 0)):
+        sparsity = {"format": "dense", "global_sparsity": 0.5, "sparsity_structure": structure, "targets": ["Linear"]}
+        entry = read(tmp_path, LLAMA, quantization_config=W8A8 | {"sparsity_config": sparsity})
+        said = [note for note in entry.notes if "sparsity_structure" in note]
+        assert len(said) == notes and len([note for note in entry.notes if "not read" in note]) == notes
+        assert stored(entry) == LINEAR + 2 * TABLE * 2.0 + OTHER
+
+
+def test_a_gguf_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "model-Q4_K_M.gguf").write_bytes(b"GGUF" + bytes(range(256)))
+    with pytest.raises(ValueError, match='is a GGUF file, which is not read: .* weights="q4_k_m"'):
+        workloads.model(str(tmp_path / "model-Q4_K_M.gguf"))
+
+
 @pytest.mark.parametrize(
     ("quantization", "says"),
     [
