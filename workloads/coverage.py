@@ -159,7 +159,8 @@ def _read_as(config: Config, text: Config, model_type: str, read_as: str) -> Rea
         raise config.error(f"it cannot be read as {read_as!r}{nearest(read_as, sorted(FAMILIES))}")
     own = text.text("model_type", default=model_type)
     notes = (f"read as {read_as}, as asked, not as {own}",) if own != read_as else ()
-    notes += _left_out(config) if text is not config and family.text_type is None else ()
+    alone = family.text_type is None and (text is not config or _encoders(config))
+    notes += _left_out(config) if alone else ()
     return _reading(config, text, family, read_as, notes, [])
 
 
@@ -168,8 +169,8 @@ def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Famil
     named = _by_architecture(_architectures(config))
     if named is not None:
         note = f"model_type {model_type} is not known: read as {named}, by its architecture"
-        inside = text is not config and FAMILIES[named].text_type is None
-        return named, FAMILIES[named], (note, *(_left_out(config) if inside else ()))
+        alone = FAMILIES[named].text_type is None and (text is not config or _encoders(config))
+        return named, FAMILIES[named], (note, *(_left_out(config) if alone else ()))
     if text is not config:
         inner = text.text("model_type", default=None)
         known = inner if inner in FAMILIES else _by_architecture(_architectures(text))
@@ -200,10 +201,13 @@ def _by_architecture(names: list[str]) -> str | None:
 
 def _left_out(config: Config) -> tuple[str, ...]:
     """What to say of the encoders around a text model."""
+    return (f"{' and '.join(_encoders(config) or ['what it sees or hears with'])} left out: prompts are text",)
+
+
+def _encoders(config: Config) -> list[str]:
+    """What stands beside a text model, by the tables of a config."""
     tables = [key for key, value in config.values.items() if isinstance(value, dict)]
-    parts = [part for part, mark in ENCODER_TABLES.items() if any(mark.search(key) for key in tables)]
-    parts = parts or ["what it sees or hears with"]
-    return (f"{' and '.join(parts)} left out: prompts are text",)
+    return [part for part, mark in ENCODER_TABLES.items() if any(mark.search(key) for key in tables)]
 
 
 def _with_defaults(text: Config, family: Family) -> Config:

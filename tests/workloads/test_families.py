@@ -405,6 +405,7 @@ def test_a_wrapper_of_a_text_model_that_is_not_covered_is_refused(read):
         read({"model_type": "odd_vl", "text_config": {"model_type": "zamba2"}})
 
 
+SEES = {"vision_config": {"hidden_size": 1152}}
 QWEN3 = sizes(28, 1024, 16, 8, 3072, 151669, head_dim=128, tie_word_embeddings=True)
 
 
@@ -436,6 +437,19 @@ def test_an_unknown_type_of_a_known_class(read):
         assert entry.architecture == "qwen3_ref"
     with pytest.raises(ValueError, match="model_type 'qwen3_ref' is not covered yet"):
         read({"model_type": "qwen3_ref", "architectures": ["OddForCausalLM"], **QWEN3})
+
+
+def test_a_wrapper_whose_text_model_has_no_table_of_its_own(read):
+    keys = sizes(24, 1024, 16, 8, 3584, 120818, head_dim=128, tie_word_embeddings=True)
+    entry = read({"model_type": "hunyuan_vl", "architectures": ["HunYuanVLForConditionalGeneration"], **keys, **SEES})
+    assert entry.notes[1] == "vision tower left out: prompts are text"
+    entry = read({"model_type": "odd_vl", **keys, **SEES}, " as hunyuan_v1_dense")
+    assert entry.notes[1] == "vision tower left out: prompts are text"
+    ernie = {"moe_num_experts": [64, 64], "moe_intermediate_size": [1536, 512], "moe_k": 6, "moe_num_shared_experts": 2}
+    ernie |= {"moe_layer_start_index": [1, 1], "moe_layer_end_index": [27, 27], "model_type": "ernie4_5_moe_vl"}
+    entry = read({**sizes(28, 2560, 20, 4, 12288, 103424), **ernie})
+    assert float(parameter_count(entry.model)) / 1e9 == pytest.approx(21.8, abs=0.05)
+    assert "experts of pictures are left out: prompts are text" in entry.notes
 
 
 def test_a_config_read_as_another_type(read):
