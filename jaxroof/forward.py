@@ -10,6 +10,7 @@ from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import norm
 from jaxroof.layers.embedding import embedding_ops, features_ops, head_ops, sort_ops
 from jaxroof.layers.encoder import encoder_ops
+from jaxroof.layers.linear import launched
 from jaxroof.layers.prediction import FURTHER, PREFIX, prediction_ops
 from jaxroof.model import Model
 from jaxroof.op import Ops, in_layer
@@ -98,8 +99,7 @@ def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     if batch.decode is not None:
         newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences, encoded=batch.encoded)
         found = step_ops(draft, draft_deployment(deployment), newest)
-        runs = {name: dataclasses.replace(op, count=op.count * deployment.drafts) for name, op in found.items()}
-        ops |= in_layer(runs, FURTHER)
+        ops |= _times(found, deployment.drafts, FURTHER)
     return ops
 
 
@@ -112,16 +112,19 @@ def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     Source: Li et al., arXiv:2503.01840 (EAGLE-3), section 3; vLLM runs it so (vllm/v1/spec_decode/eagle.py).
     """
     first = dataclasses.replace(draft_deployment(deployment), drafts=deployment.drafts, tree=deployment.tree)
-    ops = in_layer(step_ops(draft, first, batch, sampled=batch.logits / degree(deployment.attention_dp)), PREFIX)
+    sampled = batch.logits / degree(deployment.attention_dp)
+    ops = _times(step_ops(draft, first, batch, sampled=sampled), launched(deployment.drafts), PREFIX)
     if batch.decode is None:
         return ops
     single = draft if draft.features.every_run else dataclasses.replace(draft, features=None)
     newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences)
     found = step_ops(single, draft_deployment(deployment), newest)
-    further = positive_part(deployment.drafts - 1.0)
-    return ops | in_layer(
-        {name: dataclasses.replace(op, count=op.count * further) for name, op in found.items()}, FURTHER
-    )
+    return ops | _times(found, positive_part(deployment.drafts - 1.0), FURTHER)
+
+
+def _times(ops: Ops, runs: Scalar, prefix: str) -> Ops:
+    """Ops of a layer that runs so often."""
+    return in_layer({name: dataclasses.replace(op, count=op.count * runs) for name, op in ops.items()}, prefix)
 
 
 def group_batch(batch: Batch, deployment: Deployment) -> Batch:

@@ -32,6 +32,7 @@ def attention(layer: Layer) -> Attention:
         value_dim=float(sizes.value_dim),
         window=window.tokens,
         window_kind=window.kind,
+        query_rank=layer.config.number(family.query_rank) if family.query_rank else None,
         shares_cache=layer.shares_cache,
         causal=family.causal,
         value_projection=sizes.value_projection,

@@ -15,7 +15,6 @@ SHARED_LAYERS = "layers that share another layer's keys and values"
 PER_LAYER_INPUTS = "embeddings of every layer's own"
 PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
 MAMBA = "state-space layers with a decay per channel (Mamba-1)"
-LOW_RANK_QUERIES = "queries of a low rank beside shared keys and values (multi-matrix factorisation attention)"
 POOLED_KEYS = "an indexer over pooled keys beside linear attention"
 RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
@@ -44,6 +43,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "mamba_num_heads": ("linear", "mamba2"),
     "mamba_n_heads": ("linear", "mamba2"),
     "ssm_state_size": ("linear", "mamba2"),
+    "share_q_dim": ("query_rank", "share_q_dim"),
     "attention_other_setting": ("sizes", "sliding"),
     "attention_k_eq_v": ("sizes", "global"),
     "block_configs": ("sizes", "blocks"),
@@ -53,6 +53,9 @@ MARKS: dict[str, tuple[str, ...]] = {
 
 FULL = {"attn_type_list": 1}
 """Keys of one entry per layer -> the entry of a layer that attends to everything, which alone says nothing new."""
+
+SWITCHES = {"sparse_attention_config": "use_sparse_attention"}
+"""Tables of layers' parts -> the key in them that says whether the part is used."""
 
 ENCODER_TABLES = {
     "vision tower": re.compile("vision|visual|image|vit|perceiver"),
@@ -73,8 +76,6 @@ TYPES: dict[str, tuple[str, ...]] = {
     "rwkv7": (RECURRENT,),
     "recurrent_gemma": (RECURRENT,),
     "xlstm": (RECURRENT,),
-    "step3_text": (LOW_RANK_QUERIES,),
-    "step3_vl": (LOW_RANK_QUERIES,),
     "glm5_next": (POOLED_KEYS,),
     "glm5_next_text": (POOLED_KEYS,),
     "arctic": ("a dense layer beside experts on every second layer",),
@@ -158,7 +159,8 @@ def _read_as(config: Config, text: Config, model_type: str, read_as: str) -> Rea
         raise config.error(f"it cannot be read as {read_as!r}{nearest(read_as, sorted(FAMILIES))}")
     own = text.text("model_type", default=model_type)
     notes = (f"read as {read_as}, as asked, not as {own}",) if own != read_as else ()
-    notes += _left_out(config) if text is not config and family.text_type is None else ()
+    alone = family.text_type is None and (text is not config or _encoders(config))
+    notes += _left_out(config) if alone else ()
     return _reading(config, text, family, read_as, notes, [])
 
 
@@ -167,8 +169,8 @@ def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Famil
     named = _by_architecture(_architectures(config))
     if named is not None:
         note = f"model_type {model_type} is not known: read as {named}, by its architecture"
-        inside = text is not config and FAMILIES[named].text_type is None
-        return named, FAMILIES[named], (note, *(_left_out(config) if inside else ()))
+        alone = FAMILIES[named].text_type is None and (text is not config or _encoders(config))
+        return named, FAMILIES[named], (note, *(_left_out(config) if alone else ()))
     if text is not config:
         inner = text.text("model_type", default=None)
         known = inner if inner in FAMILIES else _by_architecture(_architectures(text))
@@ -199,10 +201,13 @@ def _by_architecture(names: list[str]) -> str | None:
 
 def _left_out(config: Config) -> tuple[str, ...]:
     """What to say of the encoders around a text model."""
+    return (f"{' and '.join(_encoders(config) or ['what it sees or hears with'])} left out: prompts are text",)
+
+
+def _encoders(config: Config) -> list[str]:
+    """What stands beside a text model, by the tables of a config."""
     tables = [key for key, value in config.values.items() if isinstance(value, dict)]
-    parts = [part for part, mark in ENCODER_TABLES.items() if any(mark.search(key) for key in tables)]
-    parts = parts or ["what it sees or hears with"]
-    return (f"{' and '.join(parts)} left out: prompts are text",)
+    return [part for part, mark in ENCODER_TABLES.items() if any(mark.search(key) for key in tables)]
 
 
 def _with_defaults(text: Config, family: Family) -> Config:
@@ -255,7 +260,8 @@ def _check_marks(text: Config, family: Family, model_type: str) -> None:
     for key, (field, *values) in MARKS.items():
         value = text.value(key)
         alike = key in FULL and isinstance(value, list) and all(one == FULL[key] for one in value)
-        if value not in ABSENT and not alike and getattr(family, field) not in values:
+        off = key in SWITCHES and isinstance(value, dict) and value.get(SWITCHES[key]) is False
+        if value not in ABSENT and not alike and not off and getattr(family, field) not in values:
             raise text.error(f"{key} is there, which {model_type} is read without")
 
 

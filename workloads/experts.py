@@ -49,6 +49,8 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
     if rules.layout == "enumerated" and config.value("moe_layers_enum") is not None:
         chosen = _enumerated(config, layers)
         return [i in chosen for i in range(layers)]
+    if isinstance(config.value("moe_layer_freq"), list):
+        return _flags(config, layers)
     if rules.layout in ("first_dense", "enumerated"):
         prefix = config.count(*PREFIX_KEYS, minimum=0)
         if prefix > layers:
@@ -76,11 +78,15 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
         step = config.count("moe_layer_interval", default=1)
         return [first <= i <= last and (i + 1) % step == 0 for i in range(layers)]
     if rules.layout == "list":
-        flags = config.items("moe_layer_freq", layers)
-        if flags is None or any(flag not in (0, 1) for flag in flags):
-            raise config.error("moe_layer_freq must be a list of 0 (dense) and 1 (experts), one per layer")
-        return [bool(flag) for flag in flags]
+        return _flags(config, layers)
     return [True] * layers
+
+
+def _flags(config: Config, layers: int) -> list[bool]:
+    flags = config.items("moe_layer_freq", layers)
+    if flags is None or any(flag not in (0, 1) for flag in flags):
+        raise config.error("moe_layer_freq must be a list of 0 (dense) and 1 (experts), one per layer")
+    return [bool(flag) for flag in flags]
 
 
 def _enumerated(config: Config, layers: int) -> set[int]:

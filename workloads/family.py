@@ -112,6 +112,7 @@ class Family:
     causal: bool = True
     generates: bool = True
     fills_in: bool = False  # it has a head over words, though it does not decode token by token
+    query_rank: str | None = None  # key of the rank of queries that softmax attention projects down and up again
     shared_cache: bool = False  # the last `num_kv_shared_layers` have keys and values of earlier ones
     per_layer_inputs: bool = False  # embeddings of every layer's own (`hidden_size_per_layer_input`)
     altup: bool = False  # several streams of which a layer works on one (`altup_num_inputs`), and low-rank residuals

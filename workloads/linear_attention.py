@@ -100,6 +100,9 @@ def mamba2(layer: Layer) -> LinearAttention:
     if heads % groups:
         raise config.error(f"{config.spelling(*keys['groups'])} is {groups}; it must divide the {heads} heads")
     value_dim = _mamba_width(config, layer.hidden, heads, keys["width"])
+    inner = config.count("mamba_d_ssm", default=heads * value_dim)
+    if inner != heads * value_dim:
+        raise config.error(f"mamba_d_ssm is {inner}; it must be {heads} heads of {value_dim}")
     return _linear(
         layer,
         heads=heads,

@@ -87,6 +87,7 @@ def _attention_parameters(
         # Norms of the compressed query and of the latent vector.
         rank = attention.query_rank or 0.0
         return parameters + rank + attention.latent + biased * (rank + attention.latent + attention.rope_dim)
+    parameters += 0.0 if attention.query_rank is None else attention.query_rank  # a norm between
     values = attention.value_projection * attention.value_dim
     parameters += biased * (attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values))
     return parameters + _qk_norm(config, family, attention) + attention.heads * _has_sinks(config, family, attention)

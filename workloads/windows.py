@@ -67,6 +67,8 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
         return ["sliding" if i >= first else None for i in range(layers)]
     if family.windows == "period":
         pattern = config.value("sliding_window_pattern")
+        if pattern is None and config.states("sliding_window") and config.value("sliding_window") is None:
+            return [None] * layers  # it says that there is no window
         if isinstance(pattern, str):
             return _letters(config, pattern, layers)
         keys = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")

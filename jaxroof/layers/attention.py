@@ -32,6 +32,7 @@ class Attention:
     shares_cache: bool = static(default=False)  # keys and values are an earlier layer's: none projected, none cached
     causal: bool = static(default=True)  # False: every token sees every other one, as in encoders
     inputs: Scalar | None = None  # hidden sizes that queries, keys and values are made of: 2 in EAGLE-3; None: 1
+    query_rank: Scalar | None = None  # of queries that are projected down and up again, Step-3's; None: directly
     value_projection: Scalar = 1.0  # 1, or 0 where values are the projected keys
     gate: Scalar = 0.0  # elements of an output gate per query head, projected beside the queries; 0: none
     qk_norm: Scalar = 0.0  # 1 where a kernel normalises queries and keys
@@ -57,10 +58,13 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     keys = kv_heads * (attention.head_dim + attention.value_projection * attention.value_dim)
     keys = 0.0 if attention.shares_cache else keys
     inputs = hidden if attention.inputs is None else attention.inputs * hidden
+    direct = queries if attention.query_rank is None else attention.query_rank
     matrices = {
-        "qkv_proj": Matrix(inputs, queries + keys, attention.qkv, reads_norm=True),
+        "qkv_proj": Matrix(inputs, direct + keys, attention.qkv, reads_norm=True),
         "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
+    if attention.query_rank is not None:
+        matrices["q_up_proj"] = Matrix(attention.query_rank, queries, attention.qkv)
     if attention.selection is not None:
         matrices |= indexer_matrices(attention.selection, hidden, None)
     return matrices
@@ -88,6 +92,8 @@ def attention_ops(
         count,
         quantized_rows=quantized_rows(tokens, deployment),
     )
+    if attention.query_rank is not None:
+        ops |= projection("q_up_proj", tokens, matrices["q_up_proj"], activation, count)
     ops["rope_kv_write"] = elementwise(
         tokens,
         reads=q_width + k_width + v_width + normed,

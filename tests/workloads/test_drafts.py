@@ -101,6 +101,12 @@ def test_runs_in_a_step(written, float64):
     assert prompt["draft.qkv_proj"].shape.rows == 116.0 and prompt["draft.head"].shape.rows == 5.0
 
 
+def test_no_drafts_are_no_work(written, float64):
+    entry = with_draft(workloads.model("Llama-3.1-8B"), written())
+    ops = step_ops(entry.model, Deployment(drafts=0.0), decode(4.0, 1000.0))
+    assert {float(op.count) for name, op in ops.items() if name.startswith("draft")} == {0.0}
+
+
 def test_memory_beside_the_model(written, float64):
     entry, plain = with_draft(workloads.model("Llama-3.1-8B"), written()), workloads.model("Llama-3.1-8B")
     drafting = Deployment(drafts=3.0)

@@ -270,6 +270,16 @@ CARDS = {
     ),
 }
 
+CARDS["stepfun-ai/step3"] = (  # its language model, of 321 billion with what sees
+    "step3_text",
+    {
+        **sizes(61, 7168, 64, None, 18432, 128815, head_dim=256, num_attention_groups=1, share_q_dim=2048),
+        **{"moe_num_experts": 48, "moe_top_k": 3, "moe_intermediate_size": 5120, "share_expert_dim": 5120},
+        "moe_layers_enum": ",".join(map(str, range(4, 60))),
+    },
+    316.0,
+    38.0,
+)
 GEMMA_TYPES = (["sliding_attention"] * 4 + ["full_attention"]) * 7
 CARDS[
     "google/gemma-3n-E4B-it"
@@ -395,6 +405,7 @@ def test_a_wrapper_of_a_text_model_that_is_not_covered_is_refused(read):
         read({"model_type": "odd_vl", "text_config": {"model_type": "zamba2"}})
 
 
+SEES = {"vision_config": {"hidden_size": 1152}}
 QWEN3 = sizes(28, 1024, 16, 8, 3072, 151669, head_dim=128, tie_word_embeddings=True)
 
 
@@ -428,6 +439,19 @@ def test_an_unknown_type_of_a_known_class(read):
         read({"model_type": "qwen3_ref", "architectures": ["OddForCausalLM"], **QWEN3})
 
 
+def test_a_wrapper_whose_text_model_has_no_table_of_its_own(read):
+    keys = sizes(24, 1024, 16, 8, 3584, 120818, head_dim=128, tie_word_embeddings=True)
+    entry = read({"model_type": "hunyuan_vl", "architectures": ["HunYuanVLForConditionalGeneration"], **keys, **SEES})
+    assert entry.notes[1] == "vision tower left out: prompts are text"
+    entry = read({"model_type": "odd_vl", **keys, **SEES}, " as hunyuan_v1_dense")
+    assert entry.notes[1] == "vision tower left out: prompts are text"
+    ernie = {"moe_num_experts": [64, 64], "moe_intermediate_size": [1536, 512], "moe_k": 6, "moe_num_shared_experts": 2}
+    ernie |= {"moe_layer_start_index": [1, 1], "moe_layer_end_index": [27, 27], "model_type": "ernie4_5_moe_vl"}
+    entry = read({**sizes(28, 2560, 20, 4, 12288, 103424), **ernie})
+    assert float(parameter_count(entry.model)) / 1e9 == pytest.approx(21.8, abs=0.05)
+    assert "experts of pictures are left out: prompts are text" in entry.notes
+
+
 def test_a_config_read_as_another_type(read):
     odd = {"model_type": "odd_moe", "architectures": ["OddForCausalLM"], **QWEN3, **mixture(8, 2, 256)}
     with pytest.raises(ValueError, match="--as TYPE reads it as one that is"):
@@ -458,20 +482,52 @@ def test_a_pattern_in_letters(read, pattern, windowed):
         read({**values, "sliding_window_pattern": "LX"})
 
 
+def test_no_window_and_no_pattern_is_attention_to_everything(read):
+    values = {**QWEN3, "model_type": "exaone4", "sliding_window": None, "sliding_window_pattern": None}
+    (block,) = read(values).model.blocks
+    assert block.attention.window is None
+    with pytest.raises(ValueError, match="sliding_window is missing, which its sliding layers need"):
+        read({**QWEN3, "model_type": "exaone4"})
+
+
 def test_lists_that_say_nothing_new(read):
     values = {**QWEN3, "model_type": "minimax_m2", **mixture(8, 2, 256), "qk_norm_type": "per_layer"}
     plain = read(values)
     assert read({**values, "attn_type_list": [1] * 28}) == plain
     with pytest.raises(ValueError, match="attn_type_list is there, which minimax_m2 is read without"):
         read({**values, "attn_type_list": [1] * 27 + [0]})
+    assert read({**values, "sparse_attention_config": {"use_sparse_attention": False}}).model == plain.model
+    with pytest.raises(ValueError, match="sparse_attention_config is there, which minimax_m2 is read without"):
+        read({**values, "sparse_attention_config": {"sparse_block_size": 64}})
     glm = {**sizes(4, 1024, 16, 16, 512, 1000, **MLA), **mixture(8, 2, 256, 0, 1), "model_type": "glm_moe_dsa"}
     glm |= {"q_lora_rank": 256, "index_topk": 64, "index_head_dim": 32, "index_n_heads": 4}
     plain = read(glm).model
     assert read({**glm, "layer_types": ["deepseek_sparse_attention"] * 4}).model == plain
     assert read({**glm, "layer_types": ["indexed_attention"] * 4}).model == plain
     assert read({**glm, "mlp_layer_types": ["dense", *["sparse"] * 3]}).model == plain
+    assert read({**glm, "moe_layer_freq": [0, 1, 1, 1]}).model == plain
     with pytest.raises(ValueError, match="layer_types has 'deepseek_sparse_attention'; covered are"):
         read({**QWEN3, "model_type": "qwen3", "layer_types": ["deepseek_sparse_attention"] * 28})
+
+
+def test_queries_that_are_projected_down_and_up_again(read):
+    """512 to a rank of 96 and one group of keys and values of 64 each; 96 to 8 heads of 64 on two devices."""
+    keys = {
+        "head_dim": 64,
+        "num_attention_groups": 1,
+        "share_q_dim": 96,
+        "share_expert_dim": 32,
+        "moe_layers_enum": "1",
+    }
+    keys |= {"moe_num_experts": 4, "moe_top_k": 2, "moe_intermediate_size": 32, "model_type": "step3_text"}
+    model = read({**sizes(1, 512, 8, None, 1024, 1000), **keys}).model
+    matrices = 512 * (96 + 128) + 96 * 512 + 512 * 512 + 3 * 512 * 1024
+    assert parameter_count(model) == matrices + 96 + 2 * 512 + 2 * 1000 * 512 + 512
+    ops = step_ops(model, Deployment(tp=2.0), decode(3.0, 100.0))
+    assert (ops["qkv_proj"].shape.outputs, ops["q_up_proj"].shape.inputs) == (96 + 128, 96)
+    assert ops["q_up_proj"].shape.outputs == 4 * 64
+    with pytest.raises(ValueError, match="share_q_dim is there, which llama is read without"):
+        read({**sizes(1, 512, 8, 8, 1024, 1000), "model_type": "llama", "share_q_dim": 96})
 
 
 def test_layers_that_share_keys_and_values(read):

@@ -63,6 +63,8 @@ _INTERNVL = LLAMA.like(
     "InternVLForConditionalGeneration", "InternVLChatModel", text_type="qwen2", any_text=True, encoder="internvl"
 )
 
+_APERTUS = LLAMA.like("ApertusForCausalLM", up_projections=1.0, qk_norm=True)
+
 CLASSIC: dict[str, Family] = {
     "llama": LLAMA,
     "mistral": MISTRAL,
@@ -80,6 +82,7 @@ CLASSIC: dict[str, Family] = {
     ),
     "internlm3": LLAMA.like(
         "InternLM3ForCausalLM",
+        "LlamaForCausalLM",
         attention_bias=("qkv_bias", False),
         output_bias=("bias", False),
         ffn_bias=("bias", False),
@@ -104,7 +107,7 @@ CLASSIC: dict[str, Family] = {
     "glm": _GLM,
     "glm4": _GLM.like("Glm4ForCausalLM", norms=4.0),
     "exaone": Family(
-        architectures=("ExaoneForCausalLM",),
+        architectures=("ExaoneForCausalLM", "LlamaForCausalLM"),
         modules=Modules(
             layers="h",
             qkv=("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj"),
@@ -118,6 +121,13 @@ CLASSIC: dict[str, Family] = {
         "Exaone4ForCausalLM", attention_bias=False, ffn_bias=False, qk_norm=True, windows="period", period=4
     ),
     "granite": LLAMA.like("GraniteForCausalLM"),
+    "granite_docling_text": LLAMA.like("GraniteDoclingTextForCausalLM"),
+    "emu3_text_model": LLAMA.like("Emu3TextModel"),
+    "phi4_multimodal": PHI3.like(
+        "Phi4MultimodalForCausalLM",
+        note="what sees and hears, and its adapters, are left out: prompts are text",
+    ),
+    "paddleocr_vl_text": ERNIE.like("PaddleOCRTextModel"),
     "granite_swa": LLAMA.like("GraniteSWAForCausalLM", tied=True, windows="listed", sinks=True),
     "minicpm": LLAMA.like("MiniCPMForCausalLM", tied=True),
     "llada": LLAMA.like(
@@ -140,7 +150,8 @@ CLASSIC: dict[str, Family] = {
     "seed_oss": LLAMA.like("SeedOssForCausalLM", head_dim_default=128, output_bias=("attention_out_bias", False)),
     "smollm3": LLAMA.like("SmolLM3ForCausalLM", tied=True),
     "hunyuan_v1_dense": HUNYUAN,
-    "apertus": LLAMA.like("ApertusForCausalLM", up_projections=1.0, qk_norm=True),
+    "apertus": _APERTUS,
+    "apertus1p5_text": _APERTUS.like("Apertus1p5TextForCausalLM"),
     "arcee": LLAMA.like("ArceeForCausalLM", up_projections=1.0),
     "nemotron": LLAMA.like("NemotronForCausalLM", up_projections=1.0, norm_bias=True),
     "nemotron-nas": LLAMA.like("DeciLMForCausalLM", sizes="blocks"),

@@ -46,5 +46,6 @@ GEMMA: dict[str, Family] = {
     "gemma3n_text": _GEMMA3N,
     "gemma4": _GEMMA4.like("Gemma4ForConditionalGeneration", text_type="gemma4_text", encoder="gemma4"),
     "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": _GEMMA4.like("Gemma4UnifiedForCausalLM"),
 }
 """`model_type` -> family."""

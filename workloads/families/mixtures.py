@@ -223,6 +223,14 @@ MIXTURES: dict[str, Family] = {
             expert_down="w2",
         ),
     ),
+    "step3_text": Family(
+        architectures=("Step3TextForCausalLM",),
+        kv_heads_default=None,
+        head_dim_default=None,
+        query_rank="share_q_dim",
+        experts=ExpertLayers(layout="enumerated", shared_intermediate="share_expert_dim"),
+        modules=Modules(moe="moe", shared="share_expert"),
+    ),
     "step3p5": _STEP,
     "step3p7": _STEP.like("Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration", text_type="step3p5"),
 }

@@ -34,7 +34,7 @@ QWEN: dict[str, Family] = {
     "qwen2_vl_text": _QWEN2,
     "qwen2_5_vl_text": _QWEN2,
     "qwen2_5_omni_text": _QWEN2,
-    "mimo": _QWEN2.like("MiMoForCausalLM"),
+    "mimo": _QWEN2.like("MiMoForCausalLM", attention_bias=("attention_bias", True)),
     "dream": _QWEN2.like("DreamModel", causal=False, generates=False, fills_in=True, note=DENOISED),
     "qwen2_vl": _QWEN2.like("Qwen2VLForConditionalGeneration", text_type="qwen2_vl_text", encoder="qwen2_vl"),
     "qwen2_5_vl": _QWEN2.like("Qwen2_5_VLForConditionalGeneration", text_type="qwen2_5_vl_text", encoder="qwen2_5_vl"),
