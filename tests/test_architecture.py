@@ -63,7 +63,7 @@ FLOORS = {
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
-        {"document", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
+        {"document", "extras", "interrupted", "unfinished", "output", "units", "leaves"},  # files, units, figures
         {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
         {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
@@ -87,7 +87,7 @@ FLOORS = {
 }
 """Floors of every package, from the ground up: a module imports from its own floor and those below."""
 
-SHARED = "hwspaces.document"
+SHARED = {"hwspaces.document", "hwspaces.extras.installing"}
 """The one reader of TOML and JSON files: it imports nothing of the distribution, and `workloads` may import it."""
 
 NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "scipy"}
@@ -114,7 +114,7 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{named(path)}:{node.lineno}: imports are absolute"
-            if {f"{node.module}.{alias.name}" for alias in node.names} != {SHARED}:
+            if not {f"{node.module}.{alias.name}" for alias in node.names} <= SHARED:
                 names.add(node.module.partition(".")[0])
     return names
 

@@ -18,7 +18,6 @@ from jaxroof.jobs.request import REQUEST
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import case
 from sweeps.ask.question import Question
-from sweeps.ask.spec import spec
 from sweeps.run import compiled, terms, ways
 from sweeps.run.engine import Plan
 from sweeps.run.points import Points
