@@ -54,7 +54,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
             require_precisions(device, base.model, base.scenario.deployment)
             require_cache(device, base.kv)
             said += [(device.name, assumption) for assumption in device.assumptions]
-            notes += [note for note in weight_only_notes(device, base.model.model) if note not in base.notes]
+            weight_only = weight_only_notes(device, base.model.model)
+            said += [(device.name, note) for note in weight_only if note not in base.notes]
         lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
         columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.extras import installing
 from jaxroof.arrays import jax
 from jaxroof.jobs import Scenario
 from jaxroof.struct import Array
@@ -157,7 +158,7 @@ class LLVM(Compiler):
         try:
             from sweeps.run.native.program import Program
         except ModuleNotFoundError:
-            raise ValueError("compiler = 'llvm' needs llvmlite: pip install 'jaxroof[llvm]'") from None
+            raise ValueError(f"compiler = 'llvm' needs llvmlite: {installing('llvm')}") from None
         from sweeps.run.terms import kept
 
         return kept(Program, question, settings, dtype)

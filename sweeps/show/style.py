@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.extras import installing
 from hwspaces.output import PICTURE, replacing
 from jaxroof.op import BOUNDS
 
@@ -76,7 +77,7 @@ def matplotlib() -> Any:
         import matplotlib.patheffects
         import matplotlib.ticker
     except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'jaxroof[plot]'") from None
+        raise ValueError(f"plots need matplotlib: {installing('plot')}") from None
     return matplotlib
 
 

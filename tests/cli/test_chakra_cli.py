@@ -8,7 +8,7 @@ import pytest
 
 from tests.commands import printed, refused
 
-pytest.importorskip("google.protobuf", reason="pip install protobuf, of jaxroof[test], reads traces independently")
+pytest.importorskip("google.protobuf", reason="pip install protobuf reads traces independently")
 
 from tests.chakra_schema import ENUMS, read
 

@@ -178,7 +178,7 @@ def _table(path: Path) -> Any:
     try:
         import pandas
     except ImportError:
-        raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install '.[validate]'") from None
     try:
         table = pandas.read_parquet(path, filters=[("backend", "==", ENGINE)])
     except FileNotFoundError:

@@ -30,7 +30,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("family", COMPILED)
 def test_compiled_sweeps_have_the_golden_values_of_numpy(family, monkeypatch):
-    pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install 'jaxroof[llvm]'")
+    pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install '.[llvm]'")
     monkeypatch.setattr("sweeps.run.engine.chosen", lambda sizes, most_eager: "llvm")
     kept = {name: one for name, one in read(VALUES)[family].items() if any(part in name for part in COMPILED[family])}
     numbers, others, n = compared(kept, dict(answers(family, kept.__contains__)))

@@ -197,4 +197,4 @@ def test_bad_input_is_one_line_and_draws_nothing(file, capsys, monkeypatch, word
 def test_a_missing_matplotlib_is_one_line(file, capsys, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     assert main(["plot", str(file)]) == 2
-    assert "pip install 'jaxroof[plot]'" in capsys.readouterr().err
+    assert "plots need matplotlib: pip install 'matplotlib" in capsys.readouterr().err

@@ -30,7 +30,8 @@ VERBS = {
     "train": "train --model Llama-2-7B --hardware H100-SXM --dp 8 --global-batch 32 --seq 2048 --zero 1",
     "serve": f"serve {LLAMA} --traffic chat --rate 4 --requests 40",
     "disaggregate": f"disaggregate {LLAMA} {LENGTHS} --batch 8 --prefill tp=1",
-    "colocate": f"colocate {LLAMA} {LENGTHS} --batch 4 --neighbour model=Llama-2-7B --neighbour isl=512 --neighbour osl=64",
+    "colocate": f"colocate {LLAMA} {LENGTHS} --batch 4 --neighbour model=Llama-2-7B --neighbour isl=512 "
+    "--neighbour osl=64",
     "scenario": "scenario run T3.2",
     "compare": f"compare {SERVED} -o ranking.json",
     "emit": "emit vllm ranking.json --row 1",
@@ -160,8 +161,11 @@ def readme() -> None:
             if any(word in line for word in LEFT_OUT):
                 require_named(line)
                 continue
-            words = line.removeprefix("jaxroof ").replace("compare ...", f"compare {SERVED}")
-            said(f"{words} {LIGHTER.get(words.split()[0], '')}")
+            words = line.removeprefix("jaxroof ")
+            if "compare ..." in words:
+                said(words.replace("compare ...", f"compare {SERVED}"))
+            else:
+                said(f"{words} {LIGHTER.get(words.split()[0], '')}")
 
 
 def require_named(line: str) -> None:

@@ -15,7 +15,7 @@ from sweeps.ask.question import Question
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
-llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install 'jaxroof[llvm]'")
+llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install '.[llvm]'")
 
 from sweeps.run.native.columns import mapped  # noqa: E402
 from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402

@@ -16,7 +16,7 @@ from sweeps.measure.validate.kernel_errors import kernel_errors
 
 KERNELS = Path(__file__).parents[2].parent / "shared" / "measured" / "kernels"
 
-pandas = pytest.importorskip("pandas", reason="pip install 'jaxroof[validate]'")
+pandas = pytest.importorskip("pandas", reason="pip install '.[validate]'")
 
 
 def gemm_table(folder: Path, factor: float = 1.0, **changed) -> Path:

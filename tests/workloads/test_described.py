@@ -114,4 +114,4 @@ def test_yaml_without_its_package_says_how_to_get_it(write, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert "pip install 'jaxroof[traces]'" in refused(read_trace, write("c.yaml", PERF))
+    assert "pip install 'pyyaml" in refused(read_trace, write("c.yaml", PERF))

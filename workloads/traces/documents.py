@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import document
+from hwspaces import document, extras
 from workloads.traces.table import LARGEST_FILE, lines
 
 LARGEST_JSON = 512 * 2**20
@@ -153,7 +153,7 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
-        raise ValueError(f"{file}: reading YAML needs PyYAML: pip install 'jaxroof[traces]'") from None
+        raise ValueError(f"{file}: reading YAML needs PyYAML: {extras.installing('traces')}") from None
 
     class Plain(yaml.SafeLoader):
         """Refuses what makes a small file mean something large or two things."""

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from hwspaces import document
+from hwspaces.extras import installing
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.op import AnyOp
@@ -114,7 +115,7 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
     try:
         import pandas
     except ImportError:
-        raise ValueError(f"{path}: reading it needs pandas and pyarrow: pip install 'jaxroof[validate]'") from None
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: {installing('validate')}") from None
     document.require_file(path, LARGEST)
     try:
         _require_believable(path)

@@ -12,12 +12,11 @@ from typing import Any
 
 import jax
 
+from hwspaces.extras import installing
 from sweeps.data.shards import manifest
 from sweeps.run.precision import precision
 from sweeps.run.shards.run import Executor, Watch
 from sweeps.run.shards.work import Work, hardware_kind
-
-INSTALL = "pip install 'jaxroof[dask]'"
 
 FAILURES = 10
 """Workers, of those started here, that may die over one shard before it is taken for the shard's fault."""
@@ -55,7 +54,7 @@ def cluster(scheduler: str, workers: int | None) -> Executor:
     try:
         import distributed  # noqa: F401
     except ImportError:
-        raise ValueError(f"scheduler = {scheduler} needs Dask: {INSTALL}") from None
+        raise ValueError(f"scheduler = {scheduler} needs Dask: {installing('dask')}") from None
     if scheduler != "dask" and "://" not in scheduler:
         raise ValueError(f"scheduler = {scheduler} must be dask or an address, such as tcp://HOST:8786")
     if scheduler != "dask" and workers is not None:

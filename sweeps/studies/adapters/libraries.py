@@ -3,6 +3,8 @@
 import importlib
 from types import ModuleType
 
+from hwspaces.extras import installing
+
 
 def library(name: str, extra: str) -> ModuleType:
     """The module `name`.
@@ -19,4 +21,4 @@ def library(name: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise ValueError(f"{package} is not installed: pip install 'jaxroof[{extra}]'") from None
+        raise ValueError(f"{package} is not installed: {installing(extra)}") from None

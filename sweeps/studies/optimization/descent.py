@@ -5,6 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
+from hwspaces.extras import installing
 from sweeps.run.precision import precision
 from sweeps.studies.optimization.problem import Problem
 
@@ -26,7 +27,7 @@ def optax() -> ModuleType:
     try:
         import optax
     except ImportError:
-        raise ValueError("gradient descent needs optax: pip install 'jaxroof[optimize]'") from None
+        raise ValueError(f"gradient descent needs optax: {installing('optimize')}") from None
     return optax
 
 
