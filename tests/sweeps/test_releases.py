@@ -99,8 +99,8 @@ def test_memory_that_is_free():
     assert (deployment.memory_of_free, deployment.memory_utilization) == (1.0, 0.9)
     of_all = dataclasses.replace(deployment, memory_of_free=0.0)
     room, less = (float(kv_capacity_bytes(hardware, model, each)) for each in (deployment, of_all))
-    # the weights alone take 83 GB of each device, a tenth of which counts
-    assert room - less > 0.1 * float(weight_bytes(model, deployment))
+    # the weights take 85 GB of each device, of which nine tenths count in place of all
+    assert room - less == pytest.approx(0.1 * float(weight_bytes(model, deployment)), rel=0.1)
 
 
 def test_precisions_that_an_engine_chooses():
