@@ -171,10 +171,10 @@ def _overridden(own: Precision, weights: str) -> Precision:
     replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
     kv = own.quantised.kv_precision
     if weights.startswith(EXPERTS):
-        wide = isinstance(scheme, float)
-        label = f"{own.label}, experts {weights.removeprefix(EXPERTS) if wide else scheme.label}"
+        said = scheme.label if isinstance(scheme, Scheme) else weights.removeprefix(EXPERTS)
+        label = f"{own.label}, experts {said}"
         note = f'weights="{weights}" replaces the experts\' own'
-        made = _wide_experts(own.quantised) if wide else with_experts(own.quantised, scheme)
+        made = with_experts(own.quantised, scheme) if isinstance(scheme, Scheme) else _wide_experts(own.quantised)
         return Precision(made, own.base, label, "weights", (*own.notes, note))
     if isinstance(scheme, float):
         base = WeightFormat(bytes=scheme, compute=weights)

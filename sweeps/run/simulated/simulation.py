@@ -164,8 +164,10 @@ def _programs(size: Size, structure: Any, axes: tuple, quick: bool, waits: bool)
         place, work, host = (one.hardware, one.model, one.deployment), one.workload, one.efficiency.host
         blocks, price = cache_blocks(*place, work.policy), None
         if waits:
-            beside = _limits(size), work.policy.acceptance, work.policy.hidden_host, tables
-            _, price = step_prices(*place, one.efficiency, *beside, prompts=False)
+            rules = work.policy
+            _, price = step_prices(
+                *place, one.efficiency, _limits(size), rules.acceptance, rules.hidden_host, tables, prompts=False
+            )
         delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
         return begin(work.traffic, work.policy, blocks, size, delay)
 
