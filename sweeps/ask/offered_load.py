@@ -30,7 +30,7 @@ class OfferedLoad:
     time_unit: str | None = text(
         "unit of the trace's times", "s, ms, us or ns; none: as the format has them", default=None, flag="UNIT"
     )
-    trace_hash_tokens: int | str | None = count(
+    trace_block_tokens: int | str | None = count(
         "prompt tokens per hash of the trace",
         "of mooncake's format; none: as the number of hashes says, 512 or 16 ...",
         default=None,

@@ -110,10 +110,9 @@ def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     stream = run.stream
     lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
     case = common.asked_case("request", options, lengths)
-    engine = case.engine.words
-    policy = chosen_policy(engine, common.policy_settings(options.policy))
+    policy = chosen_policy(case.engine.words, common.policy_settings(options.policy))
     serving = dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
-    return case, serving, engine
+    return case, serving, case.engine.name
 
 
 def _require_together(options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from sweeps.cli.printing import print_json
 TOP = 20
 
 SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "emit", "trace", "format"),)
-SERVED += (*("columns", "time_unit", "trace_hash_tokens"),)
+SERVED += (*("columns", "time_unit", "trace_block_tokens"),)
 SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed", "traffic"),)
 SERVED += ("no_disaggregated", "node", "adapters", "hit_rate")
 """Flags of a served comparison."""

@@ -12,7 +12,7 @@ from sweeps.cli.printing import print_json
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
 
-OF_FILES = ("format", "sort", "drop", "span", "columns", "time_unit", "hash_tokens")
+OF_FILES = ("format", "sort", "drop", "span", "columns", "time_unit", "block_tokens")
 OF_DISTRIBUTIONS = ("isl", "osl", "requests", "duration", "prefixes", "sessions")
 """Flags that go with a file, or without one."""
 
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns (default: as the format has them)")
     files.add_argument(
-        "--hash-tokens",
+        "--block-tokens",
         metavar="N",
         help="prompt tokens per hash (default: as the number of hashes says: 512, 16 ...)",
     )
@@ -92,8 +92,8 @@ def _stream(options: argparse.Namespace) -> Any:
     if options.file:
         span = _span(options.span)
         words: dict[str, Any] = {"sort": options.sort, "drop": options.drop, "seed": seed, "span": span}
-        blocks = None if options.hash_tokens is None else _whole("--hash-tokens", options.hash_tokens)
-        words |= {"columns": options.columns, "time_unit": options.time_unit, "hash_tokens": blocks}
+        blocks = None if options.block_tokens is None else _whole("--block-tokens", options.block_tokens)
+        words |= {"columns": options.columns, "time_unit": options.time_unit, "block_tokens": blocks}
         stream = read_trace(options.file, options.format or "auto", **words)
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))

@@ -134,7 +134,7 @@ def test_a_served_ranking_says_what_is_asked_what_binds_and_why_others_are_missi
     assert lines[0] == (
         "Llama-3.1-8B: requests of 256 + 32 tokens, TTFT <= 500 ms, TPOT <= 15 ms for 95 % of the requests"
     )
-    assert lines[1] == "weights bf16 (torch_dtype), engine vllm, efficiency derated"
+    assert lines[1] == "weights bf16 (torch_dtype), engine vllm 0.24 (newest with evidence), efficiency derated"
     assert lines[2].startswith("sorted by usd_per_million_tokens, lowest first (default: 2 of 2 accelerators have")
     (row,) = (line.split() for line in lines if line.split()[:2] == ["1", "H100-SXM"] and "estimate" in line)
     assert row[2:4] == ["1", "tp1"]

@@ -51,7 +51,7 @@ def test_loads_policies_seeds_and_hardware_are_axes(data):
     assert data.rate.units == "s-1"
     for name, variable in data.variables.items():
         assert variable.attrs["units"] and variable.attrs["long_name"], name
-    assert data.attrs["engine"] == "vllm" and json.loads(data.spec) == SPEC
+    assert data.attrs["engine"] == "vllm@0.24" and json.loads(data.spec) == SPEC
 
 
 def test_what_does_not_fit_is_blank_and_what_fits_is_answered(data):

@@ -43,8 +43,8 @@ def test_blocks_without_one_for_what_is_left_over(write):
 def test_named_blocks_and_blocks_of_the_format(write):
     path = write("a.jsonl", rows((0, 600, [1, 2]), (10, 600, [1, 2])))
     assert columns(read_trace(path))[4] == [0.0, 600.0]  # two blocks of 512, cut at the prompt
-    assert columns(read_trace(path, hash_tokens=300))[4] == [0.0, 600.0]
-    assert columns(read_trace(path, hash_tokens=512))[4] == [0.0, 600.0]
+    assert columns(read_trace(path, block_tokens=300))[4] == [0.0, 600.0]
+    assert columns(read_trace(path, block_tokens=512))[4] == [0.0, 600.0]
     assert read_trace(path).notes == ()
 
 
@@ -52,8 +52,8 @@ def test_named_blocks_and_blocks_of_the_format(write):
     ("content", "options", "said"),
     [
         (rows((0, 600, [1, 2, 3]), (1, 5000, [1])), {}, "row 1: hash_ids has 3 blocks; 600 tokens of input_length are"),
-        (rows((0, 600, [1, 2, 3])), {"hash_tokens": 512}, "at most 2 blocks of 512; --hash-tokens says how many"),
-        (rows((0, 600, [1])), {"hash_tokens": 0}, "hash_tokens is 0; it must be a whole number from 1 to"),
+        (rows((0, 600, [1, 2, 3])), {"block_tokens": 512}, "at most 2 blocks of 512; --block-tokens says how many"),
+        (rows((0, 600, [1])), {"block_tokens": 0}, "block_tokens is 0; it must be a whole number from 1 to"),
         (rows((0, 600, [1])), {"time_unit": "h"}, "time_unit is 'h'; it must be s, ms, us, ns"),
         (rows((0, 600, "x")), {}, "row 1: hash_ids is 'x'; it must be a list"),
     ],
@@ -65,7 +65,7 @@ def test_blocks_and_units_that_are_refused(write, content, options, said):
 def test_units_of_other_formats_are_refused(write):
     path = write("a.csv", "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n")
     assert "time_unit is of mooncake's times and of named columns only" in refused(read_trace, path, time_unit="s")
-    assert "hash_tokens is of mooncake's hashes only" in refused(read_trace, path, hash_tokens=16)
+    assert "block_tokens is of mooncake's hashes only" in refused(read_trace, path, block_tokens=16)
 
 
 def test_rows_without_hashes_share_nothing(write):
@@ -176,7 +176,7 @@ def test_the_flags_of_the_verb(write, capsys):
     assert main(["trace", write("a.csv", CSV), "--columns", NAMED, "--time-unit", "ms", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["duration"] == pytest.approx(2.5e-3)
     path = write("b.jsonl", rows((0, 100, [1, 2]), (1, 100, [1, 2])))
-    assert main(["trace", path, "--hash-tokens", "64", "--json"]) == 0
+    assert main(["trace", path, "--block-tokens", "64", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cacheable"] == pytest.approx(0.5)
-    assert main(["trace", "--rate", "1", "--isl", "1", "--osl", "1", "--hash-tokens", "64"]) == 2
-    assert "--hash-tokens cannot be given: it needs a FILE" in capsys.readouterr().err
+    assert main(["trace", "--rate", "1", "--isl", "1", "--osl", "1", "--block-tokens", "64"]) == 2
+    assert "--block-tokens cannot be given: it needs a FILE" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def read_trace(
     drop: bool = False,
     seed: int = 0,
     span: tuple[float, float] | None = None,
-    hash_tokens: int | None = None,
+    block_tokens: int | None = None,
     time_unit: str | None = None,
     columns: str | None = None,
 ) -> Stream:
@@ -32,7 +32,7 @@ def read_trace(
       drop: leave out, and count in the notes, rows with 0 prompt or output tokens, instead of refusing them.
       seed: of formats that describe a workload: servegen, inference-perf.
       span: (from, to) in s, the part of a ServeGen workload.
-      hash_tokens: prompt tokens that one of mooncake's hashes stands for; None: as the number of them says.
+      block_tokens: prompt tokens that one of mooncake's hashes stands for; None: as the number of them says.
       time_unit: s, ms, us or ns, of times that are numbers; None: as the format has them.
       columns: "arrival=ts,prompt=prompt_tokens,output=answer_tokens": a CSV or JSON lines with columns of these names.
 
@@ -41,7 +41,7 @@ def read_trace(
         are at most 2 GiB (one JSON value: 512 MiB; YAML: 1 MiB) and 50 million requests.
     """
     module, _ = FORMATS["columns" if columns and format == "auto" else format_of(str(path), format)]
-    return module.read(str(path), _options(path, module, sort, drop, seed, span, hash_tokens, time_unit, columns))
+    return module.read(str(path), _options(path, module, sort, drop, seed, span, block_tokens, time_unit, columns))
 
 
 def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: bool = False) -> Measured:
@@ -65,7 +65,7 @@ def _options(
     drop: bool,
     seed: int,
     span: tuple[float, float] | None,
-    hash_tokens: int | None,
+    block_tokens: int | None,
     time_unit: str | None,
     columns: str | None,
 ) -> Options:
@@ -76,14 +76,14 @@ def _options(
     if span is not None and not 0.0 <= span[0] < span[1]:
         raise ValueError(f"span is {span[0]:g} to {span[1]:g} s; it must go from 0 or later to a later time")
     mooncake, named = FORMATS["mooncake"][0], FORMATS["columns"][0]
-    if hash_tokens is not None and module is not mooncake:
-        raise ValueError(f"{path}: hash_tokens is of mooncake's hashes only")
-    if hash_tokens is not None and not 1 <= hash_tokens <= LARGEST_BLOCK:
-        raise ValueError(f"hash_tokens is {hash_tokens}; it must be a whole number from 1 to {LARGEST_BLOCK}")
+    if block_tokens is not None and module is not mooncake:
+        raise ValueError(f"{path}: block_tokens is of mooncake's hashes only")
+    if block_tokens is not None and not 1 <= block_tokens <= LARGEST_BLOCK:
+        raise ValueError(f"block_tokens is {block_tokens}; it must be a whole number from 1 to {LARGEST_BLOCK}")
     if time_unit is not None and module not in (mooncake, named):
         raise ValueError(f"{path}: time_unit is of mooncake's times and of named columns only")
     if time_unit is not None and time_unit not in UNITS:
         raise ValueError(f"time_unit is {time_unit!r}; it must be {', '.join(UNITS)}")
     if columns and module is not named:
         raise ValueError(f"{path}: columns name those of a file of no known format: give no format, or columns")
-    return Options(sort, drop, int(seed), span, hash_tokens, time_unit, columns)
+    return Options(sort, drop, int(seed), span, block_tokens, time_unit, columns)

@@ -71,9 +71,9 @@ def _block_size(found: Rows, counts: np.ndarray, options: Options) -> tuple[int,
     """
     if not counts.any():
         return BLOCK, (f"rows have no {HASHES}: no prompt shares its beginning with another",)
-    if options.hash_tokens is not None:
-        _require_blocks(found, counts, options.hash_tokens)
-        return options.hash_tokens, ()
+    if options.block_tokens is not None:
+        _require_blocks(found, counts, options.block_tokens)
+        return options.block_tokens, ()
     hashed, isl = counts > 0, found.isl
     fits = [
         size
@@ -85,7 +85,7 @@ def _block_size(found: Rows, counts: np.ndarray, options: Options) -> tuple[int,
     if not fits:
         _require_blocks(found, counts, BLOCK)
     size = fits[0]
-    return size, (f"{HASHES} are of {size} tokens each, as their number says (--hash-tokens names another)",)
+    return size, (f"{HASHES} are of {size} tokens each, as their number says (--block-tokens names another)",)
 
 
 def _require_blocks(found: Rows, counts: np.ndarray, size: int) -> None:
@@ -96,7 +96,7 @@ def _require_blocks(found: Rows, counts: np.ndarray, size: int) -> None:
         most = -(-int(found.isl[row]) // size)
         raise ValueError(
             f"{found.place(row)}: {HASHES} has {counts[row]} blocks; {found.isl[row]:.0f} tokens of input_length are "
-            f"at most {most} blocks of {size}; --hash-tokens says how many tokens a hash stands for"
+            f"at most {most} blocks of {size}; --block-tokens says how many tokens a hash stands for"
         )
 
 

@@ -24,7 +24,7 @@ class Options:
     drop: bool = False  # rows without prompt or output tokens are left out and counted instead of refused
     seed: int = 0  # of formats that describe a workload rather than list requests
     span: tuple[float, float] | None = None  # s, the part of such a workload that is wanted
-    hash_tokens: int | None = None  # prompt tokens that one hash stands for; None: as their number says
+    block_tokens: int | None = None  # prompt tokens that one hash stands for; None: as their number says
     time_unit: str | None = None  # of times that are numbers, a key of `UNITS`; None: as the format has them
     columns: str | None = None  # what a file of other names calls arrival, prompt and output tokens
 

@@ -27,7 +27,7 @@ from workloads.words import span_text
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
 
-OF_TRACES = ("format", "sort", "drop", "columns", "time_unit", "trace_hash_tokens")
+OF_TRACES = ("format", "sort", "drop", "columns", "time_unit", "trace_block_tokens")
 OF_DISTRIBUTIONS = ("arrivals", "isl", "osl", "duration", "prefixes", "sessions", "traffic")
 """Keys that go with a trace, or without one."""
 
@@ -99,8 +99,8 @@ def load(asked: ServeSpec) -> Load:
     think = declared_quantity(asked.think, leaf("workload.think"), "think")
     rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
     if asked.trace is not None:
-        blocks = None if asked.trace_hash_tokens is None else _whole("trace_hash_tokens", asked.trace_hash_tokens)
-        words: dict[str, Any] = {"columns": asked.columns, "time_unit": asked.time_unit, "hash_tokens": blocks}
+        blocks = None if asked.trace_block_tokens is None else _whole("trace_block_tokens", asked.trace_block_tokens)
+        words: dict[str, Any] = {"columns": asked.columns, "time_unit": asked.time_unit, "block_tokens": blocks}
         words |= {"sort": asked.sort, "drop": asked.drop, "seed": seed}
         stream = read_trace(asked.trace, asked.format or "auto", **words)
         stream = stream if requests is None else first(stream, requests)
