@@ -35,11 +35,8 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     out.print(_heading(found))
     for one in asked.requests.classes:
         out.print(f"{one.text}: {asked.target.classes[one.name].text}")
-    out.print(
-        f"weights {asked.model.precision} ({asked.model.precision_source}), engine {hwspaces.engine(asked.engine).text}",
-        end="",
-    )
-    out.print(f", efficiency {asked.efficiency.name}")
+    out.print(f"weights {asked.model.precision} ({asked.model.precision_source}), ", end="")
+    out.print(f"engine {hwspaces.engine(asked.engine).text}, efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
     if shown:

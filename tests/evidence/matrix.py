@@ -167,7 +167,7 @@ def others(data: Path) -> Iterator[Part]:
     """Accelerators that are not GPUs; a fit of links has seen static batches, and shares of arrays single products."""
     efficiency = hwspaces.efficiency("learned").efficiency
     for read in other_devices.SOURCES.values():
-        for one in read(data, efficiency):
+        for one in read(data, efficiency, []):
             labels = f"{one.case}, {one.metric}", one.device, "", ""
             found = _single("other accelerators", *labels, one.fitted, one.predicted, one.measured)
             yield found._replace(spread=one.spread)

@@ -8,9 +8,9 @@ import argparse
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -31,7 +31,7 @@ from jaxroof.model import WeightFormat
 from jaxroof.op_time import op_deviation, op_time
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
-from sweeps.measure.validate.measured_csv import CsvRow, rows
+from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, by_reason, rows
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.deployment_labels import Layout
 from sweeps.measure.validate.serving.precisions import labelled_model
@@ -80,21 +80,49 @@ class Scored:
     fitted: bool = False  # whether a constant of the prediction was fitted to it
 
 
-def tpu_served(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
+Item = TypeVar("Item")
+
+Left = list[LeftOut]
+"""Rows without a prediction, which a source adds to."""
+
+
+def _mode(precision: str) -> str:
+    """The mode of a file's precision; ValueError for one that is not known."""
+    if precision not in MODES:
+        raise ValueError(f"precision = {precision!r} is not known; known: {', '.join(MODES)}")
+    return MODES[precision]
+
+
+def _each(found: Iterable[CsvRow], score: Callable[[CsvRow], Iterable[Item]], left: Left) -> Iterator[Item]:
+    """What is scored of every row; rows that cannot be are added to `left` with the reason."""
+    for row in found:
+        try:
+            yield from list(score(row))
+        except ValueError as error:
+            left.append(LeftOut(row.line, row.get("config_id", ""), str(error), row.file))
+
+
+def tpu_served(folder: Path, efficiency: Efficiency, left: Left) -> Iterator[Scored]:
     """Output tokens/s of serving2/tpu_serving.csv, rows without a flag or with throughput alone."""
     columns = ("tpu", "model_path", "precision", "kv_dtype", "chips", "conc", "isl", "osl", "output_tokps", "flag")
-    for row in rows(folder / "serving2" / "tpu_serving.csv", columns):
-        if row["flag"] in ("", "throughput_only"):
-            low = SHORTEST if row.get("benchmark", "").startswith("InferenceX") else 1.0
-            yield _served(row, row["tpu"], row.numbers(("chips",))["chips"], low, efficiency)
+
+    def score(row: CsvRow) -> Iterator[Scored]:
+        low = SHORTEST if row.get("benchmark", "").startswith("InferenceX") else 1.0
+        yield _served(row, row["tpu"], row.numbers(("chips",))["chips"], low, efficiency)
+
+    found = rows(folder / "serving2" / "tpu_serving.csv", columns)
+    yield from _each([row for row in found if row["flag"] in ("", "throughput_only")], score, left)
 
 
-def gaudi_served(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
+def gaudi_served(folder: Path, efficiency: Efficiency, left: Left) -> Iterator[Scored]:
     """Output tokens/s of serving2/gaudi3_serving.csv. Outputs end early: their mean counts."""
     columns = ("accelerator", "model_path", "precision", "tp", "conc", "isl", "mean_output_tokens", "output_tokps")
-    for row in rows(folder / "serving2" / "gaudi3_serving.csv", (*columns, "flag")):
-        if not row["flag"]:
-            yield _served(row, row["accelerator"], row.numbers(("tp",))["tp"], 1.0, efficiency)
+
+    def score(row: CsvRow) -> Iterator[Scored]:
+        yield _served(row, row["accelerator"], row.numbers(("tp",))["tp"], 1.0, efficiency)
+
+    found = rows(folder / "serving2" / "gaudi3_serving.csv", (*columns, "flag"))
+    yield from _each([row for row in found if not row["flag"]], score, left)
 
 
 def _served(row: CsvRow, device: str, n: float, low: float, efficiency: Efficiency) -> Scored:
@@ -102,7 +130,7 @@ def _served(row: CsvRow, device: str, n: float, low: float, efficiency: Efficien
     values = row.numbers(("conc", "isl", "output_tokps"))
     osl = row.number("mean_output_tokens") or row.numbers(("osl",))["osl"]
     entry, accelerator = (
-        labelled_model(row["model_path"], MODES[row["precision"]], ""),
+        labelled_model(row["model_path"], _mode(row["precision"]), ""),
         hwspaces.hardware(_named(device)),
     )
     rules, kv = policy(VLLM), row.get("kv_dtype") or None
@@ -138,7 +166,7 @@ def _named(device: str) -> str:
     return DEVICES[device]
 
 
-def gaudi_published(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
+def gaudi_published(folder: Path, efficiency: Efficiency, left: Left) -> Iterator[Scored]:
     """Output tokens/s of `gaudi_tables`."""
     for row in gaudi_tables.ROWS:
         entry = labelled_model(row.model, "fp8", "")
@@ -182,12 +210,13 @@ class StaticBatch:
         return f"{self.entry.name} {asked.isl:g}/{asked.osl:g}, batch {asked.batch:g}"
 
 
-def static_batches(folder: Path) -> Iterator[StaticBatch]:
+def static_batches(folder: Path, left: Left | None = None) -> Iterator[StaticBatch]:
     """Rows of serving2/neuron_decode.csv; medians."""
     columns = ("accelerator", "model", "chips", "batch", "isl", "osl", "weight_dtype", "flag", "output_tokps")
-    for row in rows(folder / "serving2" / "neuron_decode.csv", (*columns, "p50_ttft_ms", "p50_tpot_ms")):
+
+    def batch(row: CsvRow) -> Iterator[StaticBatch]:
         values = row.numbers(("chips", "batch", "isl", "osl", "p50_ttft_ms", "p50_tpot_ms", "output_tokps"))
-        mode = MODES[row["weight_dtype"]]
+        mode = _mode(row["weight_dtype"])
         entry = labelled_model(SIMILAR.get(row["model"], row["model"]), mode, mode)
         measured = {"ttft": 1e-3 * values["p50_ttft_ms"], "tpot": 1e-3 * values["p50_tpot_ms"]}
         yield StaticBatch(
@@ -198,10 +227,13 @@ def static_batches(folder: Path) -> Iterator[StaticBatch]:
             measured=measured if row["flag"] else measured | {"tokens/s": values["output_tokps"]},
         )
 
+    found = rows(folder / "serving2" / "neuron_decode.csv", (*columns, "p50_ttft_ms", "p50_tpot_ms"))
+    yield from _each(found, batch, [] if left is None else left)
 
-def neuron(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
+
+def neuron(folder: Path, efficiency: Efficiency, left: Left) -> Iterator[Scored]:
     """TTFT, TPOT and tokens/s of static batches; `neuron_fit` fits the links' fixed time to TPOT."""
-    for one in static_batches(folder):
+    for one in static_batches(folder, left):
         found = _static(one.device, one.entry, one.deployment, one.requests, efficiency)
         spreads = {"ttft": found["ttft_spread"], "tpot": found["tpot_spread"], "tokens/s": found["e2e_spread"]}
         found["tokens/s"] = one.requests.batch * one.requests.osl / found["e2e"]
@@ -212,9 +244,10 @@ def neuron(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
             )
 
 
-def tpu_kernels(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
+def tpu_kernels(folder: Path, efficiency: Efficiency, left: Left) -> Iterator[Scored]:
     """Times of serving2/tpu_micro.csv, which the share of systolic arrays was fitted to."""
-    for row in rows(folder / "serving2" / "tpu_micro.csv", ("tpu", "unit", "op", "m", "k", "n", "bytes", "time_us")):
+
+    def score(row: CsvRow) -> Iterator[Scored]:
         device = hwspaces.hardware(_named(row["tpu"]))
         hardware = _half(device.hardware) if "half" in row["unit"] else device.hardware
         if row["op"] == "gemm":
@@ -228,6 +261,9 @@ def tpu_kernels(folder: Path, efficiency: Efficiency) -> Iterator[Scored]:
         measured, product = 1e-6 * row.numbers(("time_us",))["time_us"], row["op"] == "gemm"
         yield Scored("kernel", row["op"], device.name, label, time, measured, deviation / time or math.nan, product)
 
+    columns = ("tpu", "unit", "op", "m", "k", "n", "bytes", "time_us")
+    yield from _each(rows(folder / "serving2" / "tpu_micro.csv", columns), score, left)
+
 
 def _half(hardware: Hardware) -> Hardware:
     """One of the two devices that JAX sees in a chip: half of its rates."""
@@ -240,7 +276,7 @@ def _half(hardware: Hardware) -> Hardware:
     )
 
 
-SOURCES: dict[str, Callable[[Path, Efficiency], Iterator[Scored]]] = {
+SOURCES: dict[str, Callable[[Path, Efficiency, Left], Iterator[Scored]]] = {
     "tpu": tpu_served,
     "gaudi": gaudi_served,
     "gaudi_tables": gaudi_published,
@@ -260,11 +296,15 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     try:
         efficiency = hwspaces.efficiency(options.efficiency).efficiency
-        found = [one for name in options.source or SOURCES for one in SOURCES[name](options.data, efficiency)]
+        left: Left = []
+        found = [one for name in options.source or SOURCES for one in SOURCES[name](options.data, efficiency, left)]
     except (ValueError, OSError) as error:
         print(f"other_devices: {error}", file=sys.stderr)
         return 2
-    _print(Console(width=140), found, options.rows)
+    console = Console(width=140)
+    _print(console, found, options.rows)
+    for reason, lines in by_reason(left):
+        console.print(f"{len(lines)} left out: {reason}")
     return 0
 
 

@@ -22,7 +22,7 @@ def test_numbers_of_versions():
 @pytest.mark.parametrize(
     ("words", "hidden", "memory"),
     [("vllm@0.9", 0.0, 0.9), ("vllm@0.13.0", 0.0, 0.9), ("vllm@0.14", 1.0, 0.9), ("vllm@0.18.1", 1.0, 0.9)]
-    + [("vllm@0.19", 1.0, 0.92), ("vllm@0.30", 1.0, 0.92), ("vllm", 1.0, 0.92), ("sglang", 0.0, 0.88)]
+    + [("vllm@0.19", 1.0, 0.92), ("vllm@0.30", 1.0, 0.92), ("vllm", 1.0, 0.92)]
     + [("trtllm@1.0", 1.0, 0.9)],
 )
 def test_a_release_has_the_rules_of_all_before_it(words, hidden, memory):
@@ -92,17 +92,15 @@ def test_the_front_end_is_in_the_engines_own_constants_alone():
 
 
 def test_memory_that_is_free():
-    """TensorRT-LLM takes 0.9 of what weights and reserve leave; 0.9 of all, less both, is less."""
+    """TensorRT-LLM takes 0.9 of what all else leaves; 0.9 of all memory, less all else, is less."""
     hardware, model = hwspaces.hardware("H200-SXM").hardware, workloads.model("DeepSeek-R1").model
     found = case("request", "H200-SXM", "DeepSeek-R1", deployment={"tp": 8}, engine="trtllm", **PLACE)
     deployment = found.scenario.deployment
-    held = float(weight_bytes(model, deployment)) + 3e9
-    room = float(kv_capacity_bytes(hardware, model, deployment))
-    capacity = hardware.memory.hbm.capacity
-    activations = float(kv_capacity_bytes(hardware, model, dataclasses.replace(deployment, max_batched_tokens=1e-9)))
-    assert activations == pytest.approx(0.9 * (capacity - held))
+    assert (deployment.memory_of_free, deployment.memory_utilization) == (1.0, 0.9)
     of_all = dataclasses.replace(deployment, memory_of_free=0.0)
-    assert room - float(kv_capacity_bytes(hardware, model, of_all)) == pytest.approx(0.1 * held)
+    room, less = (float(kv_capacity_bytes(hardware, model, each)) for each in (deployment, of_all))
+    # the weights take 85 GB of each device, of which nine tenths count in place of all
+    assert room - less == pytest.approx(0.1 * float(weight_bytes(model, deployment)), rel=0.1)
 
 
 def test_precisions_that_an_engine_chooses():
@@ -116,6 +114,19 @@ def test_precisions_that_an_engine_chooses():
     assert deployment("DeepSeek-V3").kv_bytes == 2.0
     assert deployment("Llama-3.1-8B", engine="trtllm").kv_bytes == 2.0
     assert deployment("DeepSeek-V3", engine="trtllm", kv="bf16").kv_bytes == 2.0
+
+
+def test_attention_is_multiplied_as_its_cache_is_stored_where_the_engine_does_so():
+    """vLLM and SGLang beside weights of 8 bits; TensorRT-LLM's latent attention on Hopper converts the cache."""
+
+    def found(engine, kv, model="DeepSeek-V3"):
+        return case("request", "H200-SXM", model, deployment={"tp": 8}, engine=engine, kv=kv, **PLACE)
+
+    assert found("vllm", "fp8").scenario.deployment.attention_compute == "fp8"
+    assert "attention is multiplied in fp8, as its cache is stored" in found("sglang", "fp8").notes
+    plain = (("vllm", "bf16", "DeepSeek-V3"), ("trtllm", "fp8", "DeepSeek-V3"), ("vllm", "fp8", "Llama-3.1-8B"))
+    assert {found(*words).scenario.deployment.attention_compute for words in plain} == {"bf16"}
+    assert any(note.endswith("--attention fp8 multiplies it as it is") for note in found("trtllm", None).notes)
 
 
 def test_an_engine_of_one_vendor_is_refused_elsewhere():
