@@ -16,7 +16,12 @@ ASKED = {
     "isl": 900,
     "osl": 60,
 }
-SMALL = {"deployment.memory_utilization": 0.255}
+SMALL = {
+    "deployment.memory_utilization": 0.255,
+    "deployment.reserve_bytes": "3GB",
+    "deployment.sampled_rows": "0",
+    "deployment.graph_bytes": "0B",
+}
 """A cache of a few sequences beside 16 GB of weights."""
 
 
