@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxroof.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.served.search import search
 from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import room
 from sweeps.studies.served.question import Question, question
+from sweeps.studies.served.search import search
 
 MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B": 1, "Llama-3.1-70B": 4}
 """Models that are asked for, three dense ones and two mixtures, and the fewest devices that a replica may have."""
