@@ -174,8 +174,8 @@ def test_replicas_share_the_stream():
     found = simulation(serve_spec(**keys, deployment={"dp": 2}))
     assert len(found.load.stream) == 96 and (found.replica.stream.isl == found.load.stream.isl[::2]).all()
     own = found.replica.stream.osl.sum() / found.metrics["duration"]
-    assert found.metrics["tokens_per_second"] == pytest.approx(2 * own)
-    assert found.metrics["tokens_per_second_per_device"] == pytest.approx(own)
+    assert found.metrics["run_tokens_per_second"] == pytest.approx(2 * own)
+    assert found.metrics["tokens_per_second_per_device"] == pytest.approx(found.metrics["tokens_per_second"] / 2)
     assert (found.metrics["devices"], found.metrics["finished"]) == (2, 48)
     assert any("one of 2 replicas" in note for note in found.notes)
     with pytest.raises(ValueError, match=r"concurrency = 3 must be a multiple of the 2 replicas"):
