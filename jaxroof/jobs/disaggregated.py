@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from jaxroof import memory
 from jaxroof.arrays import jnp, stacked
-from jaxroof.deployment import devices
+from jaxroof.deployment import degree, devices
 from jaxroof.energy import power_known
 from jaxroof.field import count, number, switch
 from jaxroof.jobs.composition import (
@@ -66,7 +66,12 @@ class Handover(EqualRequests):
     `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
     """
 
-    prompts: Scalar = count("prompts of one prefill step", default=1.0, flag="N")
+    prompts: Scalar | None = count(
+        "prompts of one prefill step",
+        "none: one for every group of data-parallel attention of the prefill pool",
+        default=None,
+        flag="N",
+    )
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
         "1/s",
@@ -103,9 +108,14 @@ class HandoverCost:
     bottleneck: Scalar  # index into BOTTLENECKS
 
 
-def prefill_requests(work: Handover) -> Requests:
+def step_prompts(work: Handover, prefill: Pool) -> Scalar:
+    """Prompts of one prefill step of a replica; where nothing is said they fill its groups, one each."""
+    return degree(prefill.deployment.attention_dp) if work.prompts is None else work.prompts
+
+
+def prefill_requests(work: Handover, prefill: Pool) -> Requests:
     """Requests of one replica of the prefill pool at once: prompts that make one token each."""
-    return Requests(batch=work.prompts, isl=work.isl, osl=1.0, cached=work.cached)
+    return Requests(batch=step_prompts(work, prefill), isl=work.isl, osl=1.0, cached=work.cached)
 
 
 def decode_requests(work: Handover) -> Requests:
@@ -129,7 +139,7 @@ def handover_cost(
     transfer = transfer_time(prefill, decode, model, work.isl, work.lanes)
     exposed = exposed_time(transfer, prefill_time, layer_count(model), work.layerwise)
     replicas = prefill.deployment.dp, decode.deployment.dp
-    service = prefill_time / work.prompts
+    service = prefill_time / step_prompts(work, prefill)
     rates = (
         replicas[0] / service,
         replicas[1] * work.batch / (maximum(work.osl - 1.0, 1.0) * tpot),
@@ -162,7 +172,8 @@ def disaggregated_cost(prefill: Pool, decode: Pool, model: Model, work: Handover
       model: what both run.
       work: the requests.
     """
-    prompt = request_cost(prefill.hardware, model, prefill.deployment, prefill_requests(work), prefill.efficiency)
+    first = prefill_requests(work, prefill)
+    prompt = request_cost(prefill.hardware, model, prefill.deployment, first, prefill.efficiency)
     token = request_cost(decode.hardware, model, decode.deployment, decode_requests(work), decode.efficiency)
     prefill_time = prompt.ttft - prefill.efficiency.host.request_time
     step_time = token.tpot * tokens_per_step(decode.deployment, decode_requests(work))
@@ -177,6 +188,7 @@ def pools(scenario: Scenario) -> tuple[Pool, Pool]:
 
 def pool_steps(scenario: Scenario) -> Steps:
     """The engine steps of both pools by name: each with the scenario of its own pool."""
+    prompting = pools(scenario)[0]
     prefill, decode = (
         dataclasses.replace(
             scenario, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency, prefill=None
@@ -185,7 +197,7 @@ def pool_steps(scenario: Scenario) -> Steps:
     )
     work, model = scenario.workload, scenario.model
     return {
-        "prefill": (prefill, prefill_batch(prefill_requests(work), model, prefill.deployment)),
+        "prefill": (prefill, prefill_batch(prefill_requests(work, prompting), model, prefill.deployment)),
         "decode": (decode, decode_batch(decode_requests(work), model, decode.deployment)),
     }
 
@@ -202,7 +214,7 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
     """Metrics of a prefill pool and a decode pool, by name, from terms that are summed over ops."""
     work, model = scenario.workload, scenario.model
     prefill, decode = pools(scenario)
-    (prompt_time, _), (prompt_whole, _) = _times(sums, "prefill", prefill, model, prefill_requests(work))
+    (prompt_time, _), (prompt_whole, _) = _times(sums, "prefill", prefill, model, prefill_requests(work, prefill))
     (_, step_time), (_, step_whole) = _times(sums, "decode", decode, model, decode_requests(work))
     cost = handover_cost(prefill, decode, model, work, prompt_time, step_time)
     used = work.rate if work.rate is not None else cost.rate
@@ -257,9 +269,8 @@ def _fit(scenario: Scenario, kept_up: Scalar) -> dict[str, Scalar]:
     """Whether each pool holds its model and its requests, and whether the two can be and keep up with the load."""
     work, model = scenario.workload, scenario.model
     fits, uses = [], []
-    for pool, held, tokens in zip(
-        pools(scenario), (work.prompts, work.batch), (work.isl, work.isl + work.osl), strict=True
-    ):
+    held_by = step_prompts(work, pools(scenario)[0]), work.batch
+    for pool, held, tokens in zip(pools(scenario), held_by, (work.isl, work.isl + work.osl), strict=True):
         place = pool.hardware, model, pool.deployment
         capacity = memory.sequence_capacity(*place, tokens)
         fits.append(memory.weights_fit(*place) & (capacity >= held))

@@ -197,13 +197,12 @@ def test_served_streams_in_closed_form():
 
 def test_the_largest_rate_is_that_of_the_comparison():
     """The first pass of a served comparison, which prices steps from tables, finds the same rate."""
-    from sweeps.studies.served.comparison import compare_served
+    from sweeps.studies.served.question import question
+    from sweeps.studies.served.search import search
 
-    words = {"isl": 1024, "osl": 256, "hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated"}
-    ranked = compare_served(
-        "Llama-3.1-8B", "ttft=500ms,tpot=20ms", policy={"token_budget": 8192}, simulated=0, disaggregated=False, **words
-    )
-    rate = float(np.nanmax(ranked.arrays["requests_per_second"]))
+    words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
+    asked = question("Llama-3.1-8B", "ttft=500ms,tpot=20ms", {"isl": 1024, "osl": 256}, **words)
+    rate = float(np.nanmax(search(asked, "requests_per_second", simulated=0).estimate.load))
     sought = only({**SERVE, "workload": {"isl": 1024, "osl": 256}, "policy": {"token_budget": 8192}})
     assert sought.metrics(np.array([[3.35e12]]))["capacity"][0] == pytest.approx(rate, rel=0.05)
 

@@ -23,6 +23,7 @@ from sweeps.studies.served.figures import SORTED_BY
 from sweeps.studies.served.places import columns, room
 from sweeps.studies.served.question import question
 from sweeps.studies.served.requests import Requests, demand
+from sweeps.studies.served.served_runs import POOLS, SERVED_RUNS
 from sweeps.studies.served.steps import micro_batch_cost, tables
 from sweeps.studies.served.trust import trust
 
@@ -300,17 +301,39 @@ def test_what_cannot_run_is_lacking_with_its_reason():
 
 def test_certainty_falls_with_the_distance_from_the_evidence():
     learned, plain = hwspaces.efficiency("learned-vllm"), hwspaces.efficiency("datasheet")
-    h100, mi300x = (hwspaces.hardware(name) for name in ("H100-SXM", "MI300X"))
+    h100, gaudi = (hwspaces.hardware(name) for name in ("H100-SXM", "Gaudi3"))
     inside, out = Beyond(0.1, ()), Beyond(1.5, ("cores 1.5 octaves above the largest measured (188)",))
-    kinds = [trust(h100, learned, inside), trust(h100, learned, out), trust(mi300x, learned, out)]
+    kinds = [trust(h100, learned, inside), trust(h100, learned, out), trust(gaudi, learned, out)]
     assert [one.extrapolated for one in kinds] == [False, True, True]
-    # 0.16^2 + (0.2 x 0.1)^2 = 0.026, 0.16^2 + 0.3^2 = 0.1156; 0.2^2 more for a vendor that was not measured
+    # 0.16^2 + (0.2 x 0.1)^2 = 0.026, 0.16^2 + 0.3^2 = 0.1156; 0.2^2 more for a vendor that no run confirms
     assert [one.spread for one in kinds] == pytest.approx([0.026**0.5, 0.34, 0.1556**0.5])
-    assert "cores 1.5 octaves above" in kinds[1].words and kinds[2].words.endswith("no accelerator of AMD was measured")
+    assert "cores 1.5 octaves above" in kinds[1].words
+    assert kinds[2].words.endswith("no served run of vllm confirms accelerators of Intel")
     unknown = trust(h100, plain, Beyond(None, ()))
     assert unknown.extrapolated and unknown.spread == 0.43 and unknown.octaves is None
     # 90 % within 1.645 standard deviations of the logarithm: e^(1.645 x 0.34) = 1.7494
     assert kinds[1].interval(10.0) == pytest.approx((10.0 / 1.7494, 17.494), rel=1e-4)
+
+
+def test_certainty_follows_from_the_served_runs_that_are_declared():
+    """What a run has is inside of the evidence; each thing that none has is said and adds 0.2^2 to 0.16^2."""
+    inside = Beyond(0.0, ())
+    engines = {name: hwspaces.efficiency(f"learned-{name}") for name in ("vllm", "sglang", "trtllm")}
+    for runs in SERVED_RUNS:
+        for name in runs.devices:
+            device, weights = hwspaces.hardware(name), next(iter(runs.weights))
+            assert device.vendor == runs.vendor
+            known = trust(device, engines[runs.engine], inside, runs.parallelism, weights)
+            assert (known.words, known.extrapolated, known.spread) == ("inside of the evidence", False, 0.16)
+    h100, mi300x = hwspaces.hardware("H100-SXM"), hwspaces.hardware("MI300X")
+    for parallelism, words in (({"tp", "pp"}, "pipeline stages"), ({POOLS}, "pools that only prefill or only decode")):
+        found = trust(h100, engines["vllm"], inside, frozenset(parallelism))
+        assert found.extrapolated and found.words == f"no served run of vllm confirms {words}"
+        assert found.spread == pytest.approx((0.16**2 + 0.2**2) ** 0.5)
+    both = trust(mi300x, engines["sglang"], inside, frozenset({"ep"}), "int4")
+    assert both.words == "no served run of sglang confirms int4 weights or expert parallelism"
+    # a load that is estimated: 90 % are within 27.6 % of the simulated one, 0.15 in logarithms
+    assert trust(h100, engines["vllm"], inside, simulated=False).spread == pytest.approx((0.16**2 + 0.15**2) ** 0.5)
 
 
 def test_rows_are_judged_by_a_step_under_their_load():

@@ -37,7 +37,7 @@ def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
     prices = priced(options, wanted, needs)
 
     def loads(bounds: Room, target: Target, options: Options = options) -> np.ndarray:
-        return estimate(options, bounds, wanted, needs, target, prices).load[places]
+        return estimate(options, bounds, wanted, needs, target, prices).sure_load[places]
 
     before = loads(bounds, asked.target)
 

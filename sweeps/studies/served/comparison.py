@@ -55,12 +55,13 @@ class ServedComparison:
 
     def trust(self, row: Row) -> Trust:
         """How far a row's figures can be trusted: of a step under its load."""
-        key = row.place, row.prefill is None, row.weights
+        key = row.place, row.prefill is None, row.simulated, row.weights
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
             scenario = scenario_at(self.question_of(row).options, row.place)
             found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
-            self._trusts[key] = trust(self.device_of(row), self.question.efficiency, found)
+            place = self.device_of(row), self.question.efficiency, found
+            self._trusts[key] = trust(*place, row.parallelism, self.question_of(row).model.precision, row.simulated)
         return self._trusts[key]
 
     def slower_cache(self, row: Row) -> str | None:

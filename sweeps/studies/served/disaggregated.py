@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,24 +10,14 @@ from hwspaces.servers import charged_devices
 from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.scenario import Pool
-from jaxroof.jobs.transfer import exposed_time, lane_time, transfer_bytes
-from jaxroof.memory import layer_count
-from jaxroof.prompt_queue import PromptQueue, prompt_queue
-from jaxroof.steady_state import LEAST_STEPS, Demand, SteadyState, mean_ttft
+from jaxroof.jobs.transfer import lane_time, transfer_bytes
+from jaxroof.steady_state import LEAST_STEPS, Demand
 from jaxroof.tree import mapped
 from sweeps.ask.layouts import label, reach
-from sweeps.studies.served.estimate import LADDER, Estimate, Priced, kept, sequences
+from sweeps.studies.served.estimate import LADDER, sequences
 from sweeps.studies.served.figures import ascending, figures_of
-from sweeps.studies.served.pools import (
-    LEAST_BATCH,
-    PoolSteps,
-    decode_loads,
-    decoding,
-    pool_steps,
-    prefill_loads,
-    together,
-    within,
-)
+from sweeps.studies.served.pairs import FirstPass, Pairs, largest, places_of, prompts_of
+from sweeps.studies.served.pools import PoolSteps, decode_loads, pool_steps, prefill_loads, within
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.rows import Row, limit_text, ranked_row
 
@@ -39,43 +29,8 @@ RATIOS = np.array(
 )
 """Replicas that prefill and that decode: whole numbers without a common factor, which would be two such units."""
 
-CANDIDATES = 12
+CANDIDATES = 24
 """Pairs of an accelerator whose load is searched with both pools and the links together."""
-
-COARSE, FINE = 64, 24
-"""Batches that this search looks at, first over all, then between two of these."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class FirstPass:
-    """What the first pass of a served comparison knows of every place; arrays of shape [settings, devices, layouts]."""
-
-    wanted: np.ndarray  # bool: places that hold the model and one request
-    needs: Sequence[Demand]  # by setting
-    prices: Priced  # of the wanted places' steps
-    estimate: Estimate
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Pairs:
-    """Pairs of pools of one accelerator each; arrays of shape [pairs]."""
-
-    device: np.ndarray
-    prefill: np.ndarray  # (setting, layout) of a prefill replica, shape [pairs, 2]
-    decode: np.ndarray  # of a decode replica, shape [pairs, 2]
-    replicas: np.ndarray  # that prefill and that decode, shape [pairs, 2]
-    devices: np.ndarray  # of a replica of each, shape [pairs, 2]
-    transfer: np.ndarray  # s that the cache of one request is on its way
-    load: np.ndarray  # requests/s of the whole pair, at most
-
-    @property
-    def total(self) -> np.ndarray:
-        """Devices of both pools."""
-        return (self.replicas * self.devices).sum(axis=1)
-
-    def of(self, chosen: np.ndarray) -> "Pairs":
-        """Some of them."""
-        return Pairs(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
 
 
 def pool_rows(
@@ -107,7 +62,7 @@ def pool_rows(
             for field in dataclasses.fields(candidates[0])
         )
     )
-    load, state, binding = _largest(asked, found, steps, every)
+    load, state, binding = largest(asked, found, steps, every)
     joules = _joules(asked, found, steps, every, load)
     rows = []
     for device in np.unique(every.device):
@@ -191,59 +146,9 @@ def _transfers(asked: Question, found: FirstPass, sizes: np.ndarray) -> np.ndarr
     return made
 
 
-def _places(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    setting, layout = getattr(pairs, pool).T
-    return setting, pairs.device, layout
-
-
-def _largest(
-    asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs
-) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """Largest load in requests/s, 0 where none; latencies there; and what stops a larger one, shape [pairs] each."""
-    options, limits = asked.options, asked.limits
-    first, second = _places(pairs, "prefill"), _places(pairs, "decode")
-    ladder, decode, most = (array[second] for array in (steps.ladder, steps.decode, steps.most))
-    needs = mapped(lambda *leaves: np.array(leaves)[second[0], None], found.needs[0], *found.needs[1:])
-    times = mapped(lambda leaf: leaf[first][:, None], steps.prompt)
-    delay = float(options.efficiency.host.request_time)
-    links = pairs.replicas.min(axis=1) / pairs.transfer
-    with eager():
-        exposed = exposed_time(pairs.transfer[:, None], times.first, float(layer_count(options.model.model)), 1.0)
-
-        def state(batch: np.ndarray) -> tuple[np.ndarray, PromptQueue, SteadyState]:
-            decodes = decoding(ladder, decode, most, needs, batch)
-            load = decodes.load * pairs.replicas[:, 1:]
-            prompts = prompt_queue(load / pairs.replicas[:, :1], times, needs.evenness)
-            return load, prompts, together(prompts, decodes, delay + exposed)
-
-        def fine(load: np.ndarray, both: SteadyState) -> np.ndarray:
-            return kept(both, limits) & (load < links[:, None])
-
-        coarse = LEAST_BATCH * (ladder[:, -1:] / LEAST_BATCH) ** np.linspace(0.0, 1.0, COARSE)
-        load, _, both = state(coarse)
-        best = np.where(fine(load, both), load, -1.0).argmax(axis=1)[:, None]
-        low, high = (np.take_along_axis(coarse, np.minimum(best + more, COARSE - 1), axis=1) for more in (0, 1))
-        batch = low * (high / low) ** np.linspace(0.0, 1.0, FINE)
-        load, prompts, both = state(batch)
-        good = np.where(fine(load, both), load, 0.0)
-        best = good.argmax(axis=1)[:, None]
-        after = np.minimum(best + 1, FINE - 1)
-        arrays = {
-            "ttft_mean": mean_ttft(both),
-            "tpot_mean": both.tpot,
-            "batch_mean": both.under_way,
-            "prefill_use": prompts.use,
-        }
-        at = {name: np.take_along_axis(array, best, axis=1)[:, 0] for name, array in arrays.items()}
-        missed = [limit.short(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
-        stops = np.stack([np.take_along_axis(np.broadcast_to(one, load.shape), after, axis=1)[:, 0] for one in missed])
-        binding = np.where(stops.any(axis=0), stops.argmax(axis=0), len(missed))
-    return np.take_along_axis(good, best, axis=1)[:, 0], at, binding
-
-
 def _joules(asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
     """J of all devices of both pools per request at `load` requests/s, static power included; NaN where unknown."""
-    first, second = _places(pairs, "prefill"), _places(pairs, "decode")
+    first, second = places_of(pairs, "prefill"), places_of(pairs, "decode")
     options = asked.options
     outputs = np.array([max(needs.output - 1.0, LEAST_STEPS) for needs in found.needs])  # decode steps of a request
     static = np.array([device.hardware.power.static or math.nan for device in options.devices], float)[pairs.device]
@@ -315,7 +220,7 @@ def _row(
         binds=words[int(binding[i])],
         metrics={
             **base.metrics,
-            **{name: float(array[i]) for name, array in at.items()},
+            **{name: float(array[i]) for name, array in at.items() if name != "batch"},
             "load": float(load[i]),
             "power": float(power),
         },
@@ -333,6 +238,8 @@ def _row(
             "replicas": prefills,
             "hardware": options.devices[device].name,
             "policy": dict(setting.changes),
+            "prompts": int(prompts_of(asked, found, pairs.of(np.array([i])))[0]),
+            "decode_batch": int(at["batch"][i]),
         },
         decode_replicas=decodes,
     )

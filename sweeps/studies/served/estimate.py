@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxroof.arrays import eager
 from jaxroof.energy import power_known
+from jaxroof.jobs.serve import GROWS
 from jaxroof.policy import Policy
 from jaxroof.price_tables import OpKinds
 from jaxroof.steady_classes import with_classes
@@ -27,6 +28,7 @@ from jaxroof.step_price import Price, step_energy, step_price
 from jaxroof.tree import mapped, structure
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.places import Columns, Options, Room, columns
+from sweeps.studies.served.requests import LEAST
 from sweeps.studies.served.steps import Tables, micro_batch_cost, tables
 
 WIDTH = 128
@@ -38,8 +40,21 @@ LADDER = 12
 COARSE, FINE = 64, 32
 """Batches that the search looks at, first over the ladder, then between two of these."""
 
+QUEUE = GROWS * LEAST
+"""Requests that wait on average for longer than two steps, at most, at a load that is kept: as in the shortest
+simulation."""
+
 IDLE = 1e-9
 """Load in requests/s that is none: one sequence alone finds no others."""
+
+CAUTION = {"mean": (0.1, 0.0), "tail": (0.2, 2.5)}
+"""How far a load that is told without a simulation stays below its estimate, where a mean or a share of the requests is
+limited: estimate / (1 + first + second / batch^2). Chosen on 128 places of even numbers among the first 40 questions of
+`python -m tests.bench.served_search`, of which 97 % then keep their limits when they are simulated; so do 97 % of the
+131 of odd numbers."""
+
+SURE = 64
+"""Batches below the estimated one among which that of the told load is looked for."""
 
 UNKNOWN_DEVIATION = 1e-3
 """Step of the batch, relative, over which the slope of a step is taken."""
@@ -63,6 +78,10 @@ class Estimate:
     power: np.ndarray  # W of one device, mean; NaN where it is unknown
     use: np.ndarray  # share of the room for prompts
     binding: np.ndarray  # index into `limits_of` of the limit that a larger load misses; -1: none
+    sure_load: np.ndarray  # requests/s, `CAUTION` below `load`: what is told where nothing is simulated
+    sure_under_way: np.ndarray  # and the state at it
+    sure_ttft: np.ndarray
+    sure_tpot: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +92,12 @@ class Limit:
     value: float  # s
     short: Callable[[SteadyState], np.ndarray]  # how far from being kept: > 0 where it is missed
     owner: str = ""  # class of requests that has to keep it; "": all
+
+    @property
+    def mean(self) -> bool:
+        """Whether it limits a mean, not a share of the requests."""
+        latency, _, of = self.name.rpartition("_")
+        return of == "mean" or latency in ("itl", "queueing")
 
 
 def limits_of(target: Target) -> list[Limit]:
@@ -219,6 +244,7 @@ def _largest(
         found["capped"] = better & (full < most)
     else:
         found["capped"] = np.zeros(len(most), bool)
+    found |= _sure(state, found, limits)
     found["power"] = np.full(len(most), np.nan)
     if power_known(group.hardware):
         device = group.hardware.power
@@ -227,6 +253,21 @@ def _largest(
         energy = steady_state(_between(joules, ladder, batch), 0.0, needs, delay, batch, most[:, None]).step[:, 0]
         found["power"] = energy / found["tpot"] + device.static[:, 0, 0]
     return found | {"cache": cache}
+
+
+def _sure(state: Callable, found: dict[str, np.ndarray], limits: list[Limit]) -> dict[str, np.ndarray]:
+    """The state at the load that is told without a simulation, shape [places] each."""
+    means = np.array([limit.mean for limit in limits] + [True])  # the last: no limit binds
+    binds_mean = means[found["binding"].astype(int)]
+    first, second = (np.where(binds_mean, *(CAUTION[kind][i] for kind in ("mean", "tail"))) for i in (0, 1))
+    batch = np.maximum(found["batch"], 1.0)
+    told = found["load"] / (1.0 + first + second / batch**2)
+    batches = 1.0 + (batch - 1.0)[:, None] * np.linspace(0.0, 1.0, SURE)
+    steady = state(batches, found["most"])
+    rows, last = np.arange(len(batch)), np.maximum(np.sum(steady.load <= told[:, None], axis=1) - 1, 0)
+    values = {"load": steady.load, "under_way": steady.under_way, "ttft": mean_ttft(steady), "tpot": steady.tpot}
+    made = {f"sure_{name}": value[rows, last] for name, value in values.items()}
+    return made | {"sure_load": np.where(found["load"] > 0.0, made["sure_load"], 0.0)}
 
 
 def _over(ladder: np.ndarray, step: Price, policy: Policy, needs: Demand) -> StepTimes:
@@ -281,8 +322,9 @@ def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Lim
 
 
 def kept(steady: SteadyState, limits: Sequence[Limit]) -> np.ndarray:
-    """Whether all limits are kept, prompts find room and sequences end, shape [places, n]."""
-    found = (steady.use < 1.0) & (steady.held_back < 1.0)
+    """Whether all limits are kept, prompts find room, sequences end and no queue grows, shape [places, n]."""
+    waiting = steady.load * (mean_ttft(steady) - steady.ttft_alone - 2.0 * steady.step)
+    found = (steady.use < 1.0) & (steady.held_back < 1.0) & (waiting <= QUEUE)
     for limit in limits:
         found = found & (limit.short(steady) <= 0.0)
     return found

@@ -166,6 +166,7 @@ def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: De
     """
     times, near = (within(ladder, decode, batch * (1.0 + step)) for step in (0.0, 1e-3))
     slope = np.maximum(near - times, 0.0) / (batch * 1e-3)
+    times = within(ladder, decode, np.ceil(batch))  # a replica decodes a whole number of sequences
     steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf, filled=times)
     found = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
     idle, all_of_them = np.full(batch.shape, IDLE), np.ones(batch.shape)
@@ -173,14 +174,20 @@ def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: De
     return dataclasses.replace(found, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
 
 
-def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar) -> SteadyState:
-    """Latencies of requests that pass through both pools; TTFT has `handover` s beside the prefill pool's."""
+def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar, alone: Scalar) -> SteadyState:
+    """Latencies of requests that pass through both pools; TTFT has `handover` s beside the prefill pool's.
+
+    Args:
+      alone: s of a prefill step, which a request takes that waits for nothing.
+    """
+    spread = np.maximum(prompts.spread, 1e-6 * prompts.ttft)
     return dataclasses.replace(
         decode,
+        step=np.maximum(decode.step, alone),
         ttft=prompts.ttft + handover,
-        ttft_spread=np.maximum(prompts.spread, 1e-6 * prompts.ttft),
-        ttft_alone=0.5 * (prompts.ttft + handover),
-        ttft_alone_spread=0.5 * np.maximum(prompts.spread, 1e-6 * prompts.ttft),
+        ttft_spread=spread,
+        ttft_alone=np.minimum(alone, prompts.ttft) + handover,
+        ttft_alone_spread=0.1 * spread,
         meets=np.ones_like(prompts.ttft),
         use=np.maximum(prompts.use, decode.use),
     )
@@ -223,7 +230,8 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
             decode_steps=nothing,
             output_evenness=np.ones(load.shape),
         )
-        return _largest(steps, there, load, together(prompt_queue(load, times, own.evenness), decode, delay), limits)
+        prompts = prompt_queue(load, times, own.evenness)
+        return _largest(steps, there, load, together(prompts, decode, delay, times.first), limits)
 
 
 def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.deployment import DEGREES
 from jaxroof.legality import broken_rule
 from jaxroof.memory import weight_bytes
 from sweeps.ask.layouts import label, reach
@@ -18,6 +19,7 @@ from sweeps.studies.served.estimate import Estimate, Limit
 from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import Room
 from sweeps.studies.served.question import Question
+from sweeps.studies.served.served_runs import POOLS
 from sweeps.studies.served.simulated import Simulated
 
 ILLEGAL, WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(6)
@@ -55,6 +57,13 @@ class Row:
     decode_replicas: int = 1  # of disaggregated pools
     weights: str | None = None  # precision of the weights, where several were tried
 
+    @property
+    def parallelism(self) -> frozenset[str]:
+        """Names of the parallelisms that it has, and `POOLS`."""
+        pools = [self.spec["deployment"]] + ([] if self.prefill is None else [self.prefill["deployment"]])
+        found = {name for pool in pools for name, degree in pool.items() if name in DEGREES and degree > 1}
+        return frozenset(found | ({POOLS} if self.prefill is not None else set()))
+
 
 def ranked_row(
     asked: Question,
@@ -69,9 +78,13 @@ def ranked_row(
     """The row of a place that serves."""
     options = asked.options
     setting, device, layout = place
-    estimated = {"ttft_mean": found.ttft[place], "tpot_mean": found.tpot[place], "batch_mean": found.under_way[place]}
+    estimated = {
+        "ttft_mean": found.sure_ttft[place],
+        "tpot_mean": found.sure_tpot[place],
+        "batch_mean": found.sure_under_way[place],
+    }
     metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(found.power[place])}
-    metrics["load"] = float(found.load[place])
+    metrics["load"] = float(found.sure_load[place])
     classes: dict[str, Mapping[str, float]] = {}
     if result is not None:
         own = {name: value for name, value in result.metrics.items() if not is_of_class(name)}

@@ -14,9 +14,9 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
-from sweeps.studies.served.disaggregated import FirstPass
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.served.figures import ascending, figures, share_of
+from sweeps.studies.served.pairs import FirstPass
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.requests import demand
@@ -50,7 +50,7 @@ class Found:
     needs: Sequence[Demand]  # by setting
     prices: Priced  # of the wanted places' steps
     estimate: Estimate
-    arrays: Mapping[str, np.ndarray]  # figures, those of simulated places at their simulated load
+    arrays: Mapping[str, np.ndarray]  # figures, at the simulated load or the one that is told without a simulation
     results: Mapping[Place, Simulated]
     requests: Mapping[int, int]  # of a simulation, by accelerator; only of those that were simulated
     simulations: int
@@ -116,10 +116,12 @@ def search(
         simulations += number
         for place, one in zip(places, made, strict=True):
             results[place], load_of[place] = one, one.load
+    told = found.sure_load.copy()
     for place, one in results.items():
+        told[place] = one.load
         if one.load > 0.0:
             output[place] = one.metrics["tokens_per_second"] / (one.share or one.load)
-    arrays = figures(options, load_of, found, output, *fleet)
+    arrays = figures(options, told, found, output, *fleet)
     return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
 
 

@@ -5,7 +5,9 @@ import math
 
 import hwspaces
 from jaxroof.efficiency.timing import NINETY_PERCENT
+from sweeps.ask.engines import engine_of
 from sweeps.run.evidence import Beyond
+from sweeps.studies.served.served_runs import not_confirmed
 
 INSIDE = 0.16
 """Standard deviation of the logarithm of predicted over measured throughput inside of the evidence: models that no fit
@@ -15,10 +17,13 @@ GROWTH = 0.2
 """The same per octave beyond it: B300, 0.9 octaves out and predicted blind, was 15 % off at the median and 23 % on
 average, which is 0.25."""
 
-VENDOR = 0.2
-"""The same of a vendor none of whose accelerators was measured, whatever its figures. Of five published comparisons
-(Gaudi 3 0.64, Gaudi 2 0.48, MI300X 1.31, MI325X 1.43, MI355X 1.08 of the published speed) the root mean square of
-errors over their standard deviations is 1.0."""
+UNCONFIRMED = 0.2
+"""The same for everything that no served run confirms: a vendor, a parallelism, a precision, pools. Of five published
+comparisons of vendors (Gaudi 3 0.64, Gaudi 2 0.48, MI300X 1.31, MI325X 1.43, MI355X 1.08 of the published speed) the
+root mean square of errors over their standard deviations is 1.0; for the others it is assumed."""
+
+ESTIMATED = 0.15
+"""The same of a load that is estimated and not simulated: 90 % of estimates are within 27.6 % of the simulated load."""
 
 UNKNOWN = 0.43
 """The same where nothing is known of the evidence: the root mean square of those five."""
@@ -39,19 +44,30 @@ class Trust:
         return value / factor, value * factor
 
 
-def trust(device: hwspaces.HardwareEntry, efficiency: hwspaces.EfficiencyEntry, found: Beyond) -> Trust:
+def trust(
+    device: hwspaces.HardwareEntry,
+    efficiency: hwspaces.EfficiencyEntry,
+    found: Beyond,
+    parallelism: frozenset[str] = frozenset(),
+    weights: str = "bf16",
+    simulated: bool = True,
+) -> Trust:
     """Certainty of a place on `device`.
 
-    spread = sqrt(INSIDE^2 + (GROWTH octaves)^2 + VENDOR^2), the last for a vendor that was not measured
+    spread = sqrt(INSIDE^2 + (GROWTH octaves)^2 + UNCONFIRMED^2 for everything unconfirmed + ESTIMATED^2)
 
     Args:
       found: how far a step under load is beyond the evidence.
+      parallelism: names of the place's degrees above 1, and `served_runs.POOLS`.
+      weights: precision of the weights.
+      simulated: whether its load is from simulations.
     """
+    estimated = 0.0 if simulated else ESTIMATED**2
     if found.octaves is None:
-        return Trust(found.text, UNKNOWN, True, None)
-    words, square = [found.text] if found.marked else [], INSIDE**2 + (GROWTH * found.octaves) ** 2
-    foreign = device.vendor not in {hwspaces.hardware(name).vendor for name in efficiency.devices}
-    if foreign:
-        square += VENDOR**2
-        words.append(f"no accelerator of {device.vendor} was measured")
-    return Trust("; ".join(words) or found.text, math.sqrt(square), found.marked or foreign, found.octaves)
+        return Trust(found.text, math.sqrt(UNKNOWN**2 + estimated), True, None)
+    engine = engine_of(efficiency)
+    lacking = not_confirmed(engine, device.vendor, parallelism, weights)
+    words = [found.text] if found.marked else []
+    words += [f"no served run of {engine} confirms {' or '.join(lacking)}"] if lacking else []
+    square = INSIDE**2 + (GROWTH * found.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
+    return Trust("; ".join(words) or found.text, math.sqrt(square), found.marked or bool(lacking), found.octaves)
