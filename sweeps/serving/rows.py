@@ -60,9 +60,12 @@ def row_spec(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
       ValueError: one line, for a row with pools of its own for prefill and decode, with the command that prices them.
     """
     if row.get("prefill") is not None:
-        raise ValueError(
-            f"row {row.get('rank')} is disaggregated: serve simulates one engine; these pools: {pool_command(row)}"
-        )
+        said = f"row {row.get('rank')} is disaggregated: serve simulates one engine"
+        try:
+            command = pool_command(row)
+        except ValueError as error:
+            raise ValueError(f"{said}; {error}") from None
+        raise ValueError(f"{said}; these pools: {command}")
     spec = {name: value for name, value in row["spec"].items() if value is not None}
     timed = [keys for keys in LOADS if keys & given.keys()]
     if timed and not (timed == [{"rate"}] and "trace" in spec):

@@ -1,6 +1,7 @@
 """`jaxroof emit` and `jaxroof serve RESULT.json`: what a saved row starts, what it simulates, and refusals."""
 
 import json
+import shlex
 
 import jax
 import pytest
@@ -111,5 +112,13 @@ def test_flags_replace_what_the_row_says(capsys, result):
 def test_rows_that_no_engine_serves_alone_are_one_line(capsys, result):
     assert "row 3 is disaggregated: serve simulates one engine" in refused(capsys, "serve", result, "--row", 3)
     assert "row 5 has no spec" in refused(capsys, "serve", result, "--row", 5)
+    pair = SPLIT | {"load": 9.3, "batch_mean": 17.2}
+    result.write_text(json.dumps({"rows": [pair]}))
+    said = refused(capsys, "serve", result)
+    command = "jaxroof disaggregate --model gpt-oss-120b --hardware H200-SXM --tp 4 --ep 4 --dp 2 --prefill tp=2 "
+    command += "--prefill ep=2 --prefill dp=3 --prefill hardware=H100-SXM --isl 2048 --osl 500 --prompts 4 --batch 18 "
+    assert f"these pools: {command}--rate 9.3\n" in said  # 4 prompts of 2,048 tokens in a step of 8,192
+    found = json.loads(printed(capsys, *shlex.split(said.partition("these pools: jaxroof ")[2]), "--json"))["metrics"]
+    assert (found["prefill_devices"], found["decode_devices"], found["devices"]) == (6.0, 8.0, 14.0)
     assert "name the file" in refused(capsys, "serve", "--row", 1)
     assert "--hardware is missing" in refused(capsys, "serve")

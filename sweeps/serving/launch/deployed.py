@@ -219,7 +219,7 @@ def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int
         raise ValueError(f"max_len = {asked:,} exceeds the {most:,} positions of {case.model.name}")
     least = min(longest, most) if asked is None else asked
     if not held(least) >= 1.0:
-        require_room(*names, *place, least)
+        require_room(*names, scenario.hardware, scenario.model, scenario.deployment, least)
         raise ValueError(f"{names[0]} on {names[1]}: the KV cache does not hold one request of {least:,} tokens")
     if asked is not None:
         return asked

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxroof.arrays import eager
 from jaxroof.energy import power_known
+from jaxroof.jobs.serve import GROWS
 from jaxroof.policy import Policy
 from jaxroof.price_tables import OpKinds
 from jaxroof.steady_classes import with_classes
@@ -27,7 +28,7 @@ from jaxroof.step_price import Price, step_energy, step_price
 from jaxroof.tree import mapped, structure
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.places import Columns, Options, Room, columns
-from sweeps.studies.served.requests import GROWS, LEAST
+from sweeps.studies.served.requests import LEAST
 from sweeps.studies.served.steps import Tables, micro_batch_cost, tables
 
 WIDTH = 128

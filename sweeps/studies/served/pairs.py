@@ -60,6 +60,7 @@ class Pairs:
 
 
 def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Settings, accelerators and layouts of one pool of every pair, "prefill" or "decode"."""
     setting, layout = getattr(pairs, pool).T
     return setting, pairs.device, layout
 

@@ -18,10 +18,6 @@ from workloads.streams import mean_rate
 LEAST, MOST = 1000, 4000
 """Requests of a simulation where the user does not say how many."""
 
-GROWS = 0.01
-"""Share of a run's requests that wait on average, at most, for longer than two steps: a load that a place cannot
-sustain makes a queue that grows all the time, by twice this share of the load."""
-
 TIMES = 8.0
 """How many times as many requests as run at once are simulated: a run begins with a batch that is not full."""
 

@@ -16,7 +16,6 @@ from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
-from sweeps.studies.served.requests import GROWS
 from sweeps.studies.served.simulated import Candidate, Simulated
 from workloads.traffic import padded
 
