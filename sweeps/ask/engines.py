@@ -56,6 +56,8 @@ def release(engine: str) -> tuple[str, str]:
     Raises:
       ValueError: one line, for an engine that there is not and for a version that is none.
     """
+    if not isinstance(engine, str):
+        raise ValueError(f"engine = {engine!r} must be a name, such as vllm or vllm@0.24")
     name, _, version = engine.partition("@")
     if name not in ENGINES:
         raise ValueError(f"engine = {engine!r} is not known; known: {', '.join(ENGINES)}, or NAME@VERSION")

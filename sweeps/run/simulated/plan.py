@@ -18,7 +18,7 @@ from jaxroof.traffic import Traffic
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
-from sweeps.ask.engines import engine_of
+from sweeps.ask.engines import engine_of, release
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.offered_load import LOAD
@@ -65,7 +65,8 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     own = {path: _parsed for path in spec.axes if _is_own(path)}
     fixed = {path: value for path, value in spec.fixed.items() if not _is_own(path)}
     base, axes, notes = resolved(dataclasses.replace(spec, fixed=fixed), own)
-    engine = spec.source.get("engine") or engine_of(base.efficiency)
+    engine = spec.source.get("engine", engine_of(base.efficiency))
+    release(engine)  # a wrong one is refused before anything is looked at
     given = {path: value for path, value in spec.fixed.items() if _is_own(path)}
     computed = ServePlan(base, axes, given, engine, spec)
     _require_effect(spec, base, axes, engine)
