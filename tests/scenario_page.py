@@ -35,10 +35,10 @@ same expected values under [Default constants](#default-constants).
 DEFAULT = "## Default constants\n"
 """Head of the section about values with default constants."""
 
-DEFAULT_ABOUT = """Of {judged} expected values, {agree} agree with what default constants predict, by the same tolerances;
-these {outside} do not. Derivations assume half of the matrix peak, all of every bandwidth and no fixed time; default
-constants are fitted to measured kernels, messages and hosts. So most deviations are those of the assumptions. Where the expected
-value is a published one, the prediction is at variance with its source.
+DEFAULT_ABOUT = """Of {judged} expected values, {agree} agree with what default constants predict, by the same
+tolerances; these {outside} do not. Derivations assume half of the matrix peak, all of every bandwidth and no fixed
+time; default constants are fitted to measured kernels, messages and hosts. So most deviations are those of the
+assumptions. Where the expected value is a published one, the prediction is at variance with its source.
 """
 
 

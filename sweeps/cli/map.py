@@ -8,6 +8,7 @@ from typing import Any
 from sweeps.cli.common import json_argument, whole_number
 from sweeps.cli.outputs import output_argument, picture_argument
 from sweeps.cli.printing import print_json
+from sweeps.cli.progress import Line
 
 MAPPINGS = 500_000
 MOST_MAPPINGS = 10**9
@@ -62,10 +63,12 @@ def run(options: argparse.Namespace) -> None:
 
         if options.plot is not None and not machine.costs_energy:
             raise ValueError(f"--plot draws energies; {options.arch} has none")
-        return map_network.run(options, machine, names, functools.partial(_searched, options, machine))
+        search = functools.partial(_searched, options, machine)
+        return map_network.run(options, machine, names, search)
     problem = _problem(options.layer)
     if options.mapping is None:
-        found = _searched(options, machine, options.layer, problem)
+        with Line() as line:
+            found = _searched(options, machine, options.layer, problem, line)
         mapping, cost = found.mapping, found.cost
     else:
         if given := _given(options, SEARCH):
@@ -123,9 +126,15 @@ def _mapping(path: str, problem: Any, machine: Any) -> Any:
     return (nests.timeloop_mapping if _is_yaml(path) else nests.mapping)(path, problem, machine)
 
 
-def _searched(options: argparse.Namespace, machine: Any, name: str, problem: Any) -> Any:
-    """The best mapping of a layer."""
-    from sweeps.cli.progress import Line
+def _searched(
+    options: argparse.Namespace, machine: Any, name: str, problem: Any, line: Line, before: float = 0.0, layers: int = 1
+) -> Any:
+    """The best mapping of a layer.
+
+    Args:
+      line: shows how far the search is.
+      before, layers: of a network, layers that are done, and all.
+    """
     from sweeps.studies.nests import found_mapping
     from workloads.nests.checks import require_names, residents
 
@@ -142,15 +151,15 @@ def _searched(options: argparse.Namespace, machine: Any, name: str, problem: Any
     require_names(problem, machine, options.arch)
     kept = residents(problem, machine, {}, options.arch)
     method = options.search or "random"
-    with Line() as line:
+    place = f", layer {before + 1:,.0f} of {layers:,}" if layers > 1 else ""
 
-        def report(done: int, total: int) -> None:
-            line.show(f"{done:,} of about {total:,} mappings", min(done, total), total)
+    def report(done: int, total: int) -> None:
+        line.show(f"{done:,} of about {total:,} mappings{place}", before + min(done / total, 1.0), layers)
 
-        try:
-            return found_mapping(problem, machine, kept, objective, method, mappings, seed, report, options.bypass, pad)
-        except ValueError as error:
-            raise ValueError(f"{name} on {options.arch}: {error}") from None
+    try:
+        return found_mapping(problem, machine, kept, objective, method, mappings, seed, report, options.bypass, pad)
+    except ValueError as error:
+        raise ValueError(f"{name} on {options.arch}: {error}") from None
 
 
 def _share(text: str) -> float:

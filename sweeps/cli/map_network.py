@@ -7,23 +7,31 @@ from typing import Any
 from jaxroof.nests import Machine
 
 
-def run(
-    options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[[str, Any], Any]
-) -> None:
+def run(options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[..., Any]) -> None:
     """Map each layer, and print or write what all of them cost together.
 
     Args:
       options: parsed flags.
       machine: the accelerator.
       names: of the layers.
-      search: of a layer's name and problem, its best mapping.
+      search: the best mapping of a layer's name and problem, a line for progress, layers that are done, and all.
     """
     from sweeps.cli import map_report
     from sweeps.cli.printing import print_json
+    from sweeps.cli.progress import Line
     from workloads import nests
 
     layers = [nests.layer(name) for name in names]
-    found = [search(entry.name, entry.value) for entry in layers]
+    alike: dict[str, list[int]] = {}  # places of layers of one problem, which is mapped once
+    for place, entry in enumerate(layers):
+        alike.setdefault(repr(entry.value), []).append(place)
+    found: list[Any] = [None] * len(layers)
+    with Line() as line:
+        for number, places in enumerate(alike.values()):
+            first = layers[places[0]]
+            best = search(first.name, first.value, line, number, len(alike))
+            for place in places:
+                found[place] = best
     records = [
         map_report.record(options, entry.value, machine, each.mapping, each.cost, each)
         | {"layer": entry.name, "count": entry.count}

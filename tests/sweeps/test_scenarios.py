@@ -1,6 +1,7 @@
 """The suite of scenarios: what there is, that hand-worked values are met, and what a wrong file or name is told."""
 
 import dataclasses
+import importlib
 import json
 import math
 
@@ -63,11 +64,14 @@ def test_all_agree_but_the_findings(rows):
     assert all(abs(row.deviation) <= row.tolerance + 1e-9 for row in rows if row.status == "agrees")
 
 
-def test_the_page_names_what_is_outside_by_default(rows):
-    """Every row whose prediction is outside, with its deviation to two percent points; no other one."""
+def test_the_page_names_what_is_outside_by_default(monkeypatch):
+    """Of some scenarios every row whose prediction is outside, with its deviation to two percent points; no other."""
+    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "learned")  # tests have another one
+    names = ("T1.1", "T4.1", "I1.1", "I5.3")
+    rows = scenarios.run(names)
     text = (FOLDER / "evidence/scenarios.md").read_text(encoding="utf-8").partition(scenario_page.DEFAULT)[2]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] in IDS]
-    written = {(found[0], found[1]): float(found[4].removesuffix(" %")) for found in cells}
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    written = {(one[0], one[1]): float(one[4].removesuffix(" %")) for one in cells if one[0] in names}
     near = {(row.id, row.what) for row in rows if abs(abs(row.predicted_deviation) - row.tolerance) < 0.01}
     outside = [row for some in scenarios.outside_by_default(rows).values() for row in some]
     assert written.keys() - near == {(row.id, row.what) for row in outside} - near, "run `python -m tests.reference`"
@@ -75,9 +79,6 @@ def test_the_page_names_what_is_outside_by_default(rows):
     for row in outside:
         if (row.id, row.what) not in near:
             assert 100 * row.predicted_deviation == pytest.approx(written[row.id, row.what], abs=2.0, rel=0.05)
-
-
-IDS = {f"| {letter}" for letter in suite.ORDER}
 
 
 def test_zero_would_agree_with_nothing_but_zero(rows):

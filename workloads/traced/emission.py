@@ -54,6 +54,9 @@ class Emission:
 
     def _loop(self, node: Node, runs: Shape) -> list[Peaks]:
         bodies = node.bodies
+        if "most" in node.params:
+            most = f"{node.params['most']:,.0f}"
+            self.notes.add(f"a while loop counts as if it ran to its bound, {most} times: give trips=N")
         if node.name == "cond" and len(bodies) > 1:
             self.notes.add("of a cond the branch with most work is counted")
             bodies = [max(bodies, key=lambda body: self._weight(body[0]))]
@@ -135,8 +138,8 @@ class Emission:
 
 
 _WAITS = (
-    "{}: its kernels wait for each other; their number is an assumption, not fitted to measurements: the time is good to "
-    "a factor of a few"
+    "{}: its kernels wait for each other; their number is an assumption, not fitted to measurements: the time is good "
+    "to a factor of a few"
 )
 _SAID = dict.fromkeys(SEQUENTIAL, _WAITS) | {
     "pallas_call": "{}: work is what its cost_estimate says, not what its code does"

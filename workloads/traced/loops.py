@@ -1,5 +1,7 @@
 """Loops that count: how often they run, and their bodies without what only counts, as a scan has them."""
 
+from typing import Any
+
 from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
 
 
@@ -11,14 +13,42 @@ def counter_of(params: dict, limits: list[Value], inner: list[Value], first: lis
       params: of a `while` primitive.
       limits, inner: constants of its test and of its body; first: what it starts from.
     """
-    test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+    test = params["cond_jaxpr"].jaxpr
     if len(test.eqns) != 1 or test.eqns[0].primitive.name != "lt":
         return None
-    counter, limit = test.eqns[0].invars
+    return _counted(test.eqns[0], params, limits, inner, first)
+
+
+def bound_of(params: dict, limits: list[Value], inner: list[Value], first: list[Value]) -> float | None:
+    """Trips that a loop has at most, where its test asks for a counter below a known number and for other things
+    beside; arguments as of `counter_of`.
+    """
+    test = params["cond_jaxpr"].jaxpr
+    made = {out: eqn for eqn in test.eqns for out in eqn.outvars}
+    waiting, needed = list(test.outvars), []
+    while waiting:
+        eqn = made.get(waiting.pop())
+        if eqn is not None and eqn.primitive.name in ("and", "convert_element_type"):
+            waiting += [atom for atom in eqn.invars if not hasattr(atom, "val")]
+        elif eqn is not None:
+            needed.append(eqn)
+    counted = (_counted(eqn, params, limits, inner, first) for eqn in needed if eqn.primitive.name == "lt")
+    found = [counter[1] for counter in counted if counter is not None]
+    return min(found, default=None)
+
+
+def _counted(
+    asked: Any, params: dict, limits: list[Value], inner: list[Value], first: list[Value]
+) -> tuple[int, float] | None:
+    """Place and trips of the counter that a comparison is of; None where it is none."""
+    test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+    counter, limit = asked.invars
     places = dict(zip(test.invars, [*limits, *first], strict=True))
     end = limit.val if hasattr(limit, "val") else getattr(places.get(limit), "constant", None)
     begin = getattr(places.get(counter), "constant", None) if not hasattr(counter, "val") else None
     if end is None or begin is None:
+        return None
+    if counter not in test.invars[len(limits) :]:
         return None
     place = test.invars.index(counter) - len(limits)
     step = next((eqn for eqn in body.eqns if body.outvars[place] in eqn.outvars), None)

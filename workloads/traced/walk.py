@@ -4,7 +4,7 @@ from typing import Any
 
 from workloads.traced.elementwise import DRAWN
 from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
-from workloads.traced.loops import counter_of, without_counting
+from workloads.traced.loops import bound_of, counter_of, without_counting
 from workloads.traced.rules import LIGHT, is_known, kind_of, refusal
 
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
@@ -164,14 +164,17 @@ class _Walker:
         first = operands[constants + params["body_nconsts"] :]
         counter = counter_of(params, operands[:constants], inner, first)
         trips = self._trips if counter is None else counter[1]
-        if trips is None:
+        most = bound_of(params, operands[:constants], inner, first) if trips is None else None
+        if trips is None and most is None:
             raise ValueError(
                 f"a while loop{f' in {scope}' if scope else ''} does not say how often it runs: give trips=N"
             )
         carried = [Value(value.shape, value.dtype, name=CARRY) for value in first]
         body = self._region(params["body_jaxpr"], inner + carried, scope, axes, {})
         body = body if counter is None else without_counting(body, carried, counter[0])
-        return _loop("while", eqn, operands, scope, [(body, trips)])
+        node = _loop("while", eqn, operands, scope, [(body, most if trips is None else trips)])
+        node.params = {} if most is None else {"most": most}
+        return node
 
     def _cond(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
         branches = [self._region(branch, operands[1:], scope, axes, {}) for branch in eqn.params["branches"]]

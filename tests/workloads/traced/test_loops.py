@@ -1,5 +1,6 @@
 """Loops and branches of traced functions: trips, slices, loops in one kernel."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 from functions import F32, array, converging, counted, either, layers, state_space, total
@@ -29,6 +30,31 @@ def test_loops_that_count_and_loops_that_do_not_say():
         traced(converging, array(64, 64))
     found = traced(converging, array(64, 64), trips=7.0).ops()
     assert [op.count for op in found.values() if op.kind == "linear"] == [7.0]
+
+
+def bounded(x):
+    """Halved until it is small, 50 times at most."""
+
+    def more(state):
+        return (state[0] < 50) & (jnp.abs(state[1]).max() > 1e-3)
+
+    return jax.lax.while_loop(more, lambda state: (state[0] + 1, 0.5 * state[1] @ state[1]), (0, x))[1]
+
+
+def test_a_loop_with_a_bound_counts_as_if_it_ran_to_it():
+    found = traced(bounded, array(64, 64))
+    assert [op.count for op in found.ops().values() if op.kind == "linear"] == [50.0]
+    assert found.notes == ("a while loop counts as if it ran to its bound, 50 times: give trips=N",)
+    found = traced(bounded, array(64, 64), trips=7.0)
+    assert [op.count for op in found.ops().values() if op.kind == "linear"] == [7.0] and not found.notes
+
+
+def test_a_step_of_a_recurrence_is_no_softmax():
+    """An exponential and a sum, but nothing is divided by it."""
+    names = traced(state_space, array(2, 16, 32, dtype=F32), array(32, 8, dtype=F32), *[array(2, 16, 8, dtype=F32)] * 2)
+    assert all("softmax" not in kernel.name for kernel in names.kernels)
+    (softmax,) = traced(lambda x: jax.nn.softmax(x, -1), array(64, 32, dtype=F32)).kernels
+    assert softmax.name == "softmax"
 
 
 def test_a_loop_of_light_work_may_be_one_kernel():

@@ -72,6 +72,47 @@ def test_a_kernel_of_ones_own_is_refused_and_added(monkeypatch):
     assert (op.vector_flops, op.bytes) == (2 * 64 * 64, 2 * 4 * 64 * 64)
 
 
+def test_a_kernel_with_a_stated_cost():
+    """Its FLOP on matrix units, its exponentials, and 1 kB beyond its operands and result of 8 kB each."""
+    pallas = pytest.importorskip("jax.experimental.pallas")
+
+    def own(x, y):
+        cost = pallas.CostEstimate(flops=1000, transcendentals=10, bytes_accessed=3 * 8192 + 1024)
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pallas.pallas_call(lambda one, other, write: None, out_shape=shape, cost_estimate=cost)(x, y)
+
+    found = traced(own, array(64, 64), array(64, 64))
+    (op,) = found.ops().values()
+    assert (op.matrix_flops, op.exps, op.bytes) == (1000.0, 10.0, 3 * 8192 + 1024)
+    assert found.notes == ("pallas_call: work is what its cost_estimate says, not what its code does",)
+
+
+@pytest.mark.parametrize("given", ["a key", "none"])
+def test_random_numbers_are_computed(given):
+    """58 operations a word of threefry at least, whether the key is an argument or not."""
+
+    def drawn(key):
+        key = jax.random.wrap_key_data(key) if given == "a key" else jax.random.key(0)
+        return jax.random.bits(key, (1024, 1024)) + jnp.uint32(1)
+
+    ops = traced(drawn, array(2, dtype=jnp.uint32)).ops().values()
+    assert sum(op.count * op.vector_flops for op in ops) >= 58 * 1024**2
+
+
+def test_kernels_that_wait_for_each_other():
+    """Kernels of 2,048 columns beyond the first 32; a sort of 32-bit keys passes over them for each of 4 digits."""
+    square = array(2048, 2048, dtype=F32)
+    for function, per_column in ((jnp.linalg.cholesky, 0.25), (lambda x: jax.lax.linalg.lu(x)[0], 0.5)):
+        found = traced(function, square)
+        longest = max(float(op.kernels) for op in found.ops().values())
+        assert longest == 1.0 + per_column * (2048 - 32)
+        assert any("its kernels wait for each other" in note for note in found.notes)
+    (op,) = traced(jnp.sort, array(10**6, dtype=F32)).ops().values()
+    assert (op.kernels, op.bytes) == (5.0, 4 * 2 * 4e6)
+    small = traced(jnp.linalg.cholesky, array(16, 16, dtype=F32)).ops().values()
+    assert {op.kernels for op in small} == {1.0}
+
+
 def test_a_sparse_product_multiplies_what_is_stored():
     from jax.experimental.sparse import BCOO
 
