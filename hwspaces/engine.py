@@ -84,7 +84,7 @@ class EngineEntry:
     newest: bool  # whether it is the newest release with evidence
     evidence: str  # what the newest release with evidence was judged on
     efficiency: str  # constants of its kernels and its host
-    released: datetime.date | None  # of the last release whose rules these are; None: none is known to be that old
+    released: datetime.date | None  # a day by which the last release whose rules these are was out; None: not known
     vendor: str | None  # whose devices alone it runs on
     policy: Mapping[str, Any]  # fields of `jaxroof.policy.Policy`, SI; words as codes where they have codes
     deployment: Mapping[str, Any]  # fields of `jaxroof.deployment.Deployment`, SI
