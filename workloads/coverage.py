@@ -15,6 +15,7 @@ SHARED_LAYERS = "layers that share another layer's keys and values"
 PER_LAYER_INPUTS = "embeddings of every layer's own"
 PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
 MAMBA = "state-space layers with a decay per channel (Mamba-1)"
+CACHE_OF_ANOTHER = "the cache of the model that it drafts for"
 POOLED_KEYS = "an indexer over pooled keys beside linear attention"
 RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
@@ -86,6 +87,8 @@ TYPES: dict[str, tuple[str, ...]] = {
     "clip": (TOWER,),
     "switch_transformers": ("experts in an encoder",),
     "mllama": ("attention to images on some layers",),
+    "gemma4_assistant": (CACHE_OF_ANOTHER,),
+    "gemma4_unified_assistant": (CACHE_OF_ANOTHER,),
     "phi4mm": ("an encoder with adapters",),
 }
 """`model_type`s known not to be covered, and what they need."""
