@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hwspaces.blis import UNUSED, UTILISATIONS, utilisations
-from hwspaces.efficiency import EfficiencyEntry
+from hwspaces.efficiency_entry import EfficiencyEntry
 from hwspaces.load import json_accelerator
 from jaxroof.efficiency import Decoding, Efficiency, Host, KindEfficiency, LinkEfficiency
 from jaxroof.tree import leaf_paths

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hwspaces import document, kernel_tables
+from hwspaces.blis_efficiency import blis_efficiency
+from hwspaces.efficiency_entry import EfficiencyEntry as EfficiencyEntry
 from hwspaces.hull import hull
 from hwspaces.inherited_tables import shipped, shipped_names, shipped_tables, whole
 from hwspaces.schema import strings, texts
@@ -65,22 +67,6 @@ _MAY_BE_ZERO = ("losses", "two_shot")
 _TEXTS = ("engine", "version", "refit", "errors")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EfficiencyEntry:
-    """A set of efficiency constants as the project or a user's file gives it."""
-
-    name: str
-    efficiency: Efficiency  # leaves are Python floats, times in s
-    sources: dict[str, str]  # constant, by dotted path -> what it was fitted to or which fact it is taken from
-    engine: str | None = None  # serving engine whose kernels and host code the constants describe, with its version
-    date: str | None = None  # when they were fitted, ISO 8601
-    refit: str | None = None  # command that fits them again
-    errors: str | None = None  # what was left over by the fit
-    notes: tuple[str, ...]
-    file: str
-    devices: tuple[str, ...] = ()  # accelerators on which the constants were fitted or judged; none: it is not said
-
-
 def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     """The efficiency constants of that name, or the ones in that file.
 
@@ -105,8 +91,6 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     if text.lower().endswith(".toml"):
         return _entry(Path(text).stem, whole(document.toml(text), text), text)
     if text.lower().partition("#")[0].endswith(".json"):
-        from hwspaces.blis_efficiency import blis_efficiency
-
         return blis_efficiency(text)
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")

@@ -121,7 +121,6 @@ DEFAULT = "vllm"
 """The engine where nothing names one."""
 
 
-@functools.cache
 def engine(words: str) -> EngineEntry:
     """The engine of that name: its newest release with evidence, or the one of the version behind an @.
 
@@ -131,6 +130,13 @@ def engine(words: str) -> EngineEntry:
     Raises:
       ValueError: one line, for an engine that there is not and for a version that is none.
     """
+    if not isinstance(words, str):
+        raise ValueError(f"engine = {words!r} must be a name, such as vllm or vllm@0.24")
+    return _engine(words)
+
+
+@functools.cache
+def _engine(words: str) -> EngineEntry:
     name, _, version = words.partition("@")
     names = engine_names()
     if name not in names:

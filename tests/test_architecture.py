@@ -65,14 +65,14 @@ FLOORS = {
         {"prompt_queue", "jobs"},
     ),
     "hwspaces": (
-        {"document", "extras", "interrupted", "unfinished", "output", "plain", "units", "leaves"},  # files, units, figures
+        {"document", "extras", "interrupted", "unfinished", "output", "plain", "units", "leaves"},  # files and figures
         {"expression", "laws"},  # figures that follow from others
         {"link_technology", "energy", "derived", "technology_tables"},  # tables that accelerators refer to
         {"silicon", "voltage", "prices", "servers", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
         {"space", "named"},  # designs that could be built
         {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
-        {"efficiency", "efficiency_file", "blis_efficiency"},
+        {"efficiency_entry", "blis_efficiency", "efficiency", "efficiency_file"},
         {"engine"},  # inference engines
     ),
     "workloads": (
