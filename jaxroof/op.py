@@ -58,6 +58,7 @@ ROLES = {
     "projector": "what turns an encoder's vectors, or two vectors of a prediction head, into the decoder's",
     "head": "output head, with the messages that gather its logits",
     "sampling": "choice of the next token",
+    "conversion": "frozen weights of training, converted to the precision that they are multiplied in",
     "loss": "loss of training",
     "stage": "messages to the next pipeline stage",
     "cache": "copies of a cache from and to memory outside the device",

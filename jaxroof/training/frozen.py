@@ -36,7 +36,7 @@ def with_conversions(ops: Ops) -> Ops:
             count=op.count,
             kernels=op.kernels,
             layer=op.layer,
-            role=op.role,
+            role="conversion",
             phase=op.phase,
             vector_flops=DEQUANTIZE_FLOPS * elements,
             bytes=stored + wide,
@@ -55,7 +55,7 @@ def conversions_again(forward: Ops) -> Ops:
     return {
         f"{name}_again": dataclasses.replace(op, gradient="inputs") if isinstance(op, Kernel) else op
         for name, op in forward.items()
-        if name.endswith(ENDING)
+        if op.role == "conversion"
     }
 
 
