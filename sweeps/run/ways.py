@@ -6,11 +6,11 @@ from typing import Any
 
 from sweeps.run.xla_options import Options
 
-QUICK = Options(xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=False)
+QUICK: Any = Options(xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=False)
 """XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
 the newer emitters of fused loops of jax 0.10 twice as long as its older ones; later releases have no older ones."""
 
-QUICKLY = Options(xla_cpu_use_fusion_emitters=False)
+QUICKLY: Any = Options(xla_cpu_use_fusion_emitters=False)
 """XLA's options for programs of gradients: on a CPU they compile in half the time and run a little slower."""
 
 MOST_EAGER = 1 << 20

@@ -4,6 +4,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jaxroof.arrays import jax
 
@@ -94,8 +95,9 @@ def _taken(wanted: Mapping[str, Value]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lowered = jax.jit(lambda x: x + 1.0).lower(jax.ShapeDtypeStruct((), "float32"))
+    options: Any = dict(wanted)
     try:
-        lowered.compile(compiler_options=dict(wanted))
+        lowered.compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
         if UNKNOWN not in str(error):
             raise
