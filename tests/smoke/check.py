@@ -161,7 +161,8 @@ def readme() -> None:
             if any(word in line for word in LEFT_OUT):
                 require_named(line)
                 continue
-            words = line.removeprefix("jaxroof ")
+            # README has paths of a checkout; elsewhere a specification has its name.
+            words = re.sub(r"sweeps/specs/(\w+)\.toml", r"\1", line.removeprefix("jaxroof "))
             if "compare ..." in words:
                 said(words.replace("compare ...", f"compare {SERVED}"))
             else:
