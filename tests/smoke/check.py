@@ -228,7 +228,7 @@ def gradient() -> None:
 
 
 def libraries() -> None:
-    """Optimisers and Dask drive the same model."""
+    """Adapters of optimisers can be imported, and Dask computes a sweep."""
     import sweeps
     from sweeps.studies.adapters import with_optuna, with_pymoo, with_scipy
 
