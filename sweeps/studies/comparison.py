@@ -61,7 +61,7 @@ class Candidate:
     reason: str | None  # None: feasible
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class Comparison:
     """Result of a comparison: every row that was tried, best first."""
 
@@ -84,11 +84,6 @@ class Comparison:
     seconds: float
     notes: tuple[str, ...]
     grid: Callable[[], "xr.Dataset"]  # makes `dataset`
-
-    def __repr__(self) -> str:
-        best = [f"{row.devices} x {row.hardware} {row.layout}, batch {row.batch}" for row in self.rows[:5]]
-        asked = f"{self.model.name}, {self.isl:,.0f} + {self.osl:,.0f} tokens, by {self.metric}"
-        return f"<Comparison of {asked}: {len(self.rows)} rows, {len(self.infeasible)} infeasible; best {best}>"
 
     @functools.cached_property
     def dataset(self) -> "xr.Dataset":
