@@ -95,8 +95,9 @@ def _taken(wanted: Mapping[str, Any]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lowered = jax.jit(lambda x: x + 1.0).lower(jax.ShapeDtypeStruct((), "float32"))
+    options: Any = dict(wanted)
     try:
-        lowered.compile(compiler_options=dict(wanted))
+        lowered.compile(compiler_options=options)
     except jax.errors.JaxRuntimeError as error:
         if UNKNOWN not in str(error):
             raise

@@ -161,7 +161,8 @@ def readme() -> None:
             if any(word in line for word in LEFT_OUT):
                 require_named(line)
                 continue
-            words = line.removeprefix("jaxroof ")
+            # README has paths of a checkout; elsewhere a specification has its name.
+            words = re.sub(r"sweeps/specs/(\w+)\.toml", r"\1", line.removeprefix("jaxroof "))
             if "compare ..." in words:
                 said(words.replace("compare ...", f"compare {SERVED}"))
             else:
@@ -227,7 +228,7 @@ def gradient() -> None:
 
 
 def libraries() -> None:
-    """Optimisers and Dask drive the same model."""
+    """Adapters of optimisers can be imported, and Dask computes a sweep."""
     import sweeps
     from sweeps.studies.adapters import with_optuna, with_pymoo, with_scipy
 
