@@ -21,7 +21,7 @@ LENGTHS = ("lognormal:mean=512,sigma=0.6", "lognormal:mean=128,sigma=0.6")
 TRUE = {"step_time": 3e-3, "sequence_time": 60e-6, "request_time": 20e-3}
 """s; three to five times the default's."""
 
-FLAGS = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--engine", "vllm", "--policy", "hidden_host=0")
+FLAGS = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--policy", "hidden_host=0")
 """All of the host's time is visible, so that a run tells each overhead."""
 
 

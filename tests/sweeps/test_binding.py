@@ -1,11 +1,15 @@
 """What keeps requests waiting: the cache, the policy's sequences, or nothing."""
 
+import numpy as np
 import pytest
 
+from jaxroof.memory import kv_capacity_tokens
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.binding import binding
 from sweeps.serving.run import simulation
+
+MEMORY = "deployment.memory_utilization"
 
 ASKED = {
     "hardware": "H100-SXM",
@@ -16,13 +20,17 @@ ASKED = {
     "isl": 900,
     "osl": 60,
 }
-SMALL = {
-    "deployment.memory_utilization": 0.255,
-    "deployment.reserve_bytes": "3GB",
-    "deployment.sampled_rows": "0",
-    "deployment.graph_bytes": "0B",
-}
-"""A cache of a few sequences beside 16 GB of weights."""
+FEW = 5.5
+"""Requests of `ASKED` that a small cache has room for."""
+
+
+def small():
+    """A share of the memory that leaves a cache of a few requests: the room is linear in the share."""
+    shares = np.array([0.8, 0.9])
+    cases = [serve_spec(**ASKED, overrides={MEMORY: share}).case().scenario for share in shares]
+    room = [float(kv_capacity_tokens(one.hardware, one.model, one.deployment)) for one in cases]
+    wanted = FEW * (ASKED["isl"] + ASKED["osl"])
+    return {MEMORY: float(shares[0] + (wanted - room[0]) * (shares[1] - shares[0]) / (room[1] - room[0]))}
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +44,13 @@ def bound():
 
 
 def test_a_cache_that_holds_few_requests_binds(bound):
-    one = bound(overrides=SMALL, policy={"reserve": 1})
-    assert one.resource == "kv_cache" and 1 <= one.running < 16 and one.wanted == 16
+    one = bound(overrides=small(), policy={"reserve": 1})
+    assert one.resource == "kv_cache" and one.running == 5 and one.wanted == 16
     assert one.text == f"KV cache binds: {one.running} of 16 requests run at once"
 
 
 def test_running_requests_that_lose_their_cache_say_so(bound):
-    one = bound(overrides=SMALL, isl=200, osl=900)
+    one = bound(overrides=small(), isl=200, osl=900)
     assert one.resource == "kv_cache" and one.preemptions > 0 and one.text.endswith("lost their cache")
 
 
