@@ -60,6 +60,7 @@ class Pairs:
 
 
 def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions of the pairs' prefill or decode replicas in arrays of shape [settings, devices, layouts]."""
     setting, layout = getattr(pairs, pool).T
     return setting, pairs.device, layout
 
