@@ -171,9 +171,10 @@ def test_places_that_no_load_keeps_say_what_they_miss(monkeypatch):
     def stub(points, *_):
         found = {"tpot_mean": np.full(len(points), 0.5), "ttft_mean": np.full(len(points), 0.2)}
         none = np.zeros(len(points))
-        found |= {name: none for name in ("queueing_mean", "goodput", "refused", "rejected", "unfinished")}
+        found |= dict.fromkeys(("queueing_mean", "goodput", "refused", "rejected", "unfinished"), none)
         found["goodput"] = none + 200.0
-        figures = {f"{name}_p{p}": np.full(len(points), 0.5) for name in ("ttft", "tpot", "e2e") for p in (50, 90, 95, 99)}
+        names = [f"{name}_p{p}" for name in ("ttft", "tpot", "e2e") for p in (50, 90, 95, 99)]
+        figures = {name: np.full(len(points), 0.5) for name in names}
         return found | figures | {"finished": none + 200.0, "duration": none + 1.0}
 
     monkeypatch.setattr(simulate, "outcomes", stub)
