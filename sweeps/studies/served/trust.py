@@ -23,7 +23,7 @@ comparisons of vendors (Gaudi 3 0.64, Gaudi 2 0.48, MI300X 1.31, MI325X 1.43, MI
 root mean square of errors over their standard deviations is 1.0; for the others it is assumed."""
 
 ESTIMATED = 0.15
-"""The same of a load that is estimated and not simulated: 90 % of estimates are within 26 to 28 % of the simulated one."""
+"""The same of a load that is estimated and not simulated: 90 % of estimates are within 26 to 28 % of simulations."""
 
 UNKNOWN = 0.43
 """The same where nothing is known of the evidence: the root mean square of those five."""
