@@ -106,7 +106,7 @@ def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rat
         rate=rate,
     )
     with eager():
-        return disaggregated_cost(*ends, options.model.model, work)
+        return disaggregated_cost(ends[0], ends[1], options.model.model, work)
 
 
 def prompts_of(asked: Question, found: FirstPass, pairs: Pairs) -> np.ndarray:

@@ -23,7 +23,7 @@ comparisons of vendors (Gaudi 3 0.64, Gaudi 2 0.48, MI300X 1.31, MI325X 1.43, MI
 root mean square of errors over their standard deviations is 1.0; for the others it is assumed."""
 
 ESTIMATED = 0.15
-"""The same of a load that is estimated and not simulated: 90 % of estimates are within 27.6 % of the simulated load."""
+"""The same of a load that is estimated and not simulated: 90 % of estimates are within 26 to 28 % of simulations."""
 
 UNKNOWN = 0.43
 """The same where nothing is known of the evidence: the root mean square of those five."""
@@ -34,6 +34,7 @@ class Trust:
     """Evidence for the predictions of one place."""
 
     words: str
+    unconfirmed: str  # the part of the words that names what no served run confirms; "": there is none
     spread: float  # standard deviation of the logarithm of predicted over measured throughput
     extrapolated: bool
     octaves: float | None  # beyond the evidence; None: none is known
@@ -64,10 +65,10 @@ def trust(
     """
     estimated = 0.0 if simulated else ESTIMATED**2
     if found.octaves is None:
-        return Trust(found.text, math.sqrt(UNKNOWN**2 + estimated), True, None)
+        return Trust(found.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
     engine = engine_of(efficiency)
     lacking = not_confirmed(engine, device.vendor, parallelism, weights)
-    words = [found.text] if found.marked else []
-    words += [f"no served run of {engine} confirms {' or '.join(lacking)}"] if lacking else []
+    unconfirmed = f"no served run of {engine} confirms {' or '.join(lacking)}" if lacking else ""
+    words = "; ".join(filter(None, (found.text if found.marked else "", unconfirmed))) or found.text
     square = INSIDE**2 + (GROWTH * found.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
-    return Trust("; ".join(words) or found.text, math.sqrt(square), found.marked or bool(lacking), found.octaves)
+    return Trust(words, unconfirmed, math.sqrt(square), found.marked or bool(lacking), found.octaves)

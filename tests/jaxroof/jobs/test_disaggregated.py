@@ -10,7 +10,7 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import Deployment, Requests, datasheet, request_cost
-from jaxroof.jobs.disaggregated import BOTTLENECKS, Handover, disaggregated_cost
+from jaxroof.jobs.disaggregated import BOTTLENECKS, Handover, disaggregated_cost, step_prompts
 from jaxroof.jobs.pool_split import Curve, decode_batch_at, split_latency, waiting_time
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
@@ -173,3 +173,10 @@ def test_latencies_of_a_split(float64):
     assert float(use) == pytest.approx(0.8, rel=EXACT)
     assert float(split_latency(curve, 1.0, 4.0, 11.0)[2]) > 1
     assert float(split_latency(curve, 1.0, 40.0, 16.0)[2]) == pytest.approx(0.8, rel=EXACT)
+
+
+def test_a_step_of_prompts_fills_the_groups_where_nothing_is_said(pool):
+    for groups in (1.0, 8.0):
+        own = dataclasses.replace(pool, deployment=Deployment(attention_dp=groups))
+        assert float(step_prompts(work(), own)) == groups
+        assert float(step_prompts(work(prompts=3.0), own)) == 3.0
