@@ -39,14 +39,15 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
 
 def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     flags = {name: bool(table.labels.get(name)) for name in FLAGS}
-    quantised = flags.pop("quantised")
     size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[table.precision]
-    weights = WeightFormat(bytes=size, compute=table.precision, **flags)
+    weights = WeightFormat(
+        bytes=size, compute=table.precision, scaled=flags["scaled"], dequantised=flags["dequantised"]
+    )
     ops = projection("product", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
     product = ops.pop("product")
     if "copies" in table.labels:
         product = dataclasses.replace(product, reuse_bytes=row["copies"] * row["k"] * row["n"] * size)
-    return (*(ops.values() if quantised else ()), product)
+    return (*(ops.values() if flags["quantised"] else ()), product)
 
 
 def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:

@@ -19,6 +19,7 @@ class WeightFormat:
     dequantised: bool = static(default=False)  # the kernel converts weights to `compute` as it reads them
     scaled: bool = static(default=False)  # the kernel multiplies by a scale per block of weights between products
     calibrated: bool = static(default=False)  # the checkpoint has the activations' scales: who writes them quantises
+    fallback: str | None = static(default=None)  # precision that engines convert it to where a device lacks `compute`
 
 
 class Mixer(Protocol):

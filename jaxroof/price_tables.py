@@ -17,6 +17,7 @@ from jaxroof.overlap import HIDDEN, overlapped_ops
 from jaxroof.step import HOST, times_of
 from jaxroof.struct import Array, Scalar, struct
 from jaxroof.tree import mapped
+from jaxroof.weight_only import as_run
 
 ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
 """Nodes per octave of tables over GEMM rows, decoding sequences, their mean context, and sampled rows. Powers of two:
@@ -78,7 +79,7 @@ class Parts:
         kinds: list[OpKinds] | None = None,
     ):
         _check(model, deployment)
-        self._place = hardware, model, deployment, efficiency
+        self._place = hardware, as_run(model, hardware), deployment, efficiency
         self.kinds = kinds or [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
         # What overlap hides takes the times of all ops; otherwise those of other kinds are left out.
         self._apart = not any(HIDDEN in names for of in self.kinds for names in of.values())

@@ -26,6 +26,7 @@ from jaxroof.op_time import (
 from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
 from jaxroof.struct import Array, Scalar, struct
 from jaxroof.tree import leaves
+from jaxroof.weight_only import as_run
 
 Terms = dict[str, Scalar]
 """One number per op, by name."""
@@ -56,7 +57,7 @@ def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: 
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
-    return times_of(overlapped_ops(model, deployment, batch), hardware, deployment, batch, efficiency)
+    return times_of(overlapped_ops(as_run(model, hardware), deployment, batch), hardware, deployment, batch, efficiency)
 
 
 def step_time(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Scalar:
@@ -80,7 +81,7 @@ def step_cost(
     hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
 ) -> dict[str, OpCost]:
     """The same step op by op, in order: time, work and bound of each; the host comes last. Times add to `step_time`."""
-    ops, device = overlapped_ops(model, deployment, batch), computing_hardware(hardware, deployment)
+    ops, device = overlapped_ops(as_run(model, hardware), deployment, batch), computing_hardware(hardware, deployment)
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
     saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)
     others = saved | {HOST: host_time(batch, deployment, efficiency)}

@@ -26,7 +26,8 @@ from jaxroof.model import has_experts
 from jaxroof.overlap import overlapped_ops
 from sweeps.ask.alike import alike
 from sweeps.ask.axes import Axis, Choice
-from sweeps.ask.cases import Case, case, compute_precisions
+from sweeps.ask.cases import Case, case
+from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.spec import spec
 from sweeps.cli import main
 from sweeps.run.asked import asked

@@ -55,6 +55,7 @@ FLOORS = {
             "memory",
             "paging",
             "legality",
+            "weight_only",
             "nests",
         },  # parts
         {"traced_once", "efficiency", "energy", "governor", "roofline", "collectives"},  # realism
@@ -74,8 +75,18 @@ FLOORS = {
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
-        | {"stream", "towers", "words"},  # texts, and what names in them mean
-        {"compressed_tensors", "modelopt", "quantization", "precision", "coverage", "experts", "windows", "selection"}
+        | {"stream", "tensors", "towers", "unread", "words"},  # texts, and what names in them mean
+        {
+            *("gguf", "storage", "overrides", "mlx", "integers", "quark", "torchao", "replaced_modules"),
+            "compressed_tensors",
+            "modelopt",
+            "quantization",
+            "precision",
+            "coverage",
+            "experts",
+            "windows",
+            "selection",
+        }
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
         | {"feedforward", "layer_kinds"},  # parts of a model
         {"catalogue", "huggingface", "entry"},  # models

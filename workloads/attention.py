@@ -37,9 +37,16 @@ def attention(layer: Layer) -> Attention:
         gate=_gate(layer, sizes),
         qk_norm=float(switched(layer.config, family.qk_norm)),
         selection=block_selection(layer) if family.selection == "blocks" else None,
-        qkv=layer.product(modules.qkv, modules.fused_qkv),
-        output=layer.product([modules.output]),
+        qkv=layer.product(modules.qkv, modules.fused_qkv, outputs=_outputs(sizes, len(modules.qkv))),
+        output=layer.product([modules.output], inputs=float(sizes.heads * sizes.value_dim)),
     )
+
+
+def _outputs(sizes: _Sizes, parts: int) -> list[float]:
+    """Rows of queries, keys and values where these are three matrices; else equal shares."""
+    keys, values = sizes.kv_heads * sizes.head_dim, sizes.kv_heads * sizes.value_dim * sizes.value_projection
+    rows = [float(sizes.heads * sizes.head_dim), float(keys), float(values)]
+    return rows if parts == len(rows) else [1.0] * parts
 
 
 def _plain(layer: Layer, prefix: str = "") -> _Sizes:

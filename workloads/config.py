@@ -18,11 +18,13 @@ class Config:
 
     A key is looked up under several spellings, a dotted one in nested tables; null counts as absent. Spellings
     that are present together have to agree. Every accessor raises `ValueError` in one line when a required key is
-    missing or a value is not what the key allows.
+    missing or a value is not what the key allows. `looked_up` tells afterwards what nobody asked for.
     """
 
     name: str
     values: Mapping[str, Any]
+    path: str = ""  # of a nested table in the whole config, with a dot at its end
+    asked: set[str] = dataclasses.field(default_factory=set, compare=False, repr=False)  # paths of keys, of all tables
 
     def value(self, *keys: str, default: Any = None) -> Any:
         """The value under the first of `keys` that is present, unchecked."""
@@ -37,7 +39,12 @@ class Config:
 
     def states(self, key: str) -> bool:
         """True if `key` is there, even as null."""
+        self.asked.add(self.path + key)
         return key in self.values
+
+    def looked_up(self, key: str) -> bool:
+        """Whether a reader has asked for `key`."""
+        return self.path + key in self.asked
 
     def spelling(self, *keys: str) -> str:
         """The first of `keys` that is present, or the first of all."""
@@ -51,9 +58,9 @@ class Config:
             return value
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             allowed = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
-            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be {allowed}")
+            raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be {allowed}")
         if value > LARGEST:
-            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be at most {LARGEST}")
+            raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be at most {LARGEST}")
         return value
 
     def number(self, *keys: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
@@ -65,21 +72,21 @@ class Config:
         """True or false."""
         value = self.value(key, default=default)
         if not isinstance(value, bool):
-            raise self.error(f"{key} is {_shown(value)}; it must be true or false")
+            raise self.error(f"{key} is {shown(value)}; it must be true or false")
         return value
 
     def fraction(self, key: str, default: float) -> float:
         """A number above 0 and at most 1."""
         value = self.value(key, default=default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value <= 1.0:
-            raise self.error(f"{key} is {_shown(value)}; it must be above 0 and at most 1")
+            raise self.error(f"{key} is {shown(value)}; it must be above 0 and at most 1")
         return float(value)
 
     def text(self, *keys: str, default: Any = REQUIRED) -> Any:
         """A string of one line, or `default`."""
         value = self.value(*keys, default=default)
         if value is not default and not (isinstance(value, str) and value.isprintable()):
-            raise self.error(f"{self.spelling(*keys)} is {_shown(value)}; it must be a string of one line")
+            raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be a string of one line")
         return value
 
     def items(self, key: str, length: int, covered: Collection[str] | None = None) -> list | None:
@@ -94,7 +101,7 @@ class Config:
         if spare and len(value) == length + spare:
             value = value[:length]
         if not isinstance(value, list) or len(value) != length:
-            size = f"has {len(value)} values" if isinstance(value, list) else f"is {_shown(value)}"
+            size = f"has {len(value)} values" if isinstance(value, list) else f"is {shown(value)}"
             raise self.error(f"{key} {size}; it must be a list of {length}, one per layer")
         wrong = [one for one in value if not (isinstance(one, str) and one in covered)] if covered is not None else []
         if wrong:
@@ -108,7 +115,7 @@ class Config:
             return None
         indices = value if isinstance(value, list) else [value]
         if not isinstance(value, list) or not all(type(i) is int and 0 <= i < layers for i in indices):
-            raise self.error(f"{key} is {_shown(value)}; it must be a list of layer indices from 0 to {layers - 1}")
+            raise self.error(f"{key} is {shown(value)}; it must be a list of layer indices from 0 to {layers - 1}")
         return value
 
     def block(self, key: str) -> tuple[int, int] | None:
@@ -117,7 +124,7 @@ class Config:
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != 2 or not all(type(n) is int and 0 < n < LARGEST for n in value):
-            raise self.error(f"{key} is {_shown(value)}; it must be two positive integers")
+            raise self.error(f"{key} is {shown(value)}; it must be two positive integers")
         return value[0], value[1]
 
     def table(self, key: str) -> "Config | None":
@@ -126,8 +133,22 @@ class Config:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise self.error(f"{key} is {_shown(value)}; it must be an object")
-        return Config(f"{self.name}: {key}", value)
+            raise self.error(f"{key} is {shown(value)}; it must be an object")
+        return Config(f"{self.name}: {key}", value, f"{self.path}{key}.", self.asked)
+
+    def own(self, key: str) -> Any:
+        """The value of a key that may have dots in it, such as the name of a module, unchecked; None: absent."""
+        self.asked.add(self.path + key)
+        return self.values.get(key)
+
+    def own_table(self, key: str) -> "Config | None":
+        """The nested table of such a key; None: null or absent."""
+        value = self.own(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.error(f"{key} is {shown(value)}; it must be an object")
+        return Config(f"{self.name}: {key}", value, f"{self.path}{key}.", self.asked)
 
     def nested(self) -> "Config | None":
         """The table of the language model, where it stands beside an encoder's; None where the config is its own."""
@@ -141,14 +162,18 @@ class Config:
         found = []
         for key in keys:
             value: Any = self.values
+            path = self.path
             for part in key.split("."):
+                self.asked.add(path + part)
+                path += f"{part}."
                 value = value.get(part) if isinstance(value, Mapping) else None
             if value is not None:
                 found.append((key, value))
         return found
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of a config in at most 60 characters of one line."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, int) and abs(value) > LARGEST:

@@ -84,7 +84,7 @@ def language_model(config: Config) -> tuple[Family, Config]:
     """
     model_type = config.text("model_type")
     nested = config.nested()
-    text = config if nested is None else Config(config.name, nested.values)
+    text = config if nested is None else dataclasses.replace(nested, name=config.name)
     missing = [*TYPES.get(model_type, ()), *_missing(config), *([] if nested is None else _missing(text))]
     if missing:
         what = " and ".join(dict.fromkeys(missing))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, Encoder, FeedForward, Model, WeightFormat
 from workloads.config import Config
-from workloads.quantization import Quantization, linear_format
+from workloads.storage import Quantization, linear_format
+from workloads.tensors import Tensor
 from workloads.towers import UNBIASED, Tower, encoder_of
 
 T5_BUCKETS = 32  # published class default of relative_attention_num_buckets
@@ -147,5 +148,5 @@ def encoder_decoder(config: Config, kind: str, quantised: Quantization, base: We
     Raises:
       ValueError: a missing or wrong size, by its key.
     """
-    linear = linear_format(quantised, [("layers.0.fc1", "fc1")], base, config.name)
+    linear = linear_format(quantised, [Tensor(("layers.0.fc1", "fc1"))], base, config.name)
     return ENCODER_DECODERS[kind](config, linear, base)

@@ -16,12 +16,18 @@ from workloads.coverage import language_model
 from workloads.encoders import VISION, vision_encoder
 from workloads.images import ImageTokens
 from workloads.precision import precision
+from workloads.quantization import FILES
+from workloads.unread import unread_notes
 
 LARGEST_FILE = 16 * 2**20
 """B of a config; one that quantises every module in its own way, of 100,000 modules, has 10 MB."""
 
 MOST_ENTRIES = 10**6
 """Values and keys of a config."""
+
+
+Beside = tuple[str, Config] | None
+"""Name and content of a file beside a config that says how weights are stored, if there is one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +59,8 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
     Args:
       name_or_path: a name, an alias, or a path.
       weights: a precision in place of the checkpoint's own: fp8, int8, w8a16, w4a16, w4a8 (fp8
-        activations), nvfp4, mxfp4, mxfp8, bf16, fp16, tf32 or fp32.
+        activations), nvfp4, mxfp4, mxfp8, nf4, bf16, fp16, tf32 or fp32; mlx-4bit and its like; or a type of GGUF file
+        such as q4_k_m.
 
     Returns:
       The entry; every number of its model is a float.
@@ -86,35 +93,45 @@ def _config_path(text: str) -> pathlib.Path | None:
 
 
 def _from_file(path: pathlib.Path, weights: str | None) -> ModelEntry:
+    if path.suffix.lower() == ".gguf":
+        hint = 'give the config of its model, and weights="q4_k_m"'
+        raise ValueError(f"{path} is a GGUF file, which is not read: {hint}")
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
-    quant_path = path.with_name("hf_quant_config.json" if plain else f"{name}_hf_quant_config.json")
-    hf_quant = Config(str(quant_path), _json(quant_path)) if os.path.lexists(quant_path) else None
+    beside: Beside = None
+    for file in FILES:
+        quant_path = path.with_name(file if plain else f"{name}_{file}")
+        if os.path.lexists(quant_path):
+            beside = file, Config(str(quant_path), _json(quant_path))
+            break
     source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=_json(path), hf_quant=None)
-    return _entry(source, Config(str(path), source.config), hf_quant, name, weights, ())
+    return _entry(source, Config(str(path), source.config), beside, name, weights, ())
 
 
 @functools.cache
 def _from_catalogue(name: str, weights: str | None) -> ModelEntry:
     entry, convention, notes = found(name)
-    hf_quant = None if entry.hf_quant is None else Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
+    beside: Beside = None
+    if entry.hf_quant is not None:
+        beside = "hf_quant_config.json", Config(f"{entry.name}: hf_quant_config.json", entry.hf_quant)
     config = entry.config
     if convention is not None:
         # A repository that requantises a model replaces what the original says of its own weights.
-        config, hf_quant = {k: v for k, v in config.items() if k != "quantization_config"}, None
-    return _entry(entry, Config(entry.name, config), hf_quant, convention, weights, notes)
+        config, beside = {k: v for k, v in config.items() if k != "quantization_config"}, None
+    return _entry(entry, Config(entry.name, config), beside, convention, weights, notes)
 
 
 def _entry(
     source: CatalogueModel,
     config: Config,
-    hf_quant: Config | None,
+    beside: Beside,
     convention: str | None,
     weights: str | None,
     notes: tuple[str, ...],
 ) -> ModelEntry:
     family, _ = language_model(config)
-    stored = precision(config, hf_quant, convention, weights)
+    file, table = beside or ("", None)
+    stored = precision(config, None if table is None else FILES[file](table), file, convention, weights)
     unseeing = family.encoder in VISION and config.table("vision_config") is None
     own = (
         *notes,
@@ -125,20 +142,23 @@ def _entry(
     )
     if stored.source.endswith("(naming convention)"):
         own = (*own, f"precision {stored.label}: {stored.source}")
+    model = huggingface.model(config, stored.quantised, stored.base)
+    longest, images = huggingface.max_position(config), vision_encoder(config)
+    positions = config.count("max_source_positions", default=None)
     return ModelEntry(
         name=source.name,
         aliases=source.aliases,
         architecture=str(config.value("model_type")),
         source=source.source,
-        model=huggingface.model(config, stored.quantised, stored.base),
+        model=model,
         precision=stored.label,
         precision_source=stored.source,
         kv_precision=stored.quantised.kv_precision,
-        notes=own,
-        max_position=huggingface.max_position(config),
+        notes=(*own, *unread_notes(config)),
+        max_position=longest,
         published_parameters=None if source.parameters is None else float(source.parameters),
-        encoder_positions=config.count("max_source_positions", default=None),
-        images=None if (vision := vision_encoder(config)) is None else vision.images,
+        encoder_positions=positions,
+        images=None if images is None else images.images,
     )
 
 

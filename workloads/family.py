@@ -39,6 +39,20 @@ class Modules:
     linear_output: str = ""
     narrowing: tuple[str, ...] = ()  # of experts that work in a narrower space: to it and back
 
+    def kind(self, module: str) -> str:
+        """What the linear layer of this name, without that of its parent, is for: a key of `tensors.KINDS`."""
+        last = module.rpartition(".")[2]
+        if module in self.qkv:
+            return dict(zip(self.qkv, ("query", "key", "value"), strict=True))[module] if len(self.qkv) == 3 else "qkv"
+        if module == self.output:
+            return "output"
+        if module == self.down or last == self.expert_down:
+            return "down"
+        for names in (self.up, self.expert_up):
+            if last in names:
+                return "gate" if len(names) > 1 and last == names[0] else "up"
+        return "other"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExpertLayers:

@@ -39,9 +39,9 @@ def experts(layer: Layer) -> Experts:
         intermediate=float(intermediate),
         up_projections=family.up_projections,
         width=width,
-        up=layer.product(up, "gate_up_proj", parent, experts=True),
-        down=layer.product(down, modules.down, parent, experts=True),
-        router=layer.base,
+        up=layer.product(up, "gate_up_proj", parent, experts=True, inputs=width),
+        down=layer.product(down, modules.down, parent, experts=True, inputs=float(intermediate)),
+        router=layer.router(modules.moe),
         projection=None if width is None else layer.product(modules.narrowing, parent=modules.moe),
         shared=dense(layer) if rules.beside_dense else shared,
     )
@@ -84,7 +84,7 @@ def _feedforward(layer: Layer, intermediate: float, place: str) -> FeedForward:
         intermediate=intermediate,
         up_projections=layer.family.up_projections,
         up=layer.product(modules.up, modules.fused_up, place),
-        down=layer.product([modules.down], parent=place),
+        down=layer.product([modules.down], parent=place, inputs=intermediate),
     )
 
 

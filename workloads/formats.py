@@ -26,6 +26,8 @@ class Scheme:
     bits: int  # of a weight, without scales
     scaled: bool = False  # scales per block of weights and activations, which the kernel applies between products
     calibrated: bool = False  # scales of activations are in the checkpoint, none is taken as the model runs
+    whole_groups: int = 0  # weights of a group, where layers that they do not divide stay unquantised; 0: none do
+    convertible: bool = False  # engines convert weights to 16 bits on devices that do not multiply at `compute`
 
     @property
     def dequantised(self) -> bool:
@@ -40,10 +42,11 @@ class Scheme:
             dequantised=self.dequantised,
             scaled=self.scaled,
             calibrated=self.calibrated,
+            fallback=base.compute if self.convertible and self.compute not in (None, base.compute) else None,
         )
 
 
-UNQUANTISED = {
+DTYPES = {
     "bfloat16": ("bf16", 2.0),
     "float16": ("fp16", 2.0),
     "half": ("fp16", 2.0),
@@ -58,12 +61,13 @@ def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8", c
     `calibrated`: the checkpoint has one scale per tensor of activations too.
     """
     if block is None and calibrated and activations:
-        return Scheme(1.0, activations, "fp8 (static scales)", 8, calibrated=True)
+        return Scheme(1.0, activations, "fp8 (static scales)", 8, calibrated=True, convertible=True)
     if block is None:
-        return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)", 8)
+        return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)", 8, convertible=True)
     rows, columns = block
     note = f"block {rows}x{columns}" + ("" if activations else ", weights only")
-    return Scheme(1.0 + FP32_SCALE / (rows * columns), activations, f"fp8 ({note})", 8, scaled=activations is not None)
+    stored = 1.0 + FP32_SCALE / (rows * columns)
+    return Scheme(stored, activations, f"fp8 ({note})", 8, scaled=activations is not None, convertible=True)
 
 
 def integer(bits: int, group: int | None, zeros: bool, activations: str | None, method: str) -> Scheme:
@@ -76,19 +80,26 @@ def integer(bits: int, group: int | None, zeros: bool, activations: str | None, 
     return Scheme(stored, activations, f"{kind} ({detail})" if detail else kind, bits)
 
 
+def int8_blocks(block: tuple[int, int]) -> Scheme:
+    """INT8 weights with one float32 scale per `block` of rows and columns, multiplied with int8 activations."""
+    rows, columns = block
+    stored = 1.0 + FP32_SCALE / (rows * columns)
+    return Scheme(stored, "int8", f"w8a8 (block {rows}x{columns})", 8, scaled=True)
+
+
 def mxfp4(activations: str | None = None) -> Scheme:
     """MXFP4 weights: 4 bits and an 8-bit exponent per 32. Weights only unless `activations` says otherwise."""
-    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, _float4_label("mxfp4", activations), 4)
+    return Scheme(0.5 + E8M0_SCALE / MX_GROUP, activations, _float4_label("mxfp4", activations), 4, convertible=True)
 
 
 def mxfp8(activations: str | None = "fp8") -> Scheme:
     """MXFP8 weights: 8 bits and an 8-bit exponent per 32."""
-    return Scheme(1.0 + E8M0_SCALE / MX_GROUP, activations, "mxfp8", 8)
+    return Scheme(1.0 + E8M0_SCALE / MX_GROUP, activations, "mxfp8", 8, convertible=True)
 
 
 def nvfp4(group: int = NVFP4_GROUP, activations: str | None = "fp4") -> Scheme:
     """NVFP4 weights: 4 bits and an FP8 scale per `group`."""
-    return Scheme(0.5 + FP8_SCALE / group, activations, _float4_label("nvfp4", activations), 4)
+    return Scheme(0.5 + FP8_SCALE / group, activations, _float4_label("nvfp4", activations), 4, convertible=True)
 
 
 def _float4_label(name: str, activations: str | None) -> str:

@@ -11,14 +11,16 @@ from workloads.config import Config
 from workloads.coverage import language_model
 from workloads.encoder_decoder import ENCODER_DECODERS, encoder_decoder
 from workloads.encoders import vision_encoder
+from workloads.experts import COUNT_KEYS
 from workloads.family import Family
 from workloads.feedforward import dense, experts
 from workloads.latent import compressed_attention, latent_attention
-from workloads.layer import HIDDEN_KEYS, VOCABULARY_KEYS, Layer, layer_count
+from workloads.layer import HEAD_KEYS, HIDDEN_KEYS, KV_HEAD_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import gated_delta_net, kimi_delta_attention, lightning_attention, mamba2
 from workloads.other_parameters import POSITION_KEYS, layer_parameters, model_parameters, switched
-from workloads.quantization import Quantization, linear_format
+from workloads.storage import Quantization, linear_format
+from workloads.tensors import Tensor
 from workloads.towers import encoder_of
 
 MIXERS: dict[str, Callable[[Layer], Mixer]] = {
@@ -59,21 +61,23 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         return encoder_decoder(config, family.encoder, quantised, base)
     layers = layer_count(text)
     hidden = text.number(*HIDDEN_KEYS)
+    untied = family.generates and not _tied(config, text, family)
+    quantised = _of_model(quantised, text, layers, not untied)
     first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)
     blocks = _merged(first, kinds)
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
         raise config.error("its quantisation names no linear layer of this model")
     vocabulary = float(first.size(*VOCABULARY_KEYS))
-    untied = family.generates and not _tied(config, text, family)
-    head = linear_format(quantised, [("lm_head",)], base, config.name) if quantised.head and untied else base
+    embedding = _outer(quantised, quantised.embedding, ("embed_tokens", "word_embeddings", "wte"), "embedding", first)
+    head = _outer(quantised, quantised.head, ("lm_head",), "head", first) if untied else embedding
     vision = vision_encoder(config)
     after = dataclasses.replace(first, index=layers)
     return Model(
         hidden=hidden,
         vocabulary=vocabulary,
         blocks=blocks,
-        embedding=base,
+        embedding=embedding,
         head=head,
         untied=float(untied),
         other_parameters=float(model_parameters(text, family, hidden, vocabulary)),
@@ -81,6 +85,29 @@ def model(config: Config, quantised: Quantization, base: WeightFormat) -> Model:
         prediction=_prediction(after, prediction_kind(text, family, kinds)),
         generates=family.generates,
     )
+
+
+def _outer(quantised: Quantization, declared: bool, paths: tuple[str, ...], kind: str, layer: Layer) -> WeightFormat:
+    """The format of the table of tokens or of the output head."""
+    if not declared:
+        return layer.base
+    return linear_format(quantised, [Tensor(paths, kind, layer.hidden)], layer.base, layer.name)
+
+
+def _of_model(quantised: Quantization, text: Config, layers: int, tied: bool) -> Quantization:
+    """`quantised` with what a mixture of GGUF types depends on: sizes of the model."""
+    if quantised.mixture is None:
+        return quantised
+    heads = text.count(*HEAD_KEYS, default=1)
+    shared = text.count(*KV_HEAD_KEYS, default=heads)
+    mixture = dataclasses.replace(
+        quantised.mixture,
+        layers=layers,
+        experts=text.count(*COUNT_KEYS, default=0, minimum=0),
+        group=heads / shared,
+        tied=tied,
+    )
+    return dataclasses.replace(quantised, mixture=mixture)
 
 
 def max_position(config: Config) -> int | None:

@@ -21,10 +21,12 @@ def latent_attention(layer: Layer) -> LatentAttention:
     rank = config.number("q_lora_rank", default=None)
     value_dim = config.count("v_head_dim")
     down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
+    widths = [rank or 0.0, config.number("kv_lora_rank") + config.number("qk_rope_head_dim")]
     if rank is None:
-        down, query = [modules.latent_down], [modules.latent_direct_query]
+        down, query, widths = [modules.latent_down], [modules.latent_direct_query], widths[1:]
+    heads = layer.size(*HEAD_KEYS)
     return LatentAttention(
-        heads=float(layer.size(*HEAD_KEYS)),
+        heads=float(heads),
         query_rank=rank,
         latent=config.number("kv_lora_rank"),
         nope_dim=config.number("qk_nope_head_dim"),
@@ -32,10 +34,10 @@ def latent_attention(layer: Layer) -> LatentAttention:
         value_dim=float(value_dim),
         gate=float(value_dim) if config.flag("mla_use_output_gate", False) else None,
         selection=token_selection(layer),
-        down=layer.product(down, modules.fused_latent_down),
-        query=layer.product(query),
-        up=layer.product([modules.latent_up]),
-        output=layer.product([modules.output]),
+        down=layer.product(down, modules.fused_latent_down, outputs=widths),
+        query=layer.product(query, inputs=rank),
+        up=layer.product([modules.latent_up], inputs=config.number("kv_lora_rank")),
+        output=layer.product([modules.output], inputs=float(heads * value_dim)),
     )
 
 
@@ -61,7 +63,7 @@ def compressed_attention(layer: Layer) -> CompressedAttention:
         overlap=2.0 if overlaps else 1.0,
         selection=selection,
         down=layer.product([modules.latent_query_down, modules.latent_down], modules.fused_latent_down),
-        query=layer.product([modules.latent_query]),
+        query=layer.product([modules.latent_query], inputs=config.number("q_lora_rank")),
         compressor=layer.base,
         group=layer.product([modules.group]),
         output=layer.product([modules.output]),

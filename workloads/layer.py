@@ -7,7 +7,8 @@ from typing import Any
 from jaxroof.model import WeightFormat
 from workloads.config import REQUIRED, Config
 from workloads.family import Family
-from workloads.quantization import Quantization, linear_format
+from workloads.storage import Quantization, linear_format
+from workloads.tensors import Tensor
 from workloads.windows import FULL, Window
 
 MOST_LAYERS = 2_000
@@ -45,16 +46,49 @@ class Layer:
         """A positive integer of the config, or the family's published default of the first key."""
         return self.config.count(*keys, default=dict(self.family.defaults).get(keys[0], default))
 
-    def product(self, modules: Sequence[str], fused: str = "", parent: str = "", experts: bool = False) -> WeightFormat:
+    def product(
+        self,
+        modules: Sequence[str],
+        fused: str = "",
+        parent: str = "",
+        experts: bool = False,
+        inputs: float | None = None,
+        outputs: Sequence[float] | None = None,
+    ) -> WeightFormat:
         """The format of one product that runs `modules` of `parent` as one; `fused` is the name of several as one.
 
         Without modules it is a product that no checkpoint quantises.
+
+        Args:
+          modules, fused, parent: names in a checkpoint.
+          experts: whether it is of routed experts.
+          inputs: columns; None: the hidden size.
+          outputs: rows of each of the modules, in proportion; None: of equal size.
         """
         if not modules or (self.quantised.experts_only and not experts):
             return self.base
         one = fused if len(modules) > 1 else ""
-        paths = [[self._path(parent, module), self._path(parent, one or module)] for module in modules]
-        return linear_format(self.quantised, paths, self.base, self.name)
+        tensors = [
+            Tensor(
+                paths=(self._path(parent, module), self._path(parent, one or module)),
+                kind=self.family.modules.kind(module),
+                inputs=self.hidden if inputs is None else inputs,
+                outputs=rows,
+                layer=self.index,
+                routed=experts,
+            )
+            for module, rows in zip(modules, outputs or [1.0] * len(modules), strict=True)
+        ]
+        return linear_format(self.quantised, tensors, self.base, self.name)
+
+    def router(self, parent: str) -> WeightFormat:
+        """The format of the scores of experts, which few checkpoints quantise."""
+        if not self.quantised.router:
+            return self.base
+        paths = tuple(self._path(parent, name) for name in ("gate", "router"))
+        return linear_format(
+            self.quantised, [Tensor(paths, "router", self.hidden, layer=self.index)], self.base, self.name
+        )
 
     def _path(self, parent: str, module: str) -> str:
         return ".".join(part for part in (self.family.modules.layers, str(self.index), parent, module) if part)

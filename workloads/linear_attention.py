@@ -113,5 +113,5 @@ def _linear(
         convolution=None if convolution is None else float(convolution),
         rule=rule,
         input=layer.product(modules.linear_input, modules.fused_linear_input),
-        output=layer.product([modules.linear_output]),
+        output=layer.product([modules.linear_output], inputs=float(sizes["heads"] * sizes["value_dim"])),
     )

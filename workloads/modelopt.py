@@ -30,6 +30,7 @@ ALGORITHMS: dict[str, Callable[[int | None], Scheme]] = {
 """`quant_algo` -> scheme, given `group_size`."""
 
 KV_ALGORITHMS = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}
+"""`kv_cache_quant_algo`, or `kv_cache_scheme` where that is a name -> precision."""
 
 
 def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
@@ -47,7 +48,7 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
         raise config.error("quantized_layers is missing, which MIXED_PRECISION needs")
     names: dict[Scheme, list[str]] = {}
     for name in layers.values:
-        layer = Config(layers.name, {"": layers.values[name]}).table("")
+        layer = layers.own_table(name)
         if layer is None:
             raise layers.error(f"{name} is null; it must be an object")
         names.setdefault(_scheme(layer, layer.text("quant_algo", default=None)), []).append(name)
@@ -57,10 +58,13 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
 def kv_precision(config: Config) -> str | None:
     """Precision of cached keys and values, or None for that of the activations."""
     algorithm = config.text("kv_cache_quant_algo", default=None)
-    if algorithm is None:
-        return None
+    return None if algorithm is None else kv_precision_named(config, algorithm)
+
+
+def kv_precision_named(config: Config, algorithm: str) -> str:
+    """Precision of cached keys and values by ModelOpt's name; ValueError for another."""
     if algorithm not in KV_ALGORITHMS:
-        raise config.error(f"kv_cache_quant_algo {algorithm!r} is not known; known are {', '.join(KV_ALGORITHMS)}")
+        raise config.error(f"KV cache algorithm {algorithm!r} is not known; known are {', '.join(KV_ALGORITHMS)}")
     return KV_ALGORITHMS[algorithm]
 
 

@@ -6,12 +6,19 @@ import re
 from jaxroof.model import WeightFormat
 from workloads import formats
 from workloads.config import Config
-from workloads.formats import OVERRIDES, UNQUANTISED, Scheme
-from workloads.quantization import Quantization, hf_quant_config, quantization, with_experts
+from workloads.formats import DTYPES, Scheme
+from workloads.gguf import FILE_TYPES
+from workloads.mlx import AFFINE_BITS
+from workloads.overrides import UNQUANTISED, Replacement, replacement
+from workloads.quantization import quantization
+from workloads.storage import Quantization, with_experts
 
 CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("bf16", "bf16"),
     ("fp16", "fp16"),
+    ("(unsloth-)?bnb-4bit", "nf4"),
+    *((f"(gguf-|i1-)?{name.replace('_', '-')}", name) for name in FILE_TYPES),
+    *((f"mlx-{bits}bit", f"mlx-{bits}bit") for bits in AFFINE_BITS),
     ("nvfp4", formats.nvfp4()),
     ("mxfp4", formats.mxfp4()),
     ("fp8-block", formats.fp8((128, 128))),
@@ -23,14 +30,11 @@ CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("gptq(-(int4|4bit|marlin))*(-g128|-128g)?", formats.integer(4, 128, True, None, "gptq")),
     ("awq(-(int4|4bit|marlin))*(-g128)?", formats.integer(4, 128, True, None, "awq")),
 )
-"""How publishers end the name of a quantised checkpoint (lower case, `-` between words), and what it stands for.
+"""How publishers end the name of a quantised checkpoint (lower case, `-` between words), and what it stands for: a
+scheme, or a name of `overrides.replacement`.
 
 Group sizes are those that the publishers' tools default to: 128 weights for integer groups.
 """
-
-
-HALF = "-fp16"
-"""End of a quantised precision beside which the rest of the model runs in fp16."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,35 +48,37 @@ class Precision:
     notes: tuple[str, ...] = ()
 
 
-def precision(config: Config, hf_quant: Config | None, convention: str | None, weights: str | None) -> Precision:
+def precision(
+    config: Config, beside: Quantization | None, source: str, convention: str | None, weights: str | None
+) -> Precision:
     """The precision of a checkpoint, or of what `weights` asks for in its place.
 
-    From quantization_config, else hf_quant_config.json, else the convention in a name, else torch_dtype. What a float32
+    From a key of `KEYS`, else a file beside it, else the convention in a name, else torch_dtype. What a float32
     checkpoint does not quantise is bf16, as engines run it, unless `weights` asks for fp32 or tf32.
 
     Args:
       config: the whole config.
-      hf_quant: the content of hf_quant_config.json, if there is one.
+      beside: what a file beside the config says, such as hf_quant_config.json, if there is one.
+      source: its name.
       convention: the name to look for a naming convention in.
-      weights: one of `formats.OVERRIDES`, or None for the checkpoint's own. A quantised one with `-fp16` after it runs
-        what is not quantised in fp16: on devices without bf16.
+      weights: what `overrides.replacement` knows, or None for the checkpoint's own.
 
     Raises:
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
-    if weights is not None and _replacement(weights) is None:
-        raise ValueError(f"weights is {weights!r}; it must be one of {', '.join(OVERRIDES)}")
+    asked = None if weights is None else replacement(weights)
     base, said = _base(config)
-    quantised, source = _declared(config, hf_quant)
+    quantised, source = _declared(config, beside, source)
     if quantised is None:
         base, said, quantised, source = _conventional(base, said, convention)
     if said is None and quantised.label is None and weights is None:
         raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
-    if weights is not None:
-        own = _overridden(own, weights)
-    return own if own.source == "weights" and not own.quantised.assignments else _at_16_bits(own)
+    if asked is None or weights is None:
+        return _at_16_bits(own)
+    replaced = _overridden(own, asked, weights)
+    return replaced if asked.base is not None else _at_16_bits(replaced)
 
 
 def _at_16_bits(own: Precision) -> Precision:
@@ -93,7 +99,7 @@ def _at_16_bits(own: Precision) -> Precision:
 
 
 def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
-    """(the name without its ending, the scheme or 16-bit type that the ending stands for or None, the ending)."""
+    """(the name without its ending, the scheme or other precision that the ending stands for or None, the ending)."""
     for expression, scheme in CONVENTIONS:
         pattern = f"[-_.]({expression.replace('-', '[-_.]')})$"
         found = re.search(pattern, name, re.IGNORECASE)
@@ -110,22 +116,30 @@ def _base(config: Config) -> tuple[WeightFormat, str | None]:
     if dtype is None:
         return WeightFormat(bytes=2.0, compute="bf16"), None
     key = str(dtype).removeprefix("torch.")
-    if key not in UNQUANTISED:
-        raise config.error(f"torch_dtype is {dtype!r}; it must be one of {', '.join(UNQUANTISED)}")
-    compute, stored = UNQUANTISED[key]
+    if key not in DTYPES:
+        raise config.error(f"torch_dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
+    compute, stored = DTYPES[key]
     return WeightFormat(bytes=stored, compute=compute), key
 
 
-def _declared(config: Config, hf_quant: Config | None) -> tuple[Quantization | None, str]:
-    table = config.table("quantization_config") or (config.nested() or config).table("quantization_config")
-    if table is not None:
-        declared = quantization(table)
-        if config.value("expert_dtype") == "fp4":
-            declared = with_experts(declared, formats.mxfp4("fp8"))
-        return declared, "quantization_config"
-    if hf_quant is not None:
-        return hf_quant_config(hf_quant), "hf_quant_config.json"
-    return None, ""
+KEYS = ("quantization", "quantization_config", "compression_config")
+"""Keys that hold how weights are stored, the first that is there: that of MLX; that of transformers and most engines;
+that of compressed-tensors in 2024, which vLLM reads where there is no other."""
+
+
+def _declared(config: Config, beside: Quantization | None, source: str) -> tuple[Quantization | None, str]:
+    """What the config says of stored weights, or what a file beside it says; and where that is."""
+    found = None
+    for key in KEYS:
+        for place in (config, config.nested()):
+            table = None if place is None else place.table(key)
+            if table is not None and found is None:
+                found = quantization(table), key
+    if found is None:
+        return beside, source
+    if config.value("expert_dtype") == "fp4":
+        found = with_experts(found[0], formats.mxfp4("fp8")), found[1]
+    return found
 
 
 def _conventional(
@@ -135,28 +149,21 @@ def _conventional(
     _, scheme, ending = name_convention(convention or "")
     source = f"name ends in {ending} (naming convention)" if ending else "torch_dtype"
     if isinstance(scheme, str):
-        return WeightFormat(bytes=2.0, compute=scheme), ending, Quantization(), source
+        asked = replacement(scheme)
+        if asked.base is not None:
+            base, said = WeightFormat(bytes=UNQUANTISED[asked.base], compute=asked.base), ending
+        return base, said, asked.quantised, source
     kv_precision = "fp8" if ending.lower().endswith("kv") else None
     return base, said, Quantization(() if scheme is None else ((None, scheme),), kv_precision=kv_precision), source
 
 
-def _replacement(weights: str) -> Scheme | float | None:
-    """What `weights` asks for; None where it is not known."""
-    quantised = OVERRIDES.get(weights.removesuffix(HALF)) if weights.endswith(HALF) else None
-    return OVERRIDES.get(weights, quantised if isinstance(quantised, Scheme) else None)
-
-
-def _overridden(own: Precision, weights: str) -> Precision:
-    scheme = _replacement(weights)
-    replaced = f'weights="{weights}" replaces {own.label}, which {own.source} says,'
-    kv = own.quantised.kv_precision
-    if isinstance(scheme, float):
-        base = WeightFormat(bytes=scheme, compute=weights)
-        note = f"{replaced} in the whole model"
-        return Precision(Quantization(kv_precision=kv), base, weights, "weights", (*own.notes, note))
-    note = f"{replaced} in every linear layer but the router, an encoder's and the output head"
-    quantised = Quantization(((None, scheme),), kv_precision=kv)
-    if weights.endswith(HALF):
-        base, note = WeightFormat(bytes=2.0, compute="fp16"), f"{note}; what is not quantised runs in fp16"
-        return Precision(quantised, base, f"{scheme.label}, rest fp16", "weights", (*own.notes, note))
-    return Precision(quantised, own.base, scheme.label, "weights", (*own.notes, note))
+def _overridden(own: Precision, asked: Replacement, weights: str) -> Precision:
+    """`own` with what `weights` asks for; the precision of its KV cache stays."""
+    note = f'weights="{weights}" replaces {own.label}, which {own.source} says, {asked.where}'
+    quantised = dataclasses.replace(asked.quantised, kv_precision=own.quantised.kv_precision)
+    base = own.base
+    if asked.base is not None:
+        base = WeightFormat(bytes=UNQUANTISED[asked.base], compute=asked.base)
+        if quantised.label is not None:
+            note = f"{note}; what is not quantised runs in {asked.base}"
+    return Precision(quantised, base, asked.label, "weights", (*own.notes, note))

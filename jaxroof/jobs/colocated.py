@@ -36,6 +36,7 @@ from jaxroof.speculation import Acceptance, acceptance_number
 from jaxroof.step import Terms, host_time
 from jaxroof.struct import Array, Scalar, struct
 from jaxroof.traced_once import traced_once
+from jaxroof.weight_only import as_run
 
 SHARINGS = ("time", "space")
 """How two models share devices, in the order of the codes of `Colocated.sharing`.
@@ -165,7 +166,7 @@ def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[Array], list[A
         times.append(time)
         demands.append(jnp.asarray(demand))
         if power_known(device):
-            energies.append(joules_of(overlapped_ops(model, deployment, step), device))
+            energies.append(joules_of(overlapped_ops(as_run(model, device), deployment, step), device))
     prefill, decode = times
     prefill, decode = pipelined_times(prefill, decode, model, deployment, requests)
     if energies:
@@ -188,7 +189,7 @@ def memory_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> Scalar:
 def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tuple[Scalar, Scalar]:
     """`step_time` in s, and `memory_demand`."""
     deployment, efficiency = tenant.deployment, tenant.efficiency
-    ops = overlapped_ops(tenant.model, deployment, step)
+    ops = overlapped_ops(as_run(tenant.model, hardware), deployment, step)
     device = computing_hardware(hardware, deployment)
     timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}
     times = {name: op.count * timings[name][0] for name, op in ops.items()}

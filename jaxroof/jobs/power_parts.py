@@ -10,6 +10,7 @@ from jaxroof.jobs.step import STEP
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import step_time
 from jaxroof.struct import Scalar
+from jaxroof.weight_only import as_run
 
 
 def step_powers(scenario: Scenario) -> dict[str, dict[str, Scalar]]:
@@ -41,7 +42,7 @@ def step_powers(scenario: Scenario) -> dict[str, dict[str, Scalar]]:
     share = parts / degree(deployment.pp)  # of the energy of one micro-batch in all stages
     found = {}
     for name, batch in batches.items():
-        spent = joules_by_part(overlapped_ops(scenario.model, deployment, batch), hardware)
+        spent = joules_by_part(overlapped_ops(as_run(scenario.model, hardware), deployment, batch), hardware)
         core, other = ({part: share * joules for part, joules in each.items()} for each in spent)
         found[name] = power_by_part(times[name], core, other, hardware)
     return found

@@ -31,6 +31,7 @@ from jaxroof.overlap import overlapped_ops
 from jaxroof.smooth import positive_part
 from jaxroof.step import Terms, step_time
 from jaxroof.struct import Scalar
+from jaxroof.weight_only import as_run
 
 PHASES = ("prefill", "decode")
 """Steps of a request, in their order."""
@@ -75,7 +76,7 @@ def request_cost(
     prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
     energies = None
     if power_known(hardware):
-        energies = tuple(joules_of(overlapped_ops(model, deployment, one), hardware) for one in steps)
+        energies = tuple(joules_of(overlapped_ops(as_run(model, hardware), deployment, one), hardware) for one in steps)
     times = pipelined_times(prefill, decode, model, deployment, requests)
     times = limited_times(times, energies, hardware, deployment, requests)
     return pipelined_latency(*times, deployment, requests, efficiency)

@@ -25,6 +25,7 @@ from jaxroof.step import (
     times_of,
 )
 from jaxroof.struct import Scalar
+from jaxroof.weight_only import as_run
 
 Steps = dict[str, tuple[Scenario, Batch]]
 """Engine steps by name, each with the scenario of the devices that it runs on."""
@@ -65,7 +66,7 @@ def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
 def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
-    ops = functools.cache(lambda: overlapped_ops(scenario.model, deployment, batch))
+    ops = functools.cache(lambda: overlapped_ops(as_run(scenario.model, hardware), deployment, batch))
     times = functools.cache(lambda: times_of(ops(), hardware, deployment, batch, efficiency))
     deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
     beyond = {}

@@ -20,6 +20,7 @@ from jaxroof.rule import Rule
 from jaxroof.step import Lazy, Terms
 from jaxroof.struct import Scalar
 from jaxroof.training.flops import model_floor, model_flops
+from jaxroof.training.frozen import frozen_formats
 from jaxroof.training.iteration import Iteration, iteration
 from jaxroof.training.memory import total_memory, training_fits, training_memory
 from jaxroof.training.schedules import SCHEDULES, schedule_legal
@@ -48,7 +49,7 @@ METRICS = {
     "bubble_share": lower("1", "share of an iteration in which a pipeline stage idles"),
     "communication_exposed": lower("s", "time of an iteration that kernels wait for messages"),
     "communication_hidden": Metric("s", "time of an iteration's messages that run behind kernels"),
-    "weights_memory": lower("B", "16-bit weights on the fullest device"),
+    "weights_memory": lower("B", "weights on the fullest device: 16 bits, frozen ones as they are stored"),
     "gradients_memory": lower("B", "gradients on the fullest device"),
     "optimizer_memory": lower("B", "optimiser states on the fullest device"),
     "activations_memory": lower("B", "activations of all micro-batches in flight on the fullest device"),
@@ -112,6 +113,11 @@ def training_rules(scenario: Scenario) -> Iterator[Rule]:
         jnp.asarray(pp * chunks <= layers),
         lambda: f"pp x virtual_stages = {pp * chunks:g} chunks exceed the {layers:g} layers",
     )
+    if frozen_formats(model):
+        yield (
+            jnp.asarray(training.lora is not None),
+            lambda: "weights of fewer bits than they are multiplied in have no gradient: give adapters, lora",
+        )
     if deployment.sequence_parallel:
         yield (
             jnp.asarray(jnp.mod(training.seq, cp * deployment.tp) == 0.0),

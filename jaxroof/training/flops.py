@@ -9,6 +9,7 @@ from jaxroof.op import PRODUCTS, Kernel
 from jaxroof.struct import Scalar
 from jaxroof.training.passes import forward_pass
 from jaxroof.training.training import Training
+from jaxroof.weight_only import as_run
 
 
 def needed_products(model: Model, deployment: Deployment, training: Training) -> list[tuple[Kernel, Scalar]]:
@@ -43,5 +44,5 @@ def model_floor(hardware: Hardware, model: Model, deployment: Deployment, traini
     """Time in s of the same at one device's matrix peaks, each at its precision, shape ()."""
     return sum(
         times * op.count * op.matrix_flops / matrix_peak(hardware, op.precision)
-        for op, times in needed_products(model, deployment, training)
+        for op, times in needed_products(as_run(model, hardware), deployment, training)
     )

@@ -10,9 +10,10 @@ from jaxroof.memory import layer_count
 from jaxroof.model import Block, Model
 from jaxroof.smooth import maximum, positive_part
 from jaxroof.struct import Array, Scalar, struct
+from jaxroof.training.frozen import frozen_formats
 from jaxroof.training.passes import LOSS_BYTES, pass_tokens
 from jaxroof.training.schedules import in_flight
-from jaxroof.training.state import held, layer_weight_bytes
+from jaxroof.training.state import converted_bytes, held, layer_weight_bytes
 from jaxroof.training.training import RECOMPUTES, Training, gradient_ways, micro_batches
 from jaxroof.tree import leaves
 
@@ -27,11 +28,12 @@ GATHERED_LAYERS = 2.0
 class TrainingMemory:
     """B on the fullest device, by kind."""
 
-    weights: Scalar
+    weights: Scalar  # frozen ones as stored
     gradients: Scalar
     optimizer: Scalar
     activations: Scalar  # of all micro-batches in flight
-    buffers: Scalar  # of the framework and messages; layers that ZeRO-3 gathers or recomputation works on
+    buffers: Scalar  # of the framework and messages; layers that ZeRO-3 gathers or recomputation works on; weights
+    # that are converted before they are multiplied, one matrix at a time
 
 
 def training_memory(model: Model, deployment: Deployment, training: Training) -> TrainingMemory:
@@ -56,8 +58,10 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
     is_full = training.recompute == float(RECOMPUTES.index("full"))
     buffers = deployment.reserve_bytes + jnp.where(training.zero >= 3.0, GATHERED_LAYERS * gathered, 0.0)
     buffers = buffers + jnp.where(is_full, maximum(*_layers(model, deployment, training)), 0.0)
+    if frozen_formats(model):
+        buffers = buffers + converted_bytes(model, deployment)
     return TrainingMemory(
-        weights=training.weight_bytes * stored(parts.plain, parts.expert, 3.0),
+        weights=stored(parts.plain_bytes, parts.expert_bytes, 3.0),
         gradients=training.gradient_bytes * stored(*trained, 2.0),
         optimizer=training.optimizer_bytes * stored(*trained, 1.0) * positive_part(1.0 - training.offload),
         activations=activation_memory(model, deployment, training),

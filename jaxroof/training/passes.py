@@ -13,6 +13,7 @@ from jaxroof.op import ATTENTION_CORES, Ops
 from jaxroof.struct import Scalar
 from jaxroof.training.adapters import adapter_ops
 from jaxroof.training.backward import backward_ops, transposed
+from jaxroof.training.frozen import conversions_again, with_conversions
 from jaxroof.training.training import Training
 
 LOSS_BYTES = 4.0
@@ -51,10 +52,10 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
     if training.lora is None:
         layers = transposed(layers)
     else:
-        layers |= adapter_ops(model, deployment, training.lora, tokens)
+        layers = with_conversions(layers) | adapter_ops(model, deployment, training.lora, tokens)
     last: Ops = {"final_norm": norm(tokens, model.hidden, deployment.activation_bytes, 1.0)}
     if model.generates:
-        last |= head_product(model, deployment, tokens) | loss_ops(model, deployment, tokens)
+        last |= with_conversions(head_product(model, deployment, tokens)) | loss_ops(model, deployment, tokens)
     return Pass(embedding_ops(model, deployment, tokens), layers, last)
 
 
@@ -77,6 +78,8 @@ def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
 def backward_pass(forward: Pass, training: Training) -> Pass:
     """The backward pass of `forward`. With adapters every other weight is frozen, and nothing is before the layers.
 
+    Frozen weights that are stored in fewer bits are converted again.
+
     Attention that is not fused multiplies activations with each other: both have gradients whatever is frozen.
     """
     gradient, lora = training.gradient_bytes, training.lora
@@ -85,4 +88,6 @@ def backward_pass(forward: Pass, training: Training) -> Pass:
     whole = {name: op for name, op in forward.layers.items() if op.role in WITH_GRADIENTS}
     frozen = {name: op for name, op in forward.layers.items() if name not in whole}
     layers = backward_ops(frozen, gradient, frozen=True) | backward_ops(whole, gradient)
-    return Pass({}, layers, backward_ops(forward.last, gradient, frozen=True))
+    layers = conversions_again(forward.layers) | layers
+    last = conversions_again(forward.last) | backward_ops(forward.last, gradient, frozen=True)
+    return Pass({}, layers, last)

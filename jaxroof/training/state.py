@@ -1,5 +1,6 @@
 """State of training on one device: weights and optimiser states, their update, and gradients over copies."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from jaxroof.arrays import jnp
@@ -8,12 +9,14 @@ from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.elementwise import elementwise
+from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.memory import layer_count
-from jaxroof.model import Model, has_experts
+from jaxroof.model import Model, WeightFormat, has_experts
 from jaxroof.op import Kernel, Ops
 from jaxroof.smooth import maximum
 from jaxroof.struct import Scalar
 from jaxroof.training.adapters import adapted
+from jaxroof.training.frozen import frozen_formats, stored_bytes
 from jaxroof.training.schedules import weight_copies
 from jaxroof.training.training import Training, gradient_ways
 
@@ -31,6 +34,8 @@ class Held(NamedTuple):
     expert: Scalar
     trained: Scalar  # of the plain ones
     trained_expert: Scalar
+    plain_bytes: Scalar  # B of the plain ones as stored: frozen weights may have fewer bits
+    expert_bytes: Scalar
 
 
 def held(model: Model, deployment: Deployment, training: Training) -> Held:
@@ -39,23 +44,37 @@ def held(model: Model, deployment: Deployment, training: Training) -> Held:
     With stages the first has the embedding and the last a head, tied or not, of the same size. A schedule whose
     devices hold two stages (DualPipe) has twice the layers.
     """
+    number = _parameters(model, deployment, training, lambda weights: 1.0)
+    stored = number
+    size = training.weight_bytes
+    if frozen_formats(model):
+        found = _parameters(model, deployment, training, lambda weights: stored_bytes(weights, size) / size)
+        stored = found
+    (plain, expert), bytes_of = number, tuple(size * part for part in stored)
+    if training.lora is None:
+        return Held(plain, expert, plain, expert, *bytes_of)
+    adapters = stage_share(model, deployment, training) * adapter_elements(model, adapted(deployment, training.lora))
+    return Held(plain + adapters, expert, adapters, 0.0, bytes_of[0] + size * adapters, bytes_of[1])
+
+
+def _parameters(
+    model: Model, deployment: Deployment, training: Training, each: Callable[[WeightFormat], Scalar]
+) -> tuple[Scalar, Scalar]:
+    """Sums over the fullest device's parameters outside and inside of experts, each weight counted as `each` says."""
     plain, expert = 0.0, 0.0
     for block in model.blocks:
         matrices = block_matrices(block, model.hidden, deployment).values()
-        inside = sum(matrix.elements for matrix in matrices if matrix.routed)
-        outside = sum(matrix.elements for matrix in matrices if not matrix.routed)
+        inside = sum(matrix.elements * each(matrix.weights) for matrix in matrices if matrix.routed)
+        outside = sum(matrix.elements * each(matrix.weights) for matrix in matrices if not matrix.routed)
         plain = plain + block.count * (outside + block.other_parameters)
         expert = expert + block.count * inside
     stage = stage_share(model, deployment, training)
     table = model.vocabulary * model.hidden / deployment.tp
-    outer = (1.0 + model.untied) * table
+    first, last = table * each(model.embedding), table * each(model.head)
+    outer = first + model.untied * last
     if deployment.pp is not None:
-        outer = jnp.where(deployment.pp > 1.0, table, outer)
-    plain, expert = stage * plain + outer + model.other_parameters, stage * expert
-    if training.lora is None:
-        return Held(plain, expert, plain, expert)
-    adapters = stage * adapter_elements(model, adapted(deployment, training.lora))
-    return Held(plain + adapters, expert, adapters, 0.0)
+        outer = jnp.where(deployment.pp > 1.0, maximum(first, last), outer)
+    return stage * plain + outer + model.other_parameters, stage * expert
 
 
 def stage_share(model: Model, deployment: Deployment, training: Training) -> Scalar:
@@ -99,13 +118,13 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
     """
     parts, ways = held(model, deployment, training), gradient_ways(deployment)
     near = deployment.tp * degree(deployment.pp)
-    groups = [("", parts.plain, parts.trained, ways[0], near)]
+    groups = [("", parts.plain_bytes, parts.trained, ways[0], near)]
     if has_experts(model):
-        groups.append(("expert_", parts.expert, parts.trained_expert, ways[1], replica_devices(deployment)))
+        groups.append(("expert_", parts.expert_bytes, parts.trained_expert, ways[1], replica_devices(deployment)))
     found: dict[str, Ops] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
     for prefix, everything, trained, copies, stride in groups:
         gradients = trained * training.gradient_bytes
-        weights = jnp.where(training.zero >= 3.0, everything, trained) * training.weight_bytes
+        weights = jnp.where(training.zero >= 3.0, everything, trained * training.weight_bytes)
         pieces = buckets(model, deployment, training, trained, copies)
         for kind, name, message in (
             ("all_reduce", "gradient_all_reduce", gradients),
@@ -132,7 +151,21 @@ def buckets(model: Model, deployment: Deployment, training: Training, trained: S
 def layer_weight_bytes(model: Model, deployment: Deployment, training: Training) -> Scalar:
     """B of the weights of the largest layer on one device, shape ()."""
     layers = [
-        sum(matrix.elements for matrix in block_matrices(block, model.hidden, deployment).values())
+        sum(
+            matrix.elements * stored_bytes(matrix.weights, training.weight_bytes)
+            for matrix in block_matrices(block, model.hidden, deployment).values()
+        )
         for block in model.blocks
     ]
-    return maximum(*layers) * training.weight_bytes
+    return maximum(*layers)
+
+
+def converted_bytes(model: Model, deployment: Deployment) -> Scalar:
+    """B of the largest matrix of frozen weights that are converted whole before they are multiplied, shape ()."""
+    sizes = [
+        matrix.inputs * matrix.outputs * OPERAND_BYTES[matrix.weights.compute]
+        for block in model.blocks
+        for matrix in block_matrices(block, model.hidden, deployment).values()
+        if matrix.weights.dequantised
+    ]
+    return maximum(*sizes) if len(sizes) > 1 else sum(sizes)

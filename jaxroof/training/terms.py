@@ -16,6 +16,7 @@ from jaxroof.training.communication import collectives_of, ring_parts
 from jaxroof.training.passes import Pass, backward_pass, forward_pass
 from jaxroof.training.state import data_parallel_ops, optimizer_op
 from jaxroof.training.training import Training
+from jaxroof.weight_only import as_run
 
 
 def training_terms(
@@ -30,7 +31,7 @@ def training_terms(
     energies, of the forward pass, which selective recomputation repeats; dp_all_reduce, dp_reduce_scatter,
     dp_all_gather; optimizer_compute.
     """
-    forward = functools.cache(lambda: forward_pass(model, deployment, training))
+    forward = functools.cache(lambda: forward_pass(as_run(model, hardware), deployment, training))
     backward = functools.cache(lambda: backward_pass(forward(), training))
     device = computing_hardware(hardware, deployment)
 

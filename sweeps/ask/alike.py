@@ -51,21 +51,21 @@ def alike(hardware: Hardware, precisions: Collection[str], figures: Figures = AL
 
     Args:
       hardware: leaves are Python floats.
-      precisions: those that the model's matrices are multiplied in, all of which `hardware` has.
+      precisions: those that the model's matrices are multiplied in; of those that `hardware` lacks others take the
+        place (`jaxroof.weight_only`).
       figures: which get a neutral number; the others stay unknown.
     """
+    precisions = sorted(set(precisions) & set(hardware.matrix))
     widths = hardware.cores.matrix_flops_per_clock if hardware.laws else None  # which only laws read
-    own = dataclasses.replace(
-        hardware.cores, matrix_flops_per_clock=widths and {p: widths[p] for p in sorted(precisions)}
-    )
+    own = dataclasses.replace(hardware.cores, matrix_flops_per_clock=widths and {p: widths[p] for p in precisions})
     cores = dataclasses.replace(own, clock=_known(own.clock, USUAL_CLOCK))
     unknown = hardware.silicon is None and not figures.silicon
     return dataclasses.replace(
         hardware,
-        matrix={precision: hardware.matrix[precision] for precision in sorted(precisions)},
+        matrix={precision: hardware.matrix[precision] for precision in precisions},
         cores=cores if figures.clock else own,
         links=_two_tiers(hardware.links) if figures.scale_out else hardware.links,
-        energy=_energy(hardware, sorted(precisions), figures.scale_out),
+        energy=_energy(hardware, precisions, figures.scale_out),
         price=_known(hardware.price, math.nan) if figures.price else hardware.price,
         silicon=None if unknown else _silicon(hardware, precisions),
         costs=UNKNOWN_COSTS if hardware.costs is None and figures.costs else hardware.costs,

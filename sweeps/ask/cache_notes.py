@@ -13,6 +13,7 @@ from jaxroof.jobs.step import StepWork
 from jaxroof.op import Kernel, Ops
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import times_of
+from jaxroof.weight_only import as_run
 
 WIDE_BYTES = 2.0
 """B of a cached element that kernels take as it is."""
@@ -62,7 +63,7 @@ def _attention_time(scenario: Scenario, kv_bytes: float | None, sequences: float
         deployment = dataclasses.replace(deployment, kv_bytes=kv_bytes)
     work = batch.decode(sequences, context)
     with eager():
-        ops = overlapped_ops(scenario.model, deployment, work)
+        ops = overlapped_ops(as_run(scenario.model, scenario.hardware), deployment, work)
         own: Ops = {name: op for name, op in ops.items() if isinstance(op, Kernel) and op.kind == "decode_attention"}
         times = times_of(own, scenario.hardware, deployment, work, scenario.efficiency)
         return float(sum(times[name] for name in own))

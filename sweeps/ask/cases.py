@@ -13,7 +13,7 @@ from jaxroof.field import required
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.legality import crosses_domain, first_broken
-from jaxroof.model import WeightFormat
+from jaxroof.weight_only import as_run, without_fallbacks
 from sweeps.ask.cache_notes import slower_cache
 from sweeps.ask.cache_precisions import KV_BYTES as KV_BYTES
 from sweeps.ask.cache_precisions import require_cache
@@ -25,6 +25,7 @@ from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.pools import prefill_pool, require_legal
+from sweeps.ask.precisions import compute_precisions, weight_only_notes
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.training_case import training_workload
 
@@ -50,6 +51,7 @@ class Case:
         """Notes for a reader: precision and its source, assumptions, a ring that leaves its domain, a slow cache."""
         notes = [f"weights {self.model.precision} (from {self.model.precision_source})"]
         notes += self.model.notes
+        notes += weight_only_notes(self.hardware, self.model.model)
         notes += self.hardware.assumptions
         if bool(crosses_domain(self.scenario.hardware, self.scenario.deployment)):
             notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
@@ -112,6 +114,8 @@ def case(
     if own:
         device = hwspaces.overridden(device, own)
     entry = with_draft(workloads.model(model, weights=weights), draft)
+    if job == "train" and workload.get("lora") is None:
+        entry = dataclasses.replace(entry, model=without_fallbacks(entry.model))
     constants = hwspaces.efficiency(efficiency)
     scenario = Scenario(
         hardware=device.hardware,
@@ -131,6 +135,7 @@ def case(
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
         pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
+        entry = dataclasses.replace(entry, notes=(*entry.notes, *weight_only_notes(pool.hardware, entry.model)))
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
         other = neighbour_entry(neighbour or {})
@@ -208,27 +213,32 @@ HALF_HINT = "; weights fp16, or such as w4a16-fp16, run the model in fp16"
 """What helps on a device without bf16."""
 
 
+WHOLE_HINT = {
+    "int8": "; engines run int8 activations on int8 units alone, weights w8a16 multiplies at 16 bits",
+    "fp8": "; weights w8a16 and w4a16 multiply at 16 bits",
+    "fp4": "; weights w4a16 multiplies at 16 bits",
+}
+"""What helps where weights are not run weight-only."""
+
+
+GGUF_HINT = "; a type of GGUF file takes another type after it: such as q4_k_m-fp32 or q4_k_m-bf16"
+"""What helps with llama.cpp's types on a device without fp16."""
+
+
 def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEntry, deployment: Deployment) -> None:
-    """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need."""
-    for precision in sorted(compute_precisions((entry.model, deployment))):
+    """ValueError when `device` has no matrix figure for a precision that the model's weights or attention need.
+
+    What engines run weight-only there needs that of the other operand alone.
+    """
+    for precision in sorted(compute_precisions((as_run(entry.model, device.hardware), deployment))):
         try:
             hwspaces.require_precision(device, precision)
         except ValueError as error:
             half = precision == "bf16" and "fp16" in device.hardware.matrix
-            raise ValueError(f"{error}{HALF_HINT if half else ''}") from None
-
-
-def compute_precisions(tree: Any) -> set[str]:
-    """Precisions that the weight matrices of models and the attention of deployments are multiplied in."""
-    if isinstance(tree, WeightFormat):
-        return {tree.compute}
-    if isinstance(tree, Deployment):
-        return {tree.attention_compute}
-    if isinstance(tree, tuple):
-        return set().union(*map(compute_precisions, tree))
-    if dataclasses.is_dataclass(tree):
-        return set().union(*(compute_precisions(getattr(tree, field.name)) for field in dataclasses.fields(tree)))
-    return set()
+            hint = HALF_HINT if half else WHOLE_HINT.get(precision, "")
+            if precision == "fp16" and "GGUF" in entry.precision:
+                hint = GGUF_HINT
+            raise ValueError(f"{error}{hint}") from None
 
 
 def leaf_number(path: str, value: Any) -> float:

@@ -1,5 +1,6 @@
 """Axes over whole structs: accelerators, models, precisions, efficiencies and deployments, labelled by their names."""
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 import hwspaces
 import workloads
+from jaxroof.weight_only import without_fallbacks
 from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.cache_precisions import require_cache
 from sweeps.ask.cases import KV_BYTES, Case, cache_precision, leaf_number, model_deployment, require_precisions
@@ -15,6 +17,7 @@ from sweeps.ask.deployments import with_settings
 from sweeps.ask.drafting import with_draft
 from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.paths import number, replaced
+from sweeps.ask.precisions import weight_only_notes
 from sweeps.ask.spec import Range, Spec
 
 MEANINGS = {
@@ -49,6 +52,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
             require_precisions(device, base.model, base.scenario.deployment)
             require_cache(device, base.kv)
             notes += [f"{device.name}: {assumption}" for assumption in device.assumptions]
+            notes += [note for note in weight_only_notes(device, base.model.model) if note not in base.notes]
         lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
         columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)
@@ -61,6 +65,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         )
         kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
         entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
+        if spec.job == "train" and base.scenario.workload.lora is None:
+            entries = [dataclasses.replace(entry, model=without_fallbacks(entry.model)) for entry in entries]
         deployments = []
         for entry in entries:
             deployments.append(model_deployment(entry, kv, sent))

@@ -15,7 +15,7 @@ from jaxroof.jobs.job import some_terms
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice
-from sweeps.ask.cases import Case, case, compute_precisions, leaf_number
+from sweeps.ask.cases import Case, case, leaf_number
 from sweeps.ask.deployments import PREFIX, is_structure
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.followers import followed
@@ -23,6 +23,7 @@ from sweeps.ask.laws import held_note, require_free
 from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart
 from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
 from sweeps.ask.paths import number
+from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.samples import sampled
 from sweeps.ask.spec import Spec
 

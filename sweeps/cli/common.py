@@ -25,7 +25,7 @@ def case_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--weights",
         metavar="PRECISION",
-        help="in place of the checkpoint's: fp8, int8, w4a16, w4a16-fp16 (the rest in fp16), nvfp4 ...",
+        help="in place of the checkpoint's: fp8, int8, w4a16, w4a16-fp16 (the rest in fp16), nvfp4, q4_k_m ...",
     )
     parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
     prices_argument(parser)

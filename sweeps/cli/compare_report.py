@@ -188,7 +188,7 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
         said = "no row was simulated" if by is None else f"the best simulated row: {row_text(found, by)}"
         words = f"the first row is an estimate of disaggregated pools, which are not simulated; {said}"
         print_lines(out, "pools", [words])
-    print_lines(out, "note", found.question.model.notes)
+    print_lines(out, "note", found.question.notes)
 
 
 def _class_lines(row: Row) -> list[str]:
@@ -260,7 +260,7 @@ def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) 
         ],
         "lacking": dict(asked.lacking),
         "refused_layouts": dict(asked.refused),
-        "notes": list(asked.model.notes),
+        "notes": list(asked.notes),
         "units": units(metrics),
     }
 

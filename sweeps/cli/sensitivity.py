@@ -22,7 +22,7 @@ OWN = {
 }
 """Flags that only one job reads."""
 
-UNTRAINED = ("isl", "osl", "weights", "attention", "kv", "communication", "adapters")
+UNTRAINED = ("isl", "osl", "attention", "kv", "communication", "adapters")
 UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DEGREES, *train.PLACES))
 """Flags that `--job train` does not read, of those that the others do."""
 

@@ -47,6 +47,7 @@ def case_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
+    parser.add_argument("--weights", metavar="NAME", help="with --lora: storage of the frozen weights: nf4, w4a16 ...")
     add_flags(parser, {name: deployment.flags()[name] for name in PLACES})
     what = "any number: workload.gradient_bytes=4, hardware.memory.hbm.capacity=141GB; may be given several times"
     common.settings_argument(parser, "--set", what, "PATH=VALUE")
@@ -72,6 +73,10 @@ def training_case(options: argparse.Namespace) -> Any:
     precision = options.precision or "bf16"
     if precision not in PRECISIONS:
         raise ValueError(f"--precision {precision} must be {' or '.join(PRECISIONS)}")
+    if options.weights is not None and options.lora is None:
+        raise ValueError(f"--weights {options.weights} is what frozen weights are stored in: give --lora too")
+    if options.weights is not None and options.precision is not None:
+        raise ValueError(f"--weights {options.weights} and --precision {options.precision}: give one of them")
     if options.offload is not None and options.offload not in OFFLOADS:
         raise ValueError(f"--offload {options.offload} must be optimizer")
     given = {name: getattr(options, name) for name in (*NUMBERS, "lora") if getattr(options, name) is not None}
@@ -95,18 +100,34 @@ def training_case(options: argparse.Namespace) -> Any:
 
     spread: dict[str, Any] = placed(degrees)
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
-    return case(
+    found = case(
         "train",
         options.hardware,
         options.model,
         workload=work,
         deployment=spread,
-        weights=precision,
+        weights=options.weights or precision,
         efficiency=options.efficiency,
         prices=options.prices,
         overrides=settings,
         check=not getattr(options, "search", False),
     )
+    if options.weights is not None:
+        _require_converted(options.weights, found.scenario.model)
+    return found
+
+
+def _require_converted(name: str, model: Any) -> None:
+    """ValueError for frozen weights that are multiplied with activations of 8 bits or less, which have no gradient."""
+    from jaxroof.layers.linear import LOW_PRECISIONS
+    from jaxroof.weight_only import formats_of
+
+    low = sorted({weights.compute for weights in formats_of(model)} & set(LOW_PRECISIONS))
+    if low:
+        raise ValueError(
+            f"--weights {name} multiplies in {low[0]}: give weights that are converted to 16 bits, such as nf4, w8a16, "
+            "w4a16 or q4_k_m"
+        )
 
 
 def _schedule(text: str | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Collective, Kernel
 from jaxroof.overlap import HIDDEN
 from jaxroof.step import HOST
 from jaxroof.tree import structure
+from jaxroof.weight_only import as_run
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
 from sweeps.run.evaluate import at_base
@@ -107,7 +108,7 @@ def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list, list]], dict[
         steps = {}
         places = job.steps(scenario)
         for step, (place, batch) in places.items():
-            ops = step_ops(place.model, place.deployment, batch)
+            ops = step_ops(as_run(place.model, place.hardware), place.deployment, batch)
             prefix = table_prefix(step, places)
             fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
             columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]

@@ -15,6 +15,7 @@ from jaxroof.op import AnyOp, Kernel, Ops
 from jaxroof.op_time import op_extrapolation, op_hull, op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.step import evidence_known, evidence_of, host_time
+from jaxroof.weight_only import as_run
 
 MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
 """`Hull.compiled` -> the devices of the evidence, in words."""
@@ -55,7 +56,7 @@ def beyond(scenario: Scenario, batch: Batch) -> Beyond:
     efficiency = scenario.efficiency
     with eager():
         hardware = computing_hardware(scenario.hardware, scenario.deployment)
-        ops = overlapped_ops(scenario.model, scenario.deployment, batch)
+        ops = overlapped_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch)
         return ops_beyond(ops, hardware, efficiency, float(host_time(batch, scenario.deployment, efficiency)))
 
 

@@ -16,10 +16,11 @@ from jaxroof.memory import weight_bytes
 from jaxroof.model import has_experts
 from sweeps.ask.axes import Axis
 from sweeps.ask.cache_precisions import without_cache_units
-from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
+from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.layouts import Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.precisions import compute_precisions, sorted_out, weight_only_notes
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
@@ -169,7 +170,7 @@ def compare(
     asked_for = with_settings(plain, spread)
     constants = hwspaces.efficiency(efficiency)
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = _sorted_out(_entries(hardware, given, prices), needed)
+    runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
     lacking |= without_cache_units(runnable, cache_precision(entry, kv))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(sort, [device for _, device in runnable])
@@ -180,6 +181,7 @@ def compare(
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
+    notes = (*notes, *(note for _, device in runnable for note in weight_only_notes(device, entry.model)))
     nothing = Comparison(
         sizes={},
         metric=metric,
@@ -285,22 +287,6 @@ def _entries(
     if not found:
         raise ValueError("hardware is empty; give at least one name")
     return found
-
-
-def _sorted_out(
-    entries: list[tuple[str, hwspaces.HardwareEntry]], needed: set[str]
-) -> tuple[list[tuple[str, hwspaces.HardwareEntry]], dict[str, str]]:
-    """Accelerators that have a peak for every precision, and what the others lack."""
-    runnable, lacking = [], {}
-    for name, device in entries:
-        missing = sorted(needed - set(device.hardware.matrix))
-        if missing:
-            lacking[device.name] = (
-                f"no matrix peak for {' and '.join(missing)}; it has {', '.join(device.hardware.matrix)}"
-            )
-        else:
-            runnable.append((name, device))
-    return runnable, lacking
 
 
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:

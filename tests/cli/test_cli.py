@@ -183,7 +183,10 @@ REFUSALS = {
         ("step", *DEPLOYMENT[:4], "--tp", "64", "--prefill", "8"),
         "does not divide the 32 attention heads",
     ),
-    "no fp4 unit": (("step", *DEPLOYMENT, "--weights", "nvfp4", "--prefill", "8"), "has no fp4 figure"),
+    "no int8 unit": (
+        ("step", "--hardware", "B300-SXM", "--model", "Llama-3.2-1B", "--weights", "int8", "--prefill", "8"),
+        "B300-SXM has no int8 figure; it has bf16, fp16, fp8, fp4, tf32, fp32; engines run int8 activations on int8",
+    ),
     "no bf16": (
         ("step", "--hardware", "Raspberry-Pi-5", "--model", "Llama-3.2-1B", "--prefill", "8"),
         "Raspberry-Pi-5 has no bf16 figure; it has fp16, int8, fp32; weights fp16, or such as",

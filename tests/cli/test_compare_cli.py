@@ -82,7 +82,7 @@ def test_a_picture_is_drawn(capsys, tmp_path):
 def test_nothing_feasible_is_an_answer_with_reasons(capsys):
     out = printed(capsys, *SMALL, "--slo", "ttft=1us", "--sort", "tpot")
     assert "nothing is feasible" in out and out.count("misses 1 us") == 2
-    out = printed(capsys, *WORDS, "--hardware", "A100-SXM-80GB", "--weights", "fp8")
+    out = printed(capsys, *WORDS, "--hardware", "A100-SXM-80GB", "--weights", "w4a8")
     (line,) = (line for line in out.splitlines() if line.startswith("no matrix peak for fp8; it has bf16, fp16, int8"))
     assert line.endswith(": A100-SXM-80GB")
 

@@ -65,3 +65,35 @@ def test_errors_are_one_line(words, expected, capsys):
     assert main(words) == 2
     out, error = capsys.readouterr()
     assert out == "" and expected in error and error.count("\n") == 1
+
+
+QLORA = ["train", "--model", "Mistral-7B-v0.1", "--hardware", "RTX-3090", "--lora", "rank=16,target=q,v"]
+QLORA += ["--global-batch", "4", "--micro-batch", "1", "--seq", "1024"]
+
+
+def test_frozen_weights_of_4_bits(capsys):
+    """6.98e9 weights of 4.127 bits and 0.26e9 of the embedding and head of 16: 4.13 GB, where bf16 takes 14.5."""
+    found = {}
+    for weights in ("bf16", "nf4", "q4_k_m"):
+        assert main([*QLORA, "--weights", weights, "--json"]) == 0
+        found[weights] = json.loads(capsys.readouterr().out)["metrics"]
+    assert found["nf4"]["weights_memory"] == pytest.approx(6.98e9 * 4.127 / 8 + 2 * 131.1e6 * 2 + 14e6, rel=2e-3)
+    assert found["bf16"]["weights_memory"] == pytest.approx(14.5e9, rel=2e-3)
+    assert found["nf4"]["optimizer_memory"] == found["bf16"]["optimizer_memory"]
+    assert found["nf4"]["iteration_time"] > found["bf16"]["iteration_time"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([*BASE, "--weights", "nf4"], "--weights nf4 is what frozen weights are stored in: give --lora too"),
+        ([*QLORA, "--weights", "int8"], "--weights int8 multiplies in int8: give weights that are converted to 16"),
+        ([*QLORA, "--weights", "nf4", "--precision", "bf16"], "--weights nf4 and --precision bf16: give one of them"),
+        ([*QLORA, "--weights", "nf3"], "weights is 'nf3'; it must be one of fp8"),
+        ([*BASE[:4], "A100-SXM-80GB", *BASE[5:], "--precision", "fp8"], "A100-SXM-80GB has no fp8 figure"),
+    ],
+)
+def test_weights_that_training_does_not_have(capsys, words, says):
+    assert main(words) == 2
+    text = capsys.readouterr()
+    assert says in text.err and not text.out

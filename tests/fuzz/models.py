@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.fuzz.sensible import require_sensible
 from tests.fuzz.target import Target, in_file
+from tests.workloads.test_quantization_formats import LLAMA, METHODS, W8A8
 
 LARGEST_SIZE = 1e30
 """Above every product of sizes that single sizes of at most 10^12 leave possible."""
@@ -17,7 +18,7 @@ def targets() -> list[Target]:
     words = tuple(sorted({key for config in configs() for key in config}))
     quant_words = tuple(sorted({key for found in quantisations() for key in found} | _nested_words()))
     return [
-        Target("model", in_file("config.json", _model), lambda: _seeds(configs()), words=words),
+        Target("model", in_file("config.json", _model), lambda: _seeds([*configs(), *made()]), words=words),
         Target(
             "quantisation",
             in_file("hf_quant_config.json", lambda path: _model(path.replace("hf_quant_", "")), {"config.json": plain}),
@@ -58,6 +59,13 @@ def configs() -> list[dict[str, Any]]:
                 config[key] = min(config[key], 8)
         found.setdefault(f"{config.get('model_type')} {quantised}", config)
     return list(found.values())
+
+
+def made() -> list[dict[str, Any]]:
+    """A small config under every quantisation method."""
+    mlx = {"group_size": 64, "bits": 4, "model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 64}, "lm_head": False}
+    methods = [{"quantization_config": quantisation} for quantisation, _, _ in METHODS]
+    return [{**LLAMA, **keys} for keys in (*methods, {"quantization": mlx}, {"compression_config": W8A8})]
 
 
 @functools.cache

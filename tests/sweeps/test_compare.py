@@ -93,13 +93,24 @@ def test_only_the_best_layout_of_every_number_of_devices_comes_first(pair):
 
 
 def test_a_precision_that_an_accelerator_lacks_is_named(pair):
-    found = compared(weights="fp8", devices=[1])
+    found = compared(weights="w4a8", devices=[1])
     assert list(found.lacking) == ["A100-SXM-80GB"]
     assert found.lacking["A100-SXM-80GB"].startswith("no matrix peak for fp8; it has bf16, fp16, int8")
     assert {row.hardware for row in found.rows} == {"H100-SXM"}
     assert found.rows[0].metrics["weight_bytes"] < 0.7 * pair.rows[0].metrics["weight_bytes"]
-    nobody = compared(weights="fp8", hardware=["A100-SXM-80GB"])
+    nobody = compared(weights="w4a8", hardware=["A100-SXM-80GB"])
     assert (nobody.rows, nobody.points, nobody.accelerators) == ((), 0, 1)
+
+
+def test_what_an_accelerator_runs_weight_only_is_ranked():
+    """Every A100 row of an FP8 checkpoint is that of 8-bit weights with 16-bit activations; a note says so."""
+    found, plain = (compared(weights=name, devices=[1, 2]) for name in ("fp8", "w8a16"))
+    assert not found.lacking
+    rows, same = ({(r.hardware, r.layout): r for r in one.rows} for one in (found, plain))
+    ampere = [key for key in rows if key[0] == "A100-SXM-80GB"]
+    assert ampere and all(rows[key].metrics["tpot"] == pytest.approx(same[key].metrics["tpot"]) for key in ampere)
+    assert any(note.startswith("A100-SXM-80GB does not multiply fp8: fp8 weights stay") for note in found.notes)
+    assert not any(note.startswith("H100-SXM does not") for note in found.notes)
 
 
 def test_weights_that_do_not_fit_say_how_many_devices_they_need():

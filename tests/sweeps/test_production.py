@@ -38,7 +38,6 @@ def said(capsys) -> str:
     [
         ("--draft Llama-2-7B", "draft = 'Llama-2-7B' needs deployment.drafts: the tokens that it drafts per step"),
         ("--drafts 2", "Llama-2-7B on A100-SXM-80GB: drafts = 2, but the model has no multi-token-prediction head and"),
-        ("--draft Llama-2-7B-FP8 --drafts 2", "A100-SXM-80GB has no fp8 figure; it has"),
         ("--draft Llama-2-7B --drafts 3 --tree 2,2", "drafts = 3 exceeds the 2 depths of the tree"),
         ("--draft Llama-2-7B --tree 2,0", "deployment.tree.1 = '0' must be a positive"),
         ("--draft Llama-2-7B --drafts 2 --acceptance 0.5,1.5", "acceptance = '1.5' must be a probability: at most 1"),
@@ -49,7 +48,7 @@ def said(capsys) -> str:
         ("--adapters rank=16,targets=q,gate", "adapters: 'gate' is not a matrix with adapters; known: q, k, v"),
         ("--adapters loaded=16", "needs a rank: rank=16,loaded=32,targets=q,v"),
         ("--delay soon", "workload.delay = 'soon'"),
-        ("--weights fp8", "A100-SXM-80GB has no fp8 figure"),
+        ("--weights w4a8", "A100-SXM-80GB has no fp8 figure"),
     ],
 )
 def test_requests_that_are_refused(words, sentence, capsys):

@@ -292,11 +292,23 @@ def test_a_limit_that_is_missed_alone_says_by_how_much():
 
 
 def test_what_cannot_run_is_lacking_with_its_reason():
-    assert served(weights="fp8").question.lacking == {"A100-SXM-80GB": "no matrix peak for fp8"}
+    assert served(weights="w4a8").question.lacking == {"A100-SXM-80GB": "no matrix peak for fp8"}
     found = served(hardware=["MI300X", "H100-SXM"], engine="trtllm", efficiency="derated", devices=[1])
     assert list(found.question.lacking) == ["MI300X"] and {row.hardware for row in found.rows} == {"H100-SXM"}
     assert "NVIDIA" in found.question.lacking["MI300X"]
     assert served(devices=[3]).question.refused["tp3"] == "tp = 3 does not divide the 32 attention heads"
+
+
+def test_what_runs_weight_only_is_ranked_and_said():
+    """FP8 weights on an A100 cost what 8-bit weights with 16-bit activations cost there, and H100 keeps its units."""
+    found, plain = served(weights="fp8"), served(weights="w8a16")
+    assert not found.question.lacking
+    assert any(note.startswith("A100-SXM-80GB does not multiply fp8") for note in found.question.notes)
+    best = {row.hardware: row for row in reversed(found.rows)}
+    same = {row.hardware: row for row in reversed(plain.rows)}
+    cost = "usd_per_million_tokens"
+    assert best["A100-SXM-80GB"].metrics[cost] == pytest.approx(same["A100-SXM-80GB"].metrics[cost], rel=1e-6)
+    assert best["H100-SXM"].metrics[cost] < same["H100-SXM"].metrics[cost]
 
 
 def test_certainty_falls_with_the_distance_from_the_evidence():

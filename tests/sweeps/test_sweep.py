@@ -204,7 +204,7 @@ BAD = [
     ({"axes": {"deployment.tpp": [1, 2]}}, "deployment.tp"),
     ({"axes": {"hardware.memory": [1, 2]}}, "hardware.memory"),
     ({"weights": "fp4.5"}, "fp4.5"),
-    ({"weights": "nvfp4"}, "H100-SXM has no fp4 figure"),
+    ({"weights": "int8", "hardware": "B300-SXM"}, "B300-SXM has no int8 figure"),
     ({"kv": "fp2"}, "fp2"),
     ({"output": {"variables": ["tpott"]}}, "tpot"),
     ({"output": {"dtype": "float16"}}, "float32 or float64"),

@@ -22,7 +22,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.traffic import Served, Traffic
 from jaxroof.tree import structure
 from sweeps.ask.alike import alike
-from sweeps.ask.cases import compute_precisions
+from sweeps.ask.precisions import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective
 from sweeps.run.simulated.simulation import FEW, compiled, power, simulated, size_for
 from workloads.traffic import padded

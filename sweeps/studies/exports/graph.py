@@ -10,6 +10,7 @@ from jaxroof.jobs.step import step_batch
 from jaxroof.op import Ops
 from jaxroof.overlap import overlapped_ops
 from jaxroof.step import HOST, host_time
+from jaxroof.weight_only import as_run
 from sweeps.run.evaluate import at_base
 from sweeps.studies.exports.runs import Named, Run, decoder_ops, named
 
@@ -150,6 +151,6 @@ def _step_groups(scenario: Scenario) -> dict[str, Ops]:
     """Ops of the step before the layers, of the layers, and after them."""
     batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
     found: dict[str, Ops] = {"before": {}, "layers": {}, "after": {}}
-    for name, op in overlapped_ops(scenario.model, scenario.deployment, batch).items():
+    for name, op in overlapped_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch).items():
         found["layers" if name in inside else "after" if found["layers"] else "before"][name] = op
     return found

@@ -14,6 +14,7 @@ from jaxroof.memory import layer_count
 from jaxroof.op import AnyOp, Collective
 from jaxroof.op_time import op_time
 from jaxroof.step import host_time
+from jaxroof.weight_only import as_run
 from sweeps.ask.cases import Case
 from sweeps.run.evaluate import Function, evaluate
 from sweeps.run.points import Points
@@ -83,7 +84,7 @@ def other_times(case: Case, sequences: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     def times(scenario: Scenario) -> list[Any]:
         batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
-        ops = step_ops(scenario.model, scenario.deployment, batch)
+        ops = step_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch)
         kernels = sum(
             op.count * op_time(op, scenario.hardware, scenario.efficiency)
             for name, op in ops.items()

@@ -11,6 +11,7 @@ from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware
 from jaxroof.step import op_flops
+from jaxroof.weight_only import as_run
 from sweeps.run.evaluate import at_base
 
 
@@ -79,7 +80,7 @@ def named(scenario: Scenario, groups: Callable[[Scenario], dict[str, Ops]]) -> d
 
 def decoder_ops(scenario: Scenario) -> Ops:
     """Ops of the layers of the decoder in an engine step."""
-    model, deployment = scenario.model, scenario.deployment
+    model, deployment = as_run(scenario.model, scenario.hardware), scenario.deployment
     batch = step_batch(scenario.workload, model)
     local = group_batch(batch, deployment)
     return layer_ops(model, deployment, local, device_tokens(local, deployment), stage_tokens(batch, deployment))

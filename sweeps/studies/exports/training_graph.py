@@ -11,6 +11,7 @@ from jaxroof.training.passes import backward_pass, forward_pass
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.state import data_parallel_ops, offload_time, optimizer_op
 from jaxroof.training.training import RECOMPUTES, micro_batches
+from jaxroof.weight_only import as_run
 from sweeps.run.evaluate import at_base
 from sweeps.studies.exports.graph import Graph, layer_runs, stage_layers
 from sweeps.studies.exports.pipeline import Pipeline, Placed, Task, pipeline, placed
@@ -188,7 +189,8 @@ _PASSES = ("forward", "backward", "attention")
 
 def _groups(scenario: Scenario) -> dict[str, Ops]:
     """Ops of both passes by place, of the update, and of messages."""
-    model, deployment, training = scenario.model, scenario.deployment, scenario.workload
+    model = as_run(scenario.model, scenario.hardware)
+    deployment, training = scenario.deployment, scenario.workload
     forward = forward_pass(model, deployment, training)
     backward = backward_pass(forward, training)
     found = {

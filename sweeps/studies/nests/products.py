@@ -9,6 +9,7 @@ from jaxroof.nests import Problem
 from jaxroof.op import PRODUCTS, Kernel
 from jaxroof.overlap import overlapped_ops
 from jaxroof.version import VERSION
+from jaxroof.weight_only import as_run
 from sweeps.ask.cases import Case
 from sweeps.studies.exports.folder import written as files_of_folder
 from workloads.nests.checks import checked_problem
@@ -42,7 +43,7 @@ def products(case: Case) -> list[Product]:
     """
     (place, batch), *_ = job_of(case.scenario).steps(case.scenario).values()
     found: dict[tuple, Product] = {}
-    for name, op in overlapped_ops(place.model, place.deployment, batch).items():
+    for name, op in overlapped_ops(as_run(place.model, place.hardware), place.deployment, batch).items():
         if not isinstance(op, Kernel) or op.kind not in PRODUCTS or op.shape is None or not op.kernels:
             continue
         shape = op.shape

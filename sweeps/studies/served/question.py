@@ -14,13 +14,14 @@ from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
 from sweeps.ask.cache_precisions import lacking_cache
-from sweeps.ask.cases import cache_precision, compute_precisions, model_deployment, with_number
+from sweeps.ask.cases import cache_precision, model_deployment, with_number
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of, release, unsupported
 from sweeps.ask.layouts import layouts, possible
 from sweeps.ask.offered_load import LOAD
+from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
 from sweeps.ask.releases import longer_step
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
@@ -65,6 +66,12 @@ class Question:
     def model(self) -> workloads.ModelEntry:
         """The model that is served."""
         return self.options.model
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the model's reader wants said aloud, and what accelerators run weight-only."""
+        of_devices = (weight_only_notes(device, self.model.model) for device in self.options.devices)
+        return (*self.model.notes, *(note for notes in of_devices for note in notes))
 
 
 def question(
@@ -141,7 +148,7 @@ def question(
     found = _entries(hardware, given, prices)
     runnable, lacking = [], {}
     for device in found:
-        missing = sorted(needed - set(device.hardware.matrix))
+        missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
         why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(named, device.vendor)
         units = [lacking_cache(device.hardware, cache_precision(entry, cache)) for cache in caches]
         if not why and all(units):
