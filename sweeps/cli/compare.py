@@ -54,7 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.node_argument(tried)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
     common.settings_argument(tried, "--set", what, "PATH=VALUE")
-    parser.add_argument("--simulate", metavar="N", help="places that are simulated at most (default 24; 0: estimates)")
+    what = "deployments of every accelerator that are simulated at most (default 6; 0: estimates)"
+    parser.add_argument("--simulate", metavar="N", help=what)
     parser.add_argument(
         "--no-disaggregated",
         action="store_true",
@@ -190,7 +191,7 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
             def count(simulations: int) -> None:
                 nonlocal done
                 done += simulations
-                line.show(f"{done} simulations, of about {number}")
+                line.show(f"{done} simulations" + (f", of about {number}" if done < number else ""))
 
             return count
 

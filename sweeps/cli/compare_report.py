@@ -15,6 +15,7 @@ from sweeps.cli.tables import console, metric_text, print_lines, table
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.comparison import ServedComparison
+from sweeps.studies.served.figures import ascending
 from sweeps.studies.served.rows import Row
 from workloads.classes import RequestClass
 
@@ -120,7 +121,7 @@ def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None
     for mark, words in (
         ("*", "announced"),
         ("~", "at an estimated price: nobody sells it, as far as is known"),
-        ("?", "extrapolated: beyond what the constants were fitted to, so the interval is wider; see `beyond`"),
+        ("?", "beyond what the constants were fitted to or served runs confirm: the interval is wider; see `beyond`"),
     ):
         if mark in marks:
             out.print(f"{mark} {words}")
@@ -136,10 +137,24 @@ def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advic
     out.print()
     devices = {row.hardware: found.device_of(row) for row in rows}
     print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
-    judged = {row.hardware: found.trust(row) for row in reversed(rows)}
-    print_lines(out, "beyond", [f"{name}: {one.words}" for name, one in judged.items() if one.extrapolated])
+    print_lines(out, "beyond", _beyond(found, rows))
     slow = {row.hardware: said for row in reversed(rows) if (said := found.slower_cache(row))}
     print_lines(out, "cache", [f"{name}: {said}" for name, said in slow.items()])
+
+
+def _beyond(found: ServedComparison, rows: Sequence[Row]) -> list[str]:
+    """How far accelerators are beyond the evidence, by their first rows; and rows with what no served run confirms."""
+    accelerators: dict[str, str] = {}
+    unconfirmed: dict[str, list[str]] = {}
+    for rank, row in enumerate(rows, 1):
+        judged = found.trust(row)
+        octaves = judged.words.removesuffix(judged.unconfirmed).removesuffix("; ")
+        if judged.extrapolated and octaves:
+            accelerators.setdefault(row.hardware, octaves)
+        if judged.unconfirmed:
+            unconfirmed.setdefault(judged.unconfirmed, []).append(str(rank))
+    said = [f"{name}: {words}" for name, words in accelerators.items()]
+    return said + [f"row{'s' * (len(r) > 1)} {', '.join(r)}: {words}" for words, r in unconfirmed.items()]
 
 
 def _print_reasons(out: Any, found: ServedComparison, every: bool) -> None:
@@ -183,12 +198,24 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     if known is not first:
         said = "no row is" if known is None else row_text(found, known)
         print_lines(out, "sure", [f"the first row is an extrapolation; best inside of the evidence: {said}"])
-    if first.prefill is not None:
-        by = next((row for row in shown if row.simulated), None)
-        said = "no row was simulated" if by is None else f"the best simulated row: {row_text(found, by)}"
-        words = f"the first row is an estimate of disaggregated pools, which are not simulated; {said}"
-        print_lines(out, "pools", [words])
+    print_lines(out, "below", _better_estimates(found, shown))
     print_lines(out, "note", found.question.notes)
+
+
+def _better_estimates(found: ServedComparison, shown: Sequence[Row]) -> list[str]:
+    """The best row that is estimated, where its figure is better than that of the best simulated one."""
+    simulated, estimated = ([row for row in shown if row.simulated is kind] for kind in (True, False))
+    if not simulated or not estimated:
+        return []
+    value, other = (
+        float(ascending(np.array(rows[0].metrics[found.metric]), found.metric)) for rows in (simulated, estimated)
+    )
+    if other >= value:
+        return []
+    why = "pools are not simulated" if estimated[0].prefill is not None else "it was not simulated"
+    rank = shown.index(estimated[0]) + 1
+    figure = _cell(found.metric, estimated[0].metrics[found.metric])
+    return [f"row {rank}, an estimate, has a better {found.metric}, {figure}; {why}, so it stands below those that are"]
 
 
 def _class_lines(row: Row) -> list[str]:
@@ -203,7 +230,7 @@ def _class_lines(row: Row) -> list[str]:
 def row_text(found: ServedComparison, row: Row) -> str:
     """A row in words."""
     metrics = row.metrics
-    many = f"{row.replicas} replicas of " if found.rate is not None else ""
+    many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if found.rate is not None else ""
     words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
     words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}"
     words += f", TPOT {_cell('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""

@@ -26,7 +26,9 @@ def test_every_row_has_a_bar_and_the_best_is_in_the_title():
     assert f"{best.devices} x {best.hardware} ({best.layout}) is best for Llama-3.1-8B" in words
     assert "at the largest load within TTFT <= 500 ms" in words
     pale = [patch.get_alpha() < 1.0 for patch in bars.patches]
-    assert pale == [row.hardware == "MI300X" for row in found.rows]  # not among the measured architectures
+    assert pale == [
+        row.hardware == "MI300X" or "pp" in row.layout for row in found.rows
+    ]  # not among the measured architectures, or pipeline stages, which no served run confirms
     (lines,) = bars.collections
     ends = np.array([segment[:, 0] for segment in lines.get_segments()])
     assert (ends[:, 0] < widths).all() and (widths < ends[:, 1]).all()

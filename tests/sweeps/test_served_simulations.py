@@ -153,6 +153,38 @@ def test_the_best_row_is_a_simulated_one_and_says_what_stopped_it(run):
     assert best.metrics["usd_per_million_tokens"] == pytest.approx(1e6 * price / (best.metrics["load"] * 32.0))
 
 
+def test_the_row_of_an_accelerator_is_the_same_alone_and_in_company(run):
+    found, _ = run
+    keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "seed": 3}
+    for row in found.rows:
+        alone = compare_served(
+            MODEL, "ttft=500ms,tpot_p99=25ms", hardware=[row.hardware], simulated=2, disaggregated=False, **keys
+        )
+        (own,) = alone.rows
+        assert (own.spec, own.fails, own.binds, own.simulated) == (row.spec, row.fails, row.binds, True)
+        assert own.metrics == pytest.approx(row.metrics, rel=1e-9, nan_ok=True)
+
+
+def test_places_that_no_load_keeps_say_what_they_miss(monkeypatch):
+    """The estimate serves; every simulation misses: the accelerator stands among the misses, not without a price."""
+
+    def stub(points, *_):
+        found = {"tpot_mean": np.full(len(points), 0.5), "ttft_mean": np.full(len(points), 0.2)}
+        none = np.zeros(len(points))
+        found |= dict.fromkeys(("queueing_mean", "refused", "rejected", "unfinished"), none)
+        names = [f"{name}_p{p}" for name in ("ttft", "tpot", "e2e") for p in (50, 90, 95, 99)]
+        figures = dict.fromkeys(names, np.full(len(points), 0.5))
+        rates = {"good_share": none + 1.0, "tokens_per_second": none + 32.0}
+        return found | figures | rates | {"finished": none + 200.0}
+
+    monkeypatch.setattr(simulate, "outcomes", stub)
+    keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "disaggregated": False}
+    found = compare_served(MODEL, "tpot_mean=25ms", hardware=PAIR[:1], **keys)
+    assert not found.rows
+    (missed,) = found.nearest_misses
+    assert missed.hardware == PAIR[0] and missed.reason.startswith("misses its limits when simulated: TPOT mean 500 ms")
+
+
 def test_a_rows_spec_simulates_the_row(run):
     found, _ = run
     best = found.rows[0]

@@ -60,7 +60,7 @@ class Pairs:
 
 
 def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Settings, accelerators and layouts of one pool of every pair, "prefill" or "decode"."""
+    """Positions of the pairs' prefill or decode replicas in arrays of shape [settings, devices, layouts]."""
     setting, layout = getattr(pairs, pool).T
     return setting, pairs.device, layout
 
@@ -106,7 +106,7 @@ def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rat
         rate=rate,
     )
     with eager():
-        return disaggregated_cost(*ends, options.model.model, work)
+        return disaggregated_cost(ends[0], ends[1], options.model.model, work)
 
 
 def prompts_of(asked: Question, found: FirstPass, pairs: Pairs) -> np.ndarray:

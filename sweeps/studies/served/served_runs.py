@@ -40,7 +40,7 @@ SERVED_RUNS = (
     Runs("vllm", "AMD", ("MI355X",), 27, frozenset(("tp",)), frozenset(("mxfp4",))),  # ATOM, vLLM's constants
     Runs("vllm", "Google", ("TPU-v7",), 12, frozenset(("tp", "ep", "attention_dp")), frozenset(("fp8",))),
 )
-"""All runs. None has pipeline stages, and none is of two pools. Eight runs of Gaudi 3 are not among them: they are
+"""All runs. None has pipeline stages, and none is of two pools. Eight runs of Gaudi 3 are not among them, which are
 three times slower than predicted.
 
 Source: docs/evidence/serving.md (models under load, AMD's devices by day, time to the first token; data-parallel

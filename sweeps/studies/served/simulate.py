@@ -25,9 +25,9 @@ FIRST = 0.05
 LOADS = 4
 """Loads of a place in every later round."""
 
-WIDER = 1.1
+WIDER, WIDEST = 1.1, 8.0
 """By how much the bracket of a place moves where its end is not among the loads of a round: so much for every load, and
-twice as much, in its logarithm, as in the round before."""
+twice as much, in its logarithm, as in the round before; the power of it at most."""
 
 TOLERANCE = 0.01
 """How far apart, relative, the largest load that keeps the target and the smallest that does not are in the end."""
@@ -67,13 +67,14 @@ class _Search:
         """Loads of the next round: beyond an end that is not known, else parts of the bracket, even in their ratio."""
         if self.low > 0.0 and math.isfinite(self.high):
             return [float(load) for load in np.geomspace(self.low, self.high, LOADS + 2)[1:-1]]
-        step = WIDER ** (2.0**self.without_end)
+        step = WIDER ** min(2.0**self.without_end, WIDEST)
         self.without_end += 1
         if not math.isfinite(self.high):
             return [self.low * step**number for number in range(1, LOADS + 1)]
         return [self.high / step**number for number in range(1, LOADS + 1)]
 
     def result(self, target: Target) -> Simulated:
+        """What is known in the end."""
         worst = self.failed.get(self.high)
         return Simulated(self.low, self.high, self.best or worst or {}, _stopped(worst, self.high, target))
 
@@ -144,7 +145,7 @@ def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> 
 
 
 def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:
-    """What every candidate is sent, filled up with absent requests to one number; one object of the same requests."""
+    """What every candidate is sent, filled up with absent requests to the same number; those of one load are shared."""
     most = max(len(one.offered.stream) for one in candidates)
     made: dict[int, Service] = {}
     for one in candidates:

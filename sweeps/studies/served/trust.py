@@ -34,6 +34,7 @@ class Trust:
     """Evidence for the predictions of one place."""
 
     words: str
+    unconfirmed: str  # the part of the words that names what no served run confirms; "": there is none
     spread: float  # standard deviation of the logarithm of predicted over measured throughput
     extrapolated: bool
     octaves: float | None  # beyond the evidence; None: none is known
@@ -64,10 +65,10 @@ def trust(
     """
     estimated = 0.0 if simulated else ESTIMATED**2
     if found.octaves is None:
-        return Trust(found.text, math.sqrt(UNKNOWN**2 + estimated), True, None)
+        return Trust(found.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
     engine = engine_of(efficiency)
     lacking = not_confirmed(engine, device.vendor, parallelism, weights)
-    words = [found.text] if found.marked else []
-    words += [f"no served run of {engine} confirms {' or '.join(lacking)}"] if lacking else []
+    unconfirmed = f"no served run of {engine} confirms {' or '.join(lacking)}" if lacking else ""
+    words = "; ".join(filter(None, (found.text if found.marked else "", unconfirmed))) or found.text
     square = INSIDE**2 + (GROWTH * found.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
-    return Trust("; ".join(words) or found.text, math.sqrt(square), found.marked or bool(lacking), found.octaves)
+    return Trust(words, unconfirmed, math.sqrt(square), found.marked or bool(lacking), found.octaves)
