@@ -54,11 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.node_argument(tried)
     what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
     common.settings_argument(tried, "--set", what, "PATH=VALUE")
-    parser.add_argument(
-        "--simulate",
-        metavar="N",
-        help="deployments of every accelerator that are simulated at most (default 6; 0: estimates)",
-    )
+    what = "deployments of every accelerator that are simulated at most (default 6; 0: estimates)"
+    parser.add_argument("--simulate", metavar="N", help=what)
     parser.add_argument(
         "--no-disaggregated",
         action="store_true",

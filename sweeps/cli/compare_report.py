@@ -120,10 +120,7 @@ def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None
     for mark, words in (
         ("*", "announced"),
         ("~", "at an estimated price: nobody sells it, as far as is known"),
-        (
-            "?",
-            "beyond what was fitted, or what served runs confirm: the interval is wider; see `beyond`",
-        ),
+        ("?", "beyond what the constants were fitted to or served runs confirm: the interval is wider; see `beyond`"),
     ):
         if mark in marks:
             out.print(f"{mark} {words}")
@@ -145,7 +142,7 @@ def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advic
 
 
 def _beyond(found: ServedComparison, rows: Sequence[Row]) -> list[str]:
-    """How far accelerators are beyond the evidence, each by its first row; and what no served run confirms, by row."""
+    """How far accelerators are beyond the evidence, by their first rows; and rows with what no served run confirms."""
     accelerators: dict[str, str] = {}
     unconfirmed: dict[str, list[str]] = {}
     for rank, row in enumerate(rows, 1):

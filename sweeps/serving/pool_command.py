@@ -23,7 +23,8 @@ def pool_command(row: Mapping[str, Any]) -> str:
     """The command, whose flags are the row's accelerators, layouts, replicas, batch and load.
 
     Lengths are the means of the row's requests. The prefill pool has as many prompts in a step as its token budget
-    holds, and the decode pool as many sequences in each replica as are under way at the load, rounded up.
+    holds, and one of every group of attention data parallelism at least; the decode pool has as many sequences in each
+    replica as are under way at the load, rounded up.
 
     Args:
       row: as of `sweeps.serving.rows.row_of`, with a `prefill` pool.
@@ -48,7 +49,9 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
     if prefill.get("hardware") not in (None, asked.hardware):
         yield from ("--prefill", f"hardware={prefill['hardware']}")
     yield from ("--isl", str(isl), "--osl", str(osl))
-    yield from ("--prompts", str(max(int(budget // isl), 1)), "--batch", str(math.ceil(_number(row, "batch_mean"))))
+    groups = int(prefill["deployment"].get("attention_dp") or 1)
+    yield from ("--prompts", str(max(int(budget // isl), groups)))
+    yield from ("--batch", str(math.ceil(_number(row, "batch_mean"))))
     yield from ("--rate", f"{_number(row, 'load'):.6g}")
     for name in PLACE:
         if spec.get(name) is not None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shlex
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import pytest
 import sweeps
 from jaxroof.deployment import replica_devices
 from jaxroof.prompt_queue import prompt_rate
-from sweeps.cli import main
+from sweeps.cli import compare_report, main
 from sweeps.run.answer import answer
+from sweeps.serving.pool_command import pool_command
 from sweeps.studies.served import disaggregated
 from sweeps.studies.served.comparison import ServedComparison, compare_served
 from sweeps.studies.served.disaggregated import pool_rows, with_pools
@@ -20,7 +22,7 @@ from sweeps.studies.served.pairs import FirstPass, Pairs, largest, places_of
 from sweeps.studies.served.pools import pool_steps
 from sweeps.studies.served.question import Question, question
 from sweeps.studies.served.search import search
-from tests.commands import refused
+from tests.commands import printed, refused
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"
 LOAD = {"isl": "1024", "osl": "128"}
@@ -218,3 +220,18 @@ def test_json_has_both_pools_and_the_report_says_what_is_not_simulated(capsys):
         assert any(line.startswith("pools   the first row is an estimate of disaggregated pools") for line in lines)
     assert main([*words, "--no-disaggregated"]) == 0
     assert "prefill" not in capsys.readouterr().out
+
+
+def test_the_command_of_a_row_gives_its_figures(capsys):
+    """What `serve` names for a disaggregated row, run: TTFT, TPOT and cost of the row, at a batch rounded up."""
+    words = {"isl": 2048, "osl": 200, "hardware": ["H100-SXM", "B200-SXM"], "simulated": 0, "max_devices": 8}
+    found = compare_served("gpt-oss-120b", "ttft=1s,tpot=30ms", **words, efficiency="derated")
+    pools = [row for row in found.best_layouts if row.prefill is not None]
+    assert len(pools) >= 2
+    for record in map(dict, compare_report.record(found, pools, [])["rows"]):
+        command = shlex.split(pool_command(json.loads(json.dumps(record))))
+        metrics = json.loads(printed(capsys, *command[1:], "--json"))["metrics"]
+        for name in ("ttft", "tpot"):
+            assert metrics[name] == pytest.approx(record[f"{name}_mean"], rel=0.01)
+        assert metrics["usd_per_million_tokens"] == pytest.approx(record["usd_per_million_tokens"], rel=0.01)
+        assert metrics["devices"] == record["devices"]

@@ -171,11 +171,11 @@ def test_places_that_no_load_keeps_say_what_they_miss(monkeypatch):
     def stub(points, *_):
         found = {"tpot_mean": np.full(len(points), 0.5), "ttft_mean": np.full(len(points), 0.2)}
         none = np.zeros(len(points))
-        found |= dict.fromkeys(("queueing_mean", "goodput", "refused", "rejected", "unfinished"), none)
-        found["goodput"] = none + 200.0
+        found |= dict.fromkeys(("queueing_mean", "refused", "rejected", "unfinished"), none)
         names = [f"{name}_p{p}" for name in ("ttft", "tpot", "e2e") for p in (50, 90, 95, 99)]
-        figures = {name: np.full(len(points), 0.5) for name in names}
-        return found | figures | {"finished": none + 200.0, "duration": none + 1.0}
+        figures = dict.fromkeys(names, np.full(len(points), 0.5))
+        rates = {"good_share": none + 1.0, "goodput": none + 200.0, "tokens_per_second": none + 32.0}
+        return found | figures | rates | {"finished": none + 200.0, "duration": none + 1.0}
 
     monkeypatch.setattr(simulate, "outcomes", stub)
     keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "disaggregated": False}
