@@ -13,6 +13,9 @@ from sweeps.ask.deployments import with_settings
 Layout = dict[str, int]
 """Parallel degrees by name; a degree that is not there is 1."""
 
+MOST_DEVICES = 16_384
+"""Devices that a search looks at: layouts and splits of more take minutes each."""
+
 
 def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
     """Every way to be tried of spreading one replica over `devices` devices.

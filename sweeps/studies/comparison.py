@@ -18,7 +18,7 @@ from jaxroof.model import has_experts
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, compute_precisions, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
-from sweeps.ask.layouts import Layout, label, layouts, possible, reach
+from sweeps.ask.layouts import MOST_DEVICES, Layout, label, layouts, possible, reach
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
@@ -311,6 +311,8 @@ def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[st
 
 
 def _powers_of_two(most: int) -> list[int]:
+    if most > MOST_DEVICES:
+        raise ValueError(f"max_devices = {most:,} must be at most {MOST_DEVICES:,}")
     return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
 
 

@@ -17,7 +17,7 @@ from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import engine_of, release, unsupported
-from sweeps.ask.layouts import layouts, possible
+from sweeps.ask.layouts import MOST_DEVICES, layouts, possible
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.releases import longer_step
 from sweeps.data.labels import number
@@ -232,4 +232,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _powers_of_two(most: int) -> list[int]:
+    if most > MOST_DEVICES:
+        raise ValueError(f"max_devices = {most:,} must be at most {MOST_DEVICES:,}")
     return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
