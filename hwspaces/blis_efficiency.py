@@ -1,15 +1,15 @@
 """Efficiency by phase from the utilisations in a `hardware_config.json` of the BLIS inference simulator."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.blis import UNUSED, UTILISATIONS, utilisations
-from hwspaces.efficiency import EfficiencyEntry
 from hwspaces.load import json_accelerator
 from jaxroof.efficiency import Decoding, Efficiency, Host, KindEfficiency, LinkEfficiency
 from jaxroof.tree import leaf_paths
 
 
-def blis_efficiency(text: str) -> EfficiencyEntry:
+def blis_efficiency(text: str) -> dict[str, Any]:
     """The efficiency that a file of BLIS describes, as its roofline has it.
 
     time of a phase = max(FLOP / (TFlopsPeak mfu), bytes / (BwPeakTBs BwEffConstant)) + TOverheadMicros
@@ -19,6 +19,9 @@ def blis_efficiency(text: str) -> EfficiencyEntry:
 
     Args:
       text: FILE.json, or FILE.json#NAME where the file has several accelerators.
+
+    Returns:
+      What `hwspaces.efficiency.EfficiencyEntry` holds, by name.
 
     Raises:
       ValueError: one line that names file, key, value and what is allowed.
@@ -40,13 +43,8 @@ def blis_efficiency(text: str) -> EfficiencyEntry:
         host=Host(step_time=found["TOverheadMicros"] * 1e-6, sequence_time=0.0, request_time=0.0),
         decoding=Decoding(linear=decode, experts=decode, elementwise=decode),
     )
-    return EfficiencyEntry(
-        name=name,
-        efficiency=efficiency,
-        sources=dict.fromkeys(leaf_paths(efficiency), f"{', '.join(UTILISATIONS)} of {name} in {path}"),
-        notes=_notes(table),
-        file=path,
-    )
+    sources = dict.fromkeys(leaf_paths(efficiency), f"{', '.join(UTILISATIONS)} of {name} in {path}")
+    return {"name": name, "efficiency": efficiency, "sources": sources, "notes": _notes(table), "file": path}
 
 
 def _shares(mfu: float, bandwidth: float) -> KindEfficiency:

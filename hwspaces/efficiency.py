@@ -107,7 +107,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     if text.lower().partition("#")[0].endswith(".json"):
         from hwspaces.blis_efficiency import blis_efficiency
 
-        return blis_efficiency(text)
+        return EfficiencyEntry(**blis_efficiency(text))
     if text not in efficiencies():
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
     if text in BUILT_IN:

@@ -69,8 +69,9 @@ FLOORS = {
         {"silicon", "voltage", "prices", "entry", "schema"},  # one accelerator
         {"constants", "blis", "load", "price_lists"},  # all of them
         {"space", "named"},  # designs that could be built
-        {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"},  # efficiencies
-        {"efficiency", "efficiency_file", "blis_efficiency"},
+        {"hull", "surface", "surface_ops", "surface_efficiency", "kernel_tables", "inherited_tables"}
+        | {"blis_efficiency"},  # efficiencies
+        {"efficiency", "efficiency_file"},
     ),
     "workloads": (
         {"config", "expression_syntax", "expressions", "family", "families", "formats", "images", "kinds", "modules"}
