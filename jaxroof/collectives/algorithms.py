@@ -127,7 +127,7 @@ def multicast(tiers: Tiers, size: Scalar) -> Array:
     """
     inner, *outer = tiers
     hops = inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer)
-    across = _streams(outer, [_ring_bytes(tier, size) for tier in outer], size, 1.0)
+    across = _streams(tuple(outer), [_ring_bytes(tier, size) for tier in outer], size, 1.0)
     possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
     return jnp.where(possible, hops + maximum(_with(inner, "switch", size), *across), UNAVAILABLE)
 

@@ -13,6 +13,16 @@ from sweeps.ask.deployments import with_settings
 Layout = dict[str, int]
 """Parallel degrees by name; a degree that is not there is 1."""
 
+MOST_DEVICES = 16_384
+"""Devices that a search looks at: layouts and splits of more take minutes each."""
+
+
+def powers_of_two(most: int) -> list[int]:
+    """Numbers of devices up to `most` that are tried; ValueError of one line beyond `MOST_DEVICES`."""
+    if most > MOST_DEVICES:
+        raise ValueError(f"max_devices = {most:,} must be at most {MOST_DEVICES:,}")
+    return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
+
 
 def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
     """Every way to be tried of spreading one replica over `devices` devices.

@@ -20,7 +20,7 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cache_precisions import without_cache_units
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
-from sweeps.ask.layouts import Layout, label, layouts, possible, reach
+from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.precisions import compute_precisions, sorted_out, weight_only_notes
 from sweeps.ask.question import alike_devices, asking
@@ -180,7 +180,7 @@ def compare(
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
-    counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
+    counts = list(dict.fromkeys(devices)) if devices is not None else powers_of_two(max_devices)
     candidates = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
@@ -297,10 +297,6 @@ def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[st
     priced = sum(device.hardware.price is not None for device in devices)
     said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
     return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
-
-
-def _powers_of_two(most: int) -> list[int]:
-    return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
 
 
 def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "xr.Dataset":

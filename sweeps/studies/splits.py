@@ -15,6 +15,7 @@ from jaxroof.jobs.disaggregated import DISAGGREGATED
 from jaxroof.jobs.pool_split import Curve, split_latency
 from jaxroof.jobs.serve import Objective
 from sweeps.ask.cases import Case
+from sweeps.ask.layouts import MOST_DEVICES
 from sweeps.ask.names import variable_attributes
 from sweeps.run.evaluate import evaluate
 from sweeps.run.point import answers
@@ -74,6 +75,8 @@ def splits(case: Case, devices: int, loads: Sequence[float], objective: Objectiv
     """
     layouts = case.scenario.prefill.deployment, case.scenario.deployment
     sizes = [int(replica_devices(deployment)) for deployment in layouts]
+    if devices > MOST_DEVICES:
+        raise ValueError(f"devices = {devices:,} must be at most {MOST_DEVICES:,}")
     prefill = np.arange(1, max(devices - sizes[1], 0) // sizes[0] + 1)
     decode = (devices - prefill * sizes[0]) // sizes[1]
     if not len(prefill):

@@ -318,3 +318,29 @@ def test_keep_is_given_again_or_with_commas(spec, tmp_path, capsys):
 def test_a_rate_is_of_the_seconds_that_stand_before_it():
     assert speed_text(1_000_000, 20.0) == "20.0 s, 50,000 points/s with compiling and writing"
     assert speed_text(10, 2.0) == "2.0 s"
+
+
+SMALL = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--isl", "8", "--osl", "8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", *SMALL, "--concurrency", "1000000000"), "concurrency = 1,000,000,000 must be at most 100,000"),
+        (("disaggregate", *SMALL, "--devices", "1000000000"), "devices = 1,000,000,000 must be at most 16,384"),
+        (
+            (*"compare --model Llama-3.1-8B --isl 8 --osl 8 --slo ttft=1s --max-devices 1000000000".split(),),
+            "max_devices = 1,000,000,000 must be at most 16,384",
+        ),
+    ],
+)
+def test_counts_that_would_take_forever_are_refused(words, said, capsys):
+    assert said in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("engine", ["{}", '""', "3", '["vllm"]'])
+def test_an_engine_that_is_no_name_is_refused(engine, tmp_path, capsys):
+    text = f'job = "serve"\nhardware = "H100-SXM"\nmodel = "Llama-3.1-8B"\nengine = {engine}\n'
+    (tmp_path / "spec.toml").write_text(text + "[workload]\nrate = 1\nisl = 64\nosl = 8\nrequests = 4\n")
+    said = refused(capsys, "sweep", str(tmp_path / "spec.toml"), "-o", str(tmp_path / "x.nc"))
+    assert "engine = " in said and "vllm" in said

@@ -162,7 +162,7 @@ def test_a_module_of_stablehlo_is_the_function_that_it_was(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("price", "model.mlir", "--hardware", "H100-SXM"), "model.mlir: No such file"),
+        (("price", "model.mlir", "--hardware", "H100-SXM"), "model.mlir: no such file"),
         (
             ("price", "model.mlir", "--args", "x=f32[1]", "--hardware", "H100-SXM"),
             "--args x=f32[1]: a module of StableHLO",

@@ -34,6 +34,9 @@ OF_DISTRIBUTIONS = ("arrivals", "isl", "osl", "duration", "prefixes", "sessions"
 OF_ONE_CLASS = ("isl", "osl", "prefixes", "sessions")
 """Keys that a file of classes takes the place of."""
 
+MOST_CLIENTS = 100_000
+"""Clients of a closed loop: the state of a simulation has a place for each."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Load:
@@ -96,6 +99,8 @@ def load(asked: ServeSpec) -> Load:
     seed = _whole("seed", asked.seed, least=0)
     requests = None if asked.requests is None else _whole("requests", asked.requests)
     clients = None if asked.concurrency is None else _whole("concurrency", asked.concurrency)
+    if clients is not None and clients > MOST_CLIENTS:
+        raise ValueError(f"concurrency = {clients:,} must be at most {MOST_CLIENTS:,}")
     think = declared_quantity(asked.think, leaf("workload.think"), "think")
     rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
     if asked.trace is not None:

@@ -119,10 +119,8 @@ def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
     }
     data = {name: ("row", [getattr(row, name) for row in rows], _attributes(text)) for name, text in meanings.items()}
     labels = {name: ("row", values, _attributes(name)) for name, values in texts.items()}
-    labels |= {
-        name: ("row", [getattr(row, name) for row in rows], _attributes(name))
-        for name in ("status", "by_default", "why")
-    }  # type: ignore[misc]
+    words = {name: np.array([getattr(row, name) for row in rows]) for name in ("status", "by_default", "why")}
+    labels |= {name: ("row", values, _attributes(name)) for name, values in words.items()}
     title = f"{len({row.id for row in rows})} scenarios beside expected values"
     return xr.Dataset(data, labels, {"title": title, "source": f"jaxroof {VERSION}"})
 

@@ -19,7 +19,7 @@ from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.drafting import require_drafts, with_draft
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
-from sweeps.ask.layouts import layouts, possible
+from sweeps.ask.layouts import layouts, possible, powers_of_two
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
 from sweeps.data.labels import number
@@ -157,7 +157,7 @@ def question(
             lacking[device.name] = why
         else:
             runnable.append(device)
-    counts = list(dict.fromkeys(devices)) if devices is not None else _powers_of_two(max_devices)
+    counts = list(dict.fromkeys(devices)) if devices is not None else powers_of_two(max_devices)
     ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
     allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
     for beside in (choice.deployment for choice in choices if choice.deployment):
@@ -265,7 +265,3 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _powers_of_two(most: int) -> list[int]:
-    return [2**i for i in range(int(most).bit_length()) if 2**i <= most]
