@@ -206,7 +206,8 @@ def show(case: Case, found: Answer) -> None:
         "error": intervals(metrics),
         "beyond": beyond_lines(case, metrics),
         "power": power_lines(case, metrics),
-        "memory": [fit_text(case, metrics), parts_text(case)],
+        "memory": [fit_text(case, metrics)],
+        "parts": [parts_text(case)],
         "money": [] if money is None else [money],
         "note": tables.notes(case),
     }.items():

@@ -51,13 +51,18 @@ def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, 
     parser.add_argument(flag, metavar=metavar, action="append", default=[], help=help)
 
 
-def scheduler_arguments(
-    parser: argparse.ArgumentParser,
-    policy: str,
-    engine: str = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)",
-) -> None:
+ENGINE_HELP = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)"
+"""Text of `--engine`."""
+
+
+def engine_argument(parser: argparse._ActionsContainer, help: str = ENGINE_HELP) -> None:
+    """Add `--engine`, whose memory rule, precisions and host times count."""
+    parser.add_argument("--engine", metavar="NAME", help=help)
+
+
+def scheduler_arguments(parser: argparse.ArgumentParser, policy: str, engine: str = ENGINE_HELP) -> None:
     """Add `--engine` and `--policy`, the numbers of its scheduler."""
-    parser.add_argument("--engine", metavar="NAME", help=engine)
+    engine_argument(parser, engine)
     settings_argument(parser, "--policy", policy)
 
 

@@ -12,6 +12,7 @@ from sweeps.cli.printing import print_json
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
+    common.engine_argument(parser)
     common.length_arguments(parser)
     static_batch_arguments(parser)
     encoder_arguments(parser)

@@ -6,6 +6,7 @@ The rows of `startup_logs.toml` are figures of public logs with their flags and 
 
 import argparse
 import dataclasses
+import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -175,18 +176,19 @@ def picture(found: Sequence[Start]) -> Any:
     return made
 
 
-def main() -> None:
-    """Print the table and the scores; draw the picture where a path is given."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(words: list[str] | None = None) -> int:
+    """Print the table and the scores; draw the picture where a path is given; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.evidence.startup_logs", description=__doc__)
     parser.add_argument("--plot", metavar="FILE", help="draw the errors")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     found, out = starts(), Console(width=180)
     out.print(table(found))
     for name, (rows, median, largest) in score(found).items():
         out.print(f"{name:14} {rows:3} starts, error median {median:.1%}, largest {largest:.1%}")
     if options.plot:
         style.saved(picture(found), options.plot, force=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
