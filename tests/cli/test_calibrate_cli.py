@@ -109,7 +109,7 @@ def test_few_requests_are_counted(capsys, folder):
         ((), "--measured FILE is missing"),
         (("--measured", "none.json"), "none.json"),
         (("--measured", "RUN"), "--hardware is missing"),
-        (("--measured", "RUN", *FLAGS, "--engine", "tgi"), "given twice"),
+        (("--measured", "RUN", *FLAGS, "--model", "gpt2"), "given twice"),
         (("--measured", "RUN", *FLAGS, "--policy", "token_budgt=9"), "token_budget"),
         (("--measured", "RUN", *FLAGS, "--policy", "token_budget"), "must be NAME=VALUE"),
         (("--measured", "RUN", *FLAGS, "--dp", "2"), "--dp 2: a run is calibrated on one replica"),
