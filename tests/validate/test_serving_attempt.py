@@ -93,7 +93,7 @@ def test_nothing_but_failing_rows_is_one_line(tmp_path, capsys):
 
 
 def test_a_cache_that_holds_no_whole_request(tmp_path):
-    points, _ = read_rows(tmp_path, SMALL | {"isl_tokens": "900000"})
+    points, _ = read_rows(tmp_path, SMALL | {"isl_tokens": "950000"})
     found, (left,) = attempted(points, "derated")
     assert found == [] and left.row == 2
     said = r"Llama-3.1-8B on 1 x H200-SXM: the KV cache of \d+ tokens beside the weights does not hold one sequence of "
