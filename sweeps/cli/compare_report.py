@@ -188,6 +188,8 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
         least, most = (f"{requests:,}" for requests in found.requests)
         each = most if least == most else f"{least} to {most}"
         words += f", {found.simulations:,} simulations of {each} requests in {more:.1f} s"
+    if found.simulations and found.question.every_accelerator:
+        words += ", of accelerators near the best estimate (all of those that --hardware names are simulated)"
     print_lines(out, "tried", [words])
     if not shown:
         return

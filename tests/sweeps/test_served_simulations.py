@@ -23,6 +23,7 @@ from sweeps.studies.served import simulate
 from sweeps.studies.served.comparison import ServedComparison, compare_served
 from sweeps.studies.served.dataset import dataset
 from sweeps.studies.served.figures import SORTED_BY
+from sweeps.studies.served.search import contending
 from sweeps.studies.served.simulate import ROUNDS, TOLERANCE, largest_loads
 from sweeps.studies.served.simulated import Candidate
 from workloads.stream import Stream, alone
@@ -239,3 +240,10 @@ def test_the_estimate_agrees_with_the_scheduler():
     for name, tolerance in (("tpot_mean", 0.07), ("ttft_mean", 0.10)):  # the worst at the load nearest to the limit
         expected = np.array([row.metrics[name] for row in rows])
         np.testing.assert_allclose(found[name], expected, rtol=tolerance, err_msg=name)
+
+
+def test_of_the_whole_catalogue_those_near_the_best_estimate_are_simulated():
+    """Best of three accelerators in two settings of one layout: 2, 2.9 and 3.1 where lower is better; then -4 and -3."""
+    values = np.array([[[2.0], [2.9], [5.0]], [[3.0], [np.nan], [3.1]]])
+    assert contending(values) == [0, 1]
+    assert contending(np.array([[[-4.0], [-3.0], [-2.0]]])) == [0, 1]

@@ -44,6 +44,7 @@ class Question:
     """A question whose parts are known to fit together."""
 
     options: Options
+    every_accelerator: bool  # of the catalogue that is rented out: none is named
     requests: Requests
     target: Target
     slo: str | Mapping[str, Any] | None  # as given
@@ -196,6 +197,7 @@ def question(
     require_effect(asked_for, _facts(options, found[0].hardware))
     return Question(
         options=options,
+        every_accelerator=hardware is None,
         requests=requests,
         target=target,
         slo=slo,

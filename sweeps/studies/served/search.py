@@ -28,6 +28,10 @@ SIMULATED = 6
 NEAR = 1.2
 """A place is simulated where its estimate is at most this many times worse than the best one's of its accelerator."""
 
+CONTENDING = 1.5
+"""Where nobody names accelerators, those are simulated whose best estimate is at most this many times worse than the
+best one of all; of those that are named, every one is."""
+
 HEADROOM = 0.1
 """Load that replicas can take beyond the one that is asked for, as a share of it."""
 
@@ -100,11 +104,12 @@ def search(
     load_of, simulations = found.load.copy(), 0
     requests: dict[int, int] = {}
     results: dict[Place, Simulated] = {}
+    simulating = contending(ordered(load_of)) if asked.every_accelerator else range(len(options.devices))
     for _ in range(MORE_ROUNDS if simulated else 0):
         values = ordered(load_of)
         places = [
             place
-            for device in range(len(options.devices))
+            for device in simulating
             for place in _worth_simulating(values, found.load, device, results, simulated)
         ]
         if not places:
@@ -123,6 +128,14 @@ def search(
             output[place] = one.metrics["tokens_per_second"] / (one.share or one.load)
     arrays = figures(options, told, found, output, *fleet)
     return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
+
+
+def contending(values: np.ndarray) -> list[int]:
+    """Accelerators whose best estimate is near the best one of all; `values` is the metric, lower is better."""
+    best = np.min(np.where(np.isfinite(values), values, np.inf), axis=(0, 2))
+    least = float(np.min(best))
+    limit = least * CONTENDING if least > 0.0 else least / CONTENDING
+    return [int(device) for device in np.flatnonzero(best <= limit)]
 
 
 def _worth_simulating(
