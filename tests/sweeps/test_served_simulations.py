@@ -243,7 +243,7 @@ def test_the_estimate_agrees_with_the_scheduler():
 
 
 def test_of_the_whole_catalogue_those_near_the_best_estimate_are_simulated():
-    """Best of three accelerators in two settings of one layout: 2, 2.9 and 3.1 where lower is better; then -4 and -3."""
+    """By hand: the best of three accelerators are 2, 2.9 and 3.1, where lower is better; then -4, -3 and -2."""
     values = np.array([[[2.0], [2.9], [5.0]], [[3.0], [np.nan], [3.1]]])
     assert contending(values) == [0, 1]
     assert contending(np.array([[[-4.0], [-3.0], [-2.0]]])) == [0, 1]
