@@ -5,6 +5,7 @@ import io
 import os
 import pathlib
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 
@@ -31,9 +32,9 @@ class Made:
         """The text of an output, or the path of a picture.
 
         Raises:
-          ValueError: one line that names page and command, where it fails.
+          ValueError: one line that names the command, and where it fails.
         """
-        with _inside(self.folder):
+        with _inside(self.folder), _origin(block):
             if block.kind == "file":
                 pathlib.Path(block.file).write_text(block.text, encoding="utf-8")
                 return block.text
@@ -48,10 +49,10 @@ class Made:
 
             with _captured() as (printed, errors):
                 status = main(words_of(command))
-            if status:
-                last = (errors.getvalue().strip().splitlines() or [""])[-1]
-                raise ValueError(f"{block.page.name}: {command}: status {status}: {last}")
-            self._printed[command] = printed.getvalue()
+            error = errors.getvalue().strip()
+            if status != (2 if block.refused else 0):
+                raise ValueError(f"status {status} of {command}: {(error.splitlines() or [''])[-1]}")
+            self._printed[command] = f"{error}\n" if block.refused else printed.getvalue()
         return self._printed[command]
 
     def _run(self, code: str) -> str:
@@ -67,6 +68,21 @@ def _captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
     printed, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         yield printed, errors
+
+
+@contextlib.contextmanager
+def _origin(block: Block) -> Iterator[None]:
+    """Errors of an example as one line that says where they come from."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ValueError(
+            f"{type(error).__name__} of {' '.join(block.commands) or 'the Python above'} "
+            f"at {pathlib.Path(place.filename).name}:{place.lineno}: {error}"
+        ) from error
 
 
 @contextlib.contextmanager

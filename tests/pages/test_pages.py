@@ -46,5 +46,30 @@ def test_lines_are_chosen_by_patterns():
     assert Shown(drop="^note", lines=3).of(output) == "head\n\n\n".replace("\n\n\n", "\n")
     assert Shown(keep="^(head|tpot)").of(output) == "head\n\ntpot 2\n"
     assert Shown(cuts=(("note", "tpot"),)).of(output) == "head\n...\ntpot 2\nmemory 3\nend\n"
+    assert Shown(width=10).of("a long line, cut\nshort one\n") == "a long ...\nshort one\n"
     with pytest.raises(ValueError, match="no line of the output has 'nothing'"):
         Shown(first="nothing").of(output)
+
+
+def test_a_word_of_a_comment_that_is_none_is_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```sh\njaxroof models\n```\n\n<!-- output slwo, lines 3 -->\n```text\na\n```\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="'slwo' of <!-- output slwo, lines 3 --> is not known"):
+        list(blocks(page))
+
+
+def test_an_output_is_that_of_its_command_or_its_error(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        '<!-- output keep "^H100-SXM " of jaxroof hardware -->\n```\n```\n\n'
+        "<!-- output refused of jaxroof step --hardware no-such -->\n```\n```\n"
+        "<!-- output of jaxroof step --hardware no-such -->\n```\n```\n",
+        encoding="utf-8",
+    )
+    folder = tmp_path / "run"
+    folder.mkdir()
+    made = Made(folder)
+    listed, refused, failed = blocks(page)
+    assert str(made.of(listed)).startswith("H100-SXM ") and str(made.of(refused)).startswith("jaxroof step: ")
+    with pytest.raises(ValueError, match="status 2 of jaxroof step --hardware no-such: jaxroof step: "):
+        made.of(failed)
