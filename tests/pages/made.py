@@ -24,7 +24,7 @@ class Made:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self._names: dict = {}
-        self._printed: dict[str, str] = {}
+        self._printed: dict[tuple[str, bool], str] = {}  # by command, and whether it is refused
         for name in LINKED:
             (folder / name).symlink_to(ROOT / name)
 
@@ -44,7 +44,7 @@ class Made:
         return block.shown.of(printed) if block.kind == "output" else self.folder / block.file
 
     def _output(self, block: Block, command: str) -> str:
-        if command not in self._printed:
+        if (command, block.refused) not in self._printed:
             from sweeps.cli import main
 
             with _captured() as (printed, errors):
@@ -52,8 +52,8 @@ class Made:
             error = errors.getvalue().strip()
             if status != (2 if block.refused else 0):
                 raise ValueError(f"status {status} of {command}: {(error.splitlines() or [''])[-1]}")
-            self._printed[command] = f"{error}\n" if block.refused else printed.getvalue()
-        return self._printed[command]
+            self._printed[command, block.refused] = f"{error}\n" if block.refused else printed.getvalue()
+        return self._printed[command, block.refused]
 
     def _run(self, code: str) -> str:
         import jax

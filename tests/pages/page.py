@@ -14,7 +14,8 @@ A comment above a block says what it is:
 is the tolerance of numbers when the page is checked; by default their last printed digit may differ by one.
 Patterns are regular expressions: `from` and `to` find the first and the last line that is shown; of these, `keep` and
 `drop` choose; `cut "A" to "B"` puts ... in place of the line with A and those after it, up to the line with B; `lines`
-is how many are shown; `width` is their longest, and longer ones end in ...
+is how many are shown; `width` is their longest, and longer ones end in ...; `narrow` takes away what columns of a table
+are wider than the lines that are shown.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 OPTION = re.compile(
     r"""within (?P<within>[\d.]+) %|cut "(?P<cut>[^"]*)" to "(?P<until>[^"]*)"|"""
     r"""(?P<name>from|to|keep|drop) "(?P<text>[^"]*)"|(?P<count>lines|width) (?P<number>\d+)|"""
-    r"""(?P<flag>slow|refused)\b"""
+    r"""(?P<flag>slow|refused|narrow)\b"""
 )
 
 
@@ -47,6 +48,7 @@ class Shown:
     cuts: tuple[tuple[str, str], ...] = ()  # of the first line that is left out, and of the next one that is not
     lines: int | None = None  # at most
     width: int | None = None  # of a line, at most
+    narrow: bool = False  # two blanks between columns
 
     def of(self, output: str) -> str:
         """The lines of `output`, with one empty line where there were several.
@@ -66,6 +68,8 @@ class Shown:
             end = start + _place(lines[start:], until)
             lines[start:end] = ["..."]
         lines = [_ended(line, self.width) for line in lines[: self.lines]]
+        if self.narrow:
+            lines = _narrowed(lines)
         text = "\n".join(lines).strip("\n") + "\n"
         return re.sub(r"\n{3,}", "\n\n", text)
 
@@ -164,6 +168,8 @@ def _options(words: str, page: pathlib.Path) -> dict:
             found["within"] = float(option["within"]) / 100.0
         elif option["cut"] is not None:
             cuts.append((option["cut"], option["until"]))
+        elif option["flag"] == "narrow":
+            shown["narrow"] = True
         elif option["flag"]:
             found[option["flag"]] = True
         elif option["count"]:
@@ -180,6 +186,19 @@ def _ended(line: str, width: int | None) -> str:
     if width is None or len(line) <= width:
         return line
     return line[: width - 3].rsplit(" ", 1)[0].rstrip(" ,;:") + " ..."
+
+
+def _narrowed(lines: list[str]) -> list[str]:
+    """Lines without the third and further blanks that all lines of a table, which have two in a row, share."""
+    table = [line for line in lines if "  " in line]
+    widest = max(map(len, table), default=0)
+    blank = [all(line[at : at + 1] in ("", " ") for line in table) for at in range(widest)]
+    kept = [at for at in range(widest) if not all(blank[max(at - 2, 0) : at + 1]) or at < 2]
+    ruled = [line for line in lines if line and set(line) == {"─"}]
+    return [
+        "".join(line[at : at + 1] for at in kept).rstrip() if line in table else line[: len(kept)] if line in ruled else line
+        for line in lines
+    ]
 
 
 def _place(lines: list[str], pattern: str) -> int:

@@ -47,6 +47,8 @@ def test_lines_are_chosen_by_patterns():
     assert Shown(keep="^(head|tpot)").of(output) == "head\n\ntpot 2\n"
     assert Shown(cuts=(("note", "tpot"),)).of(output) == "head\n...\ntpot 2\nmemory 3\nend\n"
     assert Shown(width=10).of("a long line, cut\nshort one\n") == "a long ...\nshort one\n"
+    table = "one line of text\n a     b\n────────\n 1     2\n"
+    assert Shown(narrow=True).of(table) == "one line of text\n a  b\n─────\n 1  2\n"
     with pytest.raises(ValueError, match="no line of the output has 'nothing'"):
         Shown(first="nothing").of(output)
 
