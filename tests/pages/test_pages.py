@@ -1,6 +1,7 @@
 """Output blocks of README and the guide are what their commands print today; slow ones: `make docs-check`."""
 
 import importlib
+import re
 
 import pytest
 
@@ -9,12 +10,19 @@ from tests.pages.made import Made
 from tests.pages.page import PAGES, ROOT, Shown, blocks, unmarked
 
 PRINTING = [page for page in PAGES if any(block.kind == "output" and not block.slow for block in blocks(page))]
+EVIDENCE = sorted((ROOT / "docs" / "evidence").glob("*.md"))
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_output_and_picture_says_what_makes_it(page):
     assert not unmarked(page)
+
+
+@pytest.mark.parametrize("page", EVIDENCE, ids=[page.name for page in EVIDENCE])
+def test_evidence_says_the_commit_and_day_it_was_made_at(page):
+    top = page.read_text(encoding="utf-8").partition("\n## ")[0]
+    assert re.search(r"^Made at commit `[0-9a-f]{7,}`, \d{4}-\d\d-\d\d\b", top, re.M)
 
 
 @pytest.mark.parametrize("page", PRINTING, ids=[page.name for page in PRINTING])
