@@ -47,7 +47,7 @@ class Made:
         if (command, block.refused) not in self._printed:
             from sweeps.cli import main
 
-            with _captured() as (printed, errors):
+            with _captured() as (printed, errors), _as_users_have_it():
                 status = main(words_of(command))
             error = errors.getvalue().strip()
             if status != (2 if block.refused else 0):
@@ -56,9 +56,7 @@ class Made:
         return self._printed[command, block.refused]
 
     def _run(self, code: str) -> str:
-        import jax
-
-        with _captured() as (printed, _), jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
+        with _captured() as (printed, _), _as_users_have_it():
             exec(compile(code, "example", "exec"), self._names)
         return printed.getvalue()
 
@@ -68,6 +66,15 @@ def _captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
     printed, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         yield printed, errors
+
+
+@contextlib.contextmanager
+def _as_users_have_it() -> Iterator[None]:
+    """JAX's own promotion and warnings, which tests make strict."""
+    import jax
+
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+        yield
 
 
 @contextlib.contextmanager
