@@ -41,7 +41,12 @@ class Made:
             printed = self._run(block.code) if block.code is not None else ""
             for command in block.commands:
                 printed = self._output(block, command)
-        return block.shown.of(printed) if block.kind == "output" else self.folder / block.file
+        if block.kind == "output":
+            return block.shown.of(printed)
+        picture = self.folder / block.file
+        if not picture.is_file():
+            raise ValueError(f"no command has written {block.file}")
+        return picture
 
     def _output(self, block: Block, command: str) -> str:
         if (command, block.refused) not in self._printed:
