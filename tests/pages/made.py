@@ -103,7 +103,7 @@ def _inside(folder: pathlib.Path) -> Iterator[None]:
     before, width = os.getcwd(), os.environ.get("COLUMNS")
     os.chdir(folder)
     os.environ["COLUMNS"] = str(WIDTH)
-    sys.path.insert(0, str(folder))
+    sys.path.append(str(folder))  # behind the project: its packages are not those that are linked here
     try:
         yield
     finally:
