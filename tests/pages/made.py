@@ -18,6 +18,10 @@ LINKED = ("sweeps", "workloads", "hwspaces", "docs")
 """Folders of the repository that commands name files of."""
 
 
+class NotInstalled(Exception):
+    """A library that an example needs and this machine does not have."""
+
+
 class Made:
     """The outputs and files of a page's blocks, in their order: later commands find the files of earlier ones."""
 
@@ -33,6 +37,7 @@ class Made:
 
         Raises:
           ValueError: one line that names the command, and where it fails.
+          NotInstalled: the name of a library that the example imports.
         """
         with _inside(self.folder), _origin(block):
             if block.kind == "file":
@@ -89,6 +94,8 @@ def _origin(block: Block) -> Iterator[None]:
         yield
     except ValueError:
         raise
+    except ModuleNotFoundError as error:
+        raise NotInstalled(error.name) from error
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise ValueError(
