@@ -194,11 +194,13 @@ def _narrowed(lines: list[str]) -> list[str]:
     widest = max(map(len, table), default=0)
     blank = [all(line[at : at + 1] in ("", " ") for line in table) for at in range(widest)]
     kept = [at for at in range(widest) if not all(blank[max(at - 2, 0) : at + 1]) or at < 2]
-    ruled = [line for line in lines if line and set(line) == {"─"}]
-    return [
-        "".join(line[at : at + 1] for at in kept).rstrip() if line in table else line[: len(kept)] if line in ruled else line
-        for line in lines
-    ]
+
+    def narrowed(line: str) -> str:
+        if line and set(line) == {"─"}:
+            return line[: len(kept)]
+        return "".join(line[at : at + 1] for at in kept).rstrip() if line in table else line
+
+    return [narrowed(line) for line in lines]
 
 
 def _place(lines: list[str], pattern: str) -> int:
