@@ -12,13 +12,10 @@ from jaxroof.arrays import eager
 ROOT = pathlib.Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", TEXT, re.S)
-"""Python examples, each with the output that is printed below it, or ""."""
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+"""Python examples; what they print is compared by tests/pages."""
 
-SWEEP, GRADIENT = BLOCKS
-
-PRINTED = 0.02
-"""Share by which a number may differ from the printed one: its last digit, and the change of an unrelated constant."""
+GRADIENT = EXAMPLES[-1]
 
 
 def printed(block: str, monkeypatch, capsys) -> tuple[str, dict]:
@@ -34,18 +31,9 @@ def numbers(text: str) -> list[float]:
     return [float(word) for word in re.findall(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.-])", text)]
 
 
-def test_the_first_example_prints_what_stands_below_it(monkeypatch, capsys):
-    example, output = SWEEP
-    found, _ = printed(example, monkeypatch, capsys)
-    names = [line.split()[0] for line in output.splitlines()]
-    assert [line.split()[0] for line in found.splitlines()] == names and len(numbers(output)) == 3 * len(names[1:])
-    assert numbers(found) == pytest.approx(numbers(output), rel=PRINTED, abs=0.05)
-
-
 def test_the_gradient_is_the_slope_between_two_answers(monkeypatch, capsys):
     """TPOT at 1 % more and less bandwidth; maxima of resources are smoothed in the gradient alone."""
-    example, output = GRADIENT
-    found, names = printed(example, monkeypatch, capsys)
+    found, names = printed(GRADIENT, monkeypatch, capsys)
     point = names["point"]
 
     def tpot(factor: float) -> float:
@@ -56,11 +44,10 @@ def test_the_gradient_is_the_slope_between_two_answers(monkeypatch, capsys):
 
     (share,) = numbers(found)[-1:]
     assert share == pytest.approx((tpot(1.01) - tpot(0.99)) / (0.02 * tpot(1.0)), abs=0.02)
-    assert not output or numbers(found) == pytest.approx(numbers(output), rel=PRINTED)
 
 
 def test_the_first_example_is_ten_lines():
-    assert len([line for line in SWEEP[0].splitlines() if line.strip()]) <= 10
+    assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 10
 
 
 def test_the_two_commands_are_make_targets():

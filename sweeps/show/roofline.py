@@ -39,7 +39,7 @@ def roofline(case: Case, what: str = "") -> Any:
     title = f"{case.model.name} on {tp:g} x {case.hardware.name}{f': {what}' if what else ''}"
     details = (
         f"Marker area is an op's share of the step's time; roofs are the datasheet's, "
-        f"times are {case.efficiency.name}. {_undrawn(found.steps)}"
+        f"times are by {case.efficiency.name} constants. {_undrawn(found.steps)}"
     )
     made = style.figure(1.0 + 7.4 * len(found.steps), 5.6, title, details, "; ".join(case.notes))
     panels = made.subplots(1, len(found.steps), squeeze=False)[0]
@@ -61,7 +61,7 @@ def ops_roofline(ops: tuple[OpAnswer, ...], hardware: Hardware, title: str, time
       notes: below the picture.
     """
     details = (
-        f"Marker area is an op's share of the time; roofs are the datasheet's, times are {times}. "
+        f"Marker area is an op's share of the time; roofs are the datasheet's, times are by {times} constants. "
         f"{_undrawn({'run': ops})}"
     )
     made = style.figure(8.4, 5.6, title, details, notes)

@@ -5,6 +5,7 @@ import io
 import os
 import pathlib
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 
@@ -17,13 +18,17 @@ LINKED = ("sweeps", "workloads", "hwspaces", "docs")
 """Folders of the repository that commands name files of."""
 
 
+class NotInstalled(Exception):
+    """A library that an example needs and this machine does not have."""
+
+
 class Made:
     """The outputs and files of a page's blocks, in their order: later commands find the files of earlier ones."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self._names: dict = {}
-        self._printed: dict[str, str] = {}
+        self._printed: dict[tuple[str, bool], str] = {}  # by command, and whether it is refused
         for name in LINKED:
             (folder / name).symlink_to(ROOT / name)
 
@@ -31,33 +36,37 @@ class Made:
         """The text of an output, or the path of a picture.
 
         Raises:
-          ValueError: one line that names page and command, where it fails.
+          ValueError: one line that names the command, and where it fails.
+          NotInstalled: the name of a library that the example imports.
         """
-        with _inside(self.folder):
+        with _inside(self.folder), _origin(block):
             if block.kind == "file":
                 pathlib.Path(block.file).write_text(block.text, encoding="utf-8")
                 return block.text
             printed = self._run(block.code) if block.code is not None else ""
             for command in block.commands:
                 printed = self._output(block, command)
-        return block.shown.of(printed) if block.kind == "output" else self.folder / block.file
+        if block.kind == "output":
+            return block.shown.of(printed)
+        picture = self.folder / block.file
+        if not picture.is_file():
+            raise ValueError(f"no command has written {block.file}")
+        return picture
 
     def _output(self, block: Block, command: str) -> str:
-        if command not in self._printed:
+        if (command, block.refused) not in self._printed:
             from sweeps.cli import main
 
-            with _captured() as (printed, errors):
+            with _captured() as (printed, errors), _as_users_have_it():
                 status = main(words_of(command))
-            if status:
-                last = (errors.getvalue().strip().splitlines() or [""])[-1]
-                raise ValueError(f"{block.page.name}: {command}: status {status}: {last}")
-            self._printed[command] = printed.getvalue()
-        return self._printed[command]
+            error = errors.getvalue().strip()
+            if status != (2 if block.refused else 0):
+                raise ValueError(f"status {status} of {command}: {(error.splitlines() or [''])[-1]}")
+            self._printed[command, block.refused] = f"{error}\n" if block.refused else printed.getvalue()
+        return self._printed[command, block.refused]
 
     def _run(self, code: str) -> str:
-        import jax
-
-        with _captured() as (printed, _), jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
+        with _captured() as (printed, _), _as_users_have_it():
             exec(compile(code, "example", "exec"), self._names)
         return printed.getvalue()
 
@@ -70,12 +79,38 @@ def _captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
 
 
 @contextlib.contextmanager
+def _as_users_have_it() -> Iterator[None]:
+    """JAX's own promotion and warnings, which tests make strict."""
+    import jax
+
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+        yield
+
+
+@contextlib.contextmanager
+def _origin(block: Block) -> Iterator[None]:
+    """Errors of an example as one line that says where they come from."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except ModuleNotFoundError as error:
+        raise NotInstalled(error.name) from error
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ValueError(
+            f"{type(error).__name__} of {' '.join(block.commands) or 'the Python above'} "
+            f"at {pathlib.Path(place.filename).name}:{place.lineno}: {error}"
+        ) from error
+
+
+@contextlib.contextmanager
 def _inside(folder: pathlib.Path) -> Iterator[None]:
     """The working folder, Python's path and the width of tables."""
     before, width = os.getcwd(), os.environ.get("COLUMNS")
     os.chdir(folder)
     os.environ["COLUMNS"] = str(WIDTH)
-    sys.path.insert(0, str(folder))
+    sys.path.append(str(folder))  # behind the project: its packages are not those that are linked here
     try:
         yield
     finally:

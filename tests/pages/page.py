@@ -7,13 +7,15 @@ A comment above a block says what it is:
     <!-- output within 3 %, from "^ttft", to "^memory", keep "^(ttft|tpot) ", lines 7 of jaxroof step ... -->
     <!-- picture run.png -->                    the picture below is this file, which a command above has written
     <!-- picture a.png of jaxroof plot a.nc -o a.png -->
+    <!-- output refused of jaxroof price ... -->  the error of this command, which ends with status 2
     <!-- file mymodule.py -->                   the block below is this file, for the commands after it
 
 `slow` is a block that takes more than ten seconds: `make docs-check` looks at it, and the test suite does not. `within`
 is the tolerance of numbers when the page is checked; by default their last printed digit may differ by one.
 Patterns are regular expressions: `from` and `to` find the first and the last line that is shown; of these, `keep` and
 `drop` choose; `cut "A" to "B"` puts ... in place of the line with A and those after it, up to the line with B; `lines`
-is how many are shown.
+is how many are shown; `width` is their longest, and longer ones end in ...; `narrow` takes away what columns of a table
+are wider than the lines that are shown.
 """
 
 import dataclasses
@@ -30,7 +32,8 @@ FENCED = re.compile(r"```(\w*)\n(.*?)```\n", re.S)
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 OPTION = re.compile(
     r"""within (?P<within>[\d.]+) %|cut "(?P<cut>[^"]*)" to "(?P<until>[^"]*)"|"""
-    r"""(?P<name>from|to|keep|drop) "(?P<text>[^"]*)"|lines (?P<lines>\d+)|(?P<slow>\bslow\b)"""
+    r"""(?P<name>from|to|keep|drop) "(?P<text>[^"]*)"|(?P<count>lines|width) (?P<number>\d+)|"""
+    r"""(?P<flag>slow|refused|narrow)\b"""
 )
 
 
@@ -44,6 +47,8 @@ class Shown:
     drop: str | None = None
     cuts: tuple[tuple[str, str], ...] = ()  # of the first line that is left out, and of the next one that is not
     lines: int | None = None  # at most
+    width: int | None = None  # of a line, at most
+    narrow: bool = False  # two blanks between columns
 
     def of(self, output: str) -> str:
         """The lines of `output`, with one empty line where there were several.
@@ -62,7 +67,10 @@ class Shown:
             start = _place(lines, pattern)
             end = start + _place(lines[start:], until)
             lines[start:end] = ["..."]
-        text = "\n".join(lines[: self.lines]).strip("\n") + "\n"
+        lines = [_ended(line, self.width) for line in lines[: self.lines]]
+        if self.narrow:
+            lines = _narrowed(lines)
+        text = "\n".join(lines).strip("\n") + "\n"
         return re.sub(r"\n{3,}", "\n\n", text)
 
 
@@ -78,8 +86,14 @@ class Block:
     code: str | None  # Python that prints it
     shown: Shown = Shown()
     slow: bool = False
+    refused: bool = False  # the output is the error of the command
     within: float | None = None  # share by which numbers may differ; None: one in the last digit
     file: str = ""  # of a picture or file
+
+    @property
+    def line(self) -> int:
+        """Line of the page at which its text begins."""
+        return self.page.read_text(encoding="utf-8")[: self.span[0]].count("\n") + 1
 
 
 def blocks(page: pathlib.Path) -> Iterator[Block]:
@@ -90,7 +104,7 @@ def blocks(page: pathlib.Path) -> Iterator[Block]:
     """
     text = page.read_text(encoding="utf-8")
     for comment in COMMENT.finditer(text):
-        kind, words = comment[1], " ".join(comment[2].split())
+        kind, words = comment[1], re.sub(r"\s*\n\s*", " ", comment[2]).strip()
         below = (IMAGE if kind == "picture" else FENCED).match(text, comment.end())
         if below is None:
             raise ValueError(f"{page.name}: no block below <!-- {kind} {words} -->")
@@ -110,7 +124,7 @@ def blocks(page: pathlib.Path) -> Iterator[Block]:
             commands=commands,
             code=code,
             file=said.split()[0] if kind != "output" else "",
-            **_options(said if kind == "output" else ""),
+            **_options(said if kind == "output" else "", page),
         )
 
 
@@ -145,21 +159,48 @@ def _commands(body: str) -> tuple[str, ...]:
     return tuple(" ".join(line.split()) for line in lines if line.startswith("jaxroof "))
 
 
-def _options(words: str) -> dict:
+def _options(words: str, page: pathlib.Path) -> dict:
     shown: dict = {}
-    within, slow, cuts = None, False, []
+    found: dict = {}
+    cuts = []
     for option in OPTION.finditer(words):
         if option["within"]:
-            within = float(option["within"]) / 100.0
+            found["within"] = float(option["within"]) / 100.0
         elif option["cut"] is not None:
             cuts.append((option["cut"], option["until"]))
-        elif option["slow"]:
-            slow = True
-        elif option["lines"]:
-            shown["lines"] = int(option["lines"])
+        elif option["flag"] == "narrow":
+            shown["narrow"] = True
+        elif option["flag"]:
+            found[option["flag"]] = True
+        elif option["count"]:
+            shown[option["count"]] = int(option["number"])
         else:
             shown[{"from": "first", "to": "last"}.get(option["name"], option["name"])] = option["text"]
-    return {"shown": Shown(**shown, cuts=tuple(cuts)), "within": within, "slow": slow}
+    if rest := OPTION.sub("", words).replace(",", " ").split():
+        raise ValueError(f"{page.name}: {' '.join(rest)!r} of <!-- output {words} --> is not known")
+    return {"shown": Shown(**shown, cuts=tuple(cuts)), **found}
+
+
+def _ended(line: str, width: int | None) -> str:
+    """A line of at most `width` characters, which says by ... that it went on."""
+    if width is None or len(line) <= width:
+        return line
+    return line[: width - 3].rsplit(" ", 1)[0].rstrip(" ,;:") + " ..."
+
+
+def _narrowed(lines: list[str]) -> list[str]:
+    """Lines without the third and further blanks that all lines of a table, which have two in a row, share."""
+    table = [line for line in lines if "  " in line]
+    widest = max(map(len, table), default=0)
+    blank = [all(line[at : at + 1] in ("", " ") for line in table) for at in range(widest)]
+    kept = [at for at in range(widest) if not all(blank[max(at - 2, 0) : at + 1]) or at < 2]
+
+    def narrowed(line: str) -> str:
+        if line and set(line) == {"─"}:
+            return line[: len(kept)]
+        return "".join(line[at : at + 1] for at in kept).rstrip() if line in table else line
+
+    return [narrowed(line) for line in lines]
 
 
 def _place(lines: list[str], pattern: str) -> int:
