@@ -310,6 +310,13 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
 
 
 def bought(point: Deployed) -> Iterator[tuple[str, Scenario]]:
+    """`_bought`, without the sequences that the engine profiles: a row says how many it runs at once."""
+    for name, scenario in _bought(point):
+        unsaid = dataclasses.replace(scenario.deployment, sampled_rows=None)
+        yield name, dataclasses.replace(scenario, deployment=unsaid)
+
+
+def _bought(point: Deployed) -> Iterator[tuple[str, Scenario]]:
     """The scenario that a served comparison makes of the point, and what is made of its row, by the question's name.
 
     The comparison and its candidates of a simulation; `serve` and `emit` of the row; the fleet's replica; and, of the

@@ -73,6 +73,8 @@ def precision(
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
     names = () if weights is None else tuple(weights.split(","))
+    if not all(name.startswith(EXPERTS) for name in names[1:]):
+        raise ValueError(f"weights is {weights!r}; it must be one precision, with {EXPERTS}NAME after it or not")
     asked = [(name, replacement(name.removeprefix(EXPERTS))) for name in names]
     base, said = _base(config)
     quantised, source = _declared(config, beside, source)

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import itertools
+import math
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -21,11 +22,12 @@ from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.followers import followed
 from sweeps.ask.laws import held_note, require_free
 from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart
+from sweeps.ask.leaves import leaf
 from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
 from sweeps.ask.paths import number
 from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.samples import sampled
-from sweeps.ask.spec import Spec
+from sweeps.ask.spec import Range, Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +97,22 @@ def resolved(
     return base, (sampled(axes, spec),) if spec.mode == "sample" else axes, notes
 
 
+def _start(path: str, values: tuple | Range) -> Any:
+    """The value that an axis starts from: of a range of what is counted, its first whole number.
+
+    Raises:
+      ValueError: one line, where a range has no whole number.
+    """
+    first = first_value(values)
+    declared = leaf(path)
+    whole = declared is not None and declared.counts and isinstance(first, int | float)
+    if not isinstance(values, Range) or not whole:
+        return first
+    if math.ceil(first) > float(values.high):
+        raise ValueError(f"{path}: there is no whole number from {first:g} to {float(values.high):g}")
+    return math.ceil(first)
+
+
 def unsampled(
     spec: Spec, parsers: Mapping[str, Parser] = MappingProxyType({})
 ) -> tuple[Case, tuple[Axis, ...], tuple[str, ...]]:
@@ -103,7 +121,7 @@ def unsampled(
     In sample mode the axis of a range has its two ends alone.
     """
     first = {key: names[0] for key, names in spec.objects.items()}
-    start = {path: first_value(values) for path, values in spec.axes.items() if path not in parsers}
+    start = {path: _start(path, values) for path, values in spec.axes.items() if path not in parsers}
     given = spec.fixed | start
     for path in spec.axes:
         if is_structure(path):
