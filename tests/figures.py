@@ -337,7 +337,8 @@ def bought(point: Deployed) -> Iterator[tuple[str, Scenario]]:
         return
     place = 0, 0, layouts[0]
     yield "compare, simulated", comparable(served_scenario(options, place))
-    spec = json.loads(json.dumps(row_spec_of(asked_for, place, 16.0, 1.0, 100)))
+    most = float(options.settings[0].policy.max_sequences)  # as many as the engine runs where nothing is said
+    spec = json.loads(json.dumps(row_spec_of(asked_for, place, most, 1.0, 100)))
     yield "fleet", comparable(serve_spec(**spec).case().scenario)
     row = {"rank": 1, "spec": spec, "longest": sum(load.values()), "load": 1.0, "batch_mean": 3.2}
     yield "serve of a row", comparable(serve_spec(**row_spec(row, {})).case().scenario)

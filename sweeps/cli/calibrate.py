@@ -136,7 +136,7 @@ def _recorded(options: argparse.Namespace) -> Any:
     parser = Parser()
     arguments(parser)
     for name, value in vars(parser.parse_args(recorded_words(entry))).items():
-        if not name.startswith("_") and name not in OF_THE_RUN and not getattr(options, name):
+        if name in vars(options) and name not in OF_THE_RUN and not getattr(options, name):
             setattr(options, name, value)
     options.efficiency = options.check
     return entry

@@ -5,7 +5,9 @@
 It needs no data: configs are the catalogue's with a made quantisation config, and published sizes stand in the tests.
 """
 
+import argparse
 import pathlib
+import sys
 import tempfile
 from typing import Any
 
@@ -73,5 +75,12 @@ def matrix() -> list[str]:
     return rows
 
 
-if __name__ == "__main__":
+def main(words: list[str] | None = None) -> int:
+    """Print both tables; returns the exit status."""
+    argparse.ArgumentParser(prog="python -m tests.evidence.checkpoints", description=__doc__).parse_args(words)
     print("\n".join([*published(), "", *matrix()]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -233,7 +233,7 @@ def test_accelerators_become_of_one_structure():
         for entry in map(hwspaces.hardware, hwspaces.rented_names())
         if "bf16" in entry.hardware.matrix
     }
-    assert len(kinds) <= 12  # topologies of links, and what is unknown of caches and power
+    assert len(kinds) <= 13  # topologies of links, and what is unknown of caches and power
     bare = alike(hwspaces.hardware("H100-SXM").hardware, {"fp8"})
     assert list(bare.matrix) == ["fp8"] and isinstance(bare.links, Links)
 

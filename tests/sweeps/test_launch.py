@@ -88,20 +88,20 @@ def test_the_parser_refuses_what_the_engine_does_not_declare(kind, words):
 def test_a_dense_model_on_three_engines():
     (vllm,), _ = started("vllm", DENSE)
     assert vllm == {
-        **{"model": "meta-llama/Llama-3.3-70B-Instruct", "tensor_parallel_size": 2, "max_model_len": 8448},
+        **{"model": "meta-llama/Llama-3.3-70B-Instruct", "tensor_parallel_size": 2, "max_model_len": 11264},
         **{"max_num_seqs": 128, "max_num_batched_tokens": 4096, "gpu_memory_utilization": 0.92},
         **{"enable_chunked_prefill": True, "enable_prefix_caching": True},
     }
     (sglang,), _ = started("sglang", DENSE)
     assert sglang == {
-        **{"model_path": "meta-llama/Llama-3.3-70B-Instruct", "tp_size": 2, "context_length": 8448},
+        **{"model_path": "meta-llama/Llama-3.3-70B-Instruct", "tp_size": 2, "context_length": 11264},
         **{"max_running_requests": 128, "chunked_prefill_size": 4096, "enable_mixed_chunk": True},
         "mem_fraction_static": 0.865,  # the share that leaves the room that was simulated
     }
     (trtllm,), settings = started("trtllm", DENSE)
     assert trtllm == {
         **{"model": "meta-llama/Llama-3.3-70B-Instruct", "backend": "pytorch", "tp_size": 2, "max_batch_size": 128},
-        **{"max_num_tokens": 4096, "max_seq_len": 8448, "extra_llm_api_options": "trtllm.yaml"},
+        **{"max_num_tokens": 4096, "max_seq_len": 11264, "extra_llm_api_options": "trtllm.yaml"},
     }
     assert settings["trtllm.yaml"] == {
         **{"enable_attention_dp": False, "enable_chunked_prefill": True},
@@ -164,20 +164,24 @@ def test_prompts_that_are_not_split():
         assert said in launch_text(kind, given | {"longest": 9000})
 
 
+FEW = {"max_sequences": 128}
+"""Sequences that leave room for a cache beside the weights: the sampler of 1,024 takes what they leave."""
+
+
 def lengths(record, max_len=None):
     """Tokens of the longest request that each pool of a row is started for."""
     return [pool.context for pool in pools(record, max_len)]
 
 
 def test_the_longest_request_is_what_the_model_and_the_cache_allow():
-    """Qwen3-8B has 40,960 positions. 2 x H100 hold 16,974 tokens beside Llama-3.3-70B: two requests of 8,448."""
+    """Qwen3-8B has 40,960 positions. 2 x H100 hold 22,6.. tokens beside Llama-3.3-70B: two requests of 11,264."""
     small = row("H100-SXM", "Qwen3-8B", {"tp": 1})
-    assert lengths(small) == [40960] and lengths(DENSE) == [8448]
+    assert lengths(small) == [40960] and lengths(DENSE) == [11264]
     beyond = small | {"longest": 81080}
     assert lengths(beyond) == [40960]
     said = "the longest request has 81080 tokens; the engine takes 40960 at most: Qwen/Qwen3-8B has 40960 positions"
     assert said in launch_text("vllm", beyond)
-    assert lengths(DENSE | {"longest": 9000}) == [9000]  # of which the cache holds one
+    assert lengths(DENSE | {"longest": 12000}) == [12000]  # of which the cache holds one
     assert lengths(DENSE, 3000) == [3000] and "the engine takes 1000 at most: as asked for" in launch_text(
         "vllm", DENSE, 1000
     )
@@ -192,8 +196,8 @@ def test_the_longest_request_is_what_the_model_and_the_cache_allow():
         (row("H100-SXM", "Qwen3-8B", {"pp": 1e8}), None, "pp = 1e\\+08 exceeds the 36 layers"),
         (row("H100-SXM", "Llama-3.3-70B", {"tp": 3}), None, "tp = 3 does not divide the 64 attention heads"),
         (row("H100-SXM", "Llama-3.3-70B", {"tp": 1}), None, "weights of 141 GB per device leave no KV cache"),
-        (row("H100-SXM", "Llama-3.3-70B", {"tp": 2}) | {"longest": 20000}, None, "one sequence of 20000"),
-        (row("H100-SXM", "Llama-3.3-70B", {"tp": 2}), 20000, "does not hold one sequence of 20000"),
+        (row("H100-SXM", "Llama-3.3-70B", {"tp": 2}, policy=FEW) | {"longest": 30000}, None, "one sequence of 30000"),
+        (row("H100-SXM", "Llama-3.3-70B", {"tp": 2}, policy=FEW), 30000, "does not hold one sequence of 30000"),
         (row("H100-SXM", "Qwen3-8B", {"tp": 1}), 40961, "max_len = 40,961 exceeds the 40,960 positions of Qwen3-8B"),
         (row("H100-SXM", "BERT-large", {"tp": 1}), None, "is an encoder"),
     ],
@@ -291,7 +295,7 @@ def worker(kind, component):
 
 @pytest.mark.parametrize("kind", ENGINES)
 def test_a_dynamo_graph_has_a_frontend_and_workers_with_declared_flags(kind):
-    given = DENSE | {"spec": DENSE["spec"] | {"engine": kind, "policy": {"chunked": 1}}}
+    given = DENSE | {"spec": DENSE["spec"] | {"engine": kind, "policy": FEW | {"chunked": 1}, "hardware": "H200-SXM"}}
     text = launch_text("dynamo", given)
     found = yaml.safe_load(text)
     versions = {"vllm": "vLLM 0.31.0", "sglang": "SGLang 0.5.21", "trtllm": "TensorRT-LLM 1.3.0rc29"}

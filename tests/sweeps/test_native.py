@@ -206,5 +206,5 @@ def test_without_llvmlite_the_command_to_install_it(monkeypatch):
     for module in [name for name in sys.modules if name.startswith(("llvmlite", "sweeps.run.native"))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    with pytest.raises(ValueError, match=r"needs llvmlite: pip install 'jaxroof\[llvm\]'"):
+    with pytest.raises(ValueError, match=r"needs llvmlite: pip install '(llvmlite|\.\[llvm\])"):
         Plan(Question(JOBS["request"], base, ("tpot",)), (), compiler="llvm")

@@ -3,6 +3,7 @@
 import hashlib
 import http.server
 import json
+import sys
 import threading
 
 import pytest
@@ -89,6 +90,8 @@ def online(server, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", server)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    for module in [name for name in sys.modules if name.startswith("huggingface_hub")]:
+        monkeypatch.delitem(sys.modules, module)  # which reads the environment when it is imported
     hub.fetched.cache_clear()
     Hub.asked.clear()
     yield

@@ -76,7 +76,12 @@ def _conversations(path: str) -> Iterator[tuple[str, dict]]:
 
 
 def starts_list(path: str) -> bool:
-    """Whether a file is one JSON list, by its first character."""
+    """Whether a file is one JSON list, by its first character.
+
+    Raises:
+      ValueError: one line: it is missing, no regular file, or too large.
+    """
+    document.require_file(path, LARGEST)
     try:
         with open(path, encoding="utf-8-sig") as text:
             return text.read(64).lstrip().startswith("[")

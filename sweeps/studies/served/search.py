@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.steady_state import Demand
+from sweeps.run.simulated.policies import profiled
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.served.figures import ascending, figures, share_of
 from sweeps.studies.served.pairs import FirstPass
@@ -203,10 +204,12 @@ def _simulated(
 
 def candidate(asked: Question, found: Estimate, place: Place, load: float, requests: int) -> Candidate:
     """A place that is to be simulated with so many requests, first near `load` requests/s."""
-    policy = asked.options.settings[place[0]].policy
+    policy, most = asked.options.settings[place[0]].policy, at_once(asked, found, place)
+    scenario = scenario_at(asked.options, place)
+    started = profiled(scenario.deployment, {"max_sequences": most})  # with the flag of the row
     return Candidate(
-        scenario=scenario_at(asked.options, place),
-        policy=dataclasses.replace(policy, max_sequences=at_once(asked, found, place)),
+        scenario=dataclasses.replace(scenario, deployment=started),
+        policy=dataclasses.replace(policy, max_sequences=most),
         load=load,
         offered=asked.requests.drawn(requests),
         rate=asked.requests.rate(requests),
