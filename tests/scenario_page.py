@@ -15,7 +15,7 @@ from sweeps.studies.scenarios.suite import WIDEST, shared_figures
 
 HEAD = """# Evidence: scenarios
 
-Made at commit `11870421`, 2026-11-25.
+Made at commit `54aa9be4`, 2026-11-25.
 
 {survey} of the 24 scenarios that a survey of models of machine-learning systems publishes
 (github.com/syifan/ml-perf-survey, data/evaluation/llm-benchmark-suite.json, 16 February 2026; it says 28 and lists 24),

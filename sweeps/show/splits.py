@@ -31,12 +31,12 @@ def splits(dataset: xr.Dataset) -> Any:
     axes = left.add_subplot()
     known = best >= 0
     shown = np.where(known, share[np.maximum(best, 0)], np.nan)
-    axes.plot(loads, shown, drawstyle="steps-mid", lw=1.8, color=style.INK)
+    axes.plot(loads, shown, drawstyle="steps-mid", lw=1.8, color=style.CLOUD)
     drawn = _drawn(best, len(names))
     colours = dict(zip(drawn, style.SERIES_COLOURS, strict=False))
     for split in dict.fromkeys(best[known].tolist()):
         at = np.flatnonzero(best == split)
-        colour = colours.get(split, style.INK)
+        colour = colours.get(split, style.QUIET)  # no line of it is drawn
         axes.plot(loads[at], shown[at], "o", ms=5, color=colour)
         middle = at[len(at) // 2]
         axes.annotate(
