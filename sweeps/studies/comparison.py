@@ -65,7 +65,7 @@ class Candidate:
     reason: str | None  # None: feasible
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Comparison:
     """Result of a comparison: every row that was tried, best first."""
 
@@ -88,6 +88,11 @@ class Comparison:
     seconds: float
     notes: tuple[str, ...]
     grid: Callable[[], "xr.Dataset"]  # makes `dataset`
+
+    def __repr__(self) -> str:
+        best = f", best {self.rows[0].hardware} as {self.rows[0].layout}" if self.rows else ""
+        rows = f"{len(self.rows)} rows of {self.points:,} points"
+        return f"<Comparison of {self.model.name} by {self.metric}: {rows}{best}>"
 
     @functools.cached_property
     def dataset(self) -> "xr.Dataset":

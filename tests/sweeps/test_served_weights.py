@@ -37,3 +37,9 @@ def test_rows_are_those_of_each_precision_alone():
 def test_what_cannot_be_ranked_together_is_one_line(capsys, words, said):
     asked = ("--model", "Llama-3.1-8B", "--isl", 9, "--osl", 9, "--slo", "ttft=1s", "--hardware", "H100-SXM")
     assert said in refused(capsys, "compare", *asked, *words)
+
+
+def test_a_comparison_is_a_line_in_a_notebook():
+    found = compare_served("Llama-3.1-8B", "ttft=1s,tpot=30ms", weights="bf16", **KEYS)
+    assert repr(found).startswith("<ServedComparison of Llama-3.1-8B by ") and len(repr(found)) < 200
+    assert f"best {found.rows[0].devices} x {found.rows[0].hardware}" in repr(found)

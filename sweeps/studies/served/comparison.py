@@ -24,7 +24,7 @@ from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, at_once, sc
 from sweeps.studies.served.trust import Trust, trust
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ServedComparison:
     """Result of a served comparison."""
 
@@ -33,9 +33,7 @@ class ServedComparison:
     chosen: str  # why by that one
     rate: float | None  # requests/s that were asked for; None: what one replica takes
     headroom: float
-    rows: tuple[
-        Row, ...
-    ]  # every accelerator, number of devices and layout that serves, at its best setting; best first
+    rows: tuple[Row, ...]  # every accelerator, devices and layout that serves, at its best setting; best first
     infeasible: tuple[Row, ...]  # the others, with their reasons, in the order of the accelerators
     requests: tuple[int, int]  # of a simulation, fewest and most; 0: there was none
     places: int  # that were estimated
@@ -45,6 +43,11 @@ class ServedComparison:
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
     questions: Mapping[str | None, Question] = dataclasses.field(default_factory=dict)  # by the weights of rows
     _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # that were asked for
+
+    def __repr__(self) -> str:
+        model, best = self.question.model.name, self.rows[0] if self.rows else None
+        words = "" if best is None else f", best {best.devices} x {best.hardware} as {best.layout}"
+        return f"<ServedComparison of {model} by {self.metric}: {len(self.rows)} rows of {self.places:,} places{words}>"
 
     def question_of(self, row: Row) -> Question:
         """What was asked of a row: at the precision of its weights where several were tried."""
