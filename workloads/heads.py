@@ -1,4 +1,4 @@
-"""What follows the last layer of a model, by the name of its class: a language head, a classifier, or nothing."""
+"""Heads of models by the name of their class: a language head, a classifier, or none."""
 
 import re
 

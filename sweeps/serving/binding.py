@@ -1,4 +1,4 @@
-"""What keeps a simulated engine from running all of its requests at once: the KV cache, or the policy's sequences."""
+"""Limit on the requests that a simulated engine runs at once: the KV cache, or the policy's sequences."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What commands and examples of a page make today, run in a folder of their own."""
+"""Outputs and files of a page's commands and examples as they are today, made in a folder of their own."""
 
 import contextlib
 import io

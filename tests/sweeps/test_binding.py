@@ -1,4 +1,4 @@
-"""What keeps requests waiting: the cache, the policy's sequences, or nothing."""
+"""Limit on requests at once: the cache, the policy's sequences, or nothing."""
 
 import numpy as np
 import pytest

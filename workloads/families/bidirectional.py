@@ -1,5 +1,7 @@
 """Encoders without a decoder, and models that encode one text or sound and decode another."""
 
+import dataclasses
+
 from workloads.family import Family, Modules
 
 _BERT = Family(
@@ -77,14 +79,9 @@ BIDIRECTIONAL: dict[str, Family] = {
         pooler=False,
         classifier_pooler=True,
         relative_positions=True,
-        modules=Modules(
-            layers="layer",
+        modules=dataclasses.replace(
+            _BERT.modules,
             qkv=("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
-            fused_qkv="attention.self.qkv_proj",
-            output="attention.output.dense",
-            dense="",
-            up=("intermediate.dense",),
-            down="output.dense",
         ),
         unless=(("is_decoder", False), ("share_att_key", True), ("conv_kernel_size", 0)),
         note="products of queries and keys with relative positions (disentangled attention) are counted, not priced",

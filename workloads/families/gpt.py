@@ -23,6 +23,24 @@ _GPT2 = Family(
     modules=GPT2_MODULES,
 )
 
+_GPTJ = _GPT2.like(
+    "GPTJForCausalLM",
+    tied=False,
+    parallel=True,
+    norms=1.0,
+    attention_bias=False,
+    head_bias=True,
+    positions_extra=None,
+    modules=Modules(
+        layers="h",
+        qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"),
+        fused_qkv="attn.qkv_proj",
+        output="attn.out_proj",
+        up=("fc_in",),
+        down="fc_out",
+    ),
+)
+
 GPT: dict[str, Family] = {
     "gpt2": _GPT2,
     "gpt-sw3": _GPT2,
@@ -42,31 +60,9 @@ GPT: dict[str, Family] = {
         ),
     ),
     "gpt_bigcode": _GPT2.like("GPTBigCodeForCausalLM", kv_heads_default="multi_query"),
-    "gptj": _GPT2.like(
-        "GPTJForCausalLM",
-        tied=False,
-        parallel=True,
-        norms=1.0,
-        attention_bias=False,
-        head_bias=True,
-        positions_extra=None,
-        modules=Modules(
-            layers="h",
-            qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"),
-            fused_qkv="attn.qkv_proj",
-            output="attn.out_proj",
-            up=("fc_in",),
-            down="fc_out",
-        ),
-    ),
-    "codegen": _GPT2.like(
+    "gptj": _GPTJ,
+    "codegen": _GPTJ.like(
         "CodeGenForCausalLM",
-        tied=False,
-        parallel=True,
-        norms=1.0,
-        attention_bias=False,
-        head_bias=True,
-        positions_extra=None,
         modules=Modules(layers="h", qkv=("attn.qkv_proj",), output="attn.out_proj", up=("fc_in",), down="fc_out"),
     ),
     "nanochat": Family(
