@@ -196,7 +196,7 @@ def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
     made = _made_tables(numbers, _limits(size), missing)
     found |= zip((keys[at] for at in missing), made, strict=True)
     with _keeping:
-        _kept.update(found)
+        _kept.keep(found)
     return jax.tree.map(lambda *each: np.stack(each), *(found[key] for key in keys))
 
 
@@ -219,7 +219,7 @@ def _made_tables(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Itera
 class _Kept(collections.OrderedDict):
     """Price tables of places by what they depend on, the least recently used ones dropped beyond `KEPT_BYTES`."""
 
-    def update(self, found: Mapping[Any, StepPrices]) -> None:  # type: ignore[override]
+    def keep(self, found: Mapping[Any, StepPrices]) -> None:
         """Keep these too, as the most recently used."""
         for key, tables in found.items():
             self[key] = tables
