@@ -207,6 +207,11 @@ def taken(table: Any, index: Any) -> Any:
     return table.at[index].get(mode="promise_in_bounds") if is_traced() else np.take(table, index)
 
 
+def entry(values: Any, *index: Any) -> Any:
+    """The entry of a JAX array at an index that is in it; whether it counts from the end need not be asked."""
+    return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
 def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:
     """`jax.lax.scan` over an array; outside of traces each of its results is a list, whose entries may be columns."""
     if is_traced():

@@ -46,7 +46,7 @@ class StepPrices:
     """
 
     rows: Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
-    decode: Array  # shape [octaves(sequences, DECODE) - 1, octaves(context, CONTEXT) - 1, 4, quantities]
+    decode: Array  # shape [octaves(context, CONTEXT) - 1, octaves(sequences, DECODE) - 1, 4, quantities]
     logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
 
 
@@ -198,10 +198,10 @@ def _intervals(values: Array) -> Array:
 
 
 def _cells(values: Array) -> Array:
-    """Values on a grid as corners of cells, shape [..., rows - 1, columns - 1, 4, quantities]."""
+    """Values on a grid as corners of cells, shape [..., columns - 1, rows - 1, 4, quantities]."""
     upper, lower = values[..., :-1, :, :], values[..., 1:, :, :]
     corners = [upper[..., :-1, :], upper[..., 1:, :], lower[..., :-1, :], lower[..., 1:, :]]
-    return jnp.stack(corners, axis=-2)
+    return jnp.swapaxes(jnp.stack(corners, axis=-2), -4, -3)  # contexts change slowly: what is read lies side by side
 
 
 def _probe(place: tuple) -> tuple[tuple, tuple]:

@@ -2,7 +2,7 @@
 
 import functools
 
-from jaxroof.arrays import jax
+from jaxroof.arrays import entry, jax
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
@@ -66,12 +66,12 @@ def _micro_batch_price(
 ) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
-    spent = _between(*_read(tables.rows, octave_position(rows, ROWS)))
+    spent = _between(*_read(tables.rows, rows, ROWS))
     some = decoding.sequences > 0
     sequences = jnp.where(some, decoding.sequences, 1.0)
-    attention = _read_cell(tables.decode, octave_position(sequences, DECODE), decoding.context / sequences)
+    attention = _read_cell(tables.decode, sequences, decoding.context / sequences)
     spent = spent + jnp.where(some, attention, 0.0)
-    sampled = _between(*_read(tables.logits, octave_position(batch.logits, LOGITS)))
+    sampled = _between(*_read(tables.logits, batch.logits, LOGITS))
     # Of micro-batches of which some sample no token, those pass without the head.
     spent = spent + sampled[:-1] * jnp.minimum(batch.logits, 1.0)
     if prompts and parts.has("prompt"):
@@ -103,24 +103,31 @@ def _bits(value: Scalar) -> Array:
 def next_node(context: Scalar) -> Array:
     """The node of the tables' mean context that comes after `context`, shape ()."""
     step = int(MANTISSA) // CONTEXT
-    return jax.lax.bitcast_convert_type((_bits(context) // step + 1) * step, jnp.float32).astype(float)
+    nodes = jnp.right_shift(_bits(context), step.bit_length() - 1)
+    return jax.lax.bitcast_convert_type((nodes + 1) * step, jnp.float32).astype(float)
 
 
-def _read(table: Array, position: Array) -> tuple[Array, Array]:
-    """The interval of a table that has `position`, shape [2, quantities], and the place in it; beyond the last: 1."""
-    below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 1.0)
-    return table[below.astype(jnp.int32)], jnp.clip(position - below, 0.0, 1.0)
+def _interval(value: Scalar, per_octave: int, intervals: int) -> tuple[Array, Array]:
+    """The interval of `octaves` that has `value`, and the place in it, shapes (); beyond the last interval: its end."""
+    step = int(MANTISSA) // per_octave
+    position = _bits(value) - ONE_BITS
+    below = jnp.minimum(jnp.right_shift(position, step.bit_length() - 1), intervals - 1)
+    return below, jnp.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
+
+
+def _read(table: Array, value: Scalar, per_octave: int) -> tuple[Array, Array]:
+    """Both ends of the interval of a table that has `value`, shape [2, quantities], and the place in it."""
+    below, share = _interval(value, per_octave, table.shape[0])
+    return entry(table, below), share
 
 
 def _between(ends: Array, share: Array) -> Array:
     return ends[0] * (1.0 - share) + ends[1] * share
 
 
-def _read_cell(table: Array, first: Array, context: Array) -> Array:
+def _read_cell(table: Array, sequences: Scalar, context: Scalar) -> Array:
     """The values of a table of cells, shape [quantities]."""
-    second = octave_position(context, CONTEXT)
-    low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 1.0)
-    left = jnp.clip(jnp.floor(second), 0.0, table.shape[1] - 1.0)
-    down, right = jnp.clip(first - low, 0.0, 1.0), jnp.clip(second - left, 0.0, 1.0)
-    corners = table[low.astype(jnp.int32), left.astype(jnp.int32)]
+    left, right = _interval(context, CONTEXT, table.shape[0])
+    low, down = _interval(sequences, DECODE, table.shape[1])
+    corners = entry(table, left, low)
     return _between(corners[:2], right) * (1.0 - down) + _between(corners[2:], right) * down

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
@@ -135,12 +136,12 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
     holds_slot = under_way | preempted
     slot = jnp.where(under_way, state.partial, jnp.where(preempted, returning, empty))
     queued = next_request(engine, state, shortest)
-    request = jnp.where(holds_slot, slots.request[slot], queued.request)
-    end = slots.end[slot]
-    left = jnp.where(holds_slot, tokens_left(end), engine.osl[request])
+    request = jnp.where(holds_slot, entry(slots.request, slot), queued.request)
+    end = entry(slots.end, slot)
+    left = jnp.where(holds_slot, tokens_left(end), entry(engine.osl, request))
     swapped = holds_slot & is_swapped(end)
-    isl = engine.isl[request]
-    total = isl + engine.osl[request]
+    isl = entry(engine.isl, request)
+    total = isl + entry(engine.osl, request)
     return Candidate(
         there=holds_slot | queued.there,
         request=request,
@@ -165,17 +166,17 @@ def _place(engine: Engine, state: State, candidate: Candidate) -> Place:
     if groups is None:
         return Place(jnp.int32(-1), none, none, none, none, none)
     request = candidate.request
-    group = engine.group[request]
+    group = entry(engine.group, request)
     inside = jnp.maximum(group, 0)
-    chain = groups.chain[inside]
+    chain = entry(groups.chain, inside)
     member = (group >= 0) & engine.caching
-    kept = jnp.minimum(engine.keep[request], candidate.isl) // engine.size
+    kept = jnp.minimum(entry(engine.keep, request), candidate.isl) // engine.size
     # Whole blocks, and never the whole prompt: its last token has to be computed.
-    found = jnp.minimum(chain, engine.shared[request] // engine.size)
+    found = jnp.minimum(chain, entry(engine.shared, request) // engine.size)
     hit = jnp.where(member, jnp.minimum(found, (candidate.target - 1) // engine.size), 0)
     chained = jnp.where(member, jnp.maximum(hit, kept), 0)
     growth = jnp.where(member, jnp.maximum(chained - chain, 0), 0)
-    idle = jnp.where(member & (groups.users[inside] == 0), chain, 0)
+    idle = jnp.where(member & (entry(groups.users, inside) == 0), chain, 0)
     return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
 
 
@@ -271,7 +272,7 @@ def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -
     slots = state.slots
     here = (jnp.arange(slots.end.shape[0], dtype=jnp.int32) == candidate.slot) & work.takes
     end = jnp.where(work.decodes, work.end, held_back(candidate.left, jnp.asarray(False)))
-    number = jnp.where(candidate.under_way, slots.number[candidate.slot], state.admissions)
+    number = jnp.where(candidate.under_way, entry(slots.number, candidate.slot), state.admissions)
     chained = slots.chained
     if chained is not None:
         chained = jnp.where(here & ~candidate.under_way, place.chained, chained)

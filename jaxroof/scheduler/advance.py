@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxroof.arrays import jax
+from jaxroof.arrays import entry, jax
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.prices import next_node
@@ -154,7 +154,7 @@ def _steps_until(engine: Engine, state: State, first: Array, slope: Array, wait:
 def _arrival(state: State) -> Clock:
     """Time of the next arrival."""
     inside = jnp.minimum(state.waiting.next, state.waiting.arrival.high.shape[0] - 1)
-    return Clock(state.waiting.arrival.high[inside], state.waiting.arrival.low[inside])
+    return Clock(*(entry(part, inside) for part in state.waiting.arrival))
 
 
 def _padded(engine: Engine, sequences: Array) -> Array:

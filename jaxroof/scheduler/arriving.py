@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.ending import sent
 from jaxroof.scheduler.engine import Engine
@@ -19,7 +20,7 @@ class Next(NamedTuple):
 def until(engine: Engine, waiting: Waiting, clock: Clock, place: Array) -> Array:
     """s until the request at `place` arrives, negative once it has, infinite where there is none."""
     inside = jnp.minimum(place, waiting.arrival.high.shape[0] - 1)
-    arrival = Clock(waiting.arrival.high[inside], waiting.arrival.low[inside])
+    arrival = Clock(*(entry(part, inside) for part in waiting.arrival))
     known = (place < engine.requests) & (arrival.high < jnp.inf)
     safe = Clock(jnp.where(known, arrival.high, clock.high), jnp.where(known, arrival.low, clock.low))
     return jnp.where(known, since(safe, clock), jnp.inf)
@@ -28,7 +29,7 @@ def until(engine: Engine, waiting: Waiting, clock: Clock, place: Array) -> Array
 def arrival_of(waiting: Waiting, request: Array) -> Clock:
     """Time at which a request joined the queue; for -1, no request, any finite time."""
     inside = jnp.maximum(request, 0)
-    high, low = waiting.arrival.high[inside], waiting.arrival.low[inside]
+    high, low = (entry(part, inside) for part in waiting.arrival)
     return Clock(jnp.where(jnp.isfinite(high), high, 0.0), low)
 
 

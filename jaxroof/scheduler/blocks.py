@@ -1,5 +1,6 @@
 """Blocks of the KV cache: those that sequences begin, how long free ones last, and eviction of idle prefixes."""
 
+from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import NEVER, Groups, State, is_decoding, least_slot, total_of, whole
@@ -13,33 +14,38 @@ def begins_block(context: Array, size: Array) -> Array:
 
 def begun(state: State, engine: Engine, steps: Array) -> Array:
     """Blocks that the decoding sequences begin in the next `steps` decode steps."""
+    below, following = state.phases, _following(state, engine)
     cycles = steps // engine.size  # each sequence begins one block per cycle
-    rest = jnp.mod(steps, engine.size)
-    return cycles * total_of(state.phases) + total_of(jnp.where(_order(state, engine) < rest, state.phases, 0))
+    first = following - (steps - cycles * engine.size)
+    around = first < 0  # the phases of the last steps are the highest
+    here = entry(below, following) - entry(below, jnp.where(around, first + engine.size, first))
+    return (cycles + whole(around)) * below[-1] + here
 
 
 def lasting(state: State, engine: Engine) -> Array:
     """Decode steps until the free blocks and those of idle prefixes are used up."""
-    left = state.free + state.idle
-    each = total_of(state.phases)
+    below, following = state.phases, _following(state, engine)
+    left, each = state.free + state.idle, below[-1]
     cycles = left // jnp.maximum(each, 1)
     rest = left - cycles * each
-    # Of the last cycle, as many steps as the rest of the blocks suffices for.
-    order, steps = _order(state, engine), jnp.arange(1, state.phases.shape[0] + 1, dtype=jnp.int32)
-    needed = total_of(jnp.where(order[None, :] < steps[:, None], state.phases[None, :], 0), axis=1)
-    more = total_of((needed <= rest) & (steps < engine.size))
+    # Of the last cycle, as many steps as the rest of the blocks suffices for: of those that begin the phases from each
+    # place on, but not the step after which all have begun one.
+    places = jnp.arange(below.shape[0] - 1, dtype=jnp.int32)
+    needed = entry(below, following) - below[:-1] + jnp.where(places >= following, each, 0)
+    within = (places < engine.size) & (places != jnp.where(following < engine.size, following, 0))
+    more = total_of((needed <= rest) & within)
     return jnp.where(each > 0, cycles * engine.size + more, NEVER)
 
 
-def _order(state: State, engine: Engine) -> Array:
-    """Decode steps from now until sequences of each phase begin a block: 0 .. size - 1, shape [phases]."""
-    return jnp.mod(1 - state.count - jnp.arange(state.phases.shape[0], dtype=jnp.int32), engine.size)
+def _following(state: State, engine: Engine) -> Array:
+    """The phase after the one that begins a block in the next decode step, 1 .. size; later steps begin lower ones."""
+    return jnp.mod(1 - state.count, engine.size) + 1
 
 
 def counted(phases: Array, offset: Array, size: Array, change: Array) -> Array:
-    """`phases` with `change` more sequences of this `offset`, total tokens - end."""
+    """`State.phases` with `change` more sequences of this `offset`, total tokens - end."""
     places = jnp.arange(phases.shape[0], dtype=jnp.int32)
-    return phases + jnp.where(places == jnp.mod(offset, size), change, 0)
+    return phases + jnp.where(places > jnp.mod(offset, size), change, 0)
 
 
 def left_group(groups: Groups | None, group: Array, event: Array, leaves: Array) -> tuple[Groups | None, Array | int]:
@@ -68,8 +74,8 @@ def shortened(engine: Engine, state: State, happens: Array) -> State:
         return state
     slots, groups = state.slots, state.groups
     slot, _ = least_slot(is_decoding(slots.end))
-    group = group_of(engine, slots.request[slot])
-    chained = slots.chained[slot]
+    group = group_of(engine, entry(slots.request, slot))
+    chained = entry(slots.chained, slot)
     here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
     chain = jnp.where(here, jnp.minimum(groups.chain, chained), groups.chain)
     return state._replace(groups=groups._replace(chain=chain), free=state.free + total_of(groups.chain - chain))

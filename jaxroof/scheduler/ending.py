@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine, group_of
@@ -40,13 +41,13 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     soonest = next_end(end)
 
     # Its last token has no place in the cache, as no step attends to it.
-    request = slots.request[slot]
-    total = engine.isl[request] + engine.osl[request]
-    offset = total - slots.end[slot]
+    request = entry(slots.request, slot)
+    total = entry(engine.isl, request) + entry(engine.osl, request)
+    offset = total - entry(slots.end, slot)
     freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size)
     groups, idle, kept = state.groups, 0, 0
     if groups is not None:
-        freed = freed - slots.chained[slot]
+        freed = freed - entry(slots.chained, slot)
         group = group_of(engine, request)
         groups, kept = _kept(engine, groups, group, request, ends)
         groups, idle = left_group(groups, group, state.event, ends)
@@ -73,7 +74,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
 
 def _kept(engine: Engine, groups: Groups, group: Array, request: Array, ends: Array) -> tuple[Groups, Array]:
     """The groups with the blocks of an ended sequence that a later one of its group begins with; the chain's growth."""
-    keep = engine.keep[request] // engine.size
+    keep = entry(engine.keep, request) // engine.size
     here = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group
     grown = jnp.where(here & ends & engine.caching, jnp.maximum(groups.chain, keep), groups.chain)
     return groups._replace(chain=grown), total_of(grown - groups.chain)

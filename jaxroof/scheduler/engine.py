@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.policy import ORDERS, Policy
 from jaxroof.scheduler.state import Clock, blocks_of, total_of
@@ -117,4 +118,4 @@ def engine(
 
 def group_of(engine: Engine, request: Array) -> Array:
     """The group whose prefix a request shares; -1: none, or nothing is cached."""
-    return jnp.where(engine.caching, engine.group[request], -1)
+    return jnp.where(engine.caching, entry(engine.group, request), -1)

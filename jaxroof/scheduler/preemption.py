@@ -1,5 +1,6 @@
 """Preemption: the latest admitted sequence loses its cache when the others' next tokens have no room."""
 
+from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine, group_of
@@ -25,8 +26,8 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     slot = jnp.where(under_way, state.partial, latest)
     here = (jnp.arange(decoding.shape[0], dtype=jnp.int32) == slot) & happens
 
-    request, end = slots.request[slot], slots.end[slot]
-    total = engine.isl[request] + engine.osl[request]
+    request, end = entry(slots.request, slot), entry(slots.end, slot)
+    total = entry(engine.isl, request) + entry(engine.osl, request)
     left = jnp.where(under_way, tokens_left(end), end - state.count)
     offset = total - end
     cached = total - left - whole(~under_way)  # tokens that have a place in the cache: the newest one has none yet
@@ -35,7 +36,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     freed = blocks_of(cached, engine.size)
     groups, idle = state.groups, 0
     if groups is not None:
-        freed = freed - slots.chained[slot]
+        freed = freed - entry(slots.chained, slot)
         groups, idle = left_group(groups, group_of(engine, request), state.event, happens)
     decoded = whole(happens & ~under_way)
     return state._replace(

@@ -86,7 +86,7 @@ def begin(
         offset=zero,
         free=constants.blocks,
         idle=zero,
-        phases=jnp.zeros(size.block, dtype=jnp.int32),
+        phases=jnp.zeros(size.block + 1, dtype=jnp.int32),
         progress=jnp.int32(-1),
         partial=zero,
         lost=zero,

@@ -81,7 +81,7 @@ class State(NamedTuple):
     offset: Array  # sum over them of total tokens - end: their context is offset + running * count
     free: Array  # blocks; below zero until idle prefixes are evicted
     idle: Array  # blocks of prefixes that nobody uses
-    phases: Array  # growing sequences by offset mod block size, shape [phases]: who begins a block when
+    phases: Array  # growing sequences with offset mod block size below each place, shape [phases + 1]
     progress: Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
     partial: Array  # its slot
     lost: Array  # sequences whose cache was taken

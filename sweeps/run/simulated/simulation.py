@@ -91,7 +91,7 @@ def simulated(
     waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
     start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits)
     ending, remaining_of = _endings()
-    tables = _tables(size, together, _simulations(axes, together))
+    tables = jax.device_put(_tables(size, together, _simulations(axes, together)))  # once for all pieces
     run = start(together, tables)
     pieces = []
     for _ in range(PIECES):

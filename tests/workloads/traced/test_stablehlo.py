@@ -69,9 +69,9 @@ def lowered(folder, function, *arguments, **options):
 def test_kernels_are_those_of_the_function(tmp_path, name):
     """FLOP of products, their kinds and kernels are equal; bytes too, but for gradients of maxima in windows, which pad
     twice (0.6 %), and eager kernels of powers, which StableHLO has as products: 1 - x^2 of the slope of tanh, a kernel
-    of newer JAX, is two. Vector FLOP differ as JAX simplifies (a mean, 1 / sqrt) when it lowers.
+    of newer JAX, is up to three. Vector FLOP differ as JAX simplifies (a mean, 1 / sqrt) when it lowers.
     """
-    most = {"gradient of layers": 0.27}.get(name, 0.13)
+    most = {"gradient of layers": 0.34}.get(name, 0.13)
     path = lowered(tmp_path, *LOWERED[name])
     for policy in POLICIES:
         expected, found = traced(*LOWERED[name], policy=policy).ops(), traced_module(path, policy=policy).ops()
