@@ -1,8 +1,10 @@
 """Clock, time and power of a device whose step would draw more than its TDP: dynamic voltage and frequency scaling."""
 
+from typing import NamedTuple
+
 from jaxroof.arrays import jnp
 from jaxroof.energy import Joules, power_known
-from jaxroof.hardware import Hardware, Power, VoltageCurve
+from jaxroof.hardware import Hardware, VoltageCurve
 from jaxroof.smooth import maximum, minimum, positive_part
 from jaxroof.struct import Array, Scalar
 from jaxroof.technology import clock_at, voltage_at
@@ -47,45 +49,85 @@ def limited_time(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
 
     Source: ours; the law of the clock is that of Sakurai and Newton, IEEE Journal of Solid-State Circuits 25(2), 1990.
     """
+    return time_within(power_limit(hardware), time, energy)
+
+
+class AtVoltage(NamedTuple):
+    """A voltage of the curve at which steps may draw TDP."""
+
+    energy: Scalar  # of the cores, over that at full voltage
+    reciprocal: Scalar  # 1 / W that is left for kernels
+    clock: Scalar  # over the full one
+
+
+class PowerLimit(NamedTuple):
+    """What `limited_time` needs of a device: the same for all of its steps."""
+
+    reciprocal: Scalar  # 1 / W that is left for kernels at full voltage
+    lowest: AtVoltage | None  # None: the curve is unknown
+    middle: AtVoltage | None
+
+
+def power_limit(hardware: Hardware) -> PowerLimit | None:
+    """Constants of a device's limit, shapes (); None where not `power_known`."""
     if not power_known(hardware):
+        return None
+    power, curve = hardware.power, hardware.power.curve
+    # The reciprocal is the same for all points of a grid that share a device.
+    reciprocal = 1.0 / _headroom(power.tdp, power.static)
+    if curve is None:
+        return PowerLimit(reciprocal, None, None)
+
+    def at(voltage: Scalar) -> AtVoltage:
+        share = voltage / curve.full
+        headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
+        clock = clock_at(voltage, curve.full, 1.0, curve.threshold, curve.exponent)
+        return AtVoltage(share * share, 1.0 / headroom, clock)
+
+    lowest = minimum(curve.least, curve.full)
+    return PowerLimit(reciprocal, at(lowest), at(lowest + MIDDLE * (curve.full - lowest)))
+
+
+def time_within(limit: PowerLimit | None, time: Scalar, energy: Joules) -> Array:
+    """`limited_time` of a device whose limit is known, shape ()."""
+    if limit is None:
         return jnp.asarray(time)
-    power = hardware.power
-    if power.curve is None:
-        # The reciprocal is the same for all points of a grid that share a device.
-        return maximum(time, energy.total * (1.0 / _headroom(power.tdp, power.static)))
-    shortest, longest, (constant, slope, bend) = _along_curve(energy, power)
+    longest = energy.total * limit.reciprocal
+    if limit.lowest is None or limit.middle is None:
+        return maximum(time, longest)
+    shortest, (constant, slope, bend) = _along_curve(energy, longest, limit.lowest, limit.middle)
     within = jnp.minimum(jnp.maximum(time, shortest), longest)
     return maximum(time, constant + within * (slope + within * bend), steepness=STEEPNESS)
 
 
-def _along_curve(energy: Joules, power: Power) -> tuple[Scalar, Scalar, tuple[Scalar, Scalar, Scalar]]:
-    """Times in s at full clock at which the least voltage and the full one draw TDP; between them the limited time.
+def _along_curve(
+    energy: Joules, longest: Scalar, lowest: AtVoltage, middle: AtVoltage
+) -> tuple[Scalar, tuple[Scalar, Scalar, Scalar]]:
+    """Time in s at full clock at which the least voltage draws TDP, and the limited time from there to `longest`.
 
     That is as coefficients of 1, of the time at full clock, and of its square; it never falls where that time grows.
+
+    Args:
+      longest: s at full clock from which on the full voltage draws TDP.
     """
-    curve = power.curve
 
-    def times(voltage: Scalar) -> tuple[Scalar, Scalar]:
+    def times(at: AtVoltage) -> tuple[Scalar, Scalar]:
         """Of a step that draws TDP at this voltage: s that it takes, and that it would take at full clock."""
-        share = voltage / curve.full
-        headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
-        limited = (energy.core * (share * share) + energy.other) * (1.0 / headroom)
-        return limited, limited * clock_at(voltage, curve.full, 1.0, curve.threshold, curve.exponent)
+        limited = (energy.core * at.energy + energy.other) * at.reciprocal
+        return limited, limited * at.clock
 
-    lowest = minimum(curve.least, curve.full)
-    (first, shortest), (middle, at_middle) = times(lowest), times(lowest + MIDDLE * (curve.full - lowest))
-    longest = energy.total * (1.0 / _headroom(power.tdp, power.static))
+    (first, shortest), (between, at_middle) = times(lowest), times(middle)
     shortest = jnp.minimum(shortest, longest)  # of exponents below 1 the clock would grow as voltage falls
 
     def rise(end: Scalar, start: Scalar, span: Scalar) -> Scalar:
         return (end - start) / jnp.maximum(span, _LEAST_SPAN * longest + _LEAST_TIME)
 
     mean = rise(longest, first, longest - shortest)
-    bend = rise(mean, rise(middle, first, at_middle - shortest), longest - at_middle)
+    bend = rise(mean, rise(between, first, at_middle - shortest), longest - at_middle)
     most = rise(mean, 0.0, longest - shortest)  # flat at one of the ends
     bend = jnp.minimum(jnp.maximum(bend, -most), most)
     start = mean - bend * longest
-    return shortest, longest, (first - shortest * start, start - bend * shortest, bend)
+    return shortest, (first - shortest * start, start - bend * shortest, bend)
 
 
 def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Prefill, divided
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
-from jaxroof.energy import Joules, power_known
-from jaxroof.governor import limited_energy, limited_time
+from jaxroof.energy import Joules
+from jaxroof.governor import PowerLimit, limited_energy, power_limit, time_within
 from jaxroof.hardware import Hardware
 from jaxroof.memory import layer_count
 from jaxroof.model import Model
@@ -43,7 +43,7 @@ def step_price(
         beside the device, 0 where after it: `visible_host_time`.
       acceptance: probability that a drafted token is right, given that those before it are.
     """
-    price = functools.partial(_step_price, micro_batch, hardware, model, deployment, overlap)
+    price = functools.partial(_step_price, micro_batch, power_limit(hardware), model, deployment, overlap)
     return _of_one_token(price, deployment, acceptance)
 
 
@@ -101,7 +101,7 @@ def _share_of_drafting_step(
 
 def _step_price(
     micro_batch: MicroBatch,
-    hardware: Hardware,
+    limit: PowerLimit | None,
     model: Model,
     deployment: Deployment,
     overlap: tuple[Scalar, Scalar],
@@ -110,9 +110,9 @@ def _step_price(
 ) -> tuple[Array, Array]:
     """Time in s of a step of all micro-batches on the device, under the limit of its power, and what the host adds."""
     device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
-    if not power_known(hardware):
+    if limit is None:
         return device, visible
-    return limited_time(device + visible, _joules(spent), hardware) - visible, visible
+    return time_within(limit, device + visible, _joules(spent)) - visible, visible
 
 
 def _unlimited(

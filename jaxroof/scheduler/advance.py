@@ -1,5 +1,6 @@
 """Run of the engine: one step with prompts, all decode steps until something happens, or a wait for an arrival."""
 
+import functools
 from typing import NamedTuple
 
 from jaxroof.arrays import entry, jax
@@ -96,10 +97,11 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
 
-    first = _time(price, _prompt(step, prompts), sequences, context, step.finished, rows)
+    timed = jax.checkpoint(functools.partial(_time, price), prevent_cse=False)
+    first = timed(_prompt(step, prompts), sequences, context, step.finished, rows)
     most = _most_steps(engine, state, next_end)
     nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
-    last = _time(price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
+    last = timed(nothing, sequences, context + (most - 1) * members, step.finished, rows)
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = number.astype(float)
