@@ -97,11 +97,10 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
 
-    timed = jax.checkpoint(functools.partial(_time, price), prevent_cse=False)
-    first = timed(_prompt(step, prompts), sequences, context, step.finished, rows)
     most = _most_steps(engine, state, next_end)
-    nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
-    last = timed(nothing, sequences, context + (most - 1) * members, step.finished, rows)
+    times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
+    contexts = jnp.stack([context, context + (most - 1) * members])
+    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows)
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = number.astype(float)
@@ -167,16 +166,20 @@ def _padded(engine: Engine, sequences: Array) -> Array:
     return jnp.where((engine.graph_step > 0) & (sequences <= engine.graph_limit), padded, sequences)
 
 
-def _time(
+def _times(
     price: Price,
     prompt: Prefill,
     sequences: Array,
-    context: Array,
+    contexts: Array,
     finished: Array,
     rows: Array,
 ) -> Array:
-    """s of one step: the device, and what its host adds."""
-    decoding = Decode(sequences=sequences.astype(float), context=context.astype(float))
-    batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))
-    device, host = price(batch, rows.astype(float))
-    return device + host
+    """s of steps that differ in the context alone, shape [steps]: the device, and what its host adds."""
+
+    def of(context: Array) -> Array:
+        decoding = Decode(sequences=sequences.astype(float), context=context)
+        batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))
+        device, host = price(batch, rows.astype(float))
+        return device + host
+
+    return jax.vmap(of)(contexts.astype(float))
