@@ -134,6 +134,7 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
     returning, preempted = least_slot(is_held_back(slots.end), slots.number)
     empty, vacant = least_slot(is_empty(slots.end))
     holds_slot = under_way | preempted
+    returning = jnp.where(state.foremost >= 0, state.foremost, returning)
     slot = jnp.where(under_way, state.partial, jnp.where(preempted, returning, empty))
     queued = next_request(engine, state, shortest)
     request = jnp.where(holds_slot, entry(slots.request, slot), queued.request)
@@ -260,6 +261,7 @@ def _after(
         phases=counted(state.phases, work.offset, engine.size, whole(work.decodes & ~engine.reserve)),
         progress=jnp.where(work.computes, jnp.where(work.completes, -1, share.past + work.chunk), state.progress),
         partial=jnp.where(work.computes & ~work.completes, candidate.slot, state.partial),
+        foremost=jnp.where(work.enters & candidate.preempted, -1, state.foremost),
         lost=state.lost - whole(work.enters & candidate.preempted),
         admissions=state.admissions + whole(work.enters),
         event=state.event + whole(work.enters),
@@ -270,17 +272,13 @@ def _after(
 def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -> Slots:
     """The slots with the candidate in its own: it decodes, or holds the place of a prompt that is not complete."""
     slots = state.slots
-    here = (jnp.arange(slots.end.shape[0], dtype=jnp.int32) == candidate.slot) & work.takes
+    here = jnp.arange(slots.end.shape[0], dtype=jnp.int32) == candidate.slot
     end = jnp.where(work.decodes, work.end, held_back(candidate.left, jnp.asarray(False)))
-    number = jnp.where(candidate.under_way, entry(slots.number, candidate.slot), state.admissions)
-    chained = slots.chained
-    if chained is not None:
-        chained = jnp.where(here & ~candidate.under_way, place.chained, chained)
     return Slots(
-        end=jnp.where(here, end, slots.end),
-        number=jnp.where(here, number, slots.number),
-        request=jnp.where(here, candidate.request, slots.request),
-        chained=chained,
+        end=jnp.where(here & work.takes, end, slots.end),
+        number=jnp.where(here & work.enters, state.admissions, slots.number),
+        request=jnp.where(here & work.enters, candidate.request, slots.request),
+        chained=None if slots.chained is None else jnp.where(here & work.enters, place.chained, slots.chained),
     )
 
 

@@ -7,9 +7,6 @@ from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import State, blocks_of, held_back, is_decoding, least_slot, tokens_left, whole
 from jaxroof.struct import Array
 
-FIRST = 0
-"""Number of a partial prompt that lost its cache: it is the next to be admitted."""
-
 
 def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Array]:
     """The state after the partial prompt, or else the latest decoding sequence, has lost its cache; its request, or -1.
@@ -40,10 +37,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
         groups, idle = left_group(groups, group_of(engine, request), state.event, happens)
     decoded = whole(happens & ~under_way)
     return state._replace(
-        slots=slots._replace(
-            number=jnp.where(here & under_way, FIRST, slots.number),
-            end=jnp.where(here, held_back(left, swaps), slots.end),
-        ),
+        slots=slots._replace(end=jnp.where(here, held_back(left, swaps), slots.end)),
         groups=groups,
         running=state.running - decoded,
         offset=state.offset - decoded * offset,
@@ -51,6 +45,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
         idle=state.idle + idle,
         phases=counted(state.phases, offset, engine.size, -decoded),
         progress=jnp.where(happens, -1, state.progress),
+        foremost=jnp.where(happens & under_way, slot, state.foremost),
         lost=state.lost + whole(happens),
         moved=state.moved + jnp.where(happens & swaps, cached, 0),
         preempted=state.preempted | happens,

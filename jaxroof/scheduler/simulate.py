@@ -89,6 +89,7 @@ def begin(
         phases=jnp.zeros(size.block + 1, dtype=jnp.int32),
         progress=jnp.int32(-1),
         partial=zero,
+        foremost=jnp.int32(-1),
         lost=zero,
         admissions=jnp.int32(1),
         event=zero,

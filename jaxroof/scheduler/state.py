@@ -84,6 +84,7 @@ class State(NamedTuple):
     phases: Array  # growing sequences with offset mod block size below each place, shape [phases + 1]
     progress: Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
     partial: Array  # its slot
+    foremost: Array  # slot of a prompt that has lost its cache on the way, and is the next to be admitted; -1: none
     lost: Array  # sequences whose cache was taken
     admissions: Array
     event: Array
