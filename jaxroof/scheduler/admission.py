@@ -12,6 +12,7 @@ from jaxroof.scheduler.state import (
     Slots,
     State,
     Step,
+    at_slot,
     blocks_of,
     held_back,
     is_empty,
@@ -272,13 +273,14 @@ def _after(
 def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -> Slots:
     """The slots with the candidate in its own: it decodes, or holds the place of a prompt that is not complete."""
     slots = state.slots
-    here = jnp.arange(slots.end.shape[0], dtype=jnp.int32) == candidate.slot
+    here = at_slot(slots, candidate.slot, work.takes)
+    entered = at_slot(slots, candidate.slot, work.enters)
     end = jnp.where(work.decodes, work.end, held_back(candidate.left, jnp.asarray(False)))
     return Slots(
-        end=jnp.where(here & work.takes, end, slots.end),
-        number=jnp.where(here & work.enters, state.admissions, slots.number),
-        request=jnp.where(here & work.enters, candidate.request, slots.request),
-        chained=None if slots.chained is None else jnp.where(here & work.enters, place.chained, slots.chained),
+        end=jnp.where(here, end, slots.end),
+        number=jnp.where(entered, state.admissions, slots.number),
+        request=jnp.where(entered, candidate.request, slots.request),
+        chained=None if slots.chained is None else jnp.where(entered, place.chained, slots.chained),
     )
 
 

@@ -12,6 +12,7 @@ from jaxroof.scheduler.state import (
     Groups,
     State,
     Waiting,
+    at_slot,
     blocks_of,
     is_due,
     least_slot,
@@ -36,8 +37,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     due = is_due(slots.end, state.count) & allowed
     slot, ends = least_slot(due, None if state.groups is None else slots.number)
     ended = whole(ends)
-    here = (jnp.arange(due.shape[0], dtype=jnp.int32) == slot) & ends
-    end = jnp.where(here, NEVER, slots.end)
+    end = jnp.where(at_slot(slots, slot, ends), NEVER, slots.end)
     soonest = next_end(end)
 
     # Its last token has no place in the cache, as no step attends to it.

@@ -4,7 +4,7 @@ from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine, group_of
-from jaxroof.scheduler.state import State, blocks_of, held_back, is_decoding, least_slot, tokens_left, whole
+from jaxroof.scheduler.state import State, at_slot, blocks_of, held_back, is_decoding, least_slot, tokens_left, whole
 from jaxroof.struct import Array
 
 
@@ -21,7 +21,6 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     decoding = is_decoding(slots.end)
     latest, _ = least_slot(decoding, state.admissions - slots.number)
     slot = jnp.where(under_way, state.partial, latest)
-    here = (jnp.arange(decoding.shape[0], dtype=jnp.int32) == slot) & happens
 
     request, end = entry(slots.request, slot), entry(slots.end, slot)
     total = entry(engine.isl, request) + entry(engine.osl, request)
@@ -37,7 +36,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
         groups, idle = left_group(groups, group_of(engine, request), state.event, happens)
     decoded = whole(happens & ~under_way)
     return state._replace(
-        slots=slots._replace(end=jnp.where(here, held_back(left, swaps), slots.end)),
+        slots=slots._replace(end=jnp.where(at_slot(slots, slot, happens), held_back(left, swaps), slots.end)),
         groups=groups,
         running=state.running - decoded,
         offset=state.offset - decoded * offset,

@@ -210,6 +210,11 @@ def least_slot(chosen: Array, key: Array | None = None) -> tuple[Array, Array]:
     return jnp.where(there, jnp.mod(least, slots), 0), there
 
 
+def at_slot(slots: Slots, slot: Array, happens: Array) -> Array:
+    """Where this slot is, bool, shape [slots]; nowhere unless it `happens`."""
+    return jnp.arange(slots.end.shape[0], dtype=jnp.int32) == jnp.where(happens, slot, -1)
+
+
 def total_of(values: Array, axis: int | None = None) -> Array:
     """Sum of whole numbers or of conditions, int32 in every mode of JAX."""
     return jnp.sum(values, axis=axis, dtype=jnp.int32)
