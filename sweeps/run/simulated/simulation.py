@@ -1,24 +1,22 @@
 """Simulations to their end: many at once, in pieces of a fixed number of iterations until nothing is left to do."""
 
-import collections
 import dataclasses
 import functools
 import math
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxroof.arrays import eager
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
 from jaxroof.policy import Policy, waiting_steps
-from jaxroof.price_tables import Limits, Parts, StepPrices, price_tables
+from jaxroof.price_tables import Limits, StepPrices
 from jaxroof.prices import step_prices
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
 from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+from sweeps.run.simulated.kept_tables import tables_of
 from sweeps.run.ways import LIGHT, QUICK
 from sweeps.run.xla_options import Options
 
@@ -27,13 +25,6 @@ PIECE = 1.25
 
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
-
-
-COLUMN = 8
-"""Places whose price tables are computed together: their columns stay in a cache."""
-
-KEPT_BYTES = 512e6
-"""B of price tables that are kept for the next simulations of the same places, of a megabyte each."""
 
 
 def size_for(traffic: Traffic, policy: Policy, context: float | None = None) -> Size:
@@ -91,7 +82,8 @@ def simulated(
     waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
     start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits)
     ending, remaining_of = _endings()
-    tables = jax.device_put(_tables(size, together, _simulations(axes, together)))  # once for all pieces
+    place = together.hardware, together.model, together.deployment, together.efficiency
+    tables = tables_of(place, _limits(size), _simulations(axes, together))
     run = start(together, tables)
     pieces = []
     for _ in range(PIECES):
@@ -181,56 +173,6 @@ def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Cal
 
 def _limits(size: Size) -> Limits:
     return Limits(rows=size.rows, sequences=size.slots, context=size.context)
-
-
-def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
-    """Price tables of every simulation, those of one place made once: leaves of shape [simulations, ...]."""
-    place = together.hardware, together.model, together.deployment, together.efficiency
-    numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
-    leaves = np.stack(jax.tree.leaves(numbers), axis=1)
-    kind = jax.tree.structure(place), _limits(size)
-    keys = [(kind, row.tobytes()) for row in leaves]  # several loads, and the next question, may be of one place
-    with _keeping:
-        found = {key: _kept[key] for key in keys if key in _kept}
-    missing = list({key: at for at, key in enumerate(keys) if key not in found}.values())
-    made = _made_tables(numbers, _limits(size), missing)
-    found |= zip((keys[at] for at in missing), made, strict=True)
-    with _keeping:
-        _kept.keep(found)
-    return jax.tree.map(lambda *each: np.stack(each), *(found[key] for key in keys))
-
-
-def _made_tables(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Iterator[StepPrices]:
-    """Price tables of the chosen places on NumPy, in columns: a program that makes them is traced for seconds."""
-    kinds = None
-    for low in range(0, len(chosen), COLUMN):
-        rows = np.asarray(chosen[low : low + COLUMN])
-        hardware, model, deployment, efficiency = jax.tree.map(
-            lambda leaf, rows=rows: leaf[rows].reshape(-1, 1, 1), numbers
-        )
-        with eager():
-            parts = Parts(hardware, model, deployment, efficiency, kinds)
-            kinds = parts.kinds
-            made = price_tables(parts, deployment, limits)
-        for lane in range(len(rows)):
-            yield jax.tree.map(lambda leaf, lane=lane: np.array(leaf[lane]), made)
-
-
-class _Kept(collections.OrderedDict):
-    """Price tables of places by what they depend on, the least recently used ones dropped beyond `KEPT_BYTES`."""
-
-    def keep(self, found: Mapping[Any, StepPrices]) -> None:
-        """Keep these too, as the most recently used."""
-        for key, tables in found.items():
-            self[key] = tables
-            self.move_to_end(key)
-        held = sum(leaf.nbytes for tables in self.values() for leaf in jax.tree.leaves(tables))
-        while held > KEPT_BYTES:
-            _, dropped = self.popitem(last=False)
-            held -= sum(leaf.nbytes for leaf in jax.tree.leaves(dropped))
-
-
-_kept, _keeping = _Kept(), threading.Lock()
 
 
 def _simulations(axes: Any, together: Scenario) -> int:
