@@ -66,8 +66,8 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Comparison:
-    """Result of a comparison: every row that was tried, best first."""
+class StaticComparison:
+    """Result of a static comparison: every row that was tried, best first."""
 
     sizes: Mapping[str, int]  # of hardware, deployment and batch; none where nothing was tried
     metric: str  # what rows are sorted by
@@ -92,7 +92,7 @@ class Comparison:
     def __repr__(self) -> str:
         best = f", best {self.rows[0].hardware} as {self.rows[0].layout}" if self.rows else ""
         rows = f"{len(self.rows)} rows of {self.points:,} points"
-        return f"<Comparison of {self.model.name} by {self.metric}: {rows}{best}>"
+        return f"<StaticComparison of {self.model.name} by {self.metric}: {rows}{best}>"
 
     @functools.cached_property
     def dataset(self) -> "xr.Dataset":
@@ -124,7 +124,7 @@ class Comparison:
 
 
 @plain_arguments
-def compare(
+def compare_static(
     model: str,
     isl: float | str,
     osl: float | str,
@@ -141,7 +141,7 @@ def compare(
     prices: str | None = None,
     settings: Mapping[str, Any] | None = None,
     begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
-) -> Comparison:
+) -> StaticComparison:
     """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
 
     Args:
@@ -191,7 +191,7 @@ def compare(
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
     notes = (*notes, *(note for _, device in runnable for note in weight_only_notes(device, entry.model)))
-    nothing = Comparison(
+    nothing = StaticComparison(
         sizes={},
         metric=metric,
         chosen=chosen,
