@@ -84,8 +84,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
-    if options.model is None:
-        raise ValueError("--model is missing")
     if options.static:
         from sweeps.cli import compare_static
 

@@ -19,6 +19,8 @@ SERVED += ("no_disaggregated", "node", "adapters", "hit_rate")
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
+    if options.model is None:
+        raise ValueError("--model is missing")
     if options.devices is not None and options.max_devices is not None:
         raise ValueError("--devices and --max-devices say the same in two ways: give one")
     for flag in ("isl", "osl"):
@@ -42,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.studies.static_comparison import compare_static
 
     chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
-    chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
+    chosen |= {"hardware": names, "set": settings, **numbers, **lists, **limit}
     with progress() as begun:
         found = compare_static(options.model, **chosen, begun=lambda points: begun(points).add)
     shown = found.rows if options.all else found.best_layouts

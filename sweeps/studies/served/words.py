@@ -1,22 +1,20 @@
 """Words of a comparison: what its function and its command take, numbers and texts alike, and what they ask."""
 
 import dataclasses
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hwspaces.leaves import declared_quantity
-from hwspaces.units import PLAIN, nearest
+from hwspaces.units import nearest
 from jaxroof.deployment import DEGREES
 from jaxroof.field import Declaration, declarations
 from sweeps.ask.deployments import PREFIX
+from sweeps.ask.flag_text import COUNT, counts, flag_text, several
 from sweeps.ask.offered_load import COMPARED, OfferedLoad
 from sweeps.ask.pairs import pairs
 from sweeps.run.simulated.classes import dotless
 from sweeps.run.simulated.policies import DECLARED as POLICY
 from sweeps.studies.served.search import HEADROOM, SIMULATED
-
-COUNT = Declaration("1", "how many", whole=True)
 
 NUMBERS = {
     "rate": Declaration("1/s", "requests that have to be served"),
@@ -37,6 +35,10 @@ SINGLE = ("model", "slo", "share", "engine", "draft", "efficiency", "adapters", 
 
 WORDS = (*SINGLE, *NUMBERS, *COUNTS, *NAMES, "policy", "set", "disaggregated", *COMPARED)
 """All words of a comparison, those of its requests last."""
+
+_LOAD_UNITS, _POLICY_UNITS = (
+    {name: declared.unit or "1" for name, declared in of.items()} for of in (declarations(OfferedLoad), POLICY)
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +73,11 @@ def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Aske
     """
     given = {name: value for name, value in words.items() if value is not None}
     _require_known(given, said)
-    question: dict[str, Any] = {name: text(given[name]) for name in SINGLE if name in given}
-    question["load"] = {name: text(given[name], _LOAD_UNITS[name]) for name in COMPARED if name in given}
-    question["slo"] = _limits(given.get("slo"))
+    question: dict[str, Any] = {name: flag_text(given[name]) for name in SINGLE if name in given}
+    question["load"] = {name: flag_text(given[name], _LOAD_UNITS[name]) for name in COMPARED if name in given}
+    question["slo"] = dotless(flag_text(given.get("slo"), "s"))
     numbers = {
-        name: declared_quantity(text(given[name], declared.unit), declared, said(name))
+        name: declared_quantity(flag_text(given[name], declared.unit), declared, said(name))
         for name, declared in NUMBERS.items()
         if name in given
     }
@@ -83,11 +85,10 @@ def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Aske
         raise ValueError(f"{said('headroom')} needs {said('rate')}: what one replica takes has no headroom")
     for name in NAMES:
         if name in given:
-            question[name] = [_name(part, said(name)) for part in _several(given[name], said(name))]
+            question[name] = [_name(part, said(name)) for part in several(given[name], said(name))]
     for name, declared in COUNTS.items():
         if name in given:
-            parts = _several(given[name], said(name))
-            question[name] = [int(declared_quantity(text(part), declared, said(name))) for part in parts]
+            question[name] = counts(given[name], said(name), declared)
     question |= {name: int(numbers[name]) for name in ("max_devices", "node") if name in numbers}
     question["policy"] = _policy(given.get("policy", ()), said("policy"))
     question["settings"] = _settings(given.get("set", ()), said)
@@ -107,25 +108,9 @@ def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Aske
     )
 
 
-def text(value: Any, unit: str = "1") -> Any:
-    """A value as a flag takes it: a number in the SI unit `unit` as text, a list with commas."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, list | tuple):
-        return ",".join(str(text(part, unit)) for part in value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    written = f"{value:.0f}" if abs(value) < EXACT and value == int(value) else repr(value)
-    return written if unit in PLAIN else f"{written}{unit}"
-
-
-EXACT = 2.0**53
-"""Up to here floats that are whole are all whole numbers, which are written without a point."""
-
-_LOAD_UNITS = {name: declared.unit or "1" for name, declared in declarations(OfferedLoad).items()}
-
-
 def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None:
+    if "model" not in given:
+        raise ValueError(f"{said('model')} is missing")
     if "batch" in given:
         raise ValueError(
             f"{said('batch')} needs {said('static')}: requests that arrive over time make their own batches"
@@ -140,39 +125,28 @@ def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None
         raise ValueError(f"{said('slo')} is missing: {example}; {said('static')} needs none")
 
 
-def _limits(slo: Any) -> Any:
-    """Limits as a text, of a table too, whose numbers are in s."""
-    if isinstance(slo, Mapping):
-        slo = ",".join(f"{name}={text(value, 's')}" for name, value in slo.items())
-    return dotless(slo)
-
-
-def _several(value: Any, where: str) -> list[Any]:
-    """The values of a text with commas, or of a list; or a single one."""
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",")]
-    found = list(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else [value]
-    if not found:
-        raise ValueError(f"{where} is empty; give at least one, or leave it out")
-    return found
-
-
 def _name(value: Any, where: str) -> str | None:
-    name = text(value)
+    name = flag_text(value)
     if not isinstance(name, str | None):
         raise ValueError(f"{where} = {value!r} must be a text")
     return name
 
 
+def _table(given: Any, where: str, form: str, example: str) -> dict[str, Any]:
+    """Values by name, of a table, of a text as the flag takes it, or of several."""
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where} = {given!r} must be a table of values by name, or {form}, such as {example}")
+    return {name: value for name, value, _ in pairs(where, texts, form, example)}
+
+
 def _policy(given: Any, where: str) -> dict[str, list[Any]]:
     """Values of every number of the scheduler, which are tried."""
-    if not isinstance(given, Mapping):
-        texts = [given] if isinstance(given, str) else given
-        given = {name: value for name, value, _ in pairs(where, texts, "NAME=VALUE", "token_budget=2048")}
-    units = {name: declared.unit or "1" for name, declared in POLICY.items()}
     return {
-        name: [_switch(text(part, units.get(name, "1"))) for part in _several(value, f"{where} {name}")]
-        for name, value in given.items()
+        name: [_switch(flag_text(part, _POLICY_UNITS.get(name, "1"))) for part in several(value, f"{where} {name}")]
+        for name, value in _table(given, where, "NAME=VALUE", "token_budget=2048").items()
     }
 
 
@@ -181,15 +155,13 @@ def _switch(value: Any) -> Any:
 
 
 def _settings(given: Any, said: Callable[[str], str]) -> dict[str, Any]:
-    """Numbers by dotted path, without those that have words of their own."""
-    if not isinstance(given, Mapping):
-        texts, example = [given] if isinstance(given, str) else given, "hardware.memory.hbm.bandwidth=8TB/s"
-        given = {path: value for path, value, _ in pairs(said("set"), texts, "PATH=VALUE", example)}
-    for path, value in given.items():
+    """Numbers by dotted path, but for those that have words of their own."""
+    found = _table(given, said("set"), "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s")
+    for path, value in found.items():
         name = path.partition(".")[2]
         if path.startswith("workload."):
             raise ValueError(f"{said('set')} {path}={value}: use {said(name)}")
         if path.startswith(PREFIX) and name in DEGREES:
-            tried = f"every layout is tried; {said('devices')} says of how many devices"
+            tried = f"a comparison tries layouts itself; {said('devices')} says of how many devices"
             raise ValueError(f"{said('set')} {path}={value}: {tried}")
-    return dict(given)
+    return found
