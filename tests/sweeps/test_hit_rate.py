@@ -34,7 +34,7 @@ def test_verbs_agree_on_what_is_computed(capsys):
 def test_a_comparison_has_both():
     plain = compare("Llama-3.1-8B", "ttft=1s", **KEYS).rows[0]
     found = compare("Llama-3.1-8B", "ttft=1s", **KEYS, hit_rate=0.6).rows[0]
-    assert found.metrics["load"] > 1.5 * plain.metrics["load"] and found.spec["hit_rate"] == 0.6
+    assert found.metrics["load"] > 1.5 * plain.metrics["load"] and found.spec["hit_rate"] == "0.6"
     settings = {"deployment.adapters": "rank=64,loaded=32"}
     slower = compare("Llama-3.1-8B", "ttft=1s", **KEYS, set=settings).rows[0]
     assert slower.metrics["load"] < plain.metrics["load"] and slower.spec["overrides"] == settings
