@@ -1,7 +1,9 @@
 """Records for programs: what JSON has, a number that does not exist as None."""
 
+from typing import Any
 
-def finite(value: object) -> object:
+
+def finite(value: Any) -> Any:
     """A record whose NaN and infinities are None and whose tuples are lists, wherever they are: as JSON has it."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
