@@ -4,11 +4,14 @@ import argparse
 import csv
 import inspect
 import json
+import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sweeps
+from sweeps.ask.flag_text import flag_text
 from sweeps.cli import compare as verb
 from sweeps.studies.served.words import WORDS
 from tests.commands import printed, refused
@@ -108,6 +111,19 @@ def test_texts_of_flags_and_numbers_of_numpy_ask_the_same():
     plain |= {"policy": {"token_budget": "1024,4096", "max_sequences": [64]}, "set": {"hardware.price": "2USD/h"}}
     found, expected = (sweeps.compare(**asked).record() for asked in (ESTIMATED | plain, texts))
     assert found["rows"] == expected["rows"] and len(found["rows"]) == 4 and found["question"] == expected["question"]
+
+
+def test_values_are_written_as_flags_take_them():
+    written = {8.0: "8", 0.1: "0.1", 2.0**60: "1.152921504606847e+18", 10**20: "100000000000000000000"}
+    assert {value: flag_text(value) for value in written} == written
+    assert (flag_text(0.5, "s"), flag_text(3, "1/s"), flag_text(math.inf), flag_text(True)) == (
+        "0.5s",
+        "3",
+        "inf",
+        True,
+    )
+    assert flag_text({"rank": 16, "targets": ["q", "v"]}) == "rank=16,targets=q,v"
+    assert flag_text((Path("a.toml"), "b")) == "a.toml,b" and flag_text(None) is None
 
 
 MISTAKES = [
