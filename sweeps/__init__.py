@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.files import serve as serve
     from sweeps.studies import adapters as adapters
-    from sweeps.studies.comparison import Comparison as Comparison
-    from sweeps.studies.comparison import compare as compare
     from sweeps.studies.elasticity.api import sensitivity as sensitivity
     from sweeps.studies.fleets.answer import fleet as fleet
     from sweeps.studies.functions.question import from_function as from_function
     from sweeps.studies.functions.question import from_stablehlo as from_stablehlo
     from sweeps.studies.optimization.search import optimize as optimize
     from sweeps.studies.optimization.spec import problem as problem
-    from sweeps.studies.served.comparison import compare_served as compare_served
+    from sweeps.studies.served.compare import compare as compare
+    from sweeps.studies.served.comparison import Comparison as Comparison
+    from sweeps.studies.static_comparison import StaticComparison as StaticComparison
+    from sweeps.studies.static_comparison import compare_static as compare_static
 
 _HOMES = {
     "linear": "sweeps.run.sweep",
@@ -34,9 +35,10 @@ _HOMES = {
     "sweep_to_file": "sweeps.run.sweep",
     "Case": "sweeps.ask.cases",
     "case": "sweeps.ask.cases",
-    "Comparison": "sweeps.studies.comparison",
-    "compare": "sweeps.studies.comparison",
-    "compare_served": "sweeps.studies.served.comparison",
+    "Comparison": "sweeps.studies.served.comparison",
+    "compare": "sweeps.studies.served.compare",
+    "StaticComparison": "sweeps.studies.static_comparison",
+    "compare_static": "sweeps.studies.static_comparison",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
     "fleet": "sweeps.studies.fleets.answer",

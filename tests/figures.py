@@ -39,10 +39,10 @@ from sweeps.serving.launch import pools
 from sweeps.serving.pool_command import pool_command
 from sweeps.serving.rows import row_spec
 from sweeps.serving.run import setup
-from sweeps.studies.comparison import compare
 from sweeps.studies.served.question import question
 from sweeps.studies.served.rows import row_spec as row_spec_of
 from sweeps.studies.served.search import scenario_at as served_scenario
+from sweeps.studies.static_comparison import compare_static
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
 """Parts of a scenario that say what is deployed."""
@@ -287,12 +287,12 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
         "hardware": [other, point.hardware],
         "devices": [int(np.prod([value for name, value in spread.items() if name != "ep"]))],
         "batch": [1024, int(point.workload["batch"])],
-        "settings": point.settings | rest,
+        "set": point.settings | rest,
         **{name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options},
     }
-    with mock.patch("sweeps.studies.comparison.answers_over", stopped):
+    with mock.patch("sweeps.studies.static_comparison.answers_over", stopped):
         try:
-            compare(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
+            compare_static(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
             return None  # no layout is possible
         except _Asked as caught:
             question, axes = caught.args

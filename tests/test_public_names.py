@@ -10,7 +10,7 @@ import sweeps
 from jaxroof.version import VERSION
 from sweeps import adapters
 from sweeps.ask.keys import Keys
-from sweeps.ask.offered_load import LOAD
+from sweeps.ask.offered_load import COMPARED
 from sweeps.ask.spec import KEYS
 from sweeps.run.simulated.spec import ServeSpec
 
@@ -49,13 +49,16 @@ def test_simulations_show_the_fields_of_their_question(name):
         getattr(sweeps, name)(model="Llama-3.1-8B", hardware="H100-SXM", trase="a.csv", **needed)
 
 
-def test_a_served_comparison_shows_the_fields_of_its_load():
-    assert set(LOAD) <= set(named(sweeps.compare_served))
+def test_a_comparison_shows_the_fields_of_its_load():
+    assert set(COMPARED) <= set(named(sweeps.compare)) and "concurrency" not in named(sweeps.compare)
     with pytest.raises(ValueError, match="there is no key deployment"):
-        sweeps.compare_served("Llama-3.1-8B", "ttft=1s", isl=8, osl=8, deployment="tp2")
+        sweeps.compare("Llama-3.1-8B", "ttft=1s", isl=8, osl=8, deployment="tp2")
 
 
-@pytest.mark.parametrize("name", [name for name in sweeps.__all__ if name not in ("adapters", "Case", "Comparison")])
+CLASSES = ("Case", "Comparison", "StaticComparison")
+
+
+@pytest.mark.parametrize("name", [name for name in sweeps.__all__ if name not in ("adapters", *CLASSES)])
 def test_every_parameter_has_a_name_and_a_type(name):
     for parameter in named(getattr(sweeps, name)).values():
         of_a_function = name == "from_function" and parameter.name == "args"  # the arguments of the user's own function

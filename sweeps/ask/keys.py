@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from sweeps.ask.spec import Range
@@ -52,7 +52,7 @@ class _NotGiven:
 NOT_GIVEN = _NotGiven()
 
 
-def takes(keys: type) -> Callable[[Function], Function]:
+def takes(keys: type, names: Collection[str] | None = None) -> Callable[[Function], Function]:
     """A decorator of functions that pass `**keys` on: `help` and editors show the keys by name, type and default.
 
     Only the signature changes: an unknown key reaches the function, which refuses it in one line.
@@ -60,6 +60,7 @@ def takes(keys: type) -> Callable[[Function], Function]:
     Args:
       keys: a dataclass or a TypedDict with one field for each key. Those that the function names itself are not shown
         twice.
+      names: of the fields that the function takes; None: of all.
     """
     fields = dataclasses.fields(keys) if dataclasses.is_dataclass(keys) else ()
     defaults = {field.name: field.default for field in fields}
@@ -72,7 +73,7 @@ def takes(keys: type) -> Callable[[Function], Function]:
             default = defaults.get(name, dataclasses.MISSING)
             if default is dataclasses.MISSING:
                 default = NOT_GIVEN
-            if name not in own.parameters:
+            if name not in own.parameters and (names is None or name in names):
                 more.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default))
         function.__signature__ = own.replace(parameters=[*named, *more])  # type: ignore[attr-defined]  # read by inspect
         return function

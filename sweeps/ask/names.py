@@ -1,6 +1,7 @@
 """Names, units and meanings of everything that a sweep returns."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,8 @@ def variable_attributes(name: str, dtype: np.dtype) -> dict[str, Any]:
         attributes["flag_values"] = np.arange(len(meaning.flags), dtype=dtype)
         attributes["flag_meanings"] = " ".join(meaning.flags)
     return attributes
+
+
+def units(metrics: Iterable[str]) -> dict[str, str]:
+    """Units of metrics by name, as files have them."""
+    return {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics}

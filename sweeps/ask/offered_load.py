@@ -92,3 +92,6 @@ class OfferedLoad:
 
 LOAD = tuple(field.name for field in dataclasses.fields(OfferedLoad))
 """What says which requests come, by name."""
+
+COMPARED = tuple(name for name in LOAD if name not in ("rate", "concurrency", "think", "sort"))
+"""Those of a comparison, which finds the rate itself; what it is sorted by is no trace."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from hwspaces import formatted
@@ -13,7 +12,7 @@ from jaxroof.jobs.step import StepWork
 from jaxroof.memory import kv_capacity_bytes, memory_parts
 from jaxroof.reserved import memory_share
 from sweeps.ask.cases import Case
-from sweeps.ask.names import UDUNITS, variable
+from sweeps.ask.names import units
 from sweeps.cli import tables
 from sweeps.data.labels import number
 from sweeps.run.answer import Answer, OpAnswer, answer
@@ -199,11 +198,6 @@ def case_record(case: Case) -> dict[str, Any]:
         **({} if case.hardware.price is None else case.hardware.price.record()),
         "deployment": dataclasses.asdict(case.scenario.deployment),
     }
-
-
-def units(metrics: Iterable[str]) -> dict[str, str]:
-    """Units of metrics by name, as files have them."""
-    return {name: UDUNITS.get(variable(name).unit, variable(name).unit) for name in metrics}
 
 
 def show(case: Case, found: Answer) -> None:

@@ -1,9 +1,9 @@
 """Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
+from sweeps.ask.pairs import pairs
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.leaf_flags import flag as flag_of
@@ -221,7 +221,7 @@ def overrides(settings: list[str]) -> dict[str, str]:
       ValueError: one line, for one that is malformed, given twice, or that a flag of its own sets.
     """
     values: dict[str, str] = {}
-    for path, value, setting in _pairs("--set", settings, "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s"):
+    for path, value, setting in pairs("--set", settings, "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s"):
         name = path.partition(".")[2]
         if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.degrees()):
             raise ValueError(f"--set {setting}: use {flag_of(name)}")
@@ -240,17 +240,4 @@ def policy_settings(settings: list[str]) -> dict[str, str]:
 
 def named_settings(flag: str, settings: list[str], example: str) -> dict[str, str]:
     """Name -> value of every `FLAG NAME=VALUE`; ValueError of one line for one that is malformed or given twice."""
-    return {name: value for name, value, _ in _pairs(flag, settings, "NAME=VALUE", example)}
-
-
-def _pairs(flag: str, settings: list[str], form: str, example: str) -> Iterator[tuple[str, str, str]]:
-    """Name and value of every setting of a flag that may be given several times, and the setting as it was given."""
-    values: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = (part.strip() for part in setting.partition("="))
-        if not (name and equals and value):
-            raise ValueError(f"{flag} {setting!r} must be {form}, such as {example}")
-        if name in values:
-            raise ValueError(f"{flag} {name} is given twice: {values[name]} and {value}")
-        values[name] = value
-        yield name, value, setting
+    return {name: value for name, value, _ in pairs(flag, settings, "NAME=VALUE", example)}

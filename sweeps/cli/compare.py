@@ -1,19 +1,19 @@
 """`jaxroof compare`: accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import argparse
-import dataclasses
 import pathlib
 from typing import Any
 
+from sweeps.ask.offered_load import COMPARED
 from sweeps.cli import common
-from sweeps.cli.leaf_flags import add_flags
+from sweeps.cli.leaf_flags import add_flags, flag
 from sweeps.cli.outputs import output_argument
 from sweeps.cli.printing import json_text, print_json
 from sweeps.cli.serve import FLAGS
 
 TOP = 20
 
-LOAD = {name: flag for name, flag in FLAGS.items() if name not in ("rate", "concurrency", "think", "sort")}
+LOAD = {name: FLAGS[name] for name in COMPARED}
 """Flags that say which requests come, by name."""
 
 
@@ -84,10 +84,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
-    if options.model is None:
-        raise ValueError("--model is missing")
-    if options.devices is not None and options.max_devices is not None:
-        raise ValueError("--devices and --max-devices say the same in two ways: give one")
     if options.static:
         from sweeps.cli import compare_static
 
@@ -99,28 +95,24 @@ def run(options: argparse.Namespace) -> None:
         require_kind(options.emit)
         if options.engine is None and options.emit in ENGINES:
             options.engine = options.emit  # flags are of the engine that was compared
-    if options.batch is not None:
-        raise ValueError("--batch needs --static: requests that arrive over time make their own batches")
     if "," in (options.weights or "") and str(options.output).lower().endswith(".nc"):
         raise ValueError(f"-o {options.output}: places of several weights are not one dataset: give --weights one")
-    if options.slo is None and options.traffic is None:
-        raise ValueError("--slo is missing: what has to be kept, such as ttft=1s,tpot=30ms; --static needs none")
-    from sweeps.cli import compare_report
-
-    found, advice = _compared(options)
+    found = _compared(options)
     shown = found.rows if options.all else found.best_layouts
     top = TOP if options.top is None else int(common.whole_number("--top", options.top))
     if options.output:
-        _write(options, found, shown, advice, top)
+        _write(options, found, shown, top)
     if options.emit is not None:
         from sweeps.serving.launch import launch_text
 
         if not shown:
             raise ValueError(f"--emit {options.emit}: nothing serves the requests within the limits")
-        return print(launch_text(options.emit, compare_report.record(found, shown[:1], advice)["rows"][0]), end="")
+        return print(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
     if options.json:
-        return print_json(compare_report.record(found, shown[:top], advice))
-    compare_report.show(found, shown, advice, top, options.all)
+        return print_json(found.record(shown[:top]))
+    from sweeps.cli import compare_report
+
+    compare_report.show(found, shown, top, options.all)
     if options.output:
         print(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
 
@@ -134,53 +126,15 @@ _WRITTEN = {
 }
 
 
-def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
-    """The comparison, and for each of the rows that may be shown the change that would make it better."""
-    from hwspaces import quantity
-    from hwspaces.units import is_zero
-    from sweeps.run.simulated.classes import dotless
-
-    given: dict[str, Any] = {name: getattr(options, name) for name in LOAD if getattr(options, name) is not None}
-    given |= {
-        name: getattr(options, name)
-        for name in ("engine", "draft", "efficiency", "prices", "sort", "share")
-        if getattr(options, name) is not None
-    }
-    if options.slo is not None:
-        given["slo"] = dotless(options.slo)
-    if options.rate is not None:
-        given["rate"] = quantity(options.rate, "1/s", "--rate")
-    if options.headroom is not None:
-        if options.rate is None:
-            raise ValueError("--headroom needs --rate: what one replica takes has no headroom")
-        given["headroom"] = 0.0 if is_zero(options.headroom, "1") else quantity(options.headroom, "1", "--headroom")
-    if options.hardware is not None:
-        given["hardware"] = [name.strip() for name in options.hardware.split(",")]
-    for name in ("kv", "weights"):
-        if getattr(options, name) is not None:
-            given[name] = [part.strip() for part in getattr(options, name).split(",")]
-    for name in ("devices", "drafts"):
-        if getattr(options, name) is not None:
-            zero = name == "drafts"
-            parts = getattr(options, name).split(",")
-            given[name] = [int(common.whole_number(f"--{name}", part.strip(), zero)) for part in parts]
-    if options.max_devices is not None:
-        given["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
-    if options.simulate is not None:
-        given["simulated"] = int(common.whole_number("--simulate", options.simulate, zero=True))
-    if options.node is not None:
-        given["node"] = int(common.whole_number("--node", options.node))
-    policy = common.policy_settings(options.policy)
-    if policy:
-        given["policy"] = {name: value.split(",") for name, value in policy.items()}
-    given["disaggregated"] = not options.no_disaggregated
-    given["settings"] = common.overrides(options.set)
-    if options.adapters is not None:
-        given["settings"] |= {"deployment.adapters": options.adapters}
+def _compared(options: argparse.Namespace) -> Any:
+    """The comparison that the flags ask for, with a line of what is done."""
     from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache
-    from sweeps.studies.served.comparison import compare_served
+    from sweeps.studies.served.compare import comparison
+    from sweeps.studies.served.words import WORDS, read
 
+    given = {name: value for name in (*WORDS, "batch") if (value := getattr(options, name, None)) is not None}
+    wanted = read(given | {"disaggregated": not options.no_disaggregated}, flag)
     with Line(remaining=False) as line:
         done = 0
 
@@ -195,48 +149,20 @@ def _compared(options: argparse.Namespace) -> tuple[Any, list[str]]:
 
             return count
 
-        found = compare_served(options.model, begun=simulating, **given)
-    shown = found.best_layouts[:TOP]
-    advice = _advice(found, shown)
-    if found.question.requests.without_output:
-        found = _of_prompts(found)
-    return found, advice
+        return comparison(wanted, simulating)
 
 
-def _of_prompts(found: Any) -> Any:
-    """The comparison with its figures in terms of requests and prompt tokens."""
-    import numpy as np
-
-    from sweeps.ask.prompt_work import prompt_metric, without_output
-
-    prompt = float(np.mean(found.question.requests.sample.isl))
-    rows = tuple(dataclasses.replace(row, metrics=without_output(row.metrics, prompt)) for row in found.rows)
-    return dataclasses.replace(found, rows=rows, metric=prompt_metric(found.metric))
-
-
-def _advice(found: Any, shown: tuple) -> list[str]:
-    """For each of the rows the change that would make it better."""
-    from sweeps.studies.served.advice import changes
-
-    words: dict[int, str] = {}
-    for asked in {id(one): one for one in map(found.question_of, shown)}.values():
-        own = [(place, row) for place, row in enumerate(shown) if found.question_of(row) is asked]
-        said = changes(asked, [row for _, row in own])
-        words |= {place: text for (place, _), text in zip(own, said, strict=True)}
-    return [words[place] for place in range(len(shown))]
-
-
-def _write(options: argparse.Namespace, found: Any, shown: tuple, advice: list[str], top: int) -> None:
+def _write(options: argparse.Namespace, found: Any, shown: tuple, top: int) -> None:
     path, force = options.output, options.force
     ending = pathlib.Path(path).suffix.lower()
-    from sweeps.cli import compare_report
-
     if ending == ".json":
         from hwspaces.output import replacing
 
         with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
-            file.write(json_text(compare_report.record(found, shown[:top], advice)))
+            file.write(json_text(found.record(shown[:top])))
     elif ending == ".csv":
+        from sweeps.cli import compare_report
+
         compare_report.write_rows(path, found, shown, force)
     elif ending == ".nc":
         from sweeps.data.store import saved

@@ -1,4 +1,4 @@
-"""Served comparisons as text, JSON and CSV."""
+"""Served comparisons as text and CSV."""
 
 import csv
 import dataclasses
@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 
 import hwspaces
-from jaxroof.version import VERSION
 from sweeps.ask.names import variable
-from sweeps.cli.answers import units
 from sweeps.cli.tables import console, metric_text, print_lines, table
 from sweeps.data.labels import number
-from sweeps.run.simulated.objective import Target
-from sweeps.studies.served.comparison import ServedComparison
+from sweeps.studies.served.comparison import Comparison
 from sweeps.studies.served.figures import ascending
 from sweeps.studies.served.rows import Row
-from workloads.classes import RequestClass
 
 COLUMNS = {
     "load": "requests/s\n/replica",
@@ -34,7 +30,7 @@ OF_PROMPTS = {
 """Metrics of the table; the one that rows are sorted by comes to them."""
 
 
-def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], top: int, every: bool) -> None:
+def show(found: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
     """Print the ranking, its reasons, and what the numbers are of."""
     out, asked = console(), found.question
     out.print(_heading(found))
@@ -49,7 +45,7 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
         if len(shown) > top:
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
         _print_marks(out, found, shown[:top])
-        _print_details(out, found, shown[:top], advice)
+        _print_details(out, found, shown[:top])
     else:
         out.print("nothing serves the requests within the limits")
     _print_reasons(out, found, every)
@@ -57,7 +53,7 @@ def show(found: ServedComparison, shown: Sequence[Row], advice: Sequence[str], t
     _print_summary(out, found, shown)
 
 
-def _heading(found: ServedComparison) -> str:
+def _heading(found: Comparison) -> str:
     asked = found.question
     stream = asked.requests.sample
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
@@ -70,7 +66,7 @@ def _heading(found: ServedComparison) -> str:
     return words
 
 
-def _print_rows(out: Any, found: ServedComparison, rows: Sequence[Row], direction: str) -> None:
+def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str) -> None:
     columns = {name: head for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
     columns.setdefault(found.metric, found.metric)
     columns.pop("devices", None)
@@ -102,20 +98,20 @@ def _print_rows(out: Any, found: ServedComparison, rows: Sequence[Row], directio
     out.print(made)
 
 
-def _kv(found: ServedComparison, row: Row) -> str:
+def _kv(found: Comparison, row: Row) -> str:
     """Settings beside layout and token budget that differ between rows."""
     parts = [part for part in row.setting.split(", ") if part and not part.startswith("token_budget")]
     return ", ".join(parts)
 
 
-def _marks(found: ServedComparison, row: Row) -> str:
+def _marks(found: Comparison, row: Row) -> str:
     device = found.device_of(row)
     marks = "*" if device.status == "announced" else ""
     marks += "~" if device.price is not None and device.price.estimate else ""
     return marks + ("?" if found.trust(row).extrapolated else "")
 
 
-def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None:
+def _print_marks(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
     marks = "".join(_marks(found, row) for row in rows)
     for mark, words in (
         ("*", "announced"),
@@ -126,11 +122,11 @@ def _print_marks(out: Any, found: ServedComparison, rows: Sequence[Row]) -> None
             out.print(f"{mark} {words}")
 
 
-def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) -> None:
+def _print_details(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
     """What binds every row and what would help, prices, and whether the first row is an extrapolation."""
     made = table("#", "a larger load is stopped by", "a change that helps", numbers=("#",))
-    for rank, row in enumerate(rows, 1):
-        made.add_row(str(rank), row.binds, advice[rank - 1] if rank <= len(advice) else "")
+    for rank, (row, change) in enumerate(zip(rows, found.advice(rows), strict=True), 1):
+        made.add_row(str(rank), row.binds, change)
     out.print()
     out.print(made)
     out.print()
@@ -141,7 +137,7 @@ def _print_details(out: Any, found: ServedComparison, rows: Sequence[Row], advic
     print_lines(out, "cache", [f"{name}: {said}" for name, said in slow.items()])
 
 
-def _beyond(found: ServedComparison, rows: Sequence[Row]) -> list[str]:
+def _beyond(found: Comparison, rows: Sequence[Row]) -> list[str]:
     """How far accelerators are beyond the evidence, by their first rows; and rows with what no served run confirms."""
     accelerators: dict[str, str] = {}
     unconfirmed: dict[str, list[str]] = {}
@@ -156,7 +152,7 @@ def _beyond(found: ServedComparison, rows: Sequence[Row]) -> list[str]:
     return said + [f"row{'s' * (len(r) > 1)} {', '.join(r)}: {words}" for words, r in unconfirmed.items()]
 
 
-def _print_reasons(out: Any, found: ServedComparison, every: bool) -> None:
+def _print_reasons(out: Any, found: Comparison, every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
     same: dict[str, list[str]] = {}
     for name, reason in found.question.lacking.items():
@@ -180,7 +176,7 @@ def _print_reasons(out: Any, found: ServedComparison, every: bool) -> None:
             out.print(f"not possible for the model: {layout} ({rule})")
 
 
-def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> None:
+def _print_summary(out: Any, found: Comparison, shown: Sequence[Row]) -> None:
     rate = found.places / max(found.estimate_seconds, 1e-9)
     words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
     if found.simulations:
@@ -203,7 +199,7 @@ def _print_summary(out: Any, found: ServedComparison, shown: Sequence[Row]) -> N
     print_lines(out, "note", found.question.notes)
 
 
-def _better_estimates(found: ServedComparison, shown: Sequence[Row]) -> list[str]:
+def _better_estimates(found: Comparison, shown: Sequence[Row]) -> list[str]:
     """The best row that is estimated, where its figure is better than that of the best simulated one."""
     simulated, estimated = ([row for row in shown if row.simulated is kind] for kind in (True, False))
     if not simulated or not estimated:
@@ -228,7 +224,7 @@ def _class_lines(row: Row) -> list[str]:
     ]
 
 
-def row_text(found: ServedComparison, row: Row) -> str:
+def row_text(found: Comparison, row: Row) -> str:
     """A row in words."""
     metrics = row.metrics
     many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if found.rate is not None else ""
@@ -250,88 +246,7 @@ def _cell(name: str, value: float) -> str:
     return metric_text(name, value) if math.isfinite(value) else "-"
 
 
-def record(found: ServedComparison, rows: Sequence[Row], advice: Sequence[str]) -> dict[str, Any]:
-    """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    asked = found.question
-    metrics = sorted({name for row in rows for name in row.metrics})
-    return {
-        "jaxroof_version": VERSION,
-        "question": {
-            "model": asked.model.name,
-            "slo": asked.slo,
-            "target": asked.target.text,
-            "share": asked.target.share,
-            "rate": found.rate,
-            "headroom": found.headroom if found.rate is not None else None,
-            "requests": dict(asked.requests.keys),
-            "classes": [_class_record(one, asked.target) for one in asked.requests.classes],
-            "engine": asked.engine,
-            "efficiency": asked.efficiency.name,
-            "settings": dict(asked.settings),
-        },
-        "model": asked.model.name,
-        "precision": asked.model.precision,
-        "sorted_by": found.metric,
-        "sorted_because": found.chosen,
-        "higher_is_better": bool(variable(found.metric).higher_is_better),
-        "tried": {
-            "places": found.places,
-            "simulations": found.simulations,
-            "requests_of_a_simulation": list(found.requests),
-            "estimate_seconds": round(found.estimate_seconds, 3),
-            "seconds": round(found.seconds, 3),
-        },
-        "rows": [_row_record(found, row, rank, advice) for rank, row in enumerate(rows, 1)],
-        "infeasible": [
-            {"hardware": row.hardware, "devices": row.devices, "layout": row.layout, "reason": row.reason}
-            for row in found.nearest_misses
-        ],
-        "lacking": dict(asked.lacking),
-        "refused_layouts": dict(asked.refused),
-        "notes": list(asked.notes),
-        "units": units(metrics),
-    }
-
-
-def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
-    words = {"name": one.name, "share_of_requests": one.share, "isl": one.isl.text, "osl": one.osl.text}
-    prefixes = None if one.prefixes is None else one.prefixes.text
-    return words | {"prefixes": prefixes, "slo": one.slo, "target": target.classes[one.name].text}
-
-
-def _row_record(found: ServedComparison, row: Row, rank: int, advice: Sequence[str]) -> dict[str, Any]:
-    device = found.device_of(row)
-    judged = found.trust(row)
-    low, high = judged.interval(row.metrics[found.metric])
-    return {
-        "rank": rank,
-        "hardware": row.hardware,
-        "devices": row.devices,
-        "server": found.question_of(row).options.servers[row.place[1]],
-        "replicas": row.replicas,
-        "layout": row.layout,
-        "setting": row.setting,
-        "max_sequences": row.max_sequences,
-        "simulated": row.simulated,
-        "stopped_by": row.binds,
-        "fails_at": row.fails,
-        "change": advice[rank - 1] if rank <= len(advice) else "",
-        "interval_90": [low, high],
-        "evidence": judged.words,
-        "extrapolated": judged.extrapolated,
-        "octaves_beyond": judged.octaves,
-        "status": device.status,
-        **({} if device.price is None else device.price.record()),
-        "longest": found.question.requests.longest,
-        "spec": dict(row.spec),
-        "prefill": row.prefill,
-        **({} if row.prefill is None else {"decode_replicas": row.decode_replicas}),
-        **({"classes": dict(row.classes)} if found.question.target.classes else {}),
-        **{name: value for name, value in row.metrics.items() if name != "devices"},
-    }
-
-
-def write_rows(path: str, found: ServedComparison, rows: Sequence[Row], force: bool = False) -> None:
+def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = False) -> None:
     """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
     from hwspaces.output import replacing
 

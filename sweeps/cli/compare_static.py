@@ -19,6 +19,10 @@ SERVED += ("no_disaggregated", "node", "adapters", "hit_rate")
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
+    if options.model is None:
+        raise ValueError("--model is missing")
+    if options.devices is not None and options.max_devices is not None:
+        raise ValueError("--devices and --max-devices say the same in two ways: give one")
     for flag in ("isl", "osl"):
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} is missing")
@@ -37,12 +41,12 @@ def run(options: argparse.Namespace) -> None:
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = common.overrides(options.set)
     from sweeps.cli.progress import progress
-    from sweeps.studies.comparison import compare
+    from sweeps.studies.static_comparison import compare_static
 
     chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
-    chosen |= {"hardware": names, "settings": settings, **numbers, **lists, **limit}
+    chosen |= {"hardware": names, "set": settings, **numbers, **lists, **limit}
     with progress() as begun:
-        found = compare(options.model, **chosen, begun=lambda points: begun(points).add)
+        found = compare_static(options.model, **chosen, begun=lambda points: begun(points).add)
     shown = found.rows if options.all else found.best_layouts
     explained = found.infeasible if options.all else found.nearest_misses
     if ending:
@@ -85,8 +89,7 @@ def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, e
 
 def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    from sweeps.ask.names import variable
-    from sweeps.cli.answers import units
+    from sweeps.ask.names import units, variable
     from sweeps.cli.static_rows import row_record
 
     metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})

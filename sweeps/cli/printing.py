@@ -1,6 +1,7 @@
 """Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
 
 from sweeps.ask.escapes import escaped as escaped
+from sweeps.ask.records import finite
 
 
 def print_json(record: object, indent: int | None = 2) -> None:
@@ -12,16 +13,7 @@ def json_text(record: object, indent: int | None = 2) -> str:
     """A record as one JSON value; a number that does not exist is null."""
     import json
 
-    return json.dumps(_finite(record), indent=indent, allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    """Numbers that are none, NaN and infinities, as None, wherever they are."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and value - value != 0.0 else value
+    return json.dumps(finite(record), indent=indent, allow_nan=False)
 
 
 class Unprintable(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.cli.answers import units
+from sweeps.ask.names import units
 from sweeps.cli.tables import console, metric_text, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.elasticity.knobs import Knob

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from sweeps.ask.flag_text import flag_text
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import flag
 from sweeps.cli.serve import LOAD
@@ -22,30 +23,19 @@ def _words(asked: ServeSpec) -> Iterator[str]:
             continue
         yield flag(name)
         if value is not True:
-            yield _text(value)
+            yield str(flag_text(value))
     flags = (*deployment.flags(), "adapters")
     for name, value in asked.deployment.items():
         if name == "attention_compute":
             yield from ("--attention", value)
         elif name not in flags:
-            yield from ("--set", f"deployment.{name}={_text(value)}")
+            yield from ("--set", f"deployment.{name}={flag_text(value)}")
         elif value is not None and value is not False and value != "false":
-            yield from (flag(name), *(() if value is True or value == "true" else (_text(value),)))
+            yield from (flag(name), *(() if value is True or value == "true" else (str(flag_text(value)),)))
     for name, option in (("overrides", "--set"), ("policy", "--policy")):
         for path, value in getattr(asked, name).items():
-            yield from (option, f"{path}={_text(value)}")
+            yield from (option, f"{path}={flag_text(value)}")
 
 
 def _default(name: str) -> Any:
     return ServeSpec.__dataclass_fields__[name].default
-
-
-def _text(value: Any) -> str:
-    """A value as a flag takes it: a number with all its digits, a list with commas, limits as NAME=LIMIT."""
-    if isinstance(value, list | tuple):
-        return ",".join(map(_text, value))
-    if isinstance(value, dict):
-        return ",".join(f"{name}={_text(limit)}" for name, limit in value.items())
-    if isinstance(value, float):
-        return repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
-    return str(value)

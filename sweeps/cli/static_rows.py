@@ -7,7 +7,7 @@ from typing import Any
 
 from hwspaces.output import replacing
 from sweeps.run.evidence import extrapolated
-from sweeps.studies.comparison import Candidate
+from sweeps.studies.static_comparison import Candidate
 
 FLAGS = ("fits", "legal", "feasible")
 

@@ -9,9 +9,9 @@ from jaxroof.jobs.train import PARTNERS
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 from sweeps.ask.cases import Case
-from sweeps.ask.names import variable
+from sweeps.ask.names import units, variable
 from sweeps.cli import tables
-from sweeps.cli.answers import case_record, throttled_lines, units
+from sweeps.cli.answers import case_record, throttled_lines
 from sweeps.data.labels import amount, number
 from sweeps.run.answer import Answer
 

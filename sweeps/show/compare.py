@@ -9,14 +9,14 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.run.evidence import extrapolated
 from sweeps.show import style
-from sweeps.studies.comparison import RATE, Candidate, Comparison
+from sweeps.studies.static_comparison import RATE, Candidate, StaticComparison
 
 MOST = 40
 """Bars that can be told apart on one page."""
 
 
 @style.styled
-def ranking(found: Comparison, rows: Sequence[Candidate]) -> Any:
+def ranking(found: StaticComparison, rows: Sequence[Candidate]) -> Any:
     """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
 
     Raises:

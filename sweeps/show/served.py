@@ -8,7 +8,7 @@ import numpy as np
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.studies.served.comparison import ServedComparison
+from sweeps.studies.served.comparison import Comparison
 from sweeps.studies.served.figures import RATE
 from sweeps.studies.served.rows import Row
 
@@ -20,7 +20,7 @@ DIAMETER = 11.0
 
 
 @style.styled
-def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
+def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
     """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
 
     Raises:
@@ -51,7 +51,7 @@ def ranking(found: ServedComparison, rows: Sequence[Row]) -> Any:
     return made
 
 
-def _bars(axes: Any, found: ServedComparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def _bars(axes: Any, found: Comparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
     """One bar per row with its value and its interval; the rows' names stand at the axis."""
     metric = found.metric
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])

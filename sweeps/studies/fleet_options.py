@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sweeps.studies.fleets.option import Found, Option
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 from sweeps.studies.served.figures import RATE
 
 
@@ -42,7 +42,7 @@ def options(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    found = compare_served(
+    found = compare(
         model,
         slo,
         isl=isl,
@@ -53,7 +53,7 @@ def options(
         weights=weights,
         kv=kv,
         efficiency=efficiency,
-        simulated=simulated,
+        simulate=simulated,
         disaggregated=False,  # a fleet simulates its replicas
     )
     made = [

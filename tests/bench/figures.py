@@ -21,8 +21,8 @@ from sweeps.run.answer import answer
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.run.sweep import sweep
 from sweeps.serving.run import simulation
-from sweeps.studies.comparison import compare
 from sweeps.studies.elasticity.point import sensitivity_at
+from sweeps.studies.static_comparison import compare_static
 from tests.figures import LAYOUT, PARTS, Deployed, comparable, deployments, figures, of_steps, possible, same, scenarios
 
 LATENCIES = ("ttft", "tpot", "e2e")
@@ -127,8 +127,8 @@ def computed(point: Deployed, random: np.random.Generator) -> Iterator[tuple[str
     wanted = label({name: point.degrees[name] for name in LAYOUT if name in point.degrees})
     devices = [int(np.prod([value for name, value in point.degrees.items() if name in LAYOUT and name != "ep"]))]
     kinds = {name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options}
-    keys = {"hardware": [point.hardware], "devices": devices, "batch": [1], "settings": point.settings | rest, **kinds}
-    ranked = compare(point.model, point.workload["isl"], point.workload["osl"], **keys)
+    keys = {"hardware": [point.hardware], "devices": devices, "batch": [1], "set": point.settings | rest, **kinds}
+    ranked = compare_static(point.model, point.workload["isl"], point.workload["osl"], **keys)
     for row in (*ranked.rows, *ranked.infeasible):
         if row.layout == wanted:
             yield "compare in float32", {n: v for n, v in row.metrics.items() if not math.isnan(v)}

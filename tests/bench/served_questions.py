@@ -57,7 +57,7 @@ answered, up to the share of its time that they may wait; no engine takes such a
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """One random question: keys of `sweeps.studies.served.compare_served`, and the places that are searched."""
+    """One random question: keys of `sweeps.studies.served.question.question`, and the places that are searched."""
 
     number: int
     keys: dict[str, Any]

@@ -217,3 +217,14 @@ def test_mistakes_of_served_comparisons_are_one_line(capsys, words, expected, tm
     monkeypatch.chdir(tmp_path)
     assert expected in refused(capsys, *SERVED, *words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_row_has_the_same_advice_among_the_best_and_among_all(capsys):
+    """`--all` and `--top` change which rows there are, not what would help one of them."""
+    asked = (*SERVED, "--hardware", "H100-SXM", "--devices", "1,2", "--simulate", "0", *LIMITS, "--json")
+    best, every, first = (
+        {(row["layout"], row["setting"]): row["change"] for row in json.loads(printed(capsys, *asked, *more))["rows"]}
+        for more in ((), ("--all",), ("--all", "--top", "2"))
+    )
+    assert len(every) > len(best) and any(every.values())
+    assert {key: every[key] for key in (*best, *first)} == best | first

@@ -8,7 +8,7 @@ import pytest
 import hwspaces
 from sweeps.cli import main
 from sweeps.studies.fleet_options import options
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 
 TRAFFIC = """
 headroom = 0.1
@@ -111,10 +111,9 @@ def test_a_bad_file_is_named(tmp_path, capsys):
 def test_options_are_the_rows_of_the_comparison():
     """Requests/s of a replica are the largest load that it takes within the limits."""
     found = options("Llama-3.1-8B", "1024", "256", "ttft=1s", ["H100-SXM", "T4"], max_devices=2)
-    asked = {"isl": "1024", "osl": "256", "hardware": ["H100-SXM"], "max_devices": 2, "simulated": 0}
+    asked = {"isl": "1024", "osl": "256", "hardware": ["H100-SXM"], "max_devices": 2, "simulate": 0}
     rates = {
-        row.layout: row.metrics["load"]
-        for row in compare_served("Llama-3.1-8B", "ttft=1s", disaggregated=False, **asked).rows
+        row.layout: row.metrics["load"] for row in compare("Llama-3.1-8B", "ttft=1s", disaggregated=False, **asked).rows
     }
     assert {one.layout: one.requests_per_second for one in found.options} == pytest.approx(rates)
     assert all(0 < one.power <= 1.001 * hwspaces.hardware("H100-SXM").hardware.power.tdp for one in found.options)

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from sweeps.show.served import DIAMETER, MOST, ranking
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 
 PAIR = ("H100-SXM", "MI300X")
 
 
 def drawn(**keys):
-    given = {"isl": 256, "osl": 32, "hardware": PAIR, "devices": (1, 2), "simulated": 0}
+    given = {"isl": 256, "osl": 32, "hardware": PAIR, "devices": (1, 2), "simulate": 0}
     given["disaggregated"] = False
-    found = compare_served("Llama-3.1-8B", "ttft=500ms,tpot=20ms", **{**given, **keys})
+    found = compare("Llama-3.1-8B", "ttft=500ms,tpot=20ms", **{**given, **keys})
     return found, ranking(found, found.rows)
 
 

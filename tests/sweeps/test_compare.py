@@ -24,11 +24,11 @@ PAIR = ("H100-SXM", "A100-SXM-80GB")
 
 
 def compared(**keys):
-    return sweeps.compare(MODEL, 512, 64, **{"hardware": PAIR, "devices": (1, 2), "batch": (1, 64), **keys})
+    return sweeps.compare_static(MODEL, 512, 64, **{"hardware": PAIR, "devices": (1, 2), "batch": (1, 64), **keys})
 
 
 @pytest.fixture(scope="module")
-def pair() -> sweeps.Comparison:
+def pair() -> sweeps.StaticComparison:
     return compared()
 
 
@@ -115,7 +115,7 @@ def test_what_an_accelerator_runs_weight_only_is_ranked():
 
 def test_weights_that_do_not_fit_say_how_many_devices_they_need():
     # Llama-3.1-70B in bf16 is 141 GB. An A30 has 25.8 GB, of which 0.9 less 3 GB are usable: 20.2 GB; 141 / 20.2 = 6.99
-    found = sweeps.compare("Llama-3.1-70B", 512, 64, hardware=["A30"], batch=[1])
+    found = sweeps.compare_static("Llama-3.1-70B", 512, 64, hardware=["A30"], batch=[1])
     (row,) = found.nearest_misses
     assert row.devices == 2 and not found.rows
     assert row.reason.startswith("does not fit: weights 70.6 GB of 25.8 GB per device, needs at least 7 devices")
@@ -148,7 +148,7 @@ def test_no_price_is_a_reason_only_when_sorting_by_it():
     by_rate = compared(hardware=["H100-SXM", "L20"], devices=[1], sort="tokens_per_second_per_device")
     assert {row.hardware for row in by_rate.rows} == {"H100-SXM", "L20"} and not by_rate.infeasible
     assert set(by_price.prices) == {"H100-SXM"}
-    priced = compared(hardware=["L20"], devices=[1], prices="reserved_3y", settings={"hardware.price": "2USD/h"})
+    priced = compared(hardware=["L20"], devices=[1], prices="reserved_3y", set={"hardware.price": "2USD/h"})
     assert priced.metric == "usd_per_million_tokens" and len(priced.rows) == 1
 
 
@@ -182,7 +182,7 @@ def test_layouts_follow_the_rule():
 
 
 def test_attention_groups_share_a_batch_evenly():
-    found = sweeps.compare("Qwen3-30B-A3B", 256, 32, hardware=["H200-SXM"], devices=[2], batch=[1, 3])
+    found = sweeps.compare_static("Qwen3-30B-A3B", 256, 32, hardware=["H200-SXM"], devices=[2], batch=[1, 3])
     reasons = {row.layout: row.reason for row in found.infeasible}
     assert reasons == {"tp1 attention_dp2 ep2": "2 attention groups cannot share a batch of 1 evenly"}
 
@@ -208,7 +208,7 @@ def test_unknown_figures_do_not_change_times(name, efficiency):
 
 def test_what_is_unknown_leaves_figures_that_need_it_blank():
     metric = "tokens_per_joule_at_tdp"
-    found = sweeps.compare(MODEL, 256, 32, hardware=["TPU-v6e"], devices=[1], batch=[8], sort=metric)
+    found = sweeps.compare_static(MODEL, 256, 32, hardware=["TPU-v6e"], devices=[1], batch=[8], sort=metric)
     assert found.dataset.tpot.item() > 0.0 and found.dataset.feasible.item()
     assert np.isnan(found.dataset[metric]).all() and found.dataset[metric].attrs["units"]
     assert not found.rows and found.infeasible[0].reason

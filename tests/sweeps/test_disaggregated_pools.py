@@ -11,11 +11,12 @@ import pytest
 import sweeps
 from jaxroof.deployment import replica_devices
 from jaxroof.prompt_queue import prompt_rate
-from sweeps.cli import compare_report, main
+from sweeps.cli import main
 from sweeps.run.answer import answer
 from sweeps.serving.pool_command import pool_command
 from sweeps.studies.served import disaggregated
-from sweeps.studies.served.comparison import ServedComparison, compare_served
+from sweeps.studies.served.compare import compare
+from sweeps.studies.served.comparison import Comparison
 from sweeps.studies.served.disaggregated import pool_rows, with_pools
 from sweeps.studies.served.estimate import LADDER, QUEUE
 from sweeps.studies.served.pairs import FirstPass, Pairs, largest, places_of
@@ -34,10 +35,8 @@ def searched(slo: str = SLO, **keys) -> tuple[Question, FirstPass]:
     return asked, search(asked, METRIC, simulated=0).first_pass
 
 
-def compared(**keys) -> ServedComparison:
-    return compare_served(
-        MODEL, SLO, **{"hardware": ["H100-SXM", "L20"], "max_devices": 4, "simulated": 0} | keys, **LOAD
-    )
+def compared(**keys) -> Comparison:
+    return compare(MODEL, SLO, **{"hardware": ["H100-SXM", "L20"], "max_devices": 4, "simulate": 0} | keys, **LOAD)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def small() -> tuple[Question, FirstPass]:
 
 
 @pytest.fixture(scope="module")
-def both() -> ServedComparison:
+def both() -> Comparison:
     return compared()
 
 
@@ -222,11 +221,11 @@ def test_json_has_both_pools_and_the_report_says_what_is_not_simulated(capsys):
 
 def test_the_command_of_a_row_gives_its_figures(capsys):
     """What `serve` names for a disaggregated row, run: TTFT, TPOT and cost of the row, at a batch rounded up."""
-    words = {"isl": 2048, "osl": 200, "hardware": ["H100-SXM", "B200-SXM"], "simulated": 0, "max_devices": 8}
-    found = compare_served("gpt-oss-120b", "ttft=1s,tpot=30ms", **words, efficiency="derated")
+    words = {"isl": 2048, "osl": 200, "hardware": ["H100-SXM", "B200-SXM"], "simulate": 0, "max_devices": 8}
+    found = compare("gpt-oss-120b", "ttft=1s,tpot=30ms", **words, efficiency="derated")
     pools = [row for row in found.best_layouts if row.prefill is not None]
     assert len(pools) >= 2
-    for record in map(dict, compare_report.record(found, pools, [])["rows"]):
+    for record in map(dict, found.record(pools)["rows"]):
         command = shlex.split(pool_command(json.loads(json.dumps(record))))
         metrics = json.loads(printed(capsys, *command[1:], "--json"))["metrics"]
         for name in ("ttft", "tpot"):

@@ -7,11 +7,11 @@ import pytest
 
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.spec import ServeSpec
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 from tests.commands import printed, refused
 
 FLAGS = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--efficiency", "derated", "--isl", 1000, "--osl", 20)
-KEYS = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "simulated": 0, "isl": 1000, "osl": 20}
+KEYS = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "simulate": 0, "isl": 1000, "osl": 20}
 
 
 def test_a_share_of_every_prompt_is_found():
@@ -32,11 +32,11 @@ def test_verbs_agree_on_what_is_computed(capsys):
 
 
 def test_a_comparison_has_both():
-    plain = compare_served("Llama-3.1-8B", "ttft=1s", **KEYS).rows[0]
-    found = compare_served("Llama-3.1-8B", "ttft=1s", **KEYS, hit_rate=0.6).rows[0]
-    assert found.metrics["load"] > 1.5 * plain.metrics["load"] and found.spec["hit_rate"] == 0.6
+    plain = compare("Llama-3.1-8B", "ttft=1s", **KEYS).rows[0]
+    found = compare("Llama-3.1-8B", "ttft=1s", **KEYS, hit_rate=0.6).rows[0]
+    assert found.metrics["load"] > 1.5 * plain.metrics["load"] and found.spec["hit_rate"] == "0.6"
     settings = {"deployment.adapters": "rank=64,loaded=32"}
-    slower = compare_served("Llama-3.1-8B", "ttft=1s", **KEYS, settings=settings).rows[0]
+    slower = compare("Llama-3.1-8B", "ttft=1s", **KEYS, set=settings).rows[0]
     assert slower.metrics["load"] < plain.metrics["load"] and slower.spec["overrides"] == settings
 
 

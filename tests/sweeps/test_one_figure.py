@@ -143,14 +143,14 @@ def test_every_command_prints_the_same_figures(answered, capsys):
 
 
 @pytest.mark.parametrize("rate", [None, 50])
-def test_a_row_that_is_bought_has_one_figure(answered, capsys, tmp_path, rate):
+def test_a_row_that_is_bought_has_one_figure(cache, capsys, tmp_path, rate):
     """A simulated row of `compare` and `serve` of it: the same latencies, throughput and cost, of the steady part."""
     found = tmp_path / "found.json"
-    lengths = ("--isl", 1024, "--osl", "lognormal:mean=64,sigma=0.6")
-    asked = (*lengths, "--slo", "ttft=1s,tpot=40ms", "--max-devices", 1, "--policy", "token_budget=2048")
-    more = () if rate is None else ("--rate", rate)
-    (row,) = answered(capsys, "compare", *asked, "--no-disaggregated", *more)["rows"]
-    found.write_text(json.dumps({"rows": [row]}))
+    words = FLAGS | {"isl": 1024, "osl": "lognormal:mean=64,sigma=0.6", "slo": "ttft=1s,tpot=40ms", "set": POWER}
+    words |= {"max_devices": 1, "policy": {"token_budget": 2048}, "disaggregated": False, "rate": rate}
+    record = sweeps.compare(**words).record()
+    (row,) = record["rows"]
+    found.write_text(json.dumps(record))
     assert main(["serve", str(found), "--json"]) == 0
     served = json.loads(capsys.readouterr().out)["metrics"]
     names = ("ttft_mean", "ttft_p99", "tpot_mean", "tpot_p99", "e2e_mean", "usd_per_million_tokens")

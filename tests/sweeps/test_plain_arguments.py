@@ -51,7 +51,7 @@ def train(number, several):
 
 
 def compare(number, several):
-    found = sweeps.compare(
+    found = sweeps.compare_static(
         MODEL,
         number(128),
         number(16),

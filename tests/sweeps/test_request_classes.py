@@ -16,7 +16,7 @@ from sweeps.serving.capacity import capacity
 from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
 from sweeps.serving.target import kept, missed_text
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 from sweeps.studies.served.requests import Requests, demand
 from workloads.classes import classes_of
 
@@ -129,7 +129,7 @@ def test_a_target_is_kept_where_every_class_keeps_its_own(file, written):
 )
 def test_wrong_limits_of_a_class_are_refused_by_its_name(written, slo, words):
     with pytest.raises(ValueError) as error:
-        compare_served("Llama-3.1-8B", hardware=["H100-SXM"], traffic=written(slo))
+        compare("Llama-3.1-8B", hardware=["H100-SXM"], traffic=written(slo))
     assert words in str(error.value)
 
 
@@ -148,9 +148,9 @@ def test_the_demand_of_a_class_is_that_of_its_requests(file):
     assert of_all.prompt == pytest.approx(0.75 * chat.prompt + 0.25 * 3000.0) and not chat.classes
 
 
-def served(path, slo=None, simulated=1, **more):
+def served(path, slo=None, simulate=1, **more):
     keys = {"devices": [1], "efficiency": "derated", "policy": {"token_budget": 2048}, "requests": 200} | more
-    return compare_served("Llama-3.1-8B", slo, hardware=["H100-SXM"], traffic=path, simulated=simulated, **keys)
+    return compare("Llama-3.1-8B", slo, hardware=["H100-SXM"], traffic=path, simulate=simulate, **keys)
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +174,9 @@ def test_a_class_with_looser_limits_takes_a_load_between(written):
     tight, loose = "ttft=300ms,tpot=15ms", "ttft=3s,tpot=60ms"
     plain = CHAT.replace('slo = "ttft=200ms,tpot=12ms"', "")
     loads = [
-        served(written("", plain), tight, simulated=0),
-        served(written(f'slo = "{loose}"', plain), tight, simulated=0),
-        served(written("", plain), loose, simulated=0),
+        served(written("", plain), tight, simulate=0),
+        served(written(f'slo = "{loose}"', plain), tight, simulate=0),
+        served(written("", plain), loose, simulate=0),
     ]
     low, between, high = (one.rows[0].metrics["load"] for one in loads)
     assert low < between < high

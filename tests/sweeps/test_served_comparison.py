@@ -17,7 +17,7 @@ from sweeps.ask.names import variable
 from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
 from sweeps.studies.served.advice import changes
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 from sweeps.studies.served.estimate import sequences
 from sweeps.studies.served.figures import SORTED_BY
 from sweeps.studies.served.places import columns, room
@@ -35,9 +35,9 @@ SLO = "ttft=500ms,tpot=20ms"
 
 def served(slo=SLO, model=MODEL, **keys):
     """An estimate of two accelerators, alone and in pairs, of one token budget."""
-    given = {**LENGTHS, "hardware": PAIR, "devices": (1, 2), "policy": {"token_budget": 2048}, "simulated": 0}
+    given = {**LENGTHS, "hardware": PAIR, "devices": (1, 2), "policy": {"token_budget": 2048}, "simulate": 0}
     given["disaggregated"] = False
-    return compare_served(model, slo, **{**given, **keys})
+    return compare(model, slo, **{**given, **keys})
 
 
 @pytest.fixture(scope="module")
@@ -212,11 +212,11 @@ def test_every_combination_of_settings_is_tried_and_the_best_is_kept():
 
 
 def test_numbers_that_are_set_and_terms_of_prices_count(pair):
-    dear = served(settings={"hardware.price": "8USD/h"}, devices=[1])
+    dear = served(set={"hardware.price": "8USD/h"}, devices=[1])
     row, before = dear.rows[0], next(row for row in pair.rows if (row.hardware, row.devices) == (PAIR[0], 1))
     assert row.hardware == PAIR[0] and row.metrics["load"] == pytest.approx(before.metrics["load"], rel=1e-12)
     assert row.metrics["usd_per_hour"] == pytest.approx(8.0)
-    slower = served(settings={"hardware.memory.hbm.bandwidth": "2TB/s"}, hardware=PAIR[:1], devices=[1])
+    slower = served(set={"hardware.memory.hbm.bandwidth": "2TB/s"}, hardware=PAIR[:1], devices=[1])
     assert slower.rows[0].metrics["load"] < 0.9 * before.metrics["load"]
     assert slower.rows[0].spec["overrides"] == {"hardware.memory.hbm.bandwidth": "2TB/s"}
     reserved = served(prices="reserved_1y", hardware=PAIR[:1], devices=[1]).rows[0]
@@ -352,7 +352,7 @@ def test_rows_are_judged_by_a_step_under_their_load():
     """H100 is inside of what was fitted, its cores at eight times the bandwidth 2 octaves out: 111 B per clock."""
     keys = {"efficiency": "learned-vllm", "hardware": ["H100-SXM"], "devices": (1,)}
     near = served(**keys)
-    far = served(**keys, settings={"hardware.memory.hbm.bandwidth": "26.8TB/s"})
+    far = served(**keys, set={"hardware.memory.hbm.bandwidth": "26.8TB/s"})
     judged = [found.trust(found.rows[0]) for found in (near, far)]
     assert [one.extrapolated for one in judged] == [False, True]
     assert judged[0].octaves < 0.25 and 1.5 < judged[1].octaves <= 2.6
@@ -370,7 +370,7 @@ def test_advice_loosens_what_binds():
     (words,) = changes(few.question, few.rows)
     assert few.rows[0].binds == "max_sequences" and words.startswith("twice the max_sequences: +")
     room_for_few = {"hardware.memory.hbm.capacity": "24GB"}
-    cache = served("tpot_mean=90ms", hardware=PAIR[:1], devices=[1], settings=room_for_few, isl=2048)
+    cache = served("tpot_mean=90ms", hardware=PAIR[:1], devices=[1], set=room_for_few, isl=2048)
     (words,) = changes(cache.question, cache.rows)
     assert cache.rows[0].binds == "KV cache" and words.startswith("25 % more KV cache ")
     assert changes(found.question, ()) == []
@@ -381,7 +381,7 @@ def test_advice_loosens_what_binds():
     [
         ({"slo": "tfft=1s"}, "ttft"),
         ({"slo": ""}, "slo is missing"),
-        ({"share": 1.5}, "share = 1.5 must be above 0 and at most 1"),
+        ({"share": 1.5}, "share = '1.5' must be above 0 and at most 1"),
         ({"engine": "tgi"}, "engine = 'tgi' is not known; known: vllm, sglang, trtllm"),
         ({"sort": "tpot"}, "sort = 'tpot' is not known; known: usd_per_million_tokens,"),
         ({"kv": "fp9"}, "kv = 'fp9'"),
@@ -391,7 +391,7 @@ def test_advice_loosens_what_binds():
         ({"hardware": []}, "hardware is empty"),
         ({"drafts": 2}, "drafts = 2, but the model has no multi-token-prediction head and no draft model"),
         ({"draft": "Llama-3.2-1B"}, "needs deployment.drafts"),
-        ({"settings": {"deployment.reserved_cores": 0.2}}, "deployment.reserved_cores = 0.2 has no effect here"),
+        ({"set": {"deployment.reserved_cores": 0.2}}, "deployment.reserved_cores = 0.2 has no effect here"),
         ({"policy": {"acceptance": 0.5}}, "policy.acceptance = 0.5 has no effect here"),
         ({"isl": None}, "isl is missing"),
         ({"trace": "nowhere.csv", "isl": None, "osl": None}, "nowhere.csv"),

@@ -20,7 +20,8 @@ from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup, simulation
 from sweeps.studies.served import simulate
-from sweeps.studies.served.comparison import ServedComparison, compare_served
+from sweeps.studies.served.compare import compare
+from sweeps.studies.served.comparison import Comparison
 from sweeps.studies.served.dataset import dataset
 from sweeps.studies.served.figures import SORTED_BY
 from sweeps.studies.served.search import contending
@@ -111,7 +112,7 @@ def test_the_result_of_a_place_does_not_depend_on_those_beside_it(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def run() -> tuple[ServedComparison, list[tuple[int, float]]]:
+def run() -> tuple[Comparison, list[tuple[int, float]]]:
     """A comparison of two accelerators, and of each of its rounds the points and the seconds of compiling."""
     compiled, rounds = [], []
 
@@ -129,7 +130,7 @@ def run() -> tuple[ServedComparison, list[tuple[int, float]]]:
         patch.setattr(simulate, "outcomes", watched)
         keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "seed": 3}
         keys["disaggregated"] = False
-        found = compare_served(MODEL, "ttft=500ms,tpot_p99=25ms", hardware=PAIR, simulated=2, **keys)
+        found = compare(MODEL, "ttft=500ms,tpot_p99=25ms", hardware=PAIR, simulate=2, **keys)
     jax.monitoring.unregister_event_duration_listener(counted)
     return found, rounds
 
@@ -158,8 +159,8 @@ def test_the_row_of_an_accelerator_is_the_same_alone_and_in_company(run):
     found, _ = run
     keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "seed": 3}
     for row in found.rows:
-        alone = compare_served(
-            MODEL, "ttft=500ms,tpot_p99=25ms", hardware=[row.hardware], simulated=2, disaggregated=False, **keys
+        alone = compare(
+            MODEL, "ttft=500ms,tpot_p99=25ms", hardware=[row.hardware], simulate=2, disaggregated=False, **keys
         )
         (own,) = alone.rows
         assert (own.spec, own.fails, own.binds, own.simulated) == (row.spec, row.fails, row.binds, True)
@@ -180,7 +181,7 @@ def test_places_that_no_load_keeps_say_what_they_miss(monkeypatch):
 
     monkeypatch.setattr(simulate, "outcomes", stub)
     keys = {**LENGTHS, "devices": [1], "policy": {"token_budget": 2048}, "requests": 200, "disaggregated": False}
-    found = compare_served(MODEL, "tpot_mean=25ms", hardware=PAIR[:1], **keys)
+    found = compare(MODEL, "tpot_mean=25ms", hardware=PAIR[:1], **keys)
     assert not found.rows
     (missed,) = found.nearest_misses
     assert missed.hardware == PAIR[0] and missed.reason.startswith("misses its limits when simulated: TPOT mean 500 ms")
@@ -222,9 +223,9 @@ def test_the_estimate_agrees_with_the_scheduler():
     rows = []
     for name, limits in zip(PAIR, (("8.5ms", "9.3ms"), ("13ms", "18ms")), strict=True):
         for limit in limits:
-            slo, keys = f"ttft=1s,tpot_mean={limit}", {"hardware": [name], "devices": [1], "simulated": 0}
+            slo, keys = f"ttft=1s,tpot_mean={limit}", {"hardware": [name], "devices": [1], "simulate": 0}
             keys["disaggregated"] = False
-            rows += compare_served(MODEL, slo, **LENGTHS, **keys).rows
+            rows += compare(MODEL, slo, **LENGTHS, **keys).rows
     assert [row.hardware for row in rows] == [PAIR[0]] * 2 + [PAIR[1]] * 2
     largest = max(row.max_sequences for row in rows)
     points = []

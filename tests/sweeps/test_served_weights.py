@@ -2,17 +2,17 @@
 
 import pytest
 
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 from tests.commands import refused
 
-KEYS = {"isl": 1024, "osl": 256, "efficiency": "derated", "simulated": 0, "devices": [1, 2]}
+KEYS = {"isl": 1024, "osl": 256, "efficiency": "derated", "simulate": 0, "devices": [1, 2]}
 KEYS |= {"hardware": ["H100-SXM", "T4"], "disaggregated": False}
 
 
 def test_rows_are_those_of_each_precision_alone():
     asked, tried = ("Llama-3.1-8B", "ttft=1s,tpot=30ms"), ["bf16", "fp8"]
-    alone = {name: compare_served(*asked, weights=name, **KEYS) for name in tried}
-    found = compare_served(*asked, weights=tried, **KEYS)
+    alone = {name: compare(*asked, weights=name, **KEYS) for name in tried}
+    found = compare(*asked, weights=tried, **KEYS)
     assert len(found.rows) == sum(len(one.rows) for one in alone.values())
     for name, one in alone.items():
         own = {row.place: row.metrics for row in found.rows if row.weights == name}
@@ -40,6 +40,6 @@ def test_what_cannot_be_ranked_together_is_one_line(capsys, words, said):
 
 
 def test_a_comparison_is_a_line_in_a_notebook():
-    found = compare_served("Llama-3.1-8B", "ttft=1s,tpot=30ms", weights="bf16", **KEYS)
-    assert repr(found).startswith("<ServedComparison of Llama-3.1-8B by ") and len(repr(found)) < 200
+    found = compare("Llama-3.1-8B", "ttft=1s,tpot=30ms", weights="bf16", **KEYS)
+    assert repr(found).startswith("<Comparison of Llama-3.1-8B by ") and len(repr(found)) < 200
     assert f"best {found.rows[0].devices} x {found.rows[0].hardware}" in repr(found)

@@ -7,10 +7,10 @@ import hwspaces
 from hwspaces.servers import charged_devices, rented_devices, server_devices, servers
 from sweeps.cli import main
 from sweeps.studies.fleets.question import question
-from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.compare import compare
 from tests.commands import refused
 
-KEYS = {"isl": 1024, "osl": 256, "efficiency": "derated", "simulated": 0, "hardware": ["H100-SXM"], "prices": "spot"}
+KEYS = {"isl": 1024, "osl": 256, "efficiency": "derated", "simulate": 0, "hardware": ["H100-SXM"], "prices": "spot"}
 SLO = "ttft=1s,tpot=30ms"
 
 
@@ -36,7 +36,7 @@ def test_replicas_together_take_whole_servers():
 
 def rows(**keys):
     """Estimated rows of one replica's figures by layout."""
-    return {row.layout: row for row in compare_served("Llama-3.1-8B", SLO, disaggregated=False, **KEYS | keys).rows}
+    return {row.layout: row for row in compare("Llama-3.1-8B", SLO, disaggregated=False, **KEYS | keys).rows}
 
 
 def test_a_comparison_charges_whole_servers():
@@ -58,7 +58,7 @@ def test_a_comparison_charges_whole_servers():
 
 def test_pools_are_charged_whole_servers():
     keys = {"disaggregated": True, "max_devices": 8, "rate": 100.0}
-    found = compare_served("Llama-3.1-8B", SLO, **KEYS | keys).rows
+    found = compare("Llama-3.1-8B", SLO, **KEYS | keys).rows
     pools = [row for row in found if row.prefill is not None]
     assert pools and all(row.metrics["rented_devices"] % 8 == 0 for row in pools)
     assert all(row.metrics["rented_devices"] >= row.metrics["devices"] for row in found)

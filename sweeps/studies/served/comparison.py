@@ -1,32 +1,29 @@
-"""Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
+"""Result of a comparison: rows of deployments that serve, and of those that do not, with what is known of them."""
 
 import dataclasses
-import functools
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hwspaces import HardwareEntry
-from hwspaces.plain import plain_arguments
-from jaxroof.deployment import replica_devices
+from jaxroof.version import VERSION
 from sweeps.ask.cache_notes import slower_cache
-from sweeps.ask.keys import takes
-from sweeps.ask.offered_load import OfferedLoad
+from sweeps.ask.names import units, variable
+from sweeps.ask.records import finite
 from sweeps.run.evidence import serving_beyond
-from sweeps.run.simulated.objective import SHARE
-from sweeps.studies.served.disaggregated import pool_rows, with_pools
-from sweeps.studies.served.figures import PRICE, RATE, SORTED_BY, ascending
-from sweeps.studies.served.question import MAX_DEVICES, Question, question
-from sweeps.studies.served.rows import Row, missed, ranked_row
-from sweeps.studies.served.search import HEADROOM, SIMULATED, Found, at_once, scenario_at, search
+from sweeps.run.simulated.objective import Target
+from sweeps.studies.served.advice import changes
+from sweeps.studies.served.question import Question
+from sweeps.studies.served.rows import Row
+from sweeps.studies.served.search import scenario_at
 from sweeps.studies.served.trust import Trust, trust
+from workloads.classes import RequestClass
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class ServedComparison:
-    """Result of a served comparison."""
+class Comparison:
+    """Result of a comparison."""
 
     question: Question
     metric: str  # what rows are sorted by
@@ -47,7 +44,7 @@ class ServedComparison:
     def __repr__(self) -> str:
         model, best = self.question.model.name, self.rows[0] if self.rows else None
         words = "" if best is None else f", best {best.devices} x {best.hardware} as {best.layout}"
-        return f"<ServedComparison of {model} by {self.metric}: {len(self.rows)} rows of {self.places:,} places{words}>"
+        return f"<Comparison of {model} by {self.metric}: {len(self.rows)} rows of {self.places:,} places{words}>"
 
     def question_of(self, row: Row) -> Question:
         """What was asked of a row: at the precision of its weights where several were tried."""
@@ -94,209 +91,103 @@ class ServedComparison:
                 nearest[row.hardware] = row
         return tuple(nearest.values())
 
+    def advice(self, rows: Sequence[Row]) -> list[str]:
+        """For each of the rows the change that gains most load, in words; "" where none does."""
+        words: dict[int, str] = {}
+        for asked in {id(one): one for one in map(self.question_of, rows)}.values():
+            own = [(place, row) for place, row in enumerate(rows) if self.question_of(row) is asked]
+            said = changes(asked, [row for _, row in own])
+            words |= {place: text for (place, _), text in zip(own, said, strict=True)}
+        return [words[place] for place in range(len(rows))]
 
-@takes(OfferedLoad)
-@plain_arguments
-def compare_served(
-    model: str,
-    slo: str | Mapping[str, Any] | None = None,
-    *,
-    rate: float | None = None,
-    headroom: float = HEADROOM,
-    share: float | str = SHARE,
-    hardware: Iterable[str] | None = None,
-    devices: Iterable[int] | None = None,
-    max_devices: int = MAX_DEVICES,
-    weights: Sequence[str] | str | None = None,
-    kv: Sequence[str] | str | None = None,
-    draft: str | None = None,
-    drafts: Sequence[int] | int | None = None,
-    engine: str | None = None,
-    policy: Mapping[str, Any] | None = None,
-    efficiency: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    prices: str | None = None,
-    node: int | None = None,
-    sort: str | None = None,
-    simulated: int = SIMULATED,
-    disaggregated: bool = True,
-    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **load: Any,
-) -> ServedComparison:
-    """Rank deployments by what serving a stream of requests takes, each at the largest load that keeps the target.
+    def record(self, rows: Sequence[Row] | None = None) -> dict[str, Any]:
+        """Everything for programs, as the command's --json prints it: SI units; a figure that is not known is None.
 
-    In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
-    the steady state (`jaxroof.steady_state`), all of them as arrays. The second simulates the best of every accelerator
-    with the scheduler, each at loads that close in on the largest that keeps the target. What is found for one
-    accelerator does not depend on the others. Simulated rows come first, then those that are estimated.
-
-    Args:
-      model: a catalogue name or a config file.
-      slo: what has to be kept, as of `sweeps.serving.capacity.capacity`: "ttft=1s,tpot=30ms" by a `share` of the
-        requests, "ttft_p99=1s,tpot_mean=30ms" by figures of the run. Every class of a `traffic` file keeps these limits
-        by itself, or its own in their place; None where all have their own.
-      rate: requests/s that have to be served; then as many replicas as it takes, with `headroom`. None: one replica.
-      headroom: load that the replicas take beyond `rate`, as a share of it.
-      share: of the requests that keep the limits of requests.
-      hardware: names or files; None: all of the catalogue that are rented out.
-      devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
-      weights: precision in place of the checkpoint's, or several, which are ranked together.
-      kv: precision of the KV cache, or several that are tried.
-      draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
-      engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
-      policy: changes to the engine's policy; a list of values is tried. None: token budgets of 2,048 and 8,192.
-      efficiency, settings, prices: constants, numbers by dotted path, and prices, as everywhere.
-      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
-      sort: one of `SORTED_BY`; None: US dollars per million tokens where most accelerators have prices.
-      simulated: places of every accelerator that are simulated at most; 0: none.
-      disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left
-        out where classes of requests have limits of their own.
-      begun: called with about as many simulations as come; returns what is called with those that are done.
-      **load: of `sweeps.ask.offered_load.OfferedLoad`: isl, osl, trace, traffic, prefixes, sessions, requests ...
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-    """
-    tried = [weights] if weights is None or isinstance(weights, str) else list(dict.fromkeys(weights))
-    if not tried:
-        raise ValueError("weights is empty; give at least one precision, or leave it out for the checkpoint's")
-    ask = functools.partial(
-        question,
-        model,
-        slo,
-        load,
-        share=share,
-        hardware=hardware,
-        devices=devices,
-        max_devices=max_devices,
-        kv=kv,
-        draft=draft,
-        drafts=drafts,
-        engine=engine,
-        policy=policy,
-        efficiency=efficiency,
-        settings=settings,
-        prices=prices,
-        node=node,
-    )
-    questions = {one: ask(weights=one) for one in tried}  # all of them are checked before the first is searched
-    made = [_compared(asked, rate, headroom, sort, simulated, disaggregated, begun) for asked in questions.values()]
-    return made[0] if len(made) == 1 else _together(questions, made)
+        Args:
+          rows: that are shown; None: `best_layouts`, of which the command shows 20 where --top says nothing else.
+        """
+        return _record(self, self.best_layouts if rows is None else rows)
 
 
-def _compared(
-    asked: Question,
-    rate: float | None,
-    headroom: float,
-    sort: str | None,
-    simulated: int,
-    disaggregated: bool,
-    begun: Callable[[int], Callable[[int], None]],
-) -> ServedComparison:
-    """The comparison of one question; arguments as of `compare_served`."""
-    start = time.perf_counter()
-    metric, chosen = _metric(sort, asked)
-    found = search(asked, metric, rate, headroom, simulated, begun)
-    rows, infeasible = _rows(asked, found, metric)
-    if disaggregated and not asked.target.classes and not asked.requests.without_output:
-        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, rate, headroom), metric)
-    return ServedComparison(
-        question=asked,
-        metric=metric,
-        chosen=chosen,
-        rate=rate,
-        headroom=headroom,
-        rows=rows,
-        infeasible=infeasible,
-        requests=(min(found.requests.values(), default=0), max(found.requests.values(), default=0)),
-        places=int(found.wanted.sum()),
-        simulations=found.simulations,
-        estimate_seconds=found.estimate_seconds,
-        seconds=time.perf_counter() - start,
-        arrays=found.arrays,
-    )
-
-
-def _together(questions: Mapping[str | None, Question], made: Sequence[ServedComparison]) -> ServedComparison:
-    """Comparisons of one model at several precisions of its weights as one, whose rows say which is theirs."""
-
-    def named(rows: Sequence[Row], weights: str | None) -> list[Row]:
-        words = [", ".join(filter(None, (f"weights {weights}", row.setting))) for row in rows]
-        return [dataclasses.replace(row, weights=weights, setting=text) for row, text in zip(rows, words, strict=True)]
-
-    pairs = list(zip(questions, made, strict=True))
-    rows = [row for weights, one in pairs for row in named(one.rows, weights)]
-    missed_rows = [row for weights, one in pairs for row in named(one.infeasible, weights)]
-    lacking: dict[str, str] = {}
-    for weights, asked in questions.items():
-        for name, reason in asked.lacking.items():
-            lacking[name] = "; ".join(filter(None, (lacking.get(name), f"weights {weights}: {reason}")))
-    known = [one.requests for one in made if one.requests[1]]
-    return dataclasses.replace(
-        made[0],
-        question=dataclasses.replace(made[0].question, lacking=lacking),
-        questions=questions,
-        rows=with_pools(tuple(rows), (), made[0].metric),
-        infeasible=tuple(missed_rows),
-        requests=(min((few for few, _ in known), default=0), max((many for _, many in known), default=0)),
-        **{
-            name: sum(getattr(one, name) for one in made)
-            for name in ("places", "simulations", "estimate_seconds", "seconds")
+def _record(found: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
+    asked = found.question
+    metrics = sorted({name for row in rows for name in row.metrics})
+    made = {
+        "jaxroof_version": VERSION,
+        "question": {
+            "model": asked.model.name,
+            "slo": asked.slo,
+            "target": asked.target.text,
+            "share": asked.target.share,
+            "rate": found.rate,
+            "headroom": found.headroom if found.rate is not None else None,
+            "requests": dict(asked.requests.keys),
+            "classes": [_class_record(one, asked.target) for one in asked.requests.classes],
+            "engine": asked.engine,
+            "efficiency": asked.efficiency.name,
+            "settings": dict(asked.settings),
         },
-    )
+        "model": asked.model.name,
+        "precision": asked.model.precision,
+        "sorted_by": found.metric,
+        "sorted_because": found.chosen,
+        "higher_is_better": bool(variable(found.metric).higher_is_better),
+        "tried": {
+            "places": found.places,
+            "simulations": found.simulations,
+            "requests_of_a_simulation": list(found.requests),
+            "estimate_seconds": round(found.estimate_seconds, 3),
+            "seconds": round(found.seconds, 3),
+        },
+        "rows": [
+            _row_record(found, row, rank, change)
+            for rank, (row, change) in enumerate(zip(rows, found.advice(rows), strict=True), 1)
+        ],
+        "infeasible": [
+            {"hardware": row.hardware, "devices": row.devices, "layout": row.layout, "reason": row.reason}
+            for row in found.nearest_misses
+        ],
+        "lacking": dict(asked.lacking),
+        "refused_layouts": dict(asked.refused),
+        "notes": list(asked.notes),
+        "units": units(metrics),
+    }
+    return finite(made)
 
 
-def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
-    if sort is not None:
-        if sort not in SORTED_BY:
-            raise ValueError(f"sort = {sort!r} is not known; known: {', '.join(SORTED_BY)}")
-        return sort, "asked for"
-    devices = asked.options.devices
-    priced = sum(device.hardware.price is not None for device in devices)
-    said = f"default: {priced} of {len(devices)} accelerators have a price"
-    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
+    words = {"name": one.name, "share_of_requests": one.share, "isl": one.isl.text, "osl": one.osl.text}
+    prefixes = None if one.prefixes is None else one.prefixes.text
+    return words | {"prefixes": prefixes, "slo": one.slo, "target": target.classes[one.name].text}
 
 
-def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
-    values = ascending(found.arrays[metric], metric)
-    known = np.zeros(values.shape, bool)
-    for place, one in found.results.items():
-        known[place] = one.load > 0.0
-    best = np.where(known | ~known.any(axis=0), values, np.inf).argmin(axis=0)  # setting, shape [devices, layouts]
-    used = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
-    places = [(int(best[device, layout]), device, layout) for device, layout in np.ndindex(best.shape)]
-    legal = [place for place in places if found.bounds.legal[place]]
-    serving = sorted(
-        (place for place in legal if np.isfinite(values[place])),
-        key=lambda place: (not known[place], values[place], used[place[2]]),
-    )
-    ranked = tuple(
-        ranked_row(
-            asked,
-            found.estimate,
-            {name: float(array[place]) for name, array in found.arrays.items()},
-            place,
-            used[place[2]],
-            found.results.get(place),
-            at_once(asked, found.estimate, place),
-            found.requests.get(place[1], 0),
-        )
-        for place in serving
-    )
-    possible = {device for _, device, _ in legal}
-    others = [place for place in legal if not np.isfinite(values[place])]
-    others += [place for place in places if place[1] not in possible]
-    return ranked, tuple(
-        missed(
-            asked,
-            found.bounds,
-            found.wanted,
-            found.estimate,
-            place,
-            used[place[2]],
-            metric,
-            found.results.get(place),
-        )
-        for place in others
-    )
+def _row_record(found: Comparison, row: Row, rank: int, change: str) -> dict[str, Any]:
+    device = found.device_of(row)
+    judged = found.trust(row)
+    low, high = judged.interval(row.metrics[found.metric])
+    return {
+        "rank": rank,
+        "hardware": row.hardware,
+        "devices": row.devices,
+        "server": found.question_of(row).options.servers[row.place[1]],
+        "replicas": row.replicas,
+        "layout": row.layout,
+        "setting": row.setting,
+        "max_sequences": row.max_sequences,
+        "simulated": row.simulated,
+        "stopped_by": row.binds,
+        "fails_at": row.fails,
+        "change": change,
+        "interval_90": [low, high],
+        "evidence": judged.words,
+        "extrapolated": judged.extrapolated,
+        "octaves_beyond": judged.octaves,
+        "status": device.status,
+        **({} if device.price is None else device.price.record()),
+        "longest": found.question.requests.longest,
+        "spec": dict(row.spec),
+        "prefill": row.prefill,
+        **({} if row.prefill is None else {"decode_replicas": row.decode_replicas}),
+        **({"classes": dict(row.classes)} if found.question.target.classes else {}),
+        **{name: value for name, value in row.metrics.items() if name != "devices"},
+    }

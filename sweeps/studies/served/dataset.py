@@ -7,12 +7,12 @@ import xarray as xr
 
 from sweeps.ask.layouts import label
 from sweeps.ask.names import variable_attributes
-from sweeps.studies.served.comparison import ServedComparison
+from sweeps.studies.served.comparison import Comparison
 
 DIMS = ("setting", "hardware", "layout")
 
 
-def dataset(found: ServedComparison) -> xr.Dataset:
+def dataset(found: Comparison) -> xr.Dataset:
     """Figures of every place at its largest load; NaN where it cannot serve.
 
     Those that were simulated have the simulation's load: `simulated` says which.

@@ -42,7 +42,7 @@ def pool_rows(
     together at most as many devices as the largest replica that was asked for, and as its links connect.
 
     Args:
-      metric, rate, headroom: as of `sweeps.studies.served.comparison.compare_served`.
+      metric, rate, headroom: as of `sweeps.compare`.
     """
     options = asked.options
     needs = mapped(lambda *leaves: np.array(leaves).reshape(-1, 1, 1), found.needs[0], *found.needs[1:])

@@ -94,7 +94,7 @@ def question(
     prices: str | None = None,
     node: int | None = None,
 ) -> Question:
-    """The question that these words ask; arguments as of `sweeps.studies.served.compare`.
+    """The question that these words ask; arguments as of `sweeps.compare`.
 
     Args:
       load: keys of `sweeps.ask.offered_load.OfferedLoad`, without a rate.

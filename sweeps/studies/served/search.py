@@ -76,7 +76,7 @@ def search(
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
     among: np.ndarray | None = None,
 ) -> Found:
-    """Both passes; arguments as of `sweeps.studies.served.comparison.compare_served`.
+    """Both passes; arguments as of `sweeps.compare`.
 
     Args:
       among: places that are looked at, bool of shape [settings, devices, layouts]; None: all.

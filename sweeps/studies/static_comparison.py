@@ -20,6 +20,7 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cache_precisions import without_cache_units
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.flag_text import counts, several
 from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.precisions import compute_precisions, sorted_out, weight_only_notes
@@ -66,8 +67,8 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Comparison:
-    """Result of a comparison: every row that was tried, best first."""
+class StaticComparison:
+    """Result of a static comparison: every row that was tried, best first."""
 
     sizes: Mapping[str, int]  # of hardware, deployment and batch; none where nothing was tried
     metric: str  # what rows are sorted by
@@ -92,7 +93,7 @@ class Comparison:
     def __repr__(self) -> str:
         best = f", best {self.rows[0].hardware} as {self.rows[0].layout}" if self.rows else ""
         rows = f"{len(self.rows)} rows of {self.points:,} points"
-        return f"<Comparison of {self.model.name} by {self.metric}: {rows}{best}>"
+        return f"<StaticComparison of {self.model.name} by {self.metric}: {rows}{best}>"
 
     @functools.cached_property
     def dataset(self) -> "xr.Dataset":
@@ -124,25 +125,27 @@ class Comparison:
 
 
 @plain_arguments
-def compare(
+def compare_static(
     model: str,
     isl: float | str,
     osl: float | str,
     *,
-    hardware: Iterable[str] | None = None,
-    devices: Iterable[int] | None = None,
+    hardware: str | Iterable[str] | None = None,
+    devices: int | str | Iterable[int] | None = None,
     max_devices: int = MAX_DEVICES,
-    batch: Iterable[int] | None = None,
+    batch: int | str | Iterable[int] | None = None,
     slo: str | Mapping[str, Any] | None = None,
     sort: str | None = None,
     weights: str | None = None,
     kv: str | None = None,
     efficiency: str | None = None,
     prices: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    set: Mapping[str, Any] | None = None,
     begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
-) -> Comparison:
+) -> StaticComparison:
     """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
+
+    What `jaxroof compare --static` asks. Several values are a list, or a text with commas.
 
     Args:
       model: a catalogue name or a config file.
@@ -155,7 +158,7 @@ def compare(
         device.
       weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
       prices: what devices cost: terms of renting, or a TOML file, of `hwspaces.priced`; None: on demand.
-      settings: any number by dotted path, as `set` of a sweep.
+      set: any number by dotted path, as of a sweep.
       begun: called with the number of points before they are computed; returns a callback for those that are done.
 
     Returns:
@@ -172,7 +175,7 @@ def compare(
     if sort is not None:
         known(sort, reasons.RANKED, "metric")
     entry = workloads.model(model, weights=weights)
-    given = dict(settings or {})
+    given = dict(set or {})
     of = engines.chosen(None, efficiency)
     plain = model_deployment(entry, kv, engine=of.engine)
     spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
@@ -185,13 +188,13 @@ def compare(
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
-    counts = list(dict.fromkeys(devices)) if devices is not None else powers_of_two(max_devices)
-    candidates = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
+    numbers = powers_of_two(max_devices) if devices is None else list(dict.fromkeys(counts(devices, "devices")))
+    candidates = [layout for count in numbers for layout in layouts(count, has_experts(entry.model))]
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
     notes = (*notes, *(note for _, device in runnable for note in weight_only_notes(device, entry.model)))
-    nothing = Comparison(
+    nothing = StaticComparison(
         sizes={},
         metric=metric,
         chosen=chosen,
@@ -220,7 +223,7 @@ def compare(
     source: dict[str, Any] = {
         "hardware": [name for name, _ in runnable],
         "model": model,
-        "workload": {"isl": isl, "osl": osl, "batch": list(batch or BATCHES)},
+        "workload": {"isl": isl, "osl": osl, "batch": list(BATCHES if batch is None else counts(batch, "batch"))},
         "deployments": tried,
         "output": {"illegal": "mask"},
         **({"set": given} if given else {}),
@@ -283,16 +286,14 @@ class _Setting:
 
 
 def _entries(
-    names: Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
+    names: str | Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
 ) -> list[tuple[str, hwspaces.HardwareEntry]]:
     """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
     own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
     found = []
-    for name in dict.fromkeys(hwspaces.rented_names() if names is None else names):
+    for name in dict.fromkeys(hwspaces.rented_names() if names is None else several(names, "hardware")):
         device = hwspaces.priced(hwspaces.hardware(name), prices)
         found.append((name, hwspaces.overridden(device, own) if own else device))
-    if not found:
-        raise ValueError("hardware is empty; give at least one name")
     return found
 
 
