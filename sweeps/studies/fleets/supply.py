@@ -91,7 +91,7 @@ def _supply(name: str, table: Any, place: str, where: str, prices: str | None, n
     price, source = device.price, entry.sources.get("price", "")
     if "price" in table:
         price, source = quantity(table["price"], "USD/s", f"{place}: price"), "the traffic file"
-    server = server_devices(entry.name) if node is None else whole(node, "node", 1)
+    server = server_devices(entry.name, node)
     numbers: dict[str, Any] = {"machine": server} | {
         key: whole(table[key], f"{place}: {key}", 0 if key != "machine" else 1)
         for key in ("available", "owned", "machine")
