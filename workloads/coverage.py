@@ -71,7 +71,6 @@ ABSENT = (None, False, 0, [], {})
 TYPES: dict[str, tuple[str, ...]] = {
     "phi3small": (BLOCK_SPARSE,),
     "zamba": (MAMBA,),
-    "zamba2": ("shared layers that several places of the model use",),
     "hymba": (PARALLEL_MIXERS,),
     "rwkv": (RECURRENT,),
     "rwkv7": (RECURRENT,),

@@ -89,7 +89,8 @@ class Family:
     names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi"
     (`linear_attn_config`); "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one
     feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "period"
-    (`attn_layer_period`, `attn_layer_offset`); "convolutions" (`layer_types` or `full_attn_idxs`); "all". With "double"
+    (`attn_layer_period`, `attn_layer_offset`); "shared" (`layers_block_type`, `hybrid_layer_ids`: layers that have a
+    shared one in front); "convolutions" (`layer_types` or `full_attn_idxs`); "all". With "double"
     a layer is two of attention and a dense feed-forward, and one of experts beside them.
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full

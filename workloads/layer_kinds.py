@@ -6,6 +6,7 @@ from workloads.attention import block_config
 from workloads.config import Config
 from workloads.experts import layers_with_experts
 from workloads.family import Family
+from workloads.shared_layers import shared_places
 from workloads.windows import FULL, Window, layer_windows
 
 LETTERS = {
@@ -25,6 +26,9 @@ WORDS = {
     "moe": "E",
 }
 """`layers_block_type` -> letter."""
+
+SHARED = "shared"
+"""Mixer of a place of a shared layer, which stands in front of a layer with a state."""
 
 FULL_INTERVAL = 4  # published class default of Qwen's full_attention_interval
 
@@ -51,6 +55,9 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
     if family.pattern == "double":
         both = LayerKind(family.mixer, "dense")
         return [both, both, LayerKind(None, "experts")] * layers
+    if family.pattern == "shared":
+        places, own = shared_places(config, layers), LayerKind(family.linear, None)
+        return [kind for i in range(layers) for kind in ((LayerKind(SHARED, None), own) if i in places else (own,))]
     if family.sizes == "blocks":
         return [_block_kind(config, family, i) for i in range(layers)]
     if family.pattern is not None:

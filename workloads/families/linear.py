@@ -171,6 +171,21 @@ LINEAR: dict[str, Family] = {
         modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
         unless=(("mamba_proj_bias", False),),
     ),
+    "zamba2": Family(
+        architectures=("Zamba2ForCausalLM",),
+        tied=True,
+        linear="mamba2",
+        pattern="shared",
+        intermediate_factor=4.0,
+        modules=dataclasses.replace(
+            _MAMBA_MODULES,
+            qkv=tuple(f"shared_transformer.self_attn.{name}_proj" for name in "qkv"),
+            fused_qkv="shared_transformer.self_attn.qkv_proj",
+            output="shared_transformer.self_attn.o_proj",
+            dense="shared_transformer.feed_forward",
+        ),
+        unless=(("add_bias_linear", False),),
+    ),
     "granitemoehybrid": LLAMA.like(
         "GraniteMoeHybridForCausalLM",
         ffn_bias=False,
