@@ -63,7 +63,7 @@ def show(found: Search, files: Iterable[str]) -> None:
     out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
     if found.longer:
         out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
-    tables.print_lines(out, "note", dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)))
+    tables.print_lines(out, "note", dict.fromkeys((*fleet.notes, *fleet.model.notes)))
     tables.print_lines(out, "file", files)
 
 
@@ -94,7 +94,7 @@ def record(found: Search) -> dict[str, Any]:
             },
         },
         "tried": {"simulations": found.simulations, "rounds": found.rounds, "seconds": round(found.seconds, 3)},
-        "notes": list(fleet.requests.stream.notes),
+        "notes": list(fleet.notes),
     }
 
 

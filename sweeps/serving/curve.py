@@ -121,5 +121,5 @@ def _attributes(engines: Fleet, axis: str) -> dict[str, Any]:
         "question": engines.spec.text(),
         "requests": engines.requests.stream.source,
         "left_out": json.dumps(dict(engines.left_out)),
-        "notes": " | ".join(dict.fromkeys(engines.requests.stream.notes)),
+        "notes": " | ".join(engines.notes),
     }

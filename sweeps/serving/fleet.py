@@ -75,6 +75,13 @@ class Fleet:
         """The model that is served."""
         return self.places[0].case.model
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the requests' source says, and which figures of accelerators only the press gives."""
+        devices = (one.case.hardware for one in self.places)
+        press = (f"{device.name}: {text}" for device in devices for text in device.press)
+        return tuple(dict.fromkeys((*self.requests.stream.notes, *press)))
+
     def traffic_at(self, amount: float) -> Traffic:
         """The same requests at `amount` requests per s, their times stretched; or from `amount` clients."""
         if self.rate is None:

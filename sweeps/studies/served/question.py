@@ -21,7 +21,7 @@ from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.layouts import layouts, possible, powers_of_two
 from sweeps.ask.offered_load import LOAD
-from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
+from sweeps.ask.precisions import compute_precisions, device_notes, lacking_precisions
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.load import require_prefix_cache
@@ -70,7 +70,7 @@ class Question:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the model's reader wants said aloud, and what accelerators run weight-only."""
-        of_devices = (weight_only_notes(device, self.model.model) for device in self.options.devices)
+        of_devices = (device_notes(device, self.model.model) for device in self.options.devices)
         return (*self.model.notes, *(note for notes in of_devices for note in notes))
 
 
