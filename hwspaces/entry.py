@@ -22,6 +22,10 @@ TIERS = {
 LINKS = tuple(tier for tier in TIERS if tier.startswith("links."))
 
 
+PRESS = "press: "
+"""What the source of a figure begins with that only the press gives, and no page or paper of the vendor."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HardwareEntry:
     """One accelerator as the catalogue or a user's file gives it."""
@@ -44,6 +48,21 @@ class HardwareEntry:
     process: str | None = None  # as written: "4N", or "N5+N6" of dies with cores and dies without
     memory: str | None = None  # technology of the device memory: "HBM3"
     price: Price | None = None  # of `hardware.price`: its kind, date and source
+
+    @property
+    def press(self) -> tuple[str, ...]:
+        """Figures that only the press gives, one sentence for each source."""
+        return press_figures(self.sources)
+
+
+def press_figures(sources: Mapping[str, str]) -> tuple[str, ...]:
+    """Figures that only the press gives, one sentence for each source: what they are called and the source."""
+    found: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        if source.startswith(PRESS):
+            found.setdefault(source.removeprefix(PRESS), []).append(path)
+    said = "press figures, not checked against a page of the vendor"
+    return tuple(f"{said}: {', '.join(paths)}: {source}" for source, paths in found.items())
 
 
 def assembled(

@@ -7,7 +7,7 @@ from typing import Any
 
 from hwspaces.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored, widened
 from hwspaces.energy import energized
-from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled, given_price
+from hwspaces.entry import LINKS, TIERS, HardwareEntry, assembled, given_price, press_figures
 from hwspaces.leaves import PRECISIONS
 from hwspaces.silicon import scaled, siliconed
 from hwspaces.technology_tables import strings, texts
@@ -69,7 +69,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     _read(table, "", where, figures)
     figures.sources = _sources(table, figures, shared, where, file)
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
-    assumed = [f"{path}: {figures.sources[path]}" for path in guessed]
+    assumed = [*press_figures(figures.sources), *(f"{path}: {figures.sources[path]}" for path in guessed)]
     assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
     assumed += energized(figures, shared.energy, where)
     assumed += curved(figures, shared, where)

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,9 +23,21 @@ def servers() -> Mapping[str, int]:
         return {row["accelerator"]: int(row["devices"]) for row in csv.DictReader(file)}
 
 
-def server_devices(name: str) -> int:
-    """Devices of one server of an accelerator; 1 where they are sold one by one, or nothing is known."""
-    return servers().get(name, 1)
+def server_devices(name: str, node: int | None = None) -> int:
+    """Devices of one server of an accelerator; 1 where they are sold one by one, or nothing is known.
+
+    Args:
+      name: of the accelerator.
+      node: devices of one server, in place of those that are known.
+
+    Raises:
+      ValueError: one line, for a server of no whole number of devices.
+    """
+    if node is None:
+        return servers().get(name, 1)
+    if node not in range(1, MOST_DEVICES + 1):
+        raise ValueError(f"node = {node} must be a whole number from 1 to {MOST_DEVICES:,}, devices of one server")
+    return int(node)
 
 
 def charged_devices(used: float | np.ndarray, server: float | np.ndarray) -> np.ndarray:
@@ -40,6 +53,17 @@ def charged_devices(used: float | np.ndarray, server: float | np.ndarray) -> np.
     used, server = np.asarray(used, float), np.asarray(server, float)
     fit = np.maximum(np.floor(server / used), 1.0)
     return np.where(used <= server, server / fit, server * np.ceil(used / server))
+
+
+def servers_text(used: int, server: int) -> str:
+    """How replicas of `used` devices fill servers of `server` devices, and what each is charged for, in words."""
+    charged = float(charged_devices(used, server))
+    words, paid = (f"{of:.4g} device{'s' * (of != 1)}" for of in (used, charged))
+    if used > server:
+        return f"a replica of {words} takes {math.ceil(used / server)} servers of {server}: charged {paid}"
+    if (fit := server // used) == 1:
+        return f"a replica of {words} takes a server of {server}: charged {paid}"
+    return f"{fit} replicas of {words} share a server of {server}: each is charged {paid}"
 
 
 def rented_devices(charged: float | np.ndarray, replicas: float | np.ndarray, server: float | np.ndarray) -> np.ndarray:

@@ -82,7 +82,7 @@ def _parameters(block: Block, hidden: Scalar) -> Scalar:
 
 
 def _elements(matrices: Matrices) -> Scalar:
-    return sum(matrix.elements for matrix in matrices.values())
+    return sum(matrix.stored for matrix in matrices.values())
 
 
 def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
@@ -138,7 +138,7 @@ def _stored(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
 
 
 def _bytes(matrices: Matrices) -> Scalar:
-    return sum(matrix.elements * matrix.weights.bytes for matrix in matrices.values())
+    return sum(matrix.stored * matrix.weights.bytes for matrix in matrices.values())
 
 
 def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:

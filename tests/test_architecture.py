@@ -90,7 +90,7 @@ FLOORS = {
             "selection",
         }
         | {"other_parameters", "encoder_decoder", "encoders", "layer", "linear_attention", "attention", "latent"}
-        | {"feedforward", "layer_kinds", "heads", "drafts", "layer_inputs"},  # parts of a model
+        | {"feedforward", "layer_kinds", "heads", "drafts", "layer_inputs", "shared_layers"},  # parts of a model
         {"catalogue", "huggingface", "hub", "entry"},  # models
         {"traced", "networks", "functions"},  # functions
         {"arrivals", "lengths", "prefixes", "streams", "classes", "traffic", "traces", "summary"},  # requests

@@ -16,7 +16,6 @@ PER_LAYER_INPUTS = "embeddings of every layer's own"
 PARALLEL_MIXERS = "attention and state-space layers side by side in one block"
 MAMBA = "state-space layers with a decay per channel (Mamba-1)"
 CACHE_OF_ANOTHER = "the cache of the model that it drafts for"
-POOLED_KEYS = "an indexer over pooled keys beside linear attention"
 RECURRENT = "a recurrent network"
 TOWER = "an encoder of images alone"
 BLOCK_SPARSE = "attention to fixed blocks (block-sparse, without an indexer)"
@@ -71,14 +70,11 @@ ABSENT = (None, False, 0, [], {})
 TYPES: dict[str, tuple[str, ...]] = {
     "phi3small": (BLOCK_SPARSE,),
     "zamba": (MAMBA,),
-    "zamba2": ("shared layers that several places of the model use",),
     "hymba": (PARALLEL_MIXERS,),
     "rwkv": (RECURRENT,),
     "rwkv7": (RECURRENT,),
     "recurrent_gemma": (RECURRENT,),
     "xlstm": (RECURRENT,),
-    "glm5_next": (POOLED_KEYS,),
-    "glm5_next_text": (POOLED_KEYS,),
     "arctic": ("a dense layer beside experts on every second layer",),
     "mistral_large4": (SHARED_LAYERS,),
     "vit": (TOWER,),

@@ -86,11 +86,13 @@ class Family:
     """One `model_type`, as its published modelling code defines it.
 
     `mixer` is the kind of its attention, a key of `huggingface.MIXERS`. `linear` is that of the layers that `pattern`
-    names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "kimi"
-    (`linear_attn_config`); "letters" (`hybrid_override_pattern`, one letter per layer, which has one mixer or one
-    feed-forward); "indices" (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "period"
-    (`attn_layer_period`, `attn_layer_offset`); "convolutions" (`layer_types` or `full_attn_idxs`); "all". With "double"
-    a layer is two of attention and a dense feed-forward, and one of experts beside them.
+    names: "interval" (`layer_types`, else all but every `full_attention_interval`-th layer); "sparse" (`layer_types`,
+    else all but every fourth, which has an indexer); "kimi" (`linear_attn_config`); "letters"
+    (`hybrid_override_pattern`, one letter per layer, which has one mixer or one feed-forward); "indices"
+    (`attn_layer_indices`); "types" (`layer_types` or `attn_type_list`); "period" (`attn_layer_period`,
+    `attn_layer_offset`); "shared" (`layers_block_type`, `hybrid_layer_ids`: layers that have a shared one in front);
+    "convolutions" (`layer_types` or `full_attn_idxs`); "all". With "double" a layer is two of attention and a dense
+    feed-forward, and one of experts beside them.
 
     `sizes` says whose attention has dimensions of its own: None; "swa" (sliding layers, under `swa_`); "global" (full
     layers, `global_head_dim`, `num_global_key_value_heads`); "sliding" (sliding layers, `attention_other_setting`);
@@ -126,6 +128,7 @@ class Family:
     norms: float = 2.0  # norm vectors of hidden size per layer
     post_norms: Switch = False  # a norm after each sublayer too
     streams: str | None = None  # key of the number of residual streams that are mixed before and after each sublayer
+    streams_end_even: bool = False  # streams end as their mean, which needs no weights
     norm_bias: Switch = False  # every norm has a bias vector too
     norm_free: bool = False  # norms without weights
     qk_norm: Switch = False

@@ -19,7 +19,7 @@ from workloads.heads import classifier_parameters
 from workloads.latent import compressed_attention, latent_attention
 from workloads.layer import HEAD_KEYS, HIDDEN_KEYS, KV_HEAD_KEYS, VOCABULARY_KEYS, Layer, layer_count
 from workloads.layer_inputs import layer_input_parameters, side_blocks
-from workloads.layer_kinds import LayerKind, layer_kinds, prediction_kind
+from workloads.layer_kinds import SHARED, LayerKind, layer_kinds, prediction_kind
 from workloads.linear_attention import (
     attention_beside_mamba2,
     full_rank_kimi_delta,
@@ -31,6 +31,7 @@ from workloads.linear_attention import (
     short_convolution,
 )
 from workloads.other_parameters import POSITION_KEYS, layer_norms, layer_parameters, model_parameters, switched
+from workloads.shared_layers import shared_block
 from workloads.storage import Quantization, linear_format
 from workloads.tensors import Tensor
 from workloads.towers import encoder_of
@@ -142,6 +143,8 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
     """One layer as a block of count 1."""
     layer = dataclasses.replace(layer, window=kind.window, shares_cache=kind.shares_cache)
     config, family = layer.config, layer.family
+    if kind.mixer == SHARED:
+        return shared_block(layer)
     mixer = None if kind.mixer is None else MIXERS[kind.mixer](layer)
     feedforward = None if kind.feedforward is None else FEEDFORWARDS[kind.feedforward](layer)
     parallel = mixer is not None and feedforward is not None and switched(config, family.parallel)

@@ -20,9 +20,11 @@ def latent_attention(layer: Layer) -> LatentAttention:
     config, modules = layer.config, layer.family.modules
     rank = config.number("q_lora_rank", default=None)
     value_dim = config.count("v_head_dim")
+    unrotated = layer.family.linear == "kimi delta"  # beside layers with a state a model may do without positions
+    rotated = config.number("qk_rope_head_dim", minimum=0 if unrotated else 1)
     down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
     output_gate = config.flag("mla_use_output_gate", False)
-    widths = [rank or 0.0, config.number("kv_lora_rank") + config.number("qk_rope_head_dim")]
+    widths = [rank or 0.0, config.number("kv_lora_rank") + rotated]
     if rank is None:
         down, query, widths = [modules.latent_down], [modules.latent_direct_query], widths[1:]
     heads = layer.size(*HEAD_KEYS)
@@ -31,7 +33,7 @@ def latent_attention(layer: Layer) -> LatentAttention:
         query_rank=rank,
         latent=config.number("kv_lora_rank"),
         nope_dim=config.number("qk_nope_head_dim"),
-        rope_dim=config.number("qk_rope_head_dim"),
+        rope_dim=rotated,
         value_dim=float(value_dim),
         gate=1.0 if layer.family.gate == "head" else float(value_dim) if output_gate else None,
         selection=token_selection(layer),

@@ -6,6 +6,7 @@ from workloads.attention import block_config
 from workloads.config import Config
 from workloads.experts import layers_with_experts
 from workloads.family import Family
+from workloads.shared_layers import shared_places
 from workloads.windows import FULL, Window, layer_windows
 
 LETTERS = {
@@ -25,6 +26,9 @@ WORDS = {
     "moe": "E",
 }
 """`layers_block_type` -> letter."""
+
+SHARED = "shared"
+"""Mixer of a place of a shared layer, which stands in front of a layer with a state."""
 
 FULL_INTERVAL = 4  # published class default of Qwen's full_attention_interval
 
@@ -51,6 +55,9 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
     if family.pattern == "double":
         both = LayerKind(family.mixer, "dense")
         return [both, both, LayerKind(None, "experts")] * layers
+    if family.pattern == "shared":
+        places, own = shared_places(config, layers), LayerKind(family.linear, None)
+        return [kind for i in range(layers) for kind in ((LayerKind(SHARED, None), own) if i in places else (own,))]
     if family.sizes == "blocks":
         return [_block_kind(config, family, i) for i in range(layers)]
     if family.pattern is not None:
@@ -70,6 +77,8 @@ def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> L
     if family.prediction_dense:
         window = next((kind.window for kind in kinds if kind.window.limited), FULL)
         return LayerKind(family.mixer, "dense", window)
+    if family.pattern == "sparse":
+        return LayerKind(family.mixer, kinds[-1].feedforward)
     if family.pattern != "letters":
         return kinds[-1]
     words = config.value("mtp_layers_block_type")
@@ -116,6 +125,9 @@ def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
 WORDED = {"mamba": False, "attention": True, "linear_attention": False, "full_attention": True}
 """Words for layers -> whether they attend to everything."""
 
+SPARSE_WORDS = {"linear_attention": False, "deepseek_sparse_attention": True, "full_attention": True}
+"""The same, where an indexer chooses of everything."""
+
 
 def _interval(config: Config, layers: int) -> set[int]:
     stated = _stated(config, layers, {"linear_attention": False, "full_attention": True})
@@ -123,6 +135,18 @@ def _interval(config: Config, layers: int) -> set[int]:
         return stated
     interval = config.count("full_attention_interval", "layer_group_size", default=FULL_INTERVAL)
     return {i for i in range(layers) if (i + 1) % interval == 0}
+
+
+def _sparse(config: Config, layers: int) -> set[int]:
+    """GLM-5.3: layers whose indexer chooses, which its table of linear layers may list too, from 0."""
+    stated = _stated(config, layers, SPARSE_WORDS)
+    found = {i for i in range(layers) if (i + 1) % FULL_INTERVAL == 0} if stated is None else stated
+    table = config.table("linear_attn_config")
+    listed = None if table is None else table.layer_indices("full_attn_layers", layers)
+    rest = None if table is None else table.layer_indices("kda_layers", layers)
+    if (listed is not None and set(listed) != found) or (rest is not None and set(rest) != set(range(layers)) - found):
+        raise config.error("full_attn_layers and kda_layers of linear_attn_config must name the layers of layer_types")
+    return found
 
 
 def _kimi(config: Config, layers: int) -> set[int]:
@@ -180,6 +204,7 @@ FULL_LAYERS = {
     "period": _period,
     "convolutions": _convolutions,
     "interval": _interval,
+    "sparse": _sparse,
     "kimi": _kimi,
     "indices": _indices,
     "types": _types,

@@ -9,10 +9,10 @@ from workloads.config import Config
 from workloads.layer import HEAD_KEYS, Layer
 
 MAMBA_KEYS = {
-    "heads": ("mamba_num_heads", "mamba_n_heads"),
-    "width": ("mamba_head_dim", "mamba_d_head"),
+    "heads": ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads"),
+    "width": ("mamba_head_dim", "mamba_d_head", "mamba_headdim"),
     "state": ("ssm_state_size", "mamba_d_state"),
-    "groups": ("n_groups", "mamba_n_groups"),
+    "groups": ("n_groups", "mamba_n_groups", "mamba_ngroups"),
     "convolution": ("conv_kernel", "mamba_d_conv"),
 }
 """What hybrids call the sizes of their Mamba-2 layers."""

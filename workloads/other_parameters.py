@@ -53,7 +53,7 @@ def model_parameters(config: Config, family: Family, hidden: float, vocabulary: 
         parameters += hidden * hidden + hidden
     if switched(config, family.head_bias):
         parameters += vocabulary
-    if family.streams is not None:
+    if family.streams is not None and not family.streams_end_even:
         streams = config.count(family.streams)
         parameters += streams * streams * hidden + streams + 1.0
     return parameters
@@ -82,7 +82,9 @@ def _attention_parameters(
     biased = switched(config, family.attention_bias)
     parameters = hidden * (biased if family.output_bias is None else switched(config, family.output_bias))
     if attention.selection is not None:
-        parameters += 2.0 * attention.selection.head_dim  # a norm with a bias of the indexer's keys
+        pool, width = attention.selection.stride, attention.selection.head_dim
+        parameters += 2.0 * width  # a norm with a bias of the indexer's keys
+        parameters += pool * width if pool > 1.0 else 0.0  # what gates of a pool add by position
     if isinstance(attention, LatentAttention):
         # Norms of the compressed query and of the latent vector.
         rank = attention.query_rank or 0.0

@@ -17,26 +17,37 @@ FLAT_KEYS = ("index_topk_blocks", "index_block_size", "index_n_heads", "index_he
 """Chosen blocks, tokens of a block, heads and their width, as a block indexer's table and as flat configs name them."""
 
 
-def token_selection(layer: Layer, ratio: float = 1.0, key_outputs: float | None = None) -> Selection | None:
+def token_selection(layer: Layer, ratio: float | None = None, key_outputs: float | None = None) -> Selection | None:
     """The indexer of one layer that scores single keys, or None for a family that has none.
 
     A layer that takes over the choice of the layer before it (`indexer_types` "shared") has an indexer of no heads.
 
+    Keys of `index_kpool` tokens are one key, their mean by a gate per channel; a query attends to all tokens of the
+    keys that it chooses. The last tokens, fewer than a pool, are attended to besides; they are left out here.
+
     Args:
-      ratio: tokens that one key stands for. Above 1, keys and so `Selection.tokens` are compressed vectors.
-      key_outputs: outputs of the projection to keys; None: as wide as a key.
+      ratio: tokens that one key stands for, where keys and so `Selection.tokens` are compressed vectors.
+      key_outputs: outputs of the projection to keys; None: as wide as a key, twice that of pooled keys.
+
+    Source of pooled keys: transformers, modeling_glm5_next.py (Glm5NextTextIndexer); of their cache, one key in FP8 per
+    pool: vllm-project/vllm#53906.
     """
     config = layer.config
     if layer.family.selection != "tokens" or _sees_all(layer):
         return None
     shared = _shares(layer)
     head_dim = 0.0 if shared else config.number("index_head_dim")
+    tokens, pool = config.count("index_topk"), layer.size("index_kpool", default=1) if ratio is None else 1
+    if tokens % pool:
+        raise config.error(f"index_topk is {tokens}; it must be a multiple of index_kpool, {pool}")
+    config.value("index_kpool_always_select_tail")
+    own = head_dim * (2.0 if pool > 1 else 1.0)  # keys, and gates of a pool
     return Selection(
-        tokens=config.number("index_topk"),
+        tokens=float(tokens),
         heads=0.0 if shared else config.number("index_n_heads"),
         head_dim=head_dim,
-        stride=ratio,
-        key_outputs=head_dim if key_outputs is None else key_outputs,
+        stride=float(pool) if ratio is None else ratio,
+        key_outputs=own if key_outputs is None else key_outputs,
         query_rank=config.number("q_lora_rank", default=None),
         key_bytes=SCALED_FP8,
         weights=layer.product([layer.family.modules.indexer]),

@@ -82,7 +82,7 @@ SUPERSEDED = {
     "n_shared_experts": ("shared_expert_intermediate_size", "shared_intermediate_size")
     + ("moe_shared_expert_intermediate_size", "share_expert_dim"),
     "num_mtp_modules": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
-    "mamba_expand": ("mamba_d_head", "mamba_head_dim"),
+    "mamba_expand": ("mamba_d_head", "mamba_head_dim", "mamba_headdim"),
     "expand": ("mamba_num_heads",),
     "decoder_sparse_step": ("mlp_only_layers", "mlp_layer_types"),
     "first_k_dense_replace": ("mlp_layer_types",),

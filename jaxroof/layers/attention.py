@@ -248,10 +248,11 @@ def attention_rules(attention: Attention, deployment: Deployment) -> Iterator[Ru
 def adapted_sizes(attention: Attention, hidden: Scalar, deployment: Deployment) -> Sizes:
     """Inputs and outputs on one device of what low-rank adapters may change: each projection on its own."""
     heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
+    inputs = hidden if attention.inputs is None else attention.inputs * hidden
     return {
-        "q": (hidden, heads * attention.head_dim),
-        "k": (hidden, kv_heads * attention.head_dim),
-        "v": (hidden, kv_heads * attention.value_dim),
+        "q": (inputs, heads * attention.head_dim),
+        "k": (inputs, kv_heads * attention.head_dim),
+        "v": (inputs, kv_heads * attention.value_dim),
         "o": (heads * attention.value_dim, hidden),
     }
 

@@ -38,12 +38,18 @@ class Matrix(NamedTuple):
     reads_norm: bool = False  # multiplies a norm's result
     to_residual: bool = False  # its results are added to the residual stream
     routed: bool = False  # of experts, which devices of a stage share by `Deployment.ep` rather than hold each
+    uses: Scalar = 1.0  # layers that multiply with the same weights
     target: str | None = None  # one of `deployment.ADAPTED`, where nothing but its own gradient needs its inputs
 
     @property
     def elements(self) -> Scalar:
         """Weights in all copies."""
         return self.inputs * self.outputs * self.copies
+
+    @property
+    def stored(self) -> Scalar:
+        """Weights in all copies that are one layer's part of those in memory."""
+        return self.elements / self.uses
 
 
 Matrices = dict[str, Matrix]

@@ -8,6 +8,7 @@ from jaxroof.layers.latent_attention import LATENT_ATTENTION, LatentAttention
 from jaxroof.layers.linear_attention import LINEAR_ATTENTION, LinearAttention
 from jaxroof.layers.protocol import FeedForwardKind, MixerKind
 from jaxroof.layers.selective_scan import SELECTIVE_SCAN, SelectiveScan
+from jaxroof.layers.shared_transformer import SHARED_TRANSFORMER, SharedTransformer
 from jaxroof.layers.short_convolution import SHORT_CONVOLUTION, ShortConvolution
 from jaxroof.layers.side_by_side import SideBySide, side_by_side
 from jaxroof.model import Experts, FeedForward, Mixer
@@ -19,6 +20,7 @@ MIXERS: dict[type, MixerKind] = {
     LinearAttention: LINEAR_ATTENTION,
     SelectiveScan: SELECTIVE_SCAN,
     ShortConvolution: SHORT_CONVOLUTION,
+    SharedTransformer: SHARED_TRANSFORMER,
 }
 """Struct of a mixer -> its functions."""
 

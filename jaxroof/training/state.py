@@ -64,8 +64,8 @@ def _parameters(
     plain, expert = 0.0, 0.0
     for block in model.blocks:
         matrices = block_matrices(block, model.hidden, deployment).values()
-        inside = sum(matrix.elements * each(matrix.weights) for matrix in matrices if matrix.routed)
-        outside = sum(matrix.elements * each(matrix.weights) for matrix in matrices if not matrix.routed)
+        inside = sum(matrix.stored * each(matrix.weights) for matrix in matrices if matrix.routed)
+        outside = sum(matrix.stored * each(matrix.weights) for matrix in matrices if not matrix.routed)
         plain = plain + block.count * (outside + block.other_parameters)
         expert = expert + block.count * inside
     stage = stage_share(model, deployment, training)

@@ -28,7 +28,7 @@ from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
 from sweeps.ask.paths import number, replaced
 from sweeps.ask.pools import prefill_pool, require_legal
-from sweeps.ask.precisions import compute_precisions, weight_only_notes
+from sweeps.ask.precisions import compute_precisions, device_notes, weight_only_notes
 from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.training_case import training_workload
 
@@ -157,7 +157,7 @@ def case(
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
         pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
-        entry = dataclasses.replace(entry, notes=(*entry.notes, *weight_only_notes(pool.hardware, entry.model)))
+        entry = dataclasses.replace(entry, notes=(*entry.notes, *device_notes(pool.hardware, entry.model)))
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
         other = neighbour_entry(neighbour or {})

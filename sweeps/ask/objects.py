@@ -86,10 +86,17 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         if key == "model":
             names = tuple(entry.name for entry in entries)
     elif key == "kv":
-        for name in names:
-            model_deployment(base.model, name, engine=_served(spec, base))
-            for device in spec.objects["hardware"]:
-                require_cache(device_named(device, spec), name)
+        sent = spec.objects.get("communication", (None,))[0]
+        made = [model_deployment(base.model, name, sent, _served(spec, base)) for name in names]
+        for (name, deployment), device in itertools.product(zip(names, made, strict=True), spec.objects["hardware"]):
+            require_cache(device_named(device, spec), name)
+            require_precisions(device_named(device, spec), base.model, deployment)
+        engine, others = _served(spec, base), ("model", "weights", "efficiency")
+        if any(len(spec.objects.get(other, ())) > 1 for other in others):  # whose deployments are at the first cache
+            if engine is not None and engine.precisions.attention == "cache" and "fp8" in names:
+                said = [("kv", f"attention is computed in what it is with {names[0]}, whichever the cache")]
+        elif len({one.attention_compute for one in made}) > 1:
+            columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in made], index)
         columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
     else:
         found = [chosen(spec.source.get("engine"), name) for name in names]

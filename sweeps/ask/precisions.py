@@ -46,6 +46,11 @@ def sorted_out(entries: Iterable[Named], model: Model, deployment: Deployment) -
     return runnable, lacking
 
 
+def device_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]:
+    """What to say aloud of one device of several: what it runs weight-only, and which figures only the press gives."""
+    return [*weight_only_notes(device, model), *(f"{device.name}: {text}" for text in device.press)]
+
+
 def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]:
     """What is run weight-only on a device for want of a precision, as a note to say aloud."""
     return [

@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--points", metavar="N", help=f"loads from LOW to HIGH (default {POINTS})")
     load.add_argument("--tolerance", metavar="SHARE", help="of the capacity (default 2 %%)")
     spread = LOAD["arrivals"]._replace(help="how requests are spread (default poisson): gamma:rate=1,cv=3")
+    common.node_argument(parser)
     add_flags(load, LOAD | {"arrivals": spread})
     common.scheduler_arguments(parser, "a number of the scheduler, as of serve")
     dataset_argument(parser, "the curve and the capacities, as netCDF", "FILE.nc")
@@ -86,10 +87,11 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
 
     degrees = None if options.tp is None else [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
     options.tp = None
-    tolerance: dict[str, Any] = {}
+    given: dict[str, Any] = {} if options.share is None else {"share": options.share}
     if options.tolerance is not None:
-        tolerance["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
-    share = {} if options.share is None else {"share": options.share}
+        given["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
+    if options.node is not None:
+        given["node"] = int(common.whole_number("--node", options.node))
     settings, policy = common.overrides(options.set), common.policy_settings(options.policy)
     compilation_cache()
     from sweeps.cli.progress import progress
@@ -101,8 +103,7 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             options.model,
             rented_names() if every else [name.strip() for name in options.hardware.split(",")],
             options.slo,
-            **share,
-            **tolerance,
+            **given,
             **loads,
             closed=options.concurrency is not None,
             tp=degrees,

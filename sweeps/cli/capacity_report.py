@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 import hwspaces
 from hwspaces import formatted
+from hwspaces.servers import servers_text
 from sweeps.cli import tables
 from sweeps.data.labels import number
 from sweeps.run.simulated.load import Load
@@ -17,6 +16,9 @@ from sweeps.serving.target import good_share_of
 
 FIGURES = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second_per_device", "batch_mean", "kv_use_max")
 """Metrics at the capacity, beside the load, in the JSON."""
+
+COSTS = {"usd_per_million_tokens": "USD/M\ntokens", "usd_per_million_prompt_tokens": "USD/M\nprompt tokens"}
+"""Columns of what tokens cost on the rented devices."""
 
 
 def show(found: Search, files: Iterable[str]) -> None:
@@ -31,6 +33,9 @@ def show(found: Search, files: Iterable[str]) -> None:
     if able:
         out.print(_ranking(found, able, what))
         devices = {one.place.case.hardware.name: one.place.case.hardware.price for one in able}
+        whole = [one.place for one in able if one.place.server > 1]
+        rented = [f"{place.label}: {servers_text(place.devices, place.server)}" for place in whole]
+        tables.print_lines(out, "server", rented)
         tables.print_lines(out, "price", [f"{name}: {price.text}" for name, price in devices.items() if price])
     else:
         nearest = max(found.capacities, key=lambda one: good_share_of(one.metrics))
@@ -58,7 +63,7 @@ def show(found: Search, files: Iterable[str]) -> None:
     out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
     if found.longer:
         out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
-    tables.print_lines(out, "note", dict.fromkeys((*fleet.requests.stream.notes, *fleet.model.notes)))
+    tables.print_lines(out, "note", dict.fromkeys((*fleet.notes, *fleet.model.notes)))
     tables.print_lines(out, "file", files)
 
 
@@ -89,7 +94,7 @@ def record(found: Search) -> dict[str, Any]:
             },
         },
         "tried": {"simulations": found.simulations, "rounds": found.rounds, "seconds": round(found.seconds, 3)},
-        "notes": list(fleet.requests.stream.notes),
+        "notes": list(fleet.notes),
     }
 
 
@@ -111,14 +116,16 @@ def _bounds(found: Search, what: str) -> list[str]:
 
 def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
     priced = any(math.isfinite(one.per_dollar) for one in able)
-    heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else [])]
-    output = float(np.max(found.fleet.requests.stream.osl)) > 1.0  # else no token follows the one with the prompt
+    output = found.output
+    paid = {name: head for name, head in COSTS.items() if priced and name in found.cost(able[0])}
+    heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else []), *paid.values()]
     heads += ["TTFT p50", "p99", *(["TPOT p50", "p99 ", "tokens/s\n/device"] if output else [])]
     made = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
     for rank, one in enumerate(able, 1):
         more = ">= " if one.state == MORE else ""
         cells = [str(one.place.devices), f"{more}{number(one.load)}", f"{more}{number(one.per_device)}"]
         cells += [_number(one.per_dollar)] if priced else []
+        cells += [_number(found.cost(one)[name]) for name in paid]
         names = ("ttft_p50", "ttft_p99", *(("tpot_p50", "tpot_p99") if output else ()))
         cells += [_time(one.metrics[name]) for name in names]
         cells += [_number(one.metrics["tokens_per_second_per_device"])] if output else []
@@ -133,6 +140,8 @@ def _row(one: Capacity, found: Search) -> dict[str, Any]:
         **({} if device.price is None else device.price.record()),
         "label": one.place.label,
         "devices": one.place.devices,
+        "server": one.place.server,
+        "rented_devices": one.place.rented_devices,
         "state": one.state,
         "censored": one.censored,
         "idle": one.place.label in found.idle,
@@ -140,6 +149,7 @@ def _row(one: Capacity, found: Search) -> dict[str, Any]:
         "fails_at": one.fails,
         "capacity_per_device": one.per_device,
         "requests_per_usd": one.per_dollar,
+        **found.cost(one),
         **{name: one.metrics[name] for name in FIGURES},
         "good_share": good_share_of(one.metrics),
         "missed": one.missed or None,

@@ -35,6 +35,7 @@ def printed(plan: Plan, every_hour: bool) -> None:
     for name, text in _lines(plan):
         out.print(f"{name:8}{text}")
     print_lines(out, "left out", _left_out(plan))
+    print_lines(out, "note", [note for supply in asked.supplies for note in supply.notes])
 
 
 def _devices(plan: Plan) -> Any:

@@ -13,6 +13,7 @@ import xarray as xr
 from hwspaces.plain import plain_arguments
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
+from sweeps.ask.prompt_work import without_output
 from sweeps.ask.shipped import specification
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import target_of
@@ -24,6 +25,8 @@ from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
 from workloads.classes import classes_of
+
+HOUR = 3600.0
 
 TOLERANCE = 0.02
 """By how much more load an engine would fail at most: how far apart the two ends of its bracket are in the end."""
@@ -55,8 +58,13 @@ class Capacity:
     @property
     def per_dollar(self) -> float:
         """Requests per US dollar at `load`; NaN without a price, and where `load` is a bound."""
-        rate = self.metrics["requests_per_second"]
-        return rate / self.place.price if math.isfinite(self.load) and not self.censored else math.nan
+        return self.metrics["requests_per_second"] / self.place.price if self.state == MET else math.nan
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """US dollars of the rented devices per hour, and of tokens at `load`; NaN as `per_dollar`."""
+        tokens = self.metrics["usd_per_million_tokens"] if self.state == MET else math.nan
+        return {"usd_per_hour": HOUR * self.place.price, "usd_per_million_tokens": tokens}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,6 +95,18 @@ class Search:
         """Whether loads are clients, not requests per s."""
         return self.fleet.rate is None
 
+    @property
+    def output(self) -> bool:
+        """Whether tokens follow the one with the prompt."""
+        return float(np.max(self.fleet.requests.stream.osl)) > 1.0
+
+    def cost(self, one: Capacity) -> dict[str, float]:
+        """`Capacity.cost`; of requests without output, of their prompts."""
+        if self.output:
+            return one.cost
+        prompt = one.metrics["prompt_tokens_per_second"] / one.metrics["requests_per_second"]
+        return without_output(one.cost, prompt)
+
 
 @takes(ServeSpec)
 @plain_arguments
@@ -100,6 +120,7 @@ def capacity(
     concurrencies: Sequence[float] | None = None,
     closed: bool = False,
     tp: int | Sequence[int] | None = None,
+    node: int | None = None,
     tolerance: float = TOLERANCE,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
     **keys: Any,
@@ -124,6 +145,7 @@ def capacity(
       concurrencies: in its place, clients of a closed loop.
       closed: with neither of them: clients, from 1 to as many as run at once.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
       tolerance: of the capacity, relative; of fewer than 1 / `tolerance` clients, one client.
       begun: called with the number of simulations to come; returns what is called with those that are done.
       **keys: of `sweeps.run.simulated.spec.ServeSpec`, as of `latency_curve`.
@@ -142,10 +164,10 @@ def capacity(
     asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
         if given is None and not closed:
-            engines, loads, last, longer = usual_rates(asked, hardware, tp, target)
+            engines, loads, last, longer = usual_rates(asked, hardware, tp, node, target)
             top, extra = [last], 1 + 2 * longer
         else:
-            engines = fleet(asked, hardware, tp)
+            engines = fleet(asked, hardware, tp, node)
             loads = usual_clients(engines) if given is None else given
         count, rounds = len(engines.places), _rounds(loads, tolerance, closed)
         progress = begun(count * (len(loads) - len(top) + rounds))
@@ -185,6 +207,8 @@ def dataset(found: Search) -> xr.Dataset:
     columns = {
         f"{prefix}capacity": [one.load for one in found.capacities],
         f"{prefix}capacity_per_device": [one.per_device for one in found.capacities],
+        "rented_devices": [one.place.rented_devices for one in found.capacities],
+        "usd_per_hour": [one.cost["usd_per_hour"] for one in found.capacities],
         "requests_per_usd": [one.per_dollar for one in found.capacities],
         "state": np.array([STATES.index(one.state) for one in found.capacities], np.int8),
     }

@@ -33,6 +33,7 @@ def latency_curve(
     rates: Sequence[float] | None = None,
     concurrencies: Sequence[float] | None = None,
     tp: int | Sequence[int] | None = None,
+    node: int | None = None,
     progress: Callable[[int], None] = lambda points: None,
     **keys: Any,
 ) -> xr.Dataset:
@@ -44,6 +45,7 @@ def latency_curve(
       rates: requests per s of an open loop, rising.
       concurrencies: in its place, clients of a closed loop.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
       progress: called with the number of simulations that are done.
       **keys: of `sweeps.run.simulated.spec.ServeSpec`: trace, or isl and osl with requests, seed and arrivals; engine,
         policy, slo, deployment, weights, efficiency, ...
@@ -60,7 +62,7 @@ def latency_curve(
     loads, closed = loads_of(rates, concurrencies)
     asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
-        engines = fleet(asked, hardware, tp)
+        engines = fleet(asked, hardware, tp, node)
         found = [engines.outcomes([one] * len(engines.places), parse_slo(asked.slo), progress) for one in loads]
         return curve_dataset(engines, loads, found)
 
@@ -119,5 +121,5 @@ def _attributes(engines: Fleet, axis: str) -> dict[str, Any]:
         "question": engines.spec.text(),
         "requests": engines.requests.stream.source,
         "left_out": json.dumps(dict(engines.left_out)),
-        "notes": " | ".join(dict.fromkeys(engines.requests.stream.notes)),
+        "notes": " | ".join(engines.notes),
     }

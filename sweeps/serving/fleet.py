@@ -10,7 +10,8 @@ import numpy as np
 import hwspaces
 import workloads
 from hwspaces import formatted
-from jaxroof.deployment import replica_devices
+from hwspaces.servers import charged_devices, server_devices
+from jaxroof.deployment import charged_share, replica_devices
 from jaxroof.jobs.serve import Objective, Service
 from jaxroof.legality import broken_rule
 from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
@@ -33,10 +34,11 @@ MOST_DEVICES = 16
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Place:
-    """One deployment on one accelerator."""
+    """One deployment on one accelerator, charged by whole servers."""
 
     label: str  # the accelerator's name, and its deployment where there are several
     case: Case  # without a workload
+    server: int = 1  # devices of one server
 
     @property
     def devices(self) -> int:
@@ -44,10 +46,15 @@ class Place:
         return int(replica_devices(self.case.scenario.deployment))
 
     @property
+    def rented_devices(self) -> float:
+        """Devices that the replica is charged for: its part of whole servers."""
+        return self.devices * float(charged_share(self.case.scenario.deployment))
+
+    @property
     def price(self) -> float:
-        """US dollars per s of all devices; NaN where the accelerator has no price."""
+        """US dollars per s of what is rented; NaN where the accelerator has no price."""
         price = self.case.scenario.hardware.price
-        return math.nan if price is None else float(price) * self.devices
+        return math.nan if price is None else float(price) * self.rented_devices
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,6 +74,13 @@ class Fleet:
     def model(self) -> workloads.ModelEntry:
         """The model that is served."""
         return self.places[0].case.model
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the requests' source says, and which figures of accelerators only the press gives."""
+        devices = (one.case.hardware for one in self.places)
+        press = (f"{device.name}: {text}" for device in devices for text in device.press)
+        return tuple(dict.fromkeys((*self.requests.stream.notes, *press)))
 
     def traffic_at(self, amount: float) -> Traffic:
         """The same requests at `amount` requests per s, their times stretched; or from `amount` clients."""
@@ -92,7 +106,12 @@ class Fleet:
         return outcomes(points, progress)
 
 
-def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[int] | None = None) -> Fleet:
+def fleet(
+    asked: ServeSpec,
+    hardware: str | Iterable[str],
+    tp: int | Iterable[int] | None = None,
+    node: int | None = None,
+) -> Fleet:
     """Everything that is compared.
 
     Args:
@@ -101,6 +120,7 @@ def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[in
       hardware: accelerators; those that lack a precision or on which the model does not fit are left out.
       tp: tensor-parallel degrees, each of them a place of every accelerator; None: the smallest power of two at which
         weights and a KV cache for the longest request fit.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed; also where nothing can serve.
@@ -118,7 +138,7 @@ def fleet(asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[in
     found, left_out = [], {}
     for name in dict.fromkeys([hardware] if isinstance(hardware, str) else hardware):
         try:
-            found += _places(name, asked, degrees, longest)
+            found += _places(name, asked, degrees, longest, node)
         except Unable as error:
             left_out[hwspaces.hardware(name).name] = str(error)
     if not found:
@@ -142,7 +162,7 @@ class Unable(Exception):
     """Why an accelerator cannot serve a model."""
 
 
-def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: float) -> list[Place]:
+def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: float, node: int | None) -> list[Place]:
     def at(degree: int | str) -> Case:
         settings = {**asked.deployment, "tp": degree}
         return dataclasses.replace(asked, hardware=name, deployment=settings, draft=None).case(check=False)
@@ -157,6 +177,7 @@ def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: flo
             raise
         raise Unable(str(error)) from None
     most = min(MOST_DEVICES, reach(first.hardware.hardware))
+    server = server_devices(first.hardware.name, node)
     tried = given or [2**i for i in range(int(most).bit_length()) if 2**i <= most]
     found, why = [], ""
     for degree in tried:
@@ -175,9 +196,20 @@ def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: flo
             why += f"{longest:,.0f} that the longest request needs"
             continue
         label = made.hardware.name if given is None or len(given) == 1 else f"{made.hardware.name} tp{degree}"
-        found.append(Place(label, made))
+        found.append(_charged(label, made, server))
         if given is None:
             break
     if not found:
         raise Unable(why)
     return found
+
+
+def _charged(label: str, case: Case, server: int) -> Place:
+    """The place, charged for its part of whole servers unless the deployment says what it is charged for."""
+    deployment = case.scenario.deployment
+    used = float(replica_devices(deployment))
+    charged = float(charged_devices(used, server))
+    if deployment.charged is None and charged != used:
+        paid = dataclasses.replace(deployment, charged=charged)
+        case = dataclasses.replace(case, scenario=dataclasses.replace(case.scenario, deployment=paid))
+    return Place(label, case, server)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hwspaces.servers import charged_devices, server_devices, servers_text
+from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.policy import Policy
@@ -67,6 +69,8 @@ class Setup:
                 f"one of {self.replicas} replicas was simulated, with one request in {self.replicas}: rates are "
                 f"{self.replicas} times its own, counts are of it alone"
             )
+        whole = self._whole_servers
+        notes += [whole] if whole else []
         longest = self.case.model.max_position
         beyond = 0 if longest is None else int(np.sum(self.load.stream.isl + self.load.stream.osl > longest))
         if beyond:
@@ -74,6 +78,16 @@ class Setup:
         if self.case.model.model.encoder is not None:
             notes.append("prompts are text: the model's encoder has no work")
         return tuple(dict.fromkeys(notes))
+
+    @property
+    def _whole_servers(self) -> str:
+        """By how much whole servers cost more than the devices in use; "" where they do not, or are charged for."""
+        scenario, server = self.case.scenario, server_devices(self.case.hardware.name)
+        used = int(replica_devices(scenario.deployment))
+        share = float(charged_devices(used, server)) / used
+        if share == 1.0 or scenario.deployment.charged is not None or scenario.hardware.price is None:
+            return ""
+        return f"cost is of the devices in use; whole servers cost {share:.3g} times it: {servers_text(used, server)}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

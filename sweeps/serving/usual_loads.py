@@ -25,7 +25,11 @@ MOST_DRAWN = 16_000
 
 
 def usual_rates(
-    asked: ServeSpec, hardware: str | Iterable[str], tp: int | Iterable[int] | None, target: Target
+    asked: ServeSpec,
+    hardware: str | Iterable[str],
+    tp: int | Iterable[int] | None,
+    node: int | None,
+    target: Target,
 ) -> tuple:
     """Engines and rates of the curve, such that the largest is more than any of them can take.
 
@@ -38,7 +42,7 @@ def usual_rates(
     """
     free, times = _free(asked), 0
     while True:
-        engines = fleet(asked, hardware, tp)
+        engines = fleet(asked, hardware, tp, node)
         rates = _rates(engines, target.objective)
         top = engines.outcomes([rates[-1]] * len(engines.places), target.objective)
         more = LONGER * len(engines.requests.stream)

@@ -23,7 +23,7 @@ from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.flag_text import counts, several
 from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
 from sweeps.ask.names import variable, variable_attributes
-from sweeps.ask.precisions import compute_precisions, sorted_out, weight_only_notes
+from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
@@ -193,7 +193,7 @@ def compare_static(
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
-    notes = (*notes, *(note for _, device in runnable for note in weight_only_notes(device, entry.model)))
+    notes = (*notes, *(note for _, device in runnable for note in device_notes(device, entry.model)))
     nothing = StaticComparison(
         sizes={},
         metric=metric,

@@ -22,6 +22,9 @@ REFERENCES = {
 }
 """Accelerators without a known process or TDP -> the one that is nearest in vendor, or in market, and generation."""
 
+OWN_USE = ("MTIA-300", "MTIA-400")
+"""Accelerators of known process and TDP that their maker neither sells nor rents out."""
+
 NEIGHBOURS = (
     *(("A100-SXM-80GB", "H100-SXM"), ("H100-SXM", "H200-SXM"), ("H200-SXM", "B200-SXM"), ("B200-SXM", "B300-SXM")),
     *(("MI300X", "MI325X"), ("MI325X", "MI350X"), ("A100-PCIe-80GB", "H100-PCIe"), ("B300-SXM", "GB300")),
@@ -112,7 +115,7 @@ def owning_per_hour(name: str) -> float | None:
 def estimates() -> list[Offer]:
     """A row for every accelerator that nobody offers on demand, and whose cost of owning or neighbour is known."""
     date = max(row.date for rows in neoclouds().values() for row in rows)
-    unsold = [name for name in hwspaces.names() if not _sold(offers().get(name, ()))]
+    unsold = [name for name in hwspaces.names() if not _sold(offers().get(name, ())) and name not in OWN_USE]
     return [_estimate(name, date) for name in unsold if name in REFERENCES or owning_per_hour(name) is not None]
 
 

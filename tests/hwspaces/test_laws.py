@@ -100,6 +100,7 @@ PEAKS_AT_ANOTHER_CLOCK = {
     "Gaudi3": "float16 without figure of its own",
     "P4": "int8 on vector units",
     "Edge-TPU": "a peak that is printed with one digit",
+    "MTIA-400": "peaks that are printed with one digit",
     "GB10": "a peak that is printed with one digit",
     "Adreno-640": "cores of three times 128 lanes",
     "GB300": "three times the fp4 of Blackwell's first chips",

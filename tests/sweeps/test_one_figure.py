@@ -163,3 +163,21 @@ def test_a_row_that_is_bought_has_one_figure(cache, capsys, tmp_path, rate):
         dollars = row["usd_per_hour"] / (3600.0 * row["tokens_per_second"]) * 1e6
         assert row["usd_per_million_tokens"] == pytest.approx(dollars, rel=TOLERANCE)
         assert row["requests_per_second"] == pytest.approx(rate, rel=TOLERANCE)
+
+
+def test_a_capacity_is_the_row_of_a_comparison(answered, capsys):
+    """Both find the same load of a replica of 3 devices, two of which fill a server of 8, and charge 4 for each."""
+    asked = ("--isl", 1024, "--osl", "lognormal:mean=64,sigma=0.6", "--requests", 200, "--slo", "ttft=1s,tpot=40ms")
+    given = (*asked, "--node", 8, "--policy", "token_budget=2048")
+    (row,) = answered(capsys, "compare", *given, "--devices", 3, "--no-disaggregated")["rows"]
+    ends = f"{row['load']},{row['fails_at']}"
+    policy = ("--policy", f"max_sequences={row['max_sequences']}")
+    (found,) = answered(capsys, "capacity", *given, *policy, "--tp", 1, "--pp", 3, "--rates", ends)["rows"]
+    assert (found["devices"], found["server"], found["rented_devices"]) == (3, 8, 4.0)
+    assert (found["capacity"], found["fails_at"]) == (row["load"], row["fails_at"])
+    money = ("usd_per_hour", "usd_per_million_tokens", "tokens_per_second_per_device")
+    for name in ("devices", "server", "rented_devices", *money, "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"):
+        assert found[name] == pytest.approx(row[name], rel=TOLERANCE), name
+    dollars = found["usd_per_hour"] / (3600.0 * found["tokens_per_second_per_device"] * found["devices"]) * 1e6
+    assert found["usd_per_million_tokens"] == pytest.approx(dollars, rel=TOLERANCE)
+    assert found["requests_per_usd"] == pytest.approx(3600.0 * row["load"] / found["usd_per_hour"], rel=0.1)  # 200 end

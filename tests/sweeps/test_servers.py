@@ -1,11 +1,16 @@
 """Whole servers: what replicas, pools and fleets are charged for, by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.servers import charged_devices, rented_devices, server_devices, servers
+from hwspaces.servers import charged_devices, rented_devices, server_devices, servers, servers_text
 from sweeps.cli import main
+from sweeps.run.simulated.spec import serve_spec
+from sweeps.serving.fleet import fleet
+from sweeps.serving.run import setup
 from sweeps.studies.fleets.question import question
 from sweeps.studies.served.compare import compare
 from tests.commands import refused
@@ -76,10 +81,55 @@ def test_a_fleet_rents_whole_servers():
     assert [one.machine for one in question(asked, node=1).supplies] == [1, 1, 2]
 
 
+def test_a_place_of_a_capacity_search_is_charged_whole_servers():
+    asked = serve_spec(hardware="-", model="Llama-3.1-8B", isl=9, osl=9, deployment={"pp": 3}, efficiency="derated")
+    keys = {"tp": 1, "hardware": ["H100-SXM", "L40S"]}
+    whole, alone = fleet(asked, **keys).places
+    assert [(one.devices, one.server, one.rented_devices) for one in (whole, alone)] == [(3, 8, 4.0), (3, 1, 3.0)]
+    price = whole.case.scenario.hardware.price
+    assert whole.price == pytest.approx(4.0 * price)
+    own, other = (fleet(asked, node=node, **keys).places[0] for node in (1, 16))
+    assert own.price == pytest.approx(3.0 * price) and other.price == pytest.approx(16 / 5 * price)
+    told = dataclasses.replace(asked, deployment={"pp": 3, "charged": 6})
+    assert fleet(told, **keys).places[0].price == pytest.approx(6.0 * price)
+
+
+@pytest.mark.parametrize(
+    ("used", "server", "words"),
+    [
+        (1, 8, "8 replicas of 1 device share a server of 8: each is charged 1 device"),
+        (3, 8, "2 replicas of 3 devices share a server of 8: each is charged 4 devices"),
+        (3, 16, "5 replicas of 3 devices share a server of 16: each is charged 3.2 devices"),
+        (5, 8, "a replica of 5 devices takes a server of 8: charged 8 devices"),
+        (12, 8, "a replica of 12 devices takes 2 servers of 8: charged 16 devices"),
+    ],
+)
+def test_servers_in_words(used, server, words):
+    assert servers_text(used, server) == words
+
+
+def test_serve_says_where_whole_servers_cost_more():
+    def notes(**deployment):
+        keys = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "efficiency": "derated", "isl": 9, "osl": 9, "rate": 1}
+        said = setup(serve_spec(**keys, requests=2, deployment=deployment)).notes
+        return [note for note in said if "whole servers" in note]
+
+    words = f"cost is of the devices in use; whole servers cost 1.33 times it: {servers_text(3, 8)}"
+    assert notes(pp=3) == [words]
+    assert notes(tp=2) == notes(pp=3, charged=4) == []
+
+
+@pytest.mark.parametrize("verb", ["compare", "capacity", "fleet"])
 @pytest.mark.parametrize("node", ["0", "1.5", "1000000"])
-def test_servers_of_no_size_are_refused(capsys, node):
+def test_servers_of_no_size_are_refused(capsys, tmp_path, verb, node):
     words = ("--model", "Llama-3.1-8B", "--isl", 9, "--osl", 9, "--slo", "ttft=1s", "--hardware", "H100-SXM")
-    assert "node" in refused(capsys, "compare", *words, "--node", node)
+    if verb == "fleet":
+        (path := tmp_path / "asked.toml").write_text(
+            '[classes.one]\nmodel = "Llama-3.1-8B"\nisl = 9\nosl = 9\nslo = "ttft=1s"\nrate = 1\n'
+            "[accelerators.H100-SXM]\n"
+        )
+        words = (path,)
+    assert "node" in refused(capsys, verb, *words, "--node", node)
 
 
 def test_the_report_says_servers(capsys):

@@ -245,7 +245,7 @@ def test_requests_are_added_until_the_largest_rate_is_too_much(monkeypatch):
     """A TTFT that grows by 1 ms a request: 1,000 of them stay within 2 s at any rate, 4,000 do not; 10 s, none does."""
     asked = []
 
-    def drawn(question, names, degrees):
+    def drawn(question, names, degrees, node):
         count = int(question.requests or 1000)
         asked.append(count)
 
@@ -263,7 +263,7 @@ def test_requests_are_added_until_the_largest_rate_is_too_much(monkeypatch):
         asked.clear()
         target = Target(Objective(), 0.95, {"ttft_p99": limit})
         words = {"hardware": "-", "model": "-", "isl": 8, "osl": 8, "requests": requests}
-        _, rates, _, times = usual_loads.usual_rates(ServeSpec(**words), [], None, target)
+        _, rates, _, times = usual_loads.usual_rates(ServeSpec(**words), [], None, None, target)
         assert asked == sizes and times == len(sizes) - 1 and rates[[0, -1]].tolist() == [0.5, 20.0]
 
 

@@ -165,6 +165,16 @@ def test_precisions_are_axes():
     np.testing.assert_allclose(ratio, 2.0, rtol=1e-5)
 
 
+def test_attention_follows_the_cache_along_an_axis():
+    """An engine that multiplies fp8 activations attends in fp8 over an fp8 cache, as at one point of its own."""
+    spec = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "weights": "fp8", "efficiency": "learned"}
+    spec |= {"workload": {"batch": 1, "isl": 32768, "osl": 1}}
+    along = sweeps.sweep({**spec, "kv": ["bf16", "fp8"]})
+    for name in ("bf16", "fp8"):
+        alone = sweeps.sweep({**spec, "kv": name})
+        np.testing.assert_allclose(along.ttft.sel(kv=name), alone.ttft, rtol=1e-6)
+
+
 def test_a_fixed_value_holds_for_every_object_of_an_axis():
     spec = {"hardware": "H100-SXM", "model": ["Llama-3.1-8B", "Llama-2-7B"], "weights": "bf16"}
     spec |= {"workload": {"batch": 1, "isl": 512, "osl": 64}, "output": {"variables": ["weight_bytes"]}}

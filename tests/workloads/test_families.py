@@ -401,8 +401,8 @@ def test_a_thinker_inside_of_a_thinker(read):
 def test_a_wrapper_of_a_text_model_that_is_not_covered_is_refused(read):
     with pytest.raises(ValueError, match="model_type 'odd_vl' is not covered yet, nor is 'odd' of its text model"):
         read({"model_type": "odd_vl", "text_config": {"model_type": "odd"}})
-    with pytest.raises(ValueError, match=r"\(odd_vl\): needs shared layers that several places of the model use"):
-        read({"model_type": "odd_vl", "text_config": {"model_type": "zamba2"}})
+    with pytest.raises(ValueError, match=r"\(odd_vl\): needs a recurrent network"):
+        read({"model_type": "odd_vl", "text_config": {"model_type": "rwkv"}})
 
 
 SEES = {"vision_config": {"hidden_size": 1152}}

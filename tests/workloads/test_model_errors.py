@@ -80,8 +80,6 @@ def test_keys_that_are_missing_or_wrong(tmp_path, key, value, says):
         ({"model_type": "zamba"}, "needs state-space layers with a decay per channel (Mamba-1)"),
         ({"model_type": "hymba"}, "needs attention and state-space layers side by side"),
         ({"model_type": "gemma4_assistant"}, "needs the cache of the model that it drafts for"),
-        ({"model_type": "glm5_next"}, "needs an indexer over pooled keys beside linear attention"),
-        ({"model_type": "zamba2"}, "needs shared layers that several places of the model use"),
         ({"model_type": "phi3small"}, "needs attention to fixed blocks"),
         ({"model_type": "siglip"}, "needs an encoder of images alone"),
         ({"model_type": "rwkv"}, "needs a recurrent network"),

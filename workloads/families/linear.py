@@ -46,6 +46,22 @@ _KIMI_LINEAR = LATENT["kimi_k2"].like(
         linear_output="self_attn.o_proj",
     ),
 )
+_STREAMS = "residual streams (hyper-connections) are priced as the traffic of as many norms"
+_GLM5_NEXT = LATENT["glm_moe_dsa"].like(
+    "Glm5NextForCausalLM",
+    linear="kimi delta",
+    pattern="sparse",
+    streams="hc_mult",
+    streams_end_even=True,
+    defaults=(("index_kpool", 16),),
+    modules=Modules(
+        linear_input=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        fused_linear_input="self_attn.qkv_proj",
+        linear_output="self_attn.o_proj",
+    ),
+    unless=(("mhc", True), ("index_kpool_compress", True)),
+    note=_STREAMS,
+)
 _MINIMAX = Family(
     architectures=("MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM", "MiniMaxForCausalLM"),
     kv_heads_default=None,
@@ -148,6 +164,12 @@ LINEAR: dict[str, Family] = {
         ),
     ),
     "kimi_linear": _KIMI_LINEAR,
+    "glm5_next": _GLM5_NEXT.like(
+        "Glm5NextForConditionalGeneration",
+        text_type="glm5_next_text",
+        note=f"{_STREAMS}; its vision tower is neither counted nor priced: prompts are text",
+    ),
+    "glm5_next_text": _GLM5_NEXT,
     "kimi_k3": _KIMI_LINEAR.like(
         "KimiK3ForConditionalGeneration",
         text_type="kimi_linear",
@@ -170,6 +192,21 @@ LINEAR: dict[str, Family] = {
         pattern="indices",
         modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
         unless=(("mamba_proj_bias", False),),
+    ),
+    "zamba2": Family(
+        architectures=("Zamba2ForCausalLM",),
+        tied=True,
+        linear="mamba2",
+        pattern="shared",
+        intermediate_factor=4.0,
+        modules=dataclasses.replace(
+            _MAMBA_MODULES,
+            qkv=tuple(f"shared_transformer.self_attn.{name}_proj" for name in "qkv"),
+            fused_qkv="shared_transformer.self_attn.qkv_proj",
+            output="shared_transformer.self_attn.o_proj",
+            dense="shared_transformer.feed_forward",
+        ),
+        unless=(("add_bias_linear", False),),
     ),
     "granitemoehybrid": LLAMA.like(
         "GraniteMoeHybridForCausalLM",

@@ -60,6 +60,7 @@ def record(plan: Plan) -> dict[str, Any]:
             for c, one in enumerate(asked.classes)
         ],
         "left_out": dict(asked.left_out),
+        "notes": [note for supply in asked.supplies for note in supply.notes],
         "marginal": _marginals(plan),
     }
 

@@ -32,6 +32,7 @@ class Supply:
     available: int | None = None  # devices that can be rented; None: any number
     owned: int = 0  # devices at no cost
     machine: int = 1  # devices of a machine that is rented for the year
+    notes: tuple[str, ...] = ()  # figures that only the press gives
 
 
 def supplies(
@@ -91,7 +92,7 @@ def _supply(name: str, table: Any, place: str, where: str, prices: str | None, n
     price, source = device.price, entry.sources.get("price", "")
     if "price" in table:
         price, source = quantity(table["price"], "USD/s", f"{place}: price"), "the traffic file"
-    server = server_devices(entry.name) if node is None else whole(node, "node", 1)
+    server = server_devices(entry.name, node)
     numbers: dict[str, Any] = {"machine": server} | {
         key: whole(table[key], f"{place}: {key}", 0 if key != "machine" else 1)
         for key in ("available", "owned", "machine")
@@ -103,6 +104,7 @@ def _supply(name: str, table: Any, place: str, where: str, prices: str | None, n
         price=None if price is None else float(price),
         price_source=source,
         tdp=None if device.power.tdp is None else float(device.power.tdp),
+        notes=tuple(f"{entry.name}: {text}" for text in entry.press),
         **numbers,
     )
 

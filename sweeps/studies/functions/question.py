@@ -76,6 +76,7 @@ class Function:
         return (
             *self.traced.notes,
             *precision_notes(self.traced, _entries(hardware)),
+            *(f"{device.name}: {text}" for device in _entries(hardware) for text in device.press),
             *fusion_notes(self.traced, over or {}),
             *efficiency_notes(self.traced, hwspaces.efficiency(efficiency).efficiency),
         )

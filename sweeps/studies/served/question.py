@@ -8,7 +8,7 @@ from typing import Any
 
 import hwspaces
 import workloads
-from hwspaces.servers import MOST_DEVICES, server_devices
+from hwspaces.servers import server_devices
 from hwspaces.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
@@ -21,7 +21,7 @@ from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.layouts import layouts, possible, powers_of_two
 from sweeps.ask.offered_load import LOAD
-from sweeps.ask.precisions import compute_precisions, lacking_precisions, weight_only_notes
+from sweeps.ask.precisions import compute_precisions, device_notes, lacking_precisions
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.load import require_prefix_cache
@@ -70,7 +70,7 @@ class Question:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the model's reader wants said aloud, and what accelerators run weight-only."""
-        of_devices = (weight_only_notes(device, self.model.model) for device in self.options.devices)
+        of_devices = (device_notes(device, self.model.model) for device in self.options.devices)
         return (*self.model.notes, *(note for notes in of_devices for note in notes))
 
 
@@ -105,8 +105,6 @@ def question(
     for key in load:
         if key not in LOAD:
             raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
-    if node is not None and not 1 <= node <= MOST_DEVICES:
-        raise ValueError(f"node = {node} must be from 1 to {MOST_DEVICES:,} devices of one server")
     requests = Requests(load)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
@@ -188,7 +186,7 @@ def question(
             for choice in choices
         ],
         precisions=frozenset(needed),
-        servers=[server_devices(device.name) if node is None else node for device in runnable],
+        servers=[server_devices(device.name, node) for device in runnable],
     )
     for deployments in options.deployments:
         for deployment in deployments[:1]:
