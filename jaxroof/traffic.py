@@ -31,6 +31,9 @@ class Traffic:
     kind: Array | None = number(
         "1", "class of the request", "0 .. classes - 1; none: there are no classes", zero=True, default=None
     )
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
+    )
     clients: Scalar | None = count("clients of a closed loop", default=None)
     think: Scalar = number("s", "time between an answer and its client's next request", zero=True, default=0.0)
 

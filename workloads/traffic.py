@@ -11,7 +11,14 @@ ABSENT = {"arrival": np.inf, "isl": 1.0, "osl": 0.0, "group": float(ALONE), "sha
 """What a request that never comes is, by field of `Traffic`."""
 
 
-def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, pad: int = 0) -> Traffic:
+def traffic(
+    stream: Stream,
+    *,
+    clients: int | None = None,
+    think: float = 0.0,
+    pad: int = 0,
+    encoder_tokens: float | None = None,
+) -> Traffic:
     """The requests of a stream, NumPy arrays of float64, shape [max(requests, pad)].
 
     Args:
@@ -19,6 +26,7 @@ def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, p
       clients: of a closed loop, which takes lengths from the stream and ignores its times; None: an open loop.
       think: s between an answer and its client's next request.
       pad: requests to fill the arrays up to with absent ones, so that streams of several lengths stack.
+      encoder_tokens: of every request, which the encoder works on; None: it has no work.
 
     Raises:
       ValueError: one line, for clients or a think time that cannot be.
@@ -36,6 +44,7 @@ def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, p
         shared=np.asarray(stream.shared, float) if grouped else None,
         keep=np.asarray(kept(stream), float) if grouped else None,
         kind=None if stream.kind is None else np.asarray(stream.kind, float),
+        encoder_tokens=encoder_tokens,
         clients=None if clients is None else float(clients),
         think=float(think),
     )

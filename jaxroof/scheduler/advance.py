@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jaxroof.arrays import jax
 from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.prices import next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
@@ -57,10 +57,11 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
     beside_prompts = jnp.where(engine.mixed, step.need, 0)
     decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
+    nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
     later = state._replace(
         clock=plus(state.clock, worked),
         count=state.count + jnp.where(taken.decodes | engine.mixed, taken.number, 0),
-        step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), NOTHING, step),
+        step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), nothing, step),
         running=state.running + step.finished,
         offset=state.offset + step.joining,
         free=state.free - jnp.where(taken.prompts, beside_prompts, decoding_alone),
@@ -96,7 +97,7 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
 
-    first = _time(price, _prompt(step, prompts), sequences, context, step.finished, rows)
+    first = _time(price, _prompt(step, prompts), sequences, context, step.finished, rows, _encode(engine, step))
     most = _most_steps(engine, state, next_end)
     nothing = Prefill(sequences=0.0, tokens=0.0, past=0.0)
     last = _time(price, nothing, sequences, context + (most - 1) * members, step.finished, rows)
@@ -114,6 +115,17 @@ def _prompt(step: Step, prompts: Array) -> Prefill:
     tokens = step.prompt.astype(float)
     chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
     return Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
+
+
+def _encode(engine: Engine, step: Step) -> Encode | None:
+    """The images of the prompts that a step begins, as vLLM encodes them in the step of the chunk that needs them.
+
+    Source: vllm-project/vllm, vllm/v1/core/sched/scheduler.py, `_try_schedule_encoder_inputs`.
+    """
+    if step.encodes is None:
+        return None
+    begun = step.encodes.astype(float)
+    return Encode(sequences=begun, tokens=begun * engine.encoder_tokens)
 
 
 def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:
@@ -172,9 +184,10 @@ def _time(
     context: Array,
     finished: Array,
     rows: Array,
+    encode: Encode | None = None,
 ) -> Array:
     """s of one step: the device, and what its host adds."""
     decoding = Decode(sequences=sequences.astype(float), context=context.astype(float))
-    batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))
+    batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float), encode=encode)
     device, host = price(batch, rows.astype(float))
     return device + host

@@ -38,6 +38,7 @@ class Engine(NamedTuple):
     group: Array | None  # shape [requests]; -1: none
     shared: Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
     keep: Array | None  # tokens with which a later one of the group begins, shape [requests]
+    encoder_tokens: Array | None  # of a request's images, float; None: there are no images
 
 
 def engine(
@@ -111,6 +112,7 @@ def engine(
         group=ordered(traffic.group),
         shared=ordered(traffic.shared),
         keep=ordered(traffic.keep),
+        encoder_tokens=None if traffic.encoder_tokens is None else jnp.asarray(traffic.encoder_tokens, dtype=float),
     )
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 
