@@ -7,7 +7,7 @@ the mean step, the load and every latency follow from B without a simulation.
 import math
 
 from jaxroof.arrays import jnp
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.policy import ORDERS, Policy
 from jaxroof.step_price import Price
 from jaxroof.struct import Array, Scalar, struct
@@ -47,6 +47,7 @@ class Demand:
     context: Scalar  # tokens that a decoding sequence attends to, mean over all decode steps
     held: Scalar  # tokens of KV cache that a running sequence holds, mean over time
     output_evenness: Scalar = 1.0  # mean^2 / mean of the squares of the decode steps: 1 where all are equally many
+    encoder_tokens: Scalar | None = None  # of every request, which the encoder works on; None: it has no work
     classes: tuple["Demand", ...] = ()  # means of every class of these requests
 
 
@@ -110,10 +111,14 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
         prompts = tokens / prompt
         chunks = jnp.where(part < prompt, 1.0, jnp.maximum(prompts, 1.0) * demand.evenness)
         past = demand.cached + 0.5 * jnp.maximum(prompt - tokens / chunks, 0.0)
+        images = None  # those of a prompt that takes several steps in equal parts
+        if demand.encoder_tokens is not None:
+            images = Encode(sequences=prompts, tokens=prompts * demand.encoder_tokens)
         work = Batch(
             prefill=Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0)),
             decode=Decode(sequences=decoding, context=decoding * demand.context),
             logits=decoding + prompts,
+            encode=images,
         )
         device, host = price(work, rows + tokens)
         return device + host

@@ -63,7 +63,8 @@ METRICS = {
 class Handover(EqualRequests):
     """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other.
 
-    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
+    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens,
+    and runs the encoder.
     """
 
     prompts: Scalar | None = count(
@@ -71,6 +72,9 @@ class Handover(EqualRequests):
         "none: one for every group of data-parallel attention of the prefill pool",
         default=None,
         flag="N",
+    )
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
     )
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
@@ -115,12 +119,25 @@ def step_prompts(work: Handover, prefill: Pool) -> Scalar:
 
 def prefill_requests(work: Handover, prefill: Pool) -> Requests:
     """Requests of one replica of the prefill pool at once: prompts that make one token each."""
-    return Requests(batch=step_prompts(work, prefill), isl=work.isl, osl=1.0, cached=work.cached)
+    return Requests(
+        batch=step_prompts(work, prefill),
+        isl=work.isl,
+        osl=1.0,
+        cached=work.cached,
+        encoder_tokens=work.encoder_tokens,
+    )
 
 
 def decode_requests(work: Handover) -> Requests:
     """Requests of one replica of the decode pool at once."""
-    return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=0.0, acceptance=work.acceptance)
+    return Requests(
+        batch=work.batch,
+        isl=work.isl,
+        osl=work.osl,
+        cached=0.0,
+        encoder_tokens=work.encoder_tokens,
+        acceptance=work.acceptance,
+    )
 
 
 def handover_cost(
@@ -272,9 +289,10 @@ def _fit(scenario: Scenario, kept_up: Scalar) -> dict[str, Scalar]:
     held_by = step_prompts(work, pools(scenario)[0]), work.batch
     for pool, held, tokens in zip(pools(scenario), held_by, (work.isl, work.isl + work.osl), strict=True):
         place = pool.hardware, model, pool.deployment
-        capacity = memory.sequence_capacity(*place, tokens)
+        encoded = decode_batch(decode_requests(work), model, pool.deployment).encoded
+        capacity = memory.sequence_capacity(*place, tokens, encoded)
         fits.append(memory.weights_fit(*place) & (capacity >= held))
-        uses.append(memory.memory_use(*place, tokens, held))
+        uses.append(memory.memory_use(*place, tokens, held, encoded))
     split = holds(pool_rules(scenario))
     return {
         "sequence_capacity": capacity,

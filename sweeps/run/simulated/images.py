@@ -47,7 +47,7 @@ class Images:
         notes = stream.notes
         if (stream.group != ALONE).any():
             notes = (*notes, "images stand behind what prompts share: the prefix cache has none of them")
-        return dataclasses.replace(stream, isl=isl, notes=notes)
+        return dataclasses.replace(stream, isl=isl, source=f"{stream.source}; {self.text}", notes=notes)
 
 
 def images_of(asked: ServeSpec) -> Images | None:

@@ -164,8 +164,7 @@ def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Price
     with eager():
         for group in columns(options, wanted, WIDTH):
             kind = structure((group.hardware, group.deployment))
-            context = demands[0].context
-            of = tables(group, options.model.model, options.efficiency, context, rows, kinds.get(kind))
+            of = tables(group, options.model.model, options.efficiency, demands[0], rows, kinds.get(kind))
             kinds[kind] = of.parts.kinds
             found.append((group, of))
     return found

@@ -103,6 +103,7 @@ def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rat
         cached=np.array([found.needs[setting].cached for setting in settings])[:, None],
         acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
         prompts=prompts_of(asked, found, pairs)[:, None],
+        encoder_tokens=found.needs[0].encoder_tokens,
         rate=rate,
     )
     with eager():

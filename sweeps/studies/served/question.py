@@ -107,7 +107,7 @@ def question(
             raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
     if node is not None and not 1 <= node <= MOST_DEVICES:
         raise ValueError(f"node = {node} must be from 1 to {MOST_DEVICES:,} devices of one server")
-    requests = Requests(load)
+    requests = Requests(load, model)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
     of = chosen(engine, efficiency)

@@ -8,6 +8,7 @@ from jaxroof.batch import Batch
 from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
 from jaxroof.price_tables import OpKinds, Parts
+from jaxroof.steady_state import Demand
 from jaxroof.step_price import MicroBatch
 from jaxroof.struct import Array, Scalar
 from sweeps.studies.served.places import Columns
@@ -30,14 +31,16 @@ class Tables:
     decode: Array
     logits: Array
     host: Array
+    encoder: Array | None  # without the host; None: it has no work
 
 
 def tables(
-    group: Columns, model: Model, efficiency: Efficiency, context: float, most_rows: float, kinds: list[OpKinds] | None
+    group: Columns, model: Model, efficiency: Efficiency, needs: Demand, most_rows: float, kinds: list[OpKinds] | None
 ) -> Tables:
-    """Tables of the places of a group, whose sequences attend to `context` tokens each. Inside `jaxroof.arrays.eager`.
+    """Tables of the places of a group. Inside `jaxroof.arrays.eager`.
 
     Args:
+      needs: context that sequences attend to, and tokens that the encoder works on.
       most_rows: of a step.
       kinds: as `Parts` takes them.
     """
@@ -47,12 +50,14 @@ def tables(
     def table(values: Array, nodes: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.broadcast_to(values, (*parts.lanes, 1, len(nodes), values.shape[-1]))[:, 0])
 
+    images = needs.encoder_tokens
     return Tables(
         parts=parts,
         rows=table(parts.sums("rows", rows=rows), rows),
-        decode=table(parts.sums("decode", decoding=(SEQUENCES, SEQUENCES * context)), SEQUENCES),
+        decode=table(parts.sums("decode", decoding=(SEQUENCES, SEQUENCES * needs.context)), SEQUENCES),
         logits=table(parts.sums("logits", logits=SEQUENCES), SEQUENCES),
         host=table(parts.host(SEQUENCES), SEQUENCES),
+        encoder=None if images is None else table(parts.encoder(SEQUENCES, images), SEQUENCES),
     )
 
 
@@ -67,6 +72,9 @@ def micro_batch_cost(of: Tables) -> MicroBatch:
         spent = spent + np.where(some[..., None], attention, 0.0)
         sampled = _read(SEQUENCES, of.logits, batch.logits)
         spent = spent + sampled * np.minimum(batch.logits, 1.0)[..., None]
+        if batch.encode is not None:
+            encoded = _read(SEQUENCES, of.encoder, batch.encode.sequences)
+            spent = spent + encoded * np.minimum(batch.encode.sequences, 1.0)[..., None]
         work = np.asarray(prompt.tokens) > 0
         if of.parts.has("prompt") and work.any():
             numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
