@@ -115,9 +115,9 @@ class Parts:
         found = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
         return stacked([_sum(terms, wanted) for terms, wanted in zip(found, names, strict=True)])
 
-    def encoder(self, requests: Scalar, tokens: Scalar) -> Array:
-        """Sums of all quantities over the encoder's ops for so many requests of `tokens` each, shape [quantities]."""
-        found = _encoder_terms(self._place, requests, tokens)
+    def encoder(self, requests: Scalar, encode: Encode) -> Array:
+        """Sums of all quantities over the encoder's ops for requests of `encode` each, shape [quantities]."""
+        found = _encoder_terms(self._place, requests, encode)
         return stacked([_sum(terms, terms.keys() - {HOST}) for terms in found])
 
     def host(self, logits: Scalar) -> Array:
@@ -126,16 +126,14 @@ class Parts:
         return _sum(_terms(self._place, (1.0, 1.0, 0.0), (1.0, 1.0), logits, 1.0, none)[0], {HOST})[..., None]
 
 
-def price_tables(
-    parts: Parts, deployment: Deployment, limits: Limits, encoder_tokens: Scalar | None = None
-) -> StepPrices:
+def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: Encode | None = None) -> StepPrices:
     """Sums of what depends on one thing alone, at all nodes of it; everything else is 1 token or sequence.
 
     Inside `jaxroof.arrays.eager` the numbers of `parts` may be columns, shape [lanes, 1, 1]: every table then has a
     leading axis of lanes.
 
     Args:
-      encoder_tokens: of every request, which the encoder works on; None: it has no work.
+      encode: of every request; None: the encoder has no work.
     """
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled, one = octaves(limits.sequences, LOGITS), jnp.ones(1)
@@ -155,8 +153,8 @@ def price_tables(
     )
     logits = [table(lambda n, _: parts.sums("logits", logits=n), sampled), table(lambda n, _: parts.host(n), sampled)]
     images = None
-    if encoder_tokens is not None:
-        images = _intervals(table(lambda n, _: parts.encoder(n, encoder_tokens), sampled)[..., 0, :])
+    if encode is not None:
+        images = _intervals(table(lambda n, _: parts.encoder(n, encode), sampled)[..., 0, :])
     return StepPrices(
         rows=_intervals(rows[..., 0, :]),
         decode=_cells(decode),
@@ -200,14 +198,14 @@ def _terms(
     return _priced(place, batch, overlapped_ops(model, deployment, batch, rows), names)
 
 
-def _encoder_terms(place: tuple, requests: Scalar, tokens: Scalar) -> Terms:
+def _encoder_terms(place: tuple, requests: Scalar, encode: Encode) -> Terms:
     """Of the encoder's ops alone, in a step that prefills and does nothing else."""
     _, model, deployment, _ = place
     batch = Batch(
         prefill=Prefill(sequences=requests, tokens=requests, past=0.0),
         decode=None,
         logits=0.0,
-        encode=Encode(sequences=requests, tokens=requests * tokens),
+        encode=mapped(lambda each: requests * each, encode),
     )
     ops = overlapped_ops(model, deployment, batch)
     return _priced(place, batch, {name: op for name, op in ops.items() if PREFIX in op.layer})

@@ -25,10 +25,11 @@ class ImageTokens:
 
 @dataclasses.dataclass(frozen=True)
 class ImageCount:
-    """Tokens of one image."""
+    """Tokens of one image, or of several together."""
 
     encoder: float  # patches, over all tiles
     language: float  # that take a place in the language model's context
+    inputs: float = 1.0  # of the encoder, whose tokens do not see those of the others: tiles
 
 
 def encoder_tokens(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -70,7 +71,8 @@ def prompt_images(images: ImageTokens, sizes: Sequence[tuple[int, int]], count: 
       ValueError: as of `encoder_tokens`.
     """
     each = [encoder_tokens(images, width, height) for width, height in sizes]
-    return ImageCount(count * sum(one.encoder for one in each), count * sum(one.language for one in each))
+    names = [field.name for field in dataclasses.fields(ImageCount)]
+    return ImageCount(**{name: count * sum(getattr(one, name) for one in each) for name in names})
 
 
 def _fixed(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -147,7 +149,7 @@ def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
     """Tokens of `tiles` tiles, and where there are several, of the whole image at the size of one."""
     one = _fixed(images, images.side, images.side)
     tiles += tiles > 1
-    return ImageCount(tiles * one.encoder, tiles * one.language)
+    return ImageCount(tiles * one.encoder, tiles * one.language, float(tiles))
 
 
 def _grids(images: ImageTokens) -> list[tuple[int, int]]:

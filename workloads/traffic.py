@@ -1,9 +1,11 @@
 """A request stream as the arrays that the scheduler takes."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from jaxroof.batch import Encode
 from jaxroof.traffic import Traffic
 from workloads.stream import ALONE, Stream
 
@@ -17,7 +19,7 @@ def traffic(
     clients: int | None = None,
     think: float = 0.0,
     pad: int = 0,
-    encoder_tokens: float | None = None,
+    encode: Encode | None = None,
 ) -> Traffic:
     """The requests of a stream, NumPy arrays of float64, shape [max(requests, pad)].
 
@@ -26,7 +28,7 @@ def traffic(
       clients: of a closed loop, which takes lengths from the stream and ignores its times; None: an open loop.
       think: s between an answer and its client's next request.
       pad: requests to fill the arrays up to with absent ones, so that streams of several lengths stack.
-      encoder_tokens: of every request, which the encoder works on; None: it has no work.
+      encode: of every request; None: the encoder has no work.
 
     Raises:
       ValueError: one line, for clients or a think time that cannot be.
@@ -44,7 +46,7 @@ def traffic(
         shared=np.asarray(stream.shared, float) if grouped else None,
         keep=np.asarray(kept(stream), float) if grouped else None,
         kind=None if stream.kind is None else np.asarray(stream.kind, float),
-        encoder_tokens=encoder_tokens,
+        encode=encode,
         clients=None if clients is None else float(clients),
         think=float(think),
     )
@@ -57,7 +59,7 @@ def padded(requests: Traffic, count: int) -> Traffic:
     if more <= 0:
         return requests
     columns = {name: getattr(requests, name) for name in ABSENT if getattr(requests, name) is not None}
-    made = {name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()}
+    made: dict[str, Any] = {name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()}
     return dataclasses.replace(requests, **made)
 
 

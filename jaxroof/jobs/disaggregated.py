@@ -76,6 +76,11 @@ class Handover(EqualRequests):
     encoder_tokens: Scalar | None = count(
         "patches, frames or words per request that the encoder works on", default=None
     )
+    encoder_inputs: Scalar | None = count(
+        "inputs of the encoder per request",
+        "images, or tiles of them, that do not see one another; none: 1",
+        default=None,
+    )
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
         "1/s",
@@ -125,19 +130,13 @@ def prefill_requests(work: Handover, prefill: Pool) -> Requests:
         osl=1.0,
         cached=work.cached,
         encoder_tokens=work.encoder_tokens,
+        encoder_inputs=work.encoder_inputs,
     )
 
 
 def decode_requests(work: Handover) -> Requests:
     """Requests of one replica of the decode pool at once."""
-    return Requests(
-        batch=work.batch,
-        isl=work.isl,
-        osl=work.osl,
-        cached=0.0,
-        encoder_tokens=work.encoder_tokens,
-        acceptance=work.acceptance,
-    )
+    return Requests(batch=work.batch, isl=work.isl, osl=work.osl, cached=0.0, acceptance=work.acceptance)
 
 
 def handover_cost(
@@ -289,10 +288,9 @@ def _fit(scenario: Scenario, kept_up: Scalar) -> dict[str, Scalar]:
     held_by = step_prompts(work, pools(scenario)[0]), work.batch
     for pool, held, tokens in zip(pools(scenario), held_by, (work.isl, work.isl + work.osl), strict=True):
         place = pool.hardware, model, pool.deployment
-        encoded = decode_batch(decode_requests(work), model, pool.deployment).encoded
-        capacity = memory.sequence_capacity(*place, tokens, encoded)
+        capacity = memory.sequence_capacity(*place, tokens)
         fits.append(memory.weights_fit(*place) & (capacity >= held))
-        uses.append(memory.memory_use(*place, tokens, held, encoded))
+        uses.append(memory.memory_use(*place, tokens, held))
     split = holds(pool_rules(scenario))
     return {
         "sequence_capacity": capacity,

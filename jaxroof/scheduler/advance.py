@@ -12,6 +12,7 @@ from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
 from jaxroof.step_price import Price
 from jaxroof.struct import Array
+from jaxroof.tree import mapped
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -124,8 +125,7 @@ def _encode(engine: Engine, step: Step) -> Encode | None:
     """
     if step.encodes is None:
         return None
-    begun = step.encodes.astype(float)
-    return Encode(sequences=begun, tokens=begun * engine.encoder_tokens)
+    return mapped(lambda each: step.encodes.astype(float) * each, engine.encode)
 
 
 def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:

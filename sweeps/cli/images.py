@@ -43,4 +43,5 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     if entry.images is None:
         raise ValueError(f"--image = {options.image!r}, but {entry.name} sees no images")
     tokens = prompt_images(entry.images, sizes, count)
-    return {"encoder_tokens": f"{tokens.encoder:.0f}", prompt: f"{text + tokens.language:.0f}"}
+    encoder = {"encoder_tokens": f"{tokens.encoder:.0f}", "encoder_inputs": f"{tokens.inputs:.0f}"}
+    return encoder | {prompt: f"{text + tokens.language:.0f}"}

@@ -16,8 +16,8 @@ PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.f
 def toy_price(batch, rows=None, xp=PLAIN):
     """Device and host s of a step, not linear in anything; `xp` has `maximum` and `minimum`, such as `jax.numpy`.
 
-    Milliseconds: weights 1.1, 0.0125 a row, 0.6 per 1000 tokens of context, 1.3 per 1e6 pairs of prompt attention, 9 per
-    1000 tokens of an encoder. A part that is None costs what a part of zeros does.
+    Milliseconds: weights 1.1, 0.0125 a row, 0.6 per 1000 tokens of context, 1.3 per 1e6 pairs of prompt attention, 9
+    per 1000 tokens of an encoder. A part that is None costs what a part of zeros does.
     """
     prompts, past, tokens, sequences, context = 1.0, 0.0, 0.0, 0.0, 0.0
     if batch.prefill is not None:

@@ -22,7 +22,7 @@ def serve(
     blocks: int,
     clients: int = 0,
     think=0.0,
-    encoder_tokens: float | None = None,
+    images: Encode | None = None,
 ) -> Outcome:
     """Serves all requests.
 
@@ -33,16 +33,16 @@ def serve(
       blocks: of the KV cache.
       clients: of a closed loop; 0: an open loop.
       think: s between an answer and its client's next request.
-      encoder_tokens: of the images of every request; None: there are none.
+      images: of every request; None: there are none.
     """
-    return Engine(price, requests, policy, int(blocks), int(clients), float(think), encoder_tokens).run()
+    return Engine(price, requests, policy, int(blocks), int(clients), float(think), images).run()
 
 
 class Engine:
     """The state between two steps, and the rules by which it changes."""
 
-    def __init__(self, price, requests, policy, blocks: int, clients: int, think: float, encoder_tokens: float | None):
-        self.encoder_tokens = encoder_tokens
+    def __init__(self, price, requests, policy, blocks: int, clients: int, think: float, images: Encode | None):
+        self.images = images
         self.price, self.policy, self.blocks, self.clients, self.think = price, policy, blocks, clients, think
         self.order, self.size = int(policy.order), int(policy.block_size)
         self.budget, self.most = int(policy.token_budget), int(policy.max_sequences)
@@ -346,8 +346,9 @@ class Engine:
         if not self.prompts and self.policy.graph_step > 0 and n <= self.policy.graph_limit:
             multiple = self.policy.graph_step
             rows = float((0, 1, 2, 4, 4)[n] if n <= 4 else math.ceil(n / multiple) * multiple)
-        images = self.encoder_tokens
-        encode = None if images is None else Encode(sequences=float(self.begun), tokens=self.begun * images)
+        encode = None
+        if self.images is not None:
+            encode = Encode(sequences=self.begun * self.images.sequences, tokens=self.begun * self.images.tokens)
         return Batch(prefill=prefill, decode=decode, logits=float(n + len(self.ready)), encode=encode), rows
 
     def check(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces.leaves import declared_quantity
+from jaxroof.batch import Encode
 from sweeps.ask.leaves import leaf
 from sweeps.run.simulated.spec import ServeSpec
 from workloads import model
@@ -19,8 +20,8 @@ class Images:
 
     sizes: tuple[tuple[int, int], ...]  # pixels
     count: int  # of every size
-    encoder: float  # tokens that the encoder works on, of all images together
-    language: float  # that they take in the prompt
+    encode: Encode  # all of them together
+    language: float  # tokens that they take in the prompt
 
     @property
     def text(self) -> str:
@@ -31,7 +32,9 @@ class Images:
 
     def record(self) -> dict[str, Any]:
         """They as plain data."""
-        return dataclasses.asdict(self) | {"sizes": [list(size) for size in self.sizes]}
+        sizes, encode = [list(size) for size in self.sizes], self.encode
+        encoder = {"encoder_tokens": encode.tokens, "encoder_inputs": encode.sequences}
+        return {"sizes": sizes, "count": self.count, **encoder, "prompt_tokens": self.language}
 
     def added(self, stream: Stream) -> Stream:
         """The stream with these images in every prompt, behind what prompts share.
@@ -71,4 +74,5 @@ def images_of(asked: ServeSpec) -> Images | None:
     if entry.images is None:
         raise ValueError(f"image = {asked.image!r}, but {entry.name} sees no images")
     tokens = prompt_images(entry.images, sizes, count)
-    return Images(sizes, count, float(round(tokens.encoder)), float(round(tokens.language)))
+    encode = Encode(sequences=tokens.inputs, tokens=float(round(tokens.encoder)))
+    return Images(sizes, count, encode, float(round(tokens.language)))

@@ -70,8 +70,8 @@ class Load:
     @property
     def traffic(self) -> Traffic:
         """It as arrays for the scheduler."""
-        encoded = None if self.images is None else self.images.encoder
-        return traffic(self.stream, clients=self.clients, think=self.think, encoder_tokens=encoded)
+        encode = None if self.images is None else self.images.encode
+        return traffic(self.stream, clients=self.clients, think=self.think, encode=encode)
 
     def objective(self, common: Objective) -> Objective:
         """Limits of every request: those of its class, or the common ones."""

@@ -170,7 +170,8 @@ def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Cal
 
     def go(one: Scenario, tables: StepPrices, run):
         place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
-        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables)
+        encode = one.workload.traffic.encode
+        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables, encode=encode)
         return proceed(price, run, one.workload.traffic, policy, size)
 
     return (
@@ -186,7 +187,7 @@ def _limits(size: Size) -> Limits:
 def _tables(size: Size, together: Scenario, number: int) -> StepPrices:
     """Price tables of every simulation, those of one place made once: leaves of shape [simulations, ...]."""
     place = together.hardware, together.model, together.deployment, together.efficiency
-    place = *place, together.workload.traffic.encoder_tokens
+    place = *place, together.workload.traffic.encode
     numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
     leaves = np.stack(jax.tree.leaves(numbers), axis=1)
     kind = jax.tree.structure(place), _limits(size)
@@ -206,13 +207,13 @@ def _made_tables(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Itera
     kinds = None
     for low in range(0, len(chosen), COLUMN):
         rows = np.asarray(chosen[low : low + COLUMN])
-        hardware, model, deployment, efficiency, encoder_tokens = jax.tree.map(
+        hardware, model, deployment, efficiency, encode = jax.tree.map(
             lambda leaf, rows=rows: leaf[rows].reshape(-1, 1, 1), numbers
         )
         with eager():
             parts = Parts(hardware, model, deployment, efficiency, kinds)
             kinds = parts.kinds
-            made = price_tables(parts, deployment, limits, encoder_tokens)
+            made = price_tables(parts, deployment, limits, encode)
         for lane in range(len(rows)):
             yield jax.tree.map(lambda leaf, lane=lane: np.array(leaf[lane]), made)
 

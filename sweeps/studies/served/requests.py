@@ -51,7 +51,7 @@ class Requests:
     def demand(self, caching: bool) -> Demand:
         """Means of the requests; `caching` as of `demand`."""
         found = demand(self.sample, caching)
-        return found if self.images is None else dataclasses.replace(found, encoder_tokens=self.images.encoder)
+        return found if self.images is None else dataclasses.replace(found, encode=self.images.encode)
 
     @property
     def longest(self) -> float:

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, Encode
 from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
 from jaxroof.price_tables import OpKinds, Parts
@@ -32,6 +32,7 @@ class Tables:
     logits: Array
     host: Array
     encoder: Array | None  # without the host; None: it has no work
+    encode: Encode | None  # of every request
 
 
 def tables(
@@ -40,7 +41,7 @@ def tables(
     """Tables of the places of a group. Inside `jaxroof.arrays.eager`.
 
     Args:
-      needs: context that sequences attend to, and tokens that the encoder works on.
+      needs: context that sequences attend to, and what the encoder works on.
       most_rows: of a step.
       kinds: as `Parts` takes them.
     """
@@ -50,7 +51,7 @@ def tables(
     def table(values: Array, nodes: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.broadcast_to(values, (*parts.lanes, 1, len(nodes), values.shape[-1]))[:, 0])
 
-    images = needs.encoder_tokens
+    images = needs.encode
     return Tables(
         parts=parts,
         rows=table(parts.sums("rows", rows=rows), rows),
@@ -58,6 +59,7 @@ def tables(
         logits=table(parts.sums("logits", logits=SEQUENCES), SEQUENCES),
         host=table(parts.host(SEQUENCES), SEQUENCES),
         encoder=None if images is None else table(parts.encoder(SEQUENCES, images), SEQUENCES),
+        encode=images,
     )
 
 
@@ -73,8 +75,8 @@ def micro_batch_cost(of: Tables) -> MicroBatch:
         sampled = _read(SEQUENCES, of.logits, batch.logits)
         spent = spent + sampled * np.minimum(batch.logits, 1.0)[..., None]
         if batch.encode is not None:
-            encoded = _read(SEQUENCES, of.encoder, batch.encode.sequences)
-            spent = spent + encoded * np.minimum(batch.encode.sequences, 1.0)[..., None]
+            begun = batch.encode.tokens / of.encode.tokens
+            spent = spent + _read(SEQUENCES, of.encoder, begun) * np.minimum(begun, 1.0)[..., None]
         work = np.asarray(prompt.tokens) > 0
         if of.parts.has("prompt") and work.any():
             numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
