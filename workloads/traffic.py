@@ -59,7 +59,9 @@ def padded(requests: Traffic, count: int) -> Traffic:
     if more <= 0:
         return requests
     columns = {name: getattr(requests, name) for name in ABSENT if getattr(requests, name) is not None}
-    made: dict[str, Any] = {name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()}
+    made: dict[str, Any] = {
+        name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()
+    }
     return dataclasses.replace(requests, **made)
 
 

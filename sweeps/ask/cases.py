@@ -343,7 +343,7 @@ def _check_encoder(values: Mapping[str, float | None], entry: workloads.ModelEnt
         raise ValueError(f"workload.encoder_tokens = {given:g}, but {entry.name} has no encoder")
     if given is None and values.get("encoder_inputs") is not None:
         raise ValueError(
-            f"workload.encoder_inputs = {values['encoder_inputs']:g}: give workload.encoder_tokens, those of these inputs"
+            f"workload.encoder_inputs = {values['encoder_inputs']:g}: give workload.encoder_tokens, which they have"
         )
     if given is None and any(block.cross is not None for block in model.blocks):
         raise ValueError(f"{entry.name} attends to its encoder's output: give workload.encoder_tokens")

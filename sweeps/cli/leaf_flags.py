@@ -14,6 +14,10 @@ KINDS = ("number", "count", "share", "word", "text", "option")
 """Functions of `jaxroof.field` that declare a leaf which may have a flag."""
 
 
+SEVERAL = ("WxH,..",)
+"""Placeholders of flags that may be given several times."""
+
+
 class Flag(NamedTuple):
     """The flag of one leaf."""
 
@@ -53,7 +57,7 @@ def add_flags(parser: argparse._ActionsContainer, flags: dict[str, Flag]) -> Non
     """Add flags to a parser."""
     for name, declared in flags.items():
         if declared.placeholder:
-            action = Listed if declared.placeholder.endswith(",..") else "store"
+            action = Listed if declared.placeholder in SEVERAL else "store"
             parser.add_argument(flag(name), metavar=declared.placeholder, action=action, help=declared.help)
         else:
             parser.add_argument(flag(name), action="store_const", const=True, help=declared.help)
