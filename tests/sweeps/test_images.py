@@ -23,11 +23,13 @@ from jaxroof.prices import step_prices
 from jaxroof.scheduler import Size, begin
 from jaxroof.steady_state import Demand, step_times
 from jaxroof.step import step_time
+from jaxroof.step_price import step_price
 from jaxroof.traffic import Traffic
 from sweeps.ask.cases import case
 from sweeps.ask.spec import spec
 from sweeps.cli import serve as serve_verb
 from sweeps.cli.serve_command import serve_command
+from sweeps.run.answer import answer
 from sweeps.run.precision import precision
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.plan import planned
@@ -35,6 +37,9 @@ from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.pool_command import pool_command
 from sweeps.serving.run import setup
 from sweeps.studies.served.comparison import compare_served
+from sweeps.studies.served.places import columns, room
+from sweeps.studies.served.question import question
+from sweeps.studies.served.steps import micro_batch_cost, tables
 from tests.commands import printed, refused
 
 pytestmark = pytest.mark.xdist_group("serve")
@@ -211,6 +216,31 @@ def test_a_comparison_pays_for_images_and_says_so():
     record = {"spec": pools.spec, "prefill": pools.prefill, "rank": 1, **pools.metrics}
     words = shlex.split(pool_command(record))
     assert words[words.index("--image") + 1] == IMAGE and words[words.index("--isl") + 1] == "256"
+
+
+def test_estimated_steps_encode_at_what_it_costs_op_by_op():
+    """Lines between powers of two of prompts: within 3 % of `step`, for one prompt and for six."""
+    found = question(
+        PLACE["model"], "ttft=1s", {"isl": 256, "osl": 9, "image": IMAGE}, hardware=["H100-SXM"], devices=[1]
+    )
+    options, needs = found.options, found.requests.demand(True)
+    with eager():
+        (group,) = columns(options, room(options).legal, 128)
+        of = tables(group, options.model.model, options.efficiency, needs.context, 2e4, None, needs.encode)
+        host = (float(options.efficiency.host.step_time), 0.0)
+        price = step_price(micro_batch_cost(of), group.hardware, options.model.model, group.deployment, host)
+        for prompts in (1.0, 6.0):
+            shaped = np.full((1, 1, 1), prompts)
+            step = Batch(
+                prefill=Prefill(sequences=shaped, tokens=shaped * 1625.0, past=0.0 * shaped),
+                decode=Decode(sequences=0.0 * shaped, context=0.0 * shaped),
+                logits=shaped,
+                encode=Encode(sequences=shaped, tokens=shaped * PATCHES),
+            )
+            time = float(np.ravel(sum(price(step, shaped * 1625.0)))[0])
+            work = {"prefill": 1625, "prefills": prompts, "encoder_tokens": PATCHES}
+            exact = answer(case("step", workload=work, **PLACE)).metrics["step_time"]
+            assert time == pytest.approx(exact, rel=0.03)
 
 
 def test_a_prefill_pool_runs_the_encoder(capsys):

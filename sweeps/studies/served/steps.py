@@ -8,7 +8,6 @@ from jaxroof.batch import Batch, Encode
 from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
 from jaxroof.price_tables import OpKinds, Parts
-from jaxroof.steady_state import Demand
 from jaxroof.step_price import MicroBatch
 from jaxroof.struct import Array, Scalar
 from sweeps.studies.served.places import Columns
@@ -36,14 +35,20 @@ class Tables:
 
 
 def tables(
-    group: Columns, model: Model, efficiency: Efficiency, needs: Demand, most_rows: float, kinds: list[OpKinds] | None
+    group: Columns,
+    model: Model,
+    efficiency: Efficiency,
+    context: float,
+    most_rows: float,
+    kinds: list[OpKinds] | None,
+    encode: Encode | None = None,
 ) -> Tables:
-    """Tables of the places of a group. Inside `jaxroof.arrays.eager`.
+    """Tables of the places of a group, whose sequences attend to `context` tokens each. Inside `jaxroof.arrays.eager`.
 
     Args:
-      needs: context that sequences attend to, and what the encoder works on.
       most_rows: of a step.
       kinds: as `Parts` takes them.
+      encode: of every request; None: the encoder has no work.
     """
     parts = Parts(group.hardware, model, group.deployment, efficiency, kinds)
     rows = ROWS[: np.searchsorted(ROWS, most_rows) + 1]
@@ -51,15 +56,14 @@ def tables(
     def table(values: Array, nodes: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.broadcast_to(values, (*parts.lanes, 1, len(nodes), values.shape[-1]))[:, 0])
 
-    images = needs.encode
     return Tables(
         parts=parts,
         rows=table(parts.sums("rows", rows=rows), rows),
-        decode=table(parts.sums("decode", decoding=(SEQUENCES, SEQUENCES * needs.context)), SEQUENCES),
+        decode=table(parts.sums("decode", decoding=(SEQUENCES, SEQUENCES * context)), SEQUENCES),
         logits=table(parts.sums("logits", logits=SEQUENCES), SEQUENCES),
         host=table(parts.host(SEQUENCES), SEQUENCES),
-        encoder=None if images is None else table(parts.encoder(SEQUENCES, images), SEQUENCES),
-        encode=images,
+        encoder=None if encode is None else table(parts.encoder(SEQUENCES, encode), SEQUENCES),
+        encode=encode,
     )
 
 
