@@ -36,9 +36,11 @@ from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.pool_command import pool_command
 from sweeps.serving.run import setup
+from sweeps.studies.optimization.spec import problem
 from sweeps.studies.served.comparison import compare_served
 from sweeps.studies.served.places import columns, room
 from sweeps.studies.served.question import question
+from sweeps.studies.served.search import search
 from sweeps.studies.served.steps import micro_batch_cost, tables
 from tests.commands import printed, refused
 
@@ -241,6 +243,28 @@ def test_estimated_steps_encode_at_what_it_costs_op_by_op():
             work = {"prefill": 1625, "prefills": prompts, "encoder_tokens": PATCHES}
             exact = answer(case("step", workload=work, **PLACE)).metrics["step_time"]
             assert time == pytest.approx(exact, rel=0.03)
+
+
+def test_the_closed_form_of_an_optimum_encodes_as_a_comparison_does():
+    """Largest rates of an engine by its steady state, priced op by op and from coarse tables."""
+    load_of = {"isl": 256, "osl": 128, "image": IMAGE}
+    words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
+    compared = question(PLACE["model"], "ttft=1s,tpot=30ms", load_of, **words)
+    rate = float(np.nanmax(search(compared, "requests_per_second", simulated=0).estimate.load))
+    sought = {
+        "job": "serve",
+        **PLACE,
+        "efficiency": "derated",
+        "slo": "ttft=1s,tpot=30ms",
+        "workload": load_of,
+        "policy": {"token_budget": 8192},
+        "axes": {"hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "8TB/s"}},
+        "optimize": {"minimize": "ttft_mean"},
+    }
+    member = problem(sought).flat[0].evaluator
+    assert member.metrics(np.array([[3.35e12]]))["capacity"][0] == pytest.approx(rate, rel=0.05)
+    with pytest.raises(ValueError, match="images are not the same tokens to several models"):
+        problem({**sought, "model": [PLACE["model"], "Gemma-3-27B"]})
 
 
 def test_a_prefill_pool_runs_the_encoder(capsys):
