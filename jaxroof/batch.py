@@ -32,6 +32,11 @@ class Encode:
     tokens: Scalar = number("1", "patches, frames or words", "summed over sequences")
 
 
+def encode(requests: Scalar, tokens: Scalar, inputs: Scalar | None = None) -> Encode:
+    """The encoder's part of a step: requests of `tokens` tokens each, in `inputs` inputs each; None: in one."""
+    return Encode(sequences=requests if inputs is None else requests * inputs, tokens=requests * tokens)
+
+
 @struct
 class Batch:
     """One engine step. A part that is None launches no kernels; costs of a mixed step are additive.

@@ -5,12 +5,13 @@ import math
 from collections.abc import Callable
 
 from jaxroof.arrays import is_traced, jax, jnp, stacked
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.dependence import example, output_dependence
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy import core_energies, other_energies, power_known
 from jaxroof.hardware import Hardware
+from jaxroof.layers.encoder import PREFIX
 from jaxroof.model import Model
 from jaxroof.op import Ops
 from jaxroof.overlap import HIDDEN, overlapped_ops
@@ -20,8 +21,8 @@ from jaxroof.tree import mapped
 from jaxroof.weight_only import as_run
 
 ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
-"""Nodes per octave of tables over GEMM rows, decoding sequences, their mean context, and sampled rows. Powers of two:
-every whole number up to twice as many is a node."""
+"""Nodes per octave of tables over GEMM rows, decoding sequences, their mean context, and sampled rows or requests whose
+images are encoded. Powers of two: every whole number up to twice as many is a node."""
 
 MOST_DRAFTED = 16
 """Drafted tokens per sequence and step that the tables of rows have room for."""
@@ -48,6 +49,7 @@ class StepPrices:
     rows: Array  # shape [octaves(rows, ROWS) - 1, 2, quantities]
     decode: Array  # shape [octaves(context, CONTEXT) - 1, octaves(sequences, DECODE) - 1, 4, quantities]
     logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
+    encoder: Array | None = None  # over requests, shape [octaves(sequences, LOGITS) - 1, 2, quantities]; None: it rests
 
 
 Terms = list[dict[str, Scalar]]
@@ -113,17 +115,25 @@ class Parts:
         found = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
         return stacked([_sum(terms, wanted) for terms, wanted in zip(found, names, strict=True)])
 
+    def encoder(self, requests: Scalar, encode: Encode) -> Array:
+        """Sums of all quantities over the encoder's ops for requests of `encode` each, shape [quantities]."""
+        found = _encoder_terms(self._place, requests, encode)
+        return stacked([_sum(terms, terms.keys() - {HOST}) for terms in found])
+
     def host(self, logits: Scalar) -> Array:
         """Time in s of the host, shape [1]."""
         none: list[frozenset[str]] = [frozenset() for _ in self.kinds]
         return _sum(_terms(self._place, (1.0, 1.0, 0.0), (1.0, 1.0), logits, 1.0, none)[0], {HOST})[..., None]
 
 
-def price_tables(parts: Parts, deployment: Deployment, limits: Limits) -> StepPrices:
+def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: Encode | None = None) -> StepPrices:
     """Sums of what depends on one thing alone, at all nodes of it; everything else is 1 token or sequence.
 
     Inside `jaxroof.arrays.eager` the numbers of `parts` may be columns, shape [lanes, 1, 1]: every table then has a
     leading axis of lanes.
+
+    Args:
+      encode: of every request; None: the encoder has no work.
     """
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled, one = octaves(limits.sequences, LOGITS), jnp.ones(1)
@@ -142,10 +152,14 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits) -> StepPr
         octaves(limits.context, CONTEXT),
     )
     logits = [table(lambda n, _: parts.sums("logits", logits=n), sampled), table(lambda n, _: parts.host(n), sampled)]
+    images = None
+    if encode is not None:
+        images = _intervals(table(lambda n, _: parts.encoder(n, encode), sampled)[..., 0, :])
     return StepPrices(
         rows=_intervals(rows[..., 0, :]),
         decode=_cells(decode),
         logits=_intervals(jnp.concatenate(logits, axis=-1)[..., 0, :]),
+        encoder=images,
     )
 
 
@@ -175,13 +189,31 @@ def _terms(
     Args:
       names: of the ops that are wanted of every quantity; None: of all.
     """
-    hardware, model, deployment, efficiency = place
+    _, model, deployment, _ = place
     batch = Batch(
         prefill=Prefill(sequences=prompt[0], tokens=prompt[1], past=prompt[2]),
         decode=Decode(sequences=decoding[0], context=decoding[1]),
         logits=logits,
     )
-    ops = overlapped_ops(model, deployment, batch, rows)
+    return _priced(place, batch, overlapped_ops(model, deployment, batch, rows), names)
+
+
+def _encoder_terms(place: tuple, requests: Scalar, encode: Encode) -> Terms:
+    """Of the encoder's ops alone, in a step that prefills and does nothing else."""
+    _, model, deployment, _ = place
+    batch = Batch(
+        prefill=Prefill(sequences=requests, tokens=requests, past=0.0),
+        decode=None,
+        logits=0.0,
+        encode=mapped(lambda each: requests * each, encode),
+    )
+    ops = overlapped_ops(model, deployment, batch)
+    return _priced(place, batch, {name: op for name, op in ops.items() if PREFIX in op.layer})
+
+
+def _priced(place: tuple, batch: Batch, ops: Ops, names: list[frozenset[str]] | None = None) -> Terms:
+    """All quantities of ops of a step."""
+    hardware, _, deployment, efficiency = place
 
     def wanted(quantity: int) -> Ops:
         return ops if names is None else {name: op for name, op in ops.items() if name in names[quantity]}

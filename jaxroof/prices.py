@@ -4,7 +4,7 @@ import functools
 
 from jaxroof.arrays import entry, jax
 from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, Encode
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
@@ -28,11 +28,13 @@ def step_prices(
     hidden_host: Scalar = 0.0,
     tables: StepPrices | None = None,
     prompts: bool = True,
+    encode: Encode | None = None,
 ) -> tuple[StepPrices, Price]:
     """Tables of one engine's steps, and the function that reads them.
 
     Ops that depend on the number of tokens alone, as every GEMM and collective does, are in a table over it; decode
-    attention is in one over sequences and mean context; the head and the sampler in one over sampled rows. What
+    attention is in one over sequences and mean context; the head and the sampler in one over sampled rows; the encoder
+    in one over the requests whose images it works on. What
     depends on prompts' lengths, as prefill attention does, is computed where it is asked for. Which op belongs where
     is read off the traced cost model. Energy is tabulated like time, and the time of a whole step is the one under
     the limit of electrical power: `limited_time`.
@@ -46,6 +48,7 @@ def step_prices(
         `jaxroof.step_price.visible_host_time`; 0: after it.
       tables: where they are known already; None: they are computed.
       prompts: False: batches have none, and nothing that depends on their lengths is traced.
+      encode: of every request, of which a batch with `encode` has some; None: no batch has.
 
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
@@ -55,14 +58,15 @@ def step_prices(
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
     """
     parts = Parts(hardware, model, deployment, efficiency)
-    tables = mapped(jnp.asarray, price_tables(parts, deployment, limits) if tables is None else tables)
-    micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts)
+    made = price_tables(parts, deployment, limits, encode) if tables is None else tables
+    tables = mapped(jnp.asarray, made)
+    micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
     overlap = efficiency.host.step_time, hidden_host
     return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
 
 
 def _micro_batch_price(
-    tables: StepPrices, parts: Parts, prompts: bool, batch: Batch, rows: Scalar
+    tables: StepPrices, parts: Parts, prompts: bool, encode: Encode | None, batch: Batch, rows: Scalar
 ) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     prompt, decoding = batch.prefill, batch.decode
@@ -74,6 +78,9 @@ def _micro_batch_price(
     sampled = _between(*_read(tables.logits, batch.logits, LOGITS))
     # Of micro-batches of which some sample no token, those pass without the head.
     spent = spent + sampled[:-1] * jnp.minimum(batch.logits, 1.0)
+    if batch.encode is not None:  # of micro-batches, too, some begin no prompt
+        begun = batch.encode.tokens / encode.tokens
+        spent = spent + _between(*_read(tables.encoder, begun, LOGITS)) * jnp.minimum(begun, 1.0)
     if prompts and parts.has("prompt"):
         work = prompt.tokens > 0
         lengths = tuple(

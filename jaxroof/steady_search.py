@@ -154,6 +154,9 @@ def micro_batch_cost(
     sequences = jnp.asarray(SEQUENCES)
     decode_table = parts.sums("decode", decoding=(sequences, sequences * demand.context))
     logits_table, host_table = parts.sums("logits", logits=sequences), parts.host(sequences)
+    encoder_table = None
+    if demand.encode is not None:
+        encoder_table = parts.encoder(sequences, demand.encode)
 
     def cost(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         prompt, decoding = batch.prefill, batch.decode
@@ -161,6 +164,9 @@ def micro_batch_cost(
         spent = _read(ROWS, rows_table, rows)
         spent = spent + jnp.where(some[..., None], _read(SEQUENCES, decode_table, decoding.sequences), 0.0)
         spent = spent + _read(SEQUENCES, logits_table, batch.logits) * jnp.minimum(batch.logits, 1.0)[..., None]
+        if batch.encode is not None:
+            begun = batch.encode.tokens / demand.encode.tokens
+            spent = spent + _read(SEQUENCES, encoder_table, begun) * jnp.minimum(begun, 1.0)[..., None]
         numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
         lengths = tuple(jnp.where(work, length, least) for length, least in numbers)
         if parts.has("prompt"):

@@ -7,10 +7,11 @@ the mean step, the load and every latency follow from B without a simulation.
 import math
 
 from jaxroof.arrays import jnp
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.policy import ORDERS, Policy
 from jaxroof.step_price import Price
 from jaxroof.struct import Array, Scalar, struct
+from jaxroof.tree import mapped
 
 LEAST_STEPS = 0.5
 """Decode steps of a request at least: one of a single output token has none."""
@@ -47,6 +48,7 @@ class Demand:
     context: Scalar  # tokens that a decoding sequence attends to, mean over all decode steps
     held: Scalar  # tokens of KV cache that a running sequence holds, mean over time
     output_evenness: Scalar = 1.0  # mean^2 / mean of the squares of the decode steps: 1 where all are equally many
+    encode: Encode | None = None  # of every request; None: the encoder has no work
     classes: tuple["Demand", ...] = ()  # means of every class of these requests
 
 
@@ -114,6 +116,7 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
             prefill=Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0)),
             decode=Decode(sequences=decoding, context=decoding * demand.context),
             logits=decoding + prompts,
+            encode=mapped(lambda each: prompts * each, demand.encode),  # of a prompt in several steps, a part in each
         )
         device, host = price(work, rows + tokens)
         return device + host

@@ -1,5 +1,6 @@
 """Traffic: requests that arrive at an engine, and their outcome over time."""
 
+from jaxroof.batch import Encode
 from jaxroof.field import count, number
 from jaxroof.struct import Array, Scalar, struct
 
@@ -30,6 +31,9 @@ class Traffic:
     )
     kind: Array | None = number(
         "1", "class of the request", "0 .. classes - 1; none: there are no classes", zero=True, default=None
+    )
+    encode: Encode | None = (
+        None  # of every request, in the step that begins its prompt; None: there is no encoder's work
     )
     clients: Scalar | None = count("clients of a closed loop", default=None)
     think: Scalar = number("s", "time between an answer and its client's next request", zero=True, default=0.0)

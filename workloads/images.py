@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 MOST_RATIO = 200.0
 """Sides of an image may differ by this factor; Qwen's published preprocessing refuses more."""
@@ -24,10 +25,11 @@ class ImageTokens:
 
 @dataclasses.dataclass(frozen=True)
 class ImageCount:
-    """Tokens of one image."""
+    """Tokens of one image, or of several together."""
 
     encoder: float  # patches, over all tiles
     language: float  # that take a place in the language model's context
+    inputs: float = 1.0  # of the encoder, whose tokens do not see those of the others: tiles
 
 
 def encoder_tokens(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -41,6 +43,36 @@ def encoder_tokens(images: ImageTokens, width: int, height: int) -> ImageCount:
     if max(width, height) > MOST_RATIO * min(width, height):
         raise ValueError(f"an image of {width} x {height} pixels; its sides may differ by a factor of {MOST_RATIO:.0f}")
     return RULES[images.rule](images, width, height)
+
+
+def image_sizes(text: str, key: str = "image") -> tuple[tuple[int, int], ...]:
+    """Sizes in pixels of "1024x768", or of a list of such with commas.
+
+    Args:
+      key: what the text is the value of, for errors.
+
+    Raises:
+      ValueError: one line, for what is no size.
+    """
+    return tuple(_size(part.strip(), key) for part in text.split(","))
+
+
+def _size(text: str, key: str) -> tuple[int, int]:
+    width, cross, height = text.partition("x")
+    if not (cross and all(side.isascii() and side.isdigit() and int(side) for side in (width, height))):
+        raise ValueError(f"{key} = {text!r} must be WIDTHxHEIGHT in pixels, such as 1024x768")
+    return int(width), int(height)
+
+
+def prompt_images(images: ImageTokens, sizes: Sequence[tuple[int, int]], count: int = 1) -> ImageCount:
+    """Tokens of `count` images of every size in pixels, together.
+
+    Raises:
+      ValueError: as of `encoder_tokens`.
+    """
+    each = [encoder_tokens(images, width, height) for width, height in sizes]
+    names = [field.name for field in dataclasses.fields(ImageCount)]
+    return ImageCount(**{name: count * sum(getattr(one, name) for one in each) for name in names})
 
 
 def _fixed(images: ImageTokens, width: int, height: int) -> ImageCount:
@@ -117,7 +149,7 @@ def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
     """Tokens of `tiles` tiles, and where there are several, of the whole image at the size of one."""
     one = _fixed(images, images.side, images.side)
     tiles += tiles > 1
-    return ImageCount(tiles * one.encoder, tiles * one.language)
+    return ImageCount(tiles * one.encoder, tiles * one.language, float(tiles))
 
 
 def _grids(images: ImageTokens) -> list[tuple[int, int]]:

@@ -1,9 +1,11 @@
 """A request stream as the arrays that the scheduler takes."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from jaxroof.batch import Encode
 from jaxroof.traffic import Traffic
 from workloads.stream import ALONE, Stream
 
@@ -11,7 +13,14 @@ ABSENT = {"arrival": np.inf, "isl": 1.0, "osl": 0.0, "group": float(ALONE), "sha
 """What a request that never comes is, by field of `Traffic`."""
 
 
-def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, pad: int = 0) -> Traffic:
+def traffic(
+    stream: Stream,
+    *,
+    clients: int | None = None,
+    think: float = 0.0,
+    pad: int = 0,
+    encode: Encode | None = None,
+) -> Traffic:
     """The requests of a stream, NumPy arrays of float64, shape [max(requests, pad)].
 
     Args:
@@ -19,6 +28,7 @@ def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, p
       clients: of a closed loop, which takes lengths from the stream and ignores its times; None: an open loop.
       think: s between an answer and its client's next request.
       pad: requests to fill the arrays up to with absent ones, so that streams of several lengths stack.
+      encode: of every request; None: the encoder has no work.
 
     Raises:
       ValueError: one line, for clients or a think time that cannot be.
@@ -36,6 +46,7 @@ def traffic(stream: Stream, *, clients: int | None = None, think: float = 0.0, p
         shared=np.asarray(stream.shared, float) if grouped else None,
         keep=np.asarray(kept(stream), float) if grouped else None,
         kind=None if stream.kind is None else np.asarray(stream.kind, float),
+        encode=encode,
         clients=None if clients is None else float(clients),
         think=float(think),
     )
@@ -48,7 +59,9 @@ def padded(requests: Traffic, count: int) -> Traffic:
     if more <= 0:
         return requests
     columns = {name: getattr(requests, name) for name in ABSENT if getattr(requests, name) is not None}
-    made = {name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()}
+    made: dict[str, Any] = {
+        name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()
+    }
     return dataclasses.replace(requests, **made)
 
 

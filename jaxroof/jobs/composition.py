@@ -39,6 +39,11 @@ class Requests(EqualRequests):
     encoder_tokens: Scalar | None = count(
         "patches, frames or words per request that the encoder works on", default=None
     )
+    encoder_inputs: Scalar | None = count(
+        "inputs of the encoder per request",
+        "images, or tiles of them, that do not see one another; none: 1",
+        default=None,
+    )
     delay: Scalar = number(
         "s",
         "time from arrival until the prompt is there",
@@ -70,7 +75,7 @@ def prefill_batch(requests: Requests, model: Model, deployment: Deployment) -> b
     step = batches.prefill(sequences, requests.isl - requests.cached, requests.cached)
     if requests.encoder_tokens is None or model.encoder is None:
         return step
-    encode = batches.Encode(sequences=sequences, tokens=sequences * requests.encoder_tokens)
+    encode = batches.encode(sequences, requests.encoder_tokens, requests.encoder_inputs)
     return dataclasses.replace(step, encode=encode, encoded=requests.encoder_tokens / model.encoder.merged)
 
 

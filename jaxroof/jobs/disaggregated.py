@@ -63,7 +63,8 @@ METRICS = {
 class Handover(EqualRequests):
     """Requests that are prefilled in one pool, hand their cache over, and are decoded in the other.
 
-    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens.
+    `batch` sequences are decoded at once by each replica of the decode pool; the prefill pool has the `cached` tokens,
+    and runs the encoder.
     """
 
     prompts: Scalar | None = count(
@@ -71,6 +72,14 @@ class Handover(EqualRequests):
         "none: one for every group of data-parallel attention of the prefill pool",
         default=None,
         flag="N",
+    )
+    encoder_tokens: Scalar | None = count(
+        "patches, frames or words per request that the encoder works on", default=None
+    )
+    encoder_inputs: Scalar | None = count(
+        "inputs of the encoder per request",
+        "images, or tiles of them, that do not see one another; none: 1",
+        default=None,
     )
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
@@ -115,7 +124,14 @@ def step_prompts(work: Handover, prefill: Pool) -> Scalar:
 
 def prefill_requests(work: Handover, prefill: Pool) -> Requests:
     """Requests of one replica of the prefill pool at once: prompts that make one token each."""
-    return Requests(batch=step_prompts(work, prefill), isl=work.isl, osl=1.0, cached=work.cached)
+    return Requests(
+        batch=step_prompts(work, prefill),
+        isl=work.isl,
+        osl=1.0,
+        cached=work.cached,
+        encoder_tokens=work.encoder_tokens,
+        encoder_inputs=work.encoder_inputs,
+    )
 
 
 def decode_requests(work: Handover) -> Requests:

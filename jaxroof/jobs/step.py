@@ -1,7 +1,8 @@
 """Job of one engine step: its time, throughput, utilisation, power and memory."""
 
 from jaxroof.arrays import jnp
-from jaxroof.batch import Batch, Decode, Encode, Prefill
+from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import encode as encode_batch
 from jaxroof.deployment import degree, replica_devices
 from jaxroof.field import count
 from jaxroof.governor import limited_time, mean_power
@@ -46,6 +47,11 @@ class StepWork:
     encoder_tokens: Scalar | None = count(
         "patches, frames or words per request that the encoder works on", default=None
     )
+    encoder_inputs: Scalar | None = count(
+        "inputs of the encoder per request",
+        "images, or tiles of them, that do not see one another; none: 1",
+        default=None,
+    )
 
 
 def step_batch(work: StepWork, model: Model) -> Batch:
@@ -60,7 +66,7 @@ def step_batch(work: StepWork, model: Model) -> Batch:
     if work.encoder_tokens is not None and model.encoder is not None:
         encoded = work.encoder_tokens / model.encoder.merged
         if work.prefill is not None:
-            encode = Encode(sequences=work.prefills, tokens=work.prefills * work.encoder_tokens)
+            encode = encode_batch(work.prefills, work.encoder_tokens, work.encoder_inputs)
     return Batch(prefill=prefill, decode=decode, logits=logits, encode=encode, encoded=encoded)
 
 

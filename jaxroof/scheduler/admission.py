@@ -307,6 +307,7 @@ def _step_after(step: Step, share: Share, work: Work, need: Array) -> Step:
         finished=step.finished + whole(work.completes),
         joining=step.joining + jnp.where(work.completes, work.offset, 0),
         need=need,
+        encodes=None if step.encodes is None else step.encodes + whole(work.enters & work.computes),
     )
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jaxroof.arrays import entry, jax
 from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.prices import next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
@@ -13,6 +13,7 @@ from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
 from jaxroof.step_price import Price
 from jaxroof.struct import Array
+from jaxroof.tree import mapped
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -58,10 +59,11 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
     beside_prompts = jnp.where(engine.mixed, step.need, 0)
     decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
+    nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
     later = state._replace(
         clock=plus(state.clock, worked),
         count=state.count + jnp.where(taken.decodes | engine.mixed, taken.number, 0),
-        step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), NOTHING, step),
+        step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), nothing, step),
         running=state.running + step.finished,
         offset=state.offset + step.joining,
         free=state.free - jnp.where(taken.prompts, beside_prompts, decoding_alone),
@@ -100,7 +102,7 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     most = _most_steps(engine, state, next_end)
     times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
     contexts = jnp.stack([context, context + (most - 1) * members])
-    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows)
+    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, _encode(engine, step))
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = number.astype(float)
@@ -115,6 +117,16 @@ def _prompt(step: Step, prompts: Array) -> Prefill:
     tokens = step.prompt.astype(float)
     chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
     return Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
+
+
+def _encode(engine: Engine, step: Step) -> Encode | None:
+    """The images of the prompts that a step begins, as vLLM encodes them in the step of the chunk that needs them.
+
+    Source: vllm-project/vllm, vllm/v1/core/sched/scheduler.py, `_try_schedule_encoder_inputs`.
+    """
+    if step.encodes is None:
+        return None
+    return mapped(lambda each: step.encodes.astype(float) * each, engine.encode)
 
 
 def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:
@@ -173,12 +185,14 @@ def _times(
     contexts: Array,
     finished: Array,
     rows: Array,
+    encode: Encode | None,
 ) -> Array:
     """s of steps that differ in the context alone, shape [steps]: the device, and what its host adds."""
 
     def of(context: Array) -> Array:
         decoding = Decode(sequences=sequences.astype(float), context=context)
-        batch = Batch(prefill=prompt, decode=decoding, logits=(sequences + finished).astype(float))
+        logits = (sequences + finished).astype(float)
+        batch = Batch(prefill=prompt, decode=decoding, logits=logits, encode=encode)
         device, host = price(batch, rows.astype(float))
         return device + host
 

@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 from jaxroof.arrays import entry
 from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.batch import Encode
 from jaxroof.policy import ORDERS, Policy
 from jaxroof.scheduler.state import Clock, blocks_of, total_of
 from jaxroof.struct import Array
 from jaxroof.traffic import Traffic
+from jaxroof.tree import mapped
 
 
 class Engine(NamedTuple):
@@ -39,6 +41,7 @@ class Engine(NamedTuple):
     group: Array | None  # shape [requests]; -1: none
     shared: Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
     keep: Array | None  # tokens with which a later one of the group begins, shape [requests]
+    encode: Encode | None  # images of every request, floats; None: there are none
 
 
 def engine(
@@ -112,6 +115,7 @@ def engine(
         group=ordered(traffic.group),
         shared=ordered(traffic.shared),
         keep=ordered(traffic.keep),
+        encode=mapped(lambda number: jnp.asarray(number, dtype=float), traffic.encode),
     )
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 

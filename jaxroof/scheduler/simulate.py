@@ -81,7 +81,7 @@ def begin(
         slots=Slots(empty + NEVER, empty, empty, empty if size.groups else None),
         groups=Groups(some, some, some) if size.groups else None,
         waiting=Waiting(zero, jnp.zeros(requests, dtype=bool) if size.ranked else None, arrival, zero),
-        step=Step(zero, number, number, zero, zero, zero),
+        step=Step(zero, number, number, zero, zero, zero, None if traffic.encode is None else zero),
         running=zero,
         offset=zero,
         free=constants.blocks,
@@ -268,7 +268,7 @@ def simulate(
     """
     limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
     place, beside = (hardware, model, deployment, efficiency), (policy.acceptance, policy.hidden_host)
-    tables, price = step_prices(*place, limits, *beside)
+    tables, price = step_prices(*place, limits, *beside, encode=traffic.encode)
     blocks = cache_blocks(hardware, model, deployment, policy)
     waits = step_prices(*place, limits, *beside, tables, prompts=False)[1]
     delay = front_delay(waits, traffic, policy, blocks, efficiency.host.request_time)

@@ -57,6 +57,7 @@ class Step(NamedTuple):
     finished: Scalar  # prompts that it completes, int32
     joining: Scalar  # sum of their offsets, as `State.offset`
     need: Scalar  # blocks that decoding sequences begin in it
+    encodes: Scalar | None = None  # prompts that it begins, whose images are encoded, int32; None: there are no images
 
 
 class Waiting(NamedTuple):

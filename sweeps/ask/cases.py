@@ -309,7 +309,7 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         for name, value in numbers.items()
         if value is not None
     }
-    if "encoder_tokens" not in names and any(block.cross is not None for block in entry.model.blocks):
+    if job == "disaggregated" and any(block.cross is not None for block in entry.model.blocks):
         raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
     left_out = "encoder_tokens" in set(names) - set(values)
     if left_out and entry.encoder_positions is not None and entry.model.encoder is not None:
@@ -337,9 +337,13 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
 
 
 def _check_encoder(values: Mapping[str, float | None], entry: workloads.ModelEntry) -> None:
-    """ValueError when encoder tokens are given for a model without encoder, or missing where a decoder needs them."""
+    """ValueError when encoder tokens are given for a model without encoder, or missing where something needs them."""
     given, model = values.get("encoder_tokens"), entry.model
     if given is not None and model.encoder is None:
         raise ValueError(f"workload.encoder_tokens = {given:g}, but {entry.name} has no encoder")
+    if given is None and values.get("encoder_inputs") is not None:
+        raise ValueError(
+            f"workload.encoder_inputs = {values['encoder_inputs']:g}: give workload.encoder_tokens, which they have"
+        )
     if given is None and any(block.cross is not None for block in model.blocks):
         raise ValueError(f"{entry.name} attends to its encoder's output: give workload.encoder_tokens")

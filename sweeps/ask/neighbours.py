@@ -13,7 +13,7 @@ from jaxroof.jobs.scenario import Tenant
 from sweeps.ask.deployments import with_settings
 
 NAMES = ("model", "weights")
-REQUESTS = ("batch", "isl", "osl", "cached", "acceptance", "encoder_tokens")
+REQUESTS = ("batch", "isl", "osl", "cached", "acceptance", "encoder_tokens", "encoder_inputs")
 """Settings of a neighbour; all others are those of its deployment."""
 
 OF_ENGINE = tuple(field.name for field in dataclasses.fields(MemoryLimits) if field.name != "max_batched_tokens")

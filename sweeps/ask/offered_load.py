@@ -74,6 +74,13 @@ class OfferedLoad:
     duration: float | str | None = number(
         "s", "time in which requests arrive", "in place of their number", default=None, flag="TIME"
     )
+    image: str | None = text(
+        "size in pixels of the images in every request",
+        "1036x1036; several as 1036x1036,640x480, or given again; their tokens come to those of the prompt",
+        default=None,
+        flag="WxH,..",
+    )
+    images: int | str | None = count("images of every such size in every request", "none: 1", default=None, flag="N")
     prefixes: str | None = text(
         "system prompts that requests share", "groups=10,tokens=1000,zipf=1", default=None, flag="TEXT"
     )

@@ -82,6 +82,7 @@ def record(found: Search) -> dict[str, Any]:
         "ranked": found.ranked,
         "requests": len(fleet.requests.stream),
         "source": fleet.requests.stream.source,
+        **({} if fleet.requests.images is None else {"images": fleet.requests.images.record()}),
         "rows": [
             {"rank": rank if found.ranked else None, **_row(one, found)} for rank, one in enumerate(found.capacities, 1)
         ],

@@ -59,6 +59,7 @@ def _heading(found: Comparison) -> str:
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
     even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
     words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
+    words += "" if asked.requests.images is None else f" with {asked.requests.images.text}"
     if not asked.target.classes:
         words += f", {asked.target.text}"
     if found.rate is not None:

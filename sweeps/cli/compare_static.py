@@ -26,6 +26,8 @@ def run(options: argparse.Namespace) -> None:
     for flag in ("isl", "osl"):
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} is missing")
+    if options.image is not None or options.images is not None:
+        raise ValueError("--image cannot be given with --static, whose prompts are text; leave out --static")
     for name in SERVED:
         if getattr(options, name) not in (None, []):
             raise ValueError(f"--{name.replace('_', '-')} cannot be given with --static: a batch has no traffic")

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from sweeps.cli import common
+from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
 from sweeps.cli.printing import print_json
@@ -28,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.length_arguments(parser)
     common.batch_arguments(parser, "sequences that a decode replica has at once (default 1)")
     add_flags(parser, POOLS)
+    encoder_arguments(parser)
     parser.add_argument(
         "--whole", action="store_true", help="the cache leaves after the prompt, instead of layer by layer"
     )
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
         for flag in SPLITTING:
             if getattr(options, flag) is not None:
                 raise ValueError(f"--{flag} is for a search over splits: give --devices N too")
-    workload: dict[str, Any] = {name: getattr(options, name) for name in NUMBERS}
+    workload: dict[str, Any] = {name: getattr(options, name) for name in NUMBERS} | encoder_workload(options, "isl")
     workload["layerwise"] = "0" if options.whole else None
     prefill = common.named_settings("--prefill", options.prefill, "tp=4")
     if options.devices is None:

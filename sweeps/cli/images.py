@@ -2,11 +2,14 @@
 
 import argparse
 
+from sweeps.cli.leaf_flags import Listed
+
 
 def encoder_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags."""
-    parser.add_argument("--image", metavar="WxH", help="size in pixels of the images in every prompt")
-    parser.add_argument("--images", metavar="N", help="images of that size in every prompt (default 1)")
+    what = "size in pixels of the images in every prompt; several with commas, or given again"
+    parser.add_argument("--image", metavar="WxH,..", action=Listed, help=what)
+    parser.add_argument("--images", metavar="N", help="images of every such size in every prompt (default 1)")
     parser.add_argument(
         "--encoder-tokens", metavar="TOKENS", help="in place of --image: patches, frames or words that are encoded"
     )
@@ -28,17 +31,17 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     if options.encoder_tokens is not None:
         raise ValueError("--image and --encoder-tokens say the same in two ways: give one")
     from sweeps.cli.common import whole_number
-    from workloads import encoder_tokens, model
+    from workloads import model
+    from workloads.images import image_sizes, prompt_images
 
-    width, cross, height = options.image.partition("x")
-    if not (cross and width.isdigit() and height.isdigit() and int(width) and int(height)):
-        raise ValueError(f"--image = {options.image!r} must be WIDTHxHEIGHT in pixels, such as 1024x768")
-    count = whole_number("--images", options.images or "1")
+    sizes = image_sizes(options.image, "--image")
+    count = int(whole_number("--images", options.images or "1"))
     if getattr(options, prompt) is None:
         raise ValueError(f"--image needs --{prompt} TOKENS, the prompt's other tokens")
     text = whole_number(f"--{prompt}", getattr(options, prompt))
     entry = model(options.model, weights=options.weights)
     if entry.images is None:
         raise ValueError(f"--image = {options.image!r}, but {entry.name} sees no images")
-    image = encoder_tokens(entry.images, int(width), int(height))
-    return {"encoder_tokens": f"{count * image.encoder:.0f}", prompt: f"{text + count * image.language:.0f}"}
+    tokens = prompt_images(entry.images, sizes, count)
+    encoder = {"encoder_tokens": f"{tokens.encoder:.0f}", "encoder_inputs": f"{tokens.inputs:.0f}"}
+    return encoder | {prompt: f"{text + tokens.language:.0f}"}

@@ -14,6 +14,10 @@ KINDS = ("number", "count", "share", "word", "text", "option")
 """Functions of `jaxroof.field` that declare a leaf which may have a flag."""
 
 
+SEVERAL = ("WxH,..",)
+"""Placeholders of flags that may be given several times."""
+
+
 class Flag(NamedTuple):
     """The flag of one leaf."""
 
@@ -40,11 +44,21 @@ def leaf_flags(*modules: str) -> dict[str, Flag]:
     return found
 
 
+class Listed(argparse.Action):
+    """The action of a flag that takes a list with commas: given again, it adds to the list."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        """Join the values so far and this one."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
+
+
 def add_flags(parser: argparse._ActionsContainer, flags: dict[str, Flag]) -> None:
     """Add flags to a parser."""
     for name, declared in flags.items():
         if declared.placeholder:
-            parser.add_argument(flag(name), metavar=declared.placeholder, help=declared.help)
+            action = Listed if declared.placeholder in SEVERAL else "store"
+            parser.add_argument(flag(name), metavar=declared.placeholder, action=action, help=declared.help)
         else:
             parser.add_argument(flag(name), action="store_const", const=True, help=declared.help)
 

@@ -14,11 +14,14 @@ JOBS = ("request", "step", "train", "serve")
 
 TOP = 20
 
+SHARED = ("isl", "osl", "think", "seed", "image", "images")
+"""Flags of requests that other jobs read, or that have a value where nothing is said."""
+
 OWN = {
     "step": tuple(step.NUMBERS),
     "request": ("batch", "cached", "acceptance"),
     "train": train.WORK,
-    "serve": tuple(name for name in serve.LOAD if name not in ("isl", "osl", "think", "seed")) + ("engine", "policy"),
+    "serve": tuple(name for name in serve.LOAD if name not in SHARED) + ("engine", "policy"),
 }
 """Flags that only one job reads."""
 
@@ -33,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
     step.workload_arguments(parser)
     request.static_batch_arguments(parser)
-    serve.load_arguments(parser)
+    serve.load_arguments(parser, beside=("image", "images"))
     train.workload_arguments(parser)
     common.scheduler_arguments(parser, "of the scheduler, for --job serve", "for --job serve: vllm, sglang or trtllm")
     asked = parser.add_argument_group("what is asked")
@@ -99,6 +102,8 @@ def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, expone
     common.require_names(options)
     if options.second_order:
         raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
+    if options.encoder_tokens is not None:
+        raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
     asked = serve.question(options)
     compilation_cache()
     from sweeps.cli.sensitivity_report import Found

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from sweeps.cli import common, deployment
@@ -35,10 +36,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.json_argument(parser)
 
 
-def load_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say which requests come."""
+def load_arguments(parser: argparse.ArgumentParser, beside: Collection[str] = ()) -> None:
+    """Add the flags that say which requests come; `beside`: those that the parser has already."""
     load = parser.add_argument_group("requests, of a file, at a rate or from clients")
-    add_flags(load, FLAGS)
+    add_flags(load, {name: flag for name, flag in FLAGS.items() if name not in beside})
 
 
 def offered(options: argparse.Namespace) -> dict[str, Any]:

@@ -102,7 +102,12 @@ def record(found: Simulation) -> dict[str, Any]:
     return {
         **case_record(case),
         "policy": policy_record(found.policy),
-        "load": {"text": found.load.text, "source": found.load.stream.source, "closed_loop": clients},
+        "load": {
+            "text": found.load.text,
+            "source": found.load.stream.source,
+            "closed_loop": clients,
+            **({} if found.load.images is None else {"images": found.load.images.record()}),
+        },
         "requests": len(found.load.stream),
         "replicas": found.replicas,
         "slo": limits(found.objective),

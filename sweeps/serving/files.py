@@ -99,6 +99,7 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "clients": 0 if found.load.clients is None else found.load.clients,
         "think": found.load.think,
         **({"classes": ", ".join(found.classes)} if found.classes else {}),
+        **({} if found.load.images is None else {"images": json.dumps(found.load.images.record())}),
         "replicas": found.replicas,
         "seed": int(found.spec.seed),
         "notes": " | ".join(found.notes),

@@ -40,7 +40,8 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(prefill, Mapping) or not isinstance(prefill.get("deployment"), Mapping):
         raise ValueError(f"prefill = {prefill!r} must be a pool: deployment, replicas, hardware")
     asked = serve_spec(**{name: value for name, value in spec.items() if value is not None})
-    isl, osl = (round(float(np.mean(tokens))) for tokens in (load(asked).stream.isl, load(asked).stream.osl))
+    offered = load(asked)
+    isl, osl = (round(float(np.mean(tokens))) for tokens in (offered.stream.isl, offered.stream.osl))
     budget = float(_policy(row).token_budget)
     yield from ("--model", asked.model, "--hardware", asked.hardware)
     yield from _settings({**asked.deployment, "dp": row.get("decode_replicas", 1)})
@@ -48,7 +49,11 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--prefill", f"{name}={_text(value)}")
     if prefill.get("hardware") not in (None, asked.hardware):
         yield from ("--prefill", f"hardware={prefill['hardware']}")
-    yield from ("--isl", str(isl), "--osl", str(osl))
+    text = isl if offered.images is None else isl - round(offered.images.language)
+    yield from ("--isl", str(text), "--osl", str(osl))
+    for name in ("image", "images"):
+        if spec.get(name) is not None:
+            yield from (f"--{name}", _text(spec[name]))
     groups = int(prefill["deployment"].get("attention_dp") or 1)
     yield from ("--prompts", str(max(int(budget // isl), groups)))
     yield from ("--batch", str(math.ceil(_number(row, "batch_mean"))))

@@ -75,7 +75,7 @@ class Setup:
         beyond = 0 if longest is None else int(np.sum(self.load.stream.isl + self.load.stream.osl > longest))
         if beyond:
             notes.append(f"{beyond:,} requests are longer than the model's {longest:,} positions")
-        if self.case.model.model.encoder is not None:
+        if self.case.model.model.encoder is not None and self.load.images is None:
             notes.append("prompts are text: the model's encoder has no work")
         return tuple(dict.fromkeys(notes))
 

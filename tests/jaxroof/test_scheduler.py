@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxroof.batch import Encode
 from jaxroof.scheduler import Size, begin, proceed, served
 from jaxroof.scheduler.simulate import LONGEST
 from jaxroof.traffic import STATUSES, Traffic
@@ -46,7 +47,7 @@ def padded(values, fill: float) -> np.ndarray:
     return array
 
 
-def traffic(requests, clients: int, think: float) -> Traffic:
+def traffic(requests, clients: int, think: float, images: Encode | None = None) -> Traffic:
     """An open loop is a closed one with a client for every request, so that both share a program."""
     return Traffic(
         arrival=padded(requests.arrival, math.inf),
@@ -55,6 +56,7 @@ def traffic(requests, clients: int, think: float) -> Traffic:
         group=padded(requests.group, -1.0),
         shared=padded(requests.shared, 0.0),
         keep=padded(requests.keep if requests.group is not None else None, 0.0),
+        encode=images,
         clients=float(clients or REQUESTS),
         think=think,
     )
@@ -128,6 +130,30 @@ def test_several_steps_at_once_change_nothing(both):
     """Times are linear between nodes of the price tables, so that sums over steps are closed forms."""
     for seed, ((_, outcome), (found, _)) in enumerate(zip(cases(), both[LONGEST], strict=True)):
         compared(outcome, found, 1e-9, f"seed {seed}")
+
+
+def test_images_are_encoded_in_the_step_that_begins_their_prompt():
+    """200 tokens of an encoder in every request, in two inputs; prompts that lost their cache are encoded again."""
+    images = Encode(sequences=2.0, tokens=200.0)
+    chosen = [found for found in map(case, SEEDS) if found[1].queue == "fcfs" and math.isinf(found[1].max_waiting)][:30]
+    size = Size(slots=SLOTS, iterations=ITERATIONS, groups=GROUPS)
+
+    @jax.jit
+    @jax.vmap
+    def run(stream, policy, blocks):
+        return served(*proceed(price, begin(stream, policy, blocks, size), stream, policy, size))
+
+    with precision("float64"):
+        trees = [
+            (traffic(one, clients, think, images), own, float(blocks)) for one, own, blocks, clients, think in chosen
+        ]
+        found = jax.device_get(run(*jax.tree.map(lambda *leaves: jnp.asarray(np.asarray(leaves, float)), *trees)))
+    preemptions = 0
+    for place, (requests, policy, blocks, clients, think) in enumerate(chosen):
+        right = serve(tabulated_price, requests, policy, blocks, clients, think, images)
+        compared(right, jax.tree.map(lambda leaf, place=place: leaf[place], found[0]), 1e-9, f"case {place}")
+        preemptions += right.counts["preempted"] + right.counts["preempted_partial"]
+    assert preemptions > 20
 
 
 def test_iterations_are_far_fewer_than_steps(both):

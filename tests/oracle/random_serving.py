@@ -16,8 +16,8 @@ PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.f
 def toy_price(batch, rows=None, xp=PLAIN):
     """Device and host s of a step, not linear in anything; `xp` has `maximum` and `minimum`, such as `jax.numpy`.
 
-    Milliseconds: weights 1.1, 0.0125 a row, 0.6 per 1000 tokens of context, 1.3 per 1e6 pairs of prompt attention. A
-    part that is None costs what a part of zeros does.
+    Milliseconds: weights 1.1, 0.0125 a row, 0.6 per 1000 tokens of context, 1.3 per 1e6 pairs of prompt attention, 9
+    per 1000 tokens of an encoder. A part that is None costs what a part of zeros does.
     """
     prompts, past, tokens, sequences, context = 1.0, 0.0, 0.0, 0.0, 0.0
     if batch.prefill is not None:
@@ -30,6 +30,8 @@ def toy_price(batch, rows=None, xp=PLAIN):
     pairs = tokens * (past + 0.5 * tokens) / xp.maximum(prompts, 1.0)
     attention = xp.maximum(1.3e-9 * pairs, 1.7e-8 * (tokens + past)) + xp.maximum(6e-7 * context, 2.1e-5 * sequences)
     device = multiplies + attention + xp.minimum(2e-6 * batch.logits, 3.1e-5)
+    if batch.encode is not None:
+        device = device + xp.maximum(2.3e-3 * xp.minimum(batch.encode.sequences, 1.0), 9e-6 * batch.encode.tokens)
     host = 3e-4 + xp.maximum(1.9e-5 * (prompts - 1.0), 1.3e-5 * batch.logits)
     return device, host
 

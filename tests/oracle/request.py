@@ -16,7 +16,8 @@ def request(hardware, model, deployment, requests, efficiency) -> dict[str, Any]
     prompts = Step(Part(n, tokens=n * new, past=n * requests.cached), None, n)
     tokens = Step(None, Part(n, context=n * (requests.isl + requests.osl / 2.0)), n)
     if requests.encoder_tokens is not None and model.encoder is not None:
-        prompts.encode = Part(n, tokens=n * requests.encoder_tokens)
+        inputs = 1.0 if requests.encoder_inputs is None else requests.encoder_inputs
+        prompts.encode = Part(n * inputs, tokens=n * requests.encoder_tokens)
         prompts.encoded = tokens.encoded = requests.encoder_tokens / model.encoder.merged
     first = step_time(hardware, model, deployment, prompts, efficiency)
     later = step_time(hardware, model, deployment, tokens, efficiency)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.policy import ORDERS
 from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Step, jobs, outcome
 
@@ -16,7 +16,13 @@ MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
 
 
 def serve(
-    price: Callable[..., tuple[float, float]], requests: Any, policy: Any, blocks: int, clients: int = 0, think=0.0
+    price: Callable[..., tuple[float, float]],
+    requests: Any,
+    policy: Any,
+    blocks: int,
+    clients: int = 0,
+    think=0.0,
+    images: Encode | None = None,
 ) -> Outcome:
     """Serves all requests.
 
@@ -27,14 +33,16 @@ def serve(
       blocks: of the KV cache.
       clients: of a closed loop; 0: an open loop.
       think: s between an answer and its client's next request.
+      images: of every request; None: there are none.
     """
-    return Engine(price, requests, policy, int(blocks), int(clients), float(think)).run()
+    return Engine(price, requests, policy, int(blocks), int(clients), float(think), images).run()
 
 
 class Engine:
     """The state between two steps, and the rules by which it changes."""
 
-    def __init__(self, price, requests, policy, blocks: int, clients: int, think: float):
+    def __init__(self, price, requests, policy, blocks: int, clients: int, think: float, images: Encode | None):
+        self.images = images
         self.price, self.policy, self.blocks, self.clients, self.think = price, policy, blocks, clients, think
         self.order, self.size = int(policy.order), int(policy.block_size)
         self.budget, self.most = int(policy.token_budget), int(policy.max_sequences)
@@ -67,6 +75,7 @@ class Engine:
             self.arrive()
             self.prompts: list[tuple[int, int]] = []  # tokens in the cache, and worked on in the coming step
             self.prompt_tokens = 0  # the latter together
+            self.begun = 0  # prompts of which they are the first ones
             self.ready: list[Job] = []  # whose prompts become complete
             if not (self.mixed and self.make_room()):
                 self.admit()
@@ -234,6 +243,7 @@ class Engine:
                 return
             if place is not None:
                 self.take(job, place)
+                self.begun += 1
             self.prompts.append((job.past, chunk))
             self.prompt_tokens += chunk
             job.past += chunk
@@ -336,7 +346,10 @@ class Engine:
         if not self.prompts and self.policy.graph_step > 0 and n <= self.policy.graph_limit:
             multiple = self.policy.graph_step
             rows = float((0, 1, 2, 4, 4)[n] if n <= 4 else math.ceil(n / multiple) * multiple)
-        return Batch(prefill=prefill, decode=decode, logits=float(n + len(self.ready))), rows
+        encode = None
+        if self.images is not None:
+            encode = Encode(sequences=self.begun * self.images.sequences, tokens=self.begun * self.images.tokens)
+        return Batch(prefill=prefill, decode=decode, logits=float(n + len(self.ready)), encode=encode), rows
 
     def check(self) -> None:
         """What holds during every step."""

@@ -22,7 +22,8 @@ def tables_of(place: tuple, limits: Limits, number: int) -> StepPrices:
     """Price tables of every simulation, on the device: leaves of shape [simulations, ...].
 
     Args:
-      place: hardware, model, deployment and efficiency, leaves of shape () or [simulations].
+      place: hardware, model, deployment, efficiency, and what every request encodes or None, leaves of shape () or
+        [simulations].
       number: of simulations.
     """
     numbers = jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(leaf, np.float64), number), place)
@@ -49,13 +50,13 @@ def _made(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Iterator[Ste
     kinds = None
     for low in range(0, len(chosen), COLUMN):
         rows = np.asarray(chosen[low : low + COLUMN])
-        hardware, model, deployment, efficiency = jax.tree.map(
+        hardware, model, deployment, efficiency, encode = jax.tree.map(
             lambda leaf, rows=rows: leaf[rows].reshape(-1, 1, 1), numbers
         )
         with eager():
             parts = Parts(hardware, model, deployment, efficiency, kinds)
             kinds = parts.kinds
-            made = price_tables(parts, deployment, limits)
+            made = price_tables(parts, deployment, limits, encode)
         for lane in range(len(rows)):
             yield jax.tree.map(lambda leaf, lane=lane: np.array(leaf[lane]), made)
 

@@ -16,6 +16,7 @@ from sweeps.ask.leaves import leaf
 from sweeps.ask.shipped import specification
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import objective_of
+from sweeps.run.simulated.images import Images, images_of
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.classes import RequestClass, classes_of, mixed
 from workloads.stream import ALONE, Stream, part
@@ -46,6 +47,7 @@ class Load:
     clients: int | None = None  # of a closed loop; None: an open one
     think: float = 0.0  # s
     classes: tuple[RequestClass, ...] = ()  # of the stream's requests
+    images: Images | None = None  # of every request, whose tokens the stream's prompts have; None: they are text
 
     @property
     def text(self) -> str:
@@ -56,6 +58,7 @@ class Load:
         of = f"of {lengths} tokens{'' if even else ' on average'}"
         if self.classes:
             of += f" ({', '.join(f'{100 * one.share:.3g} % {one.name}' for one in self.classes)})"
+        of += "" if self.images is None else f" with {self.images.text}"
         if self.clients is not None:
             think = f", {span_text(self.think)} after each answer" if self.think else ""
             return f"{count} {of} from {self.clients:,} client{'s' * (self.clients > 1)}{think}"
@@ -67,7 +70,8 @@ class Load:
     @property
     def traffic(self) -> Traffic:
         """It as arrays for the scheduler."""
-        return traffic(self.stream, clients=self.clients, think=self.think)
+        encode = None if self.images is None else self.images.encode
+        return traffic(self.stream, clients=self.clients, think=self.think, encode=encode)
 
     def objective(self, common: Objective) -> Objective:
         """Limits of every request: those of its class, or the common ones."""
@@ -92,10 +96,19 @@ class Load:
 def load(asked: ServeSpec) -> Load:
     """The load that is asked for.
 
+    Args:
+      asked: of its model is read only what an image is to it, where there are images.
+
     Raises:
       ValueError: one line that names the key or the file's row, the value and what is allowed.
     """
     _check_together(asked)
+    images, found = images_of(asked), _text_load(asked)
+    return found if images is None else dataclasses.replace(found, stream=images.added(found.stream), images=images)
+
+
+def _text_load(asked: ServeSpec) -> Load:
+    """The load without its images."""
     seed = _whole("seed", asked.seed, least=0)
     requests = None if asked.requests is None else _whole("requests", asked.requests)
     clients = None if asked.concurrency is None else _whole("concurrency", asked.concurrency)

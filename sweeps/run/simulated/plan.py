@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+import workloads
 from hwspaces.units import nearest
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED
@@ -35,6 +36,8 @@ from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
 
 TIMES = ("workload.think", "workload.duration")
+
+IMAGE = "workload.image"
 
 LOT = 256
 """Simulations that are run together, whether a sweep stays in memory or is cut into shards."""
@@ -149,7 +152,8 @@ class ServePlan:
         require_priced(names["model"], scenario.model, scenario.deployment)
         policy = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("policy.")}
         words = tuple((path.partition(".")[2], value) for path, value in own.items() if path.startswith("workload."))
-        traffic, objective = self._traffic(words, int(scenario.deployment.dp))
+        model = self._models[names["model"]] if own.get(IMAGE) is not None else ""
+        traffic, objective = self._traffic(words, int(scenario.deployment.dp), model)
         work = Service(traffic=traffic, policy=chosen_policy(self._engine, policy), objective=objective)
         deployment = jax.tree.map(float, profiled(scenario.deployment, policy))
         return dataclasses.replace(scenario, deployment=deployment, workload=work)
@@ -158,9 +162,18 @@ class ServePlan:
         """Position along every axis of one point of the grid."""
         return tuple(map(int, np.unravel_index(number, self._shape))) if self._shape else ()
 
-    def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int) -> tuple[Traffic, Objective]:
-        """Requests of one replica and their limits; the same objects for the same words."""
-        found = load(ServeSpec(hardware="", model="", **dict(words)))
+    @functools.cached_property
+    def _models(self) -> dict[str, str]:
+        """What the user calls each model, by its name."""
+        return {workloads.model(one).name: one for one in self._spec.objects["model"]}
+
+    def _sent(self, words: tuple[tuple[str, Any], ...], replicas: int, model: str) -> tuple[Traffic, Objective]:
+        """Requests of one replica and their limits; the same objects for the same words.
+
+        Args:
+          model: of requests with images.
+        """
+        found = load(ServeSpec(hardware="", model=model, **dict(words)))
         self.notes += found.stream.notes
         one = found.replica(replicas)
         return one.traffic, one.objective(self._objective)

@@ -83,7 +83,7 @@ def simulated(
     start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits)
     ending, remaining_of = _endings()
     place = together.hardware, together.model, together.deployment, together.efficiency
-    tables = tables_of(place, _limits(size), _simulations(axes, together))
+    tables = tables_of((*place, together.workload.traffic.encode), _limits(size), _simulations(axes, together))
     run = start(together, tables)
     pieces = []
     for _ in range(PIECES):
@@ -162,7 +162,8 @@ def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Cal
 
     def go(one: Scenario, tables: StepPrices, run):
         place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
-        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables)
+        encode = one.workload.traffic.encode
+        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables, encode=encode)
         return proceed(price, run, one.workload.traffic, policy, size)
 
     return (

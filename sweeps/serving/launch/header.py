@@ -60,7 +60,7 @@ def _load_text(spec: Mapping[str, Any], replicas: int) -> str:
         parts += [words.format(spec[name])] if spec.get(name) is not None else []
     if isinstance(spec.get("rate"), float | int):
         parts.append(f"{number(spec['rate'])} requests/s{' per replica' * (replicas > 1)}")
-    for name in ("arrivals", "concurrency", "prefixes", "slo"):
+    for name in ("image", "images", "arrivals", "concurrency", "prefixes", "slo"):
         parts += [f"{name} {spec[name]}"] if spec.get(name) is not None else []
     return ", ".join(parts)
 

@@ -10,7 +10,6 @@ from jaxroof.jobs.serve import Objective, Service
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes
 from sweeps.studies.optimization.problem import Member, Problem
-from sweeps.studies.served.requests import Requests
 
 ALWAYS = ("ttft_mean", "ttft_p95", "tpot_mean", "tpot_p95", "power")
 """Figures that are compared whatever the goals are."""
@@ -40,7 +39,7 @@ def _confirmed(problem: Problem, member: Member, design: np.ndarray) -> Confirma
     scenario = member.evaluator.scenario(design)
     work, replicas = scenario.workload, int(scenario.deployment.dp)
     rate = closed["requests_per_second"]
-    requests = Requests(member.stream.load)
+    requests = member.stream.requests
     number = requests.number(replicas * closed["batch_mean"])
     drawn = requests.drawn(number)
     one = drawn.replica(replicas).traffic

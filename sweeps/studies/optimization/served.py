@@ -1,7 +1,6 @@
 """Served streams as a problem's scenario: the means of the requests, the engine's policy and the limits."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import quantity
@@ -14,7 +13,7 @@ from sweeps.ask.spec import Spec
 from sweeps.run.simulated.objective import LIMITS, SHARE, parse_target
 from sweeps.run.simulated.policies import chosen_policy, policy_value, profiled
 from sweeps.run.simulated.refusals import require_priced
-from sweeps.studies.served.requests import Requests, demand
+from sweeps.studies.served.requests import Requests
 
 RATE = "workload.rate"
 
@@ -32,7 +31,7 @@ class ServedCase:
     case: Case
     axes: tuple[Axis, ...]
     notes: tuple[str, ...]
-    load: Mapping[str, Any]  # keys of `sweeps.ask.offered_load.OfferedLoad`, without the rate
+    requests: Requests  # without their rate
     engine: str
 
 
@@ -61,6 +60,9 @@ def served_case(spec: Spec) -> ServedCase:
     policy = chosen_policy(base.engine.words, changes)
     load = {path.partition(".")[2]: value for path, value in own.items() if path.startswith("workload.")}
     rate = load.pop("rate", None)
+    if load.get("image") is not None and len(spec.objects["model"]) > 1:
+        raise ValueError(f"workload.image = {load['image']!r}: images are not the same tokens to several models")
+    requests = Requests(load, spec.objects["model"][0])
     target = parse_target(spec.source["slo"], SHARE) if spec.source.get("slo") else None
     limits = None
     if target is not None:
@@ -73,7 +75,7 @@ def served_case(spec: Spec) -> ServedCase:
     if rate is None and not varies and limits is None:
         raise ValueError("workload.rate is missing: give requests/s, or slo, for the largest rate that keeps it")
     stream = Stream(
-        demand=demand(Requests(load).sample, bool(policy.prefix_caching)),
+        demand=requests.demand(bool(policy.prefix_caching)),
         policy=policy,
         rate=1.0 if varies else None if rate is None else quantity(rate, "1", RATE),
         limits=limits,
@@ -82,7 +84,7 @@ def served_case(spec: Spec) -> ServedCase:
     deployment = profiled(base.scenario.deployment, changes)
     scenario = dataclasses.replace(base.scenario, deployment=deployment, workload=stream)
     found = dataclasses.replace(base, scenario=scenario)
-    return ServedCase(found, tuple(map(_in_stream, axes)), notes, load, base.engine.words)
+    return ServedCase(found, tuple(map(_in_stream, axes)), notes, requests, base.engine.words)
 
 
 def _number(path: str, value: Any) -> float:

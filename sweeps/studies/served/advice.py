@@ -11,7 +11,6 @@ from sweeps.run.simulated.objective import Target, figure_text
 from sweeps.studies.served.estimate import estimate, priced
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import Question
-from sweeps.studies.served.requests import demand
 from sweeps.studies.served.rows import Row
 
 MORE = 1.25
@@ -33,7 +32,7 @@ def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
     wanted = np.zeros(bounds.legal.shape, bool)
     places = tuple(np.array(column) for column in zip(*(row.place for row in rows), strict=True))
     wanted[places] = True
-    needs = [demand(asked.requests.sample, bool(choice.policy.prefix_caching)) for choice in options.settings]
+    needs = [asked.requests.demand(bool(choice.policy.prefix_caching)) for choice in options.settings]
     prices = priced(options, wanted, needs)
 
     def loads(bounds: Room, target: Target, options: Options = options) -> np.ndarray:

@@ -164,8 +164,8 @@ def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Price
     with eager():
         for group in columns(options, wanted, WIDTH):
             kind = structure((group.hardware, group.deployment))
-            context = demands[0].context
-            of = tables(group, options.model.model, options.efficiency, context, rows, kinds.get(kind))
+            means, place = demands[0], (group, options.model.model, options.efficiency)
+            of = tables(*place, means.context, rows, kinds.get(kind), means.encode)
             kinds[kind] = of.parts.kinds
             found.append((group, of))
     return found

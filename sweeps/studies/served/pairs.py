@@ -95,7 +95,7 @@ def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rat
         ]
         stacked = mapped(lambda *leaves: np.array(leaves, float)[:, None], deployments[0], *deployments[1:])
         ends.append(Pool(hardware=hardware, deployment=stacked, efficiency=options.efficiency))
-    settings = pairs.decode[:, 0]
+    settings, images = pairs.decode[:, 0], found.needs[0].encode
     work = Handover(
         batch=batch,
         isl=float(np.mean(stream.isl)),
@@ -103,6 +103,8 @@ def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rat
         cached=np.array([found.needs[setting].cached for setting in settings])[:, None],
         acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
         prompts=prompts_of(asked, found, pairs)[:, None],
+        encoder_tokens=None if images is None else images.tokens,
+        encoder_inputs=None if images is None else images.sequences,
         rate=rate,
     )
     with eager():

@@ -105,7 +105,7 @@ def question(
     for key in load:
         if key not in LOAD:
             raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
-    requests = Requests(load)
+    requests = Requests(load, model)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
     of = chosen(engine, efficiency)

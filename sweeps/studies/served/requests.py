@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.steady_state import LEAST_STEPS, Demand
+from sweeps.run.simulated.images import Images
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.classes import RequestClass
@@ -30,6 +31,7 @@ class Requests:
     """What is asked of the engines: keys of the offered load, without its rate."""
 
     keys: Mapping[str, Any]  # of `sweeps.ask.offered_load.OfferedLoad`
+    model: str = "-"  # that they are for, as a user names it: what an image is to it
 
     @functools.cached_property
     def sample(self) -> Stream:
@@ -40,6 +42,16 @@ class Requests:
     def classes(self) -> tuple[RequestClass, ...]:
         """Classes of the requests; none where they are all of one."""
         return self.drawn(SAMPLE).classes
+
+    @property
+    def images(self) -> Images | None:
+        """Images of every request; None where they are text."""
+        return self.drawn(SAMPLE).images
+
+    def demand(self, caching: bool) -> Demand:
+        """Means of the requests; `caching` as of `demand`."""
+        found = demand(self.sample, caching)
+        return found if self.images is None else dataclasses.replace(found, encode=self.images.encode)
 
     @property
     def longest(self) -> float:
@@ -70,7 +82,7 @@ class Requests:
             keys["requests"] = number
         if keys.get("trace") is None and keys.get("arrivals") is None:
             keys["rate"] = 1.0
-        return load(ServeSpec(hardware="-", model="-", **keys))
+        return load(ServeSpec(hardware="-", model=self.model, **keys))
 
     def rate(self, number: int) -> float:
         """Requests per s of what `drawn` returns: those of a trace at its own speed.

@@ -20,7 +20,6 @@ from sweeps.studies.served.figures import ascending, figures, share_of
 from sweeps.studies.served.pairs import FirstPass
 from sweeps.studies.served.places import Options, Room, room
 from sweeps.studies.served.question import Question
-from sweeps.studies.served.requests import demand
 from sweeps.studies.served.simulated import Candidate, Simulated
 
 SIMULATED = 6
@@ -84,7 +83,7 @@ def search(
     start = time.perf_counter()
     options = asked.options
     stream = asked.requests.sample
-    needs = [demand(stream, bool(choice.policy.prefix_caching)) for choice in options.settings]
+    needs = [asked.requests.demand(bool(choice.policy.prefix_caching)) for choice in options.settings]
 
     # First pass: every place that holds the model and one request.
     bounds = room(options)

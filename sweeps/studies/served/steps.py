@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, Encode
 from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
 from jaxroof.price_tables import OpKinds, Parts
@@ -30,16 +30,25 @@ class Tables:
     decode: Array
     logits: Array
     host: Array
+    encoder: Array | None  # without the host; None: it has no work
+    encode: Encode | None  # of every request
 
 
 def tables(
-    group: Columns, model: Model, efficiency: Efficiency, context: float, most_rows: float, kinds: list[OpKinds] | None
+    group: Columns,
+    model: Model,
+    efficiency: Efficiency,
+    context: float,
+    most_rows: float,
+    kinds: list[OpKinds] | None,
+    encode: Encode | None = None,
 ) -> Tables:
     """Tables of the places of a group, whose sequences attend to `context` tokens each. Inside `jaxroof.arrays.eager`.
 
     Args:
       most_rows: of a step.
       kinds: as `Parts` takes them.
+      encode: of every request; None: the encoder has no work.
     """
     parts = Parts(group.hardware, model, group.deployment, efficiency, kinds)
     rows = ROWS[: np.searchsorted(ROWS, most_rows) + 1]
@@ -53,6 +62,8 @@ def tables(
         decode=table(parts.sums("decode", decoding=(SEQUENCES, SEQUENCES * context)), SEQUENCES),
         logits=table(parts.sums("logits", logits=SEQUENCES), SEQUENCES),
         host=table(parts.host(SEQUENCES), SEQUENCES),
+        encoder=None if encode is None else table(parts.encoder(SEQUENCES, encode), SEQUENCES),
+        encode=encode,
     )
 
 
@@ -67,6 +78,9 @@ def micro_batch_cost(of: Tables) -> MicroBatch:
         spent = spent + np.where(some[..., None], attention, 0.0)
         sampled = _read(SEQUENCES, of.logits, batch.logits)
         spent = spent + sampled * np.minimum(batch.logits, 1.0)[..., None]
+        if batch.encode is not None:
+            begun = batch.encode.tokens / of.encode.tokens
+            spent = spent + _read(SEQUENCES, of.encoder, begun) * np.minimum(begun, 1.0)[..., None]
         work = np.asarray(prompt.tokens) > 0
         if of.parts.has("prompt") and work.any():
             numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
