@@ -51,18 +51,20 @@ class HardwareEntry:
 
     @property
     def press(self) -> tuple[str, ...]:
-        """Figures that only the press gives, one sentence for each source."""
+        """Figures of the press or at second hand, in one sentence; none where there are no such figures."""
         return press_figures(self.sources)
 
 
 def press_figures(sources: Mapping[str, str]) -> tuple[str, ...]:
-    """Figures that only the press gives, one sentence for each source: what they are called and the source."""
+    """Figures of the press or at second hand, in one sentence: what they are called, source by source."""
     found: dict[str, list[str]] = {}
     for path, source in sources.items():
         if source.startswith(PRESS):
             found.setdefault(source.removeprefix(PRESS), []).append(path)
-    said = "press figures, not checked against a page of the vendor"
-    return tuple(f"{said}: {', '.join(paths)}: {source}" for source, paths in found.items())
+    if not found:
+        return ()
+    said = "; ".join(f"{', '.join(paths)}: {source}" for source, paths in found.items())
+    return (f"press figures, not checked against a page of the vendor: {said}",)
 
 
 def assembled(
