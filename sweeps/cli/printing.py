@@ -1,7 +1,6 @@
 """Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
 
 from sweeps.ask.escapes import escaped as escaped
-from sweeps.ask.records import finite
 
 
 def print_json(record: object, indent: int | None = 2) -> None:
@@ -12,6 +11,8 @@ def print_json(record: object, indent: int | None = 2) -> None:
 def json_text(record: object, indent: int | None = 2) -> str:
     """A record as one JSON value; a number that does not exist is null."""
     import json
+
+    from sweeps.ask.records import finite
 
     return json.dumps(finite(record), indent=indent, allow_nan=False)
 

@@ -37,7 +37,6 @@ from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.pool_command import pool_command
 from sweeps.serving.run import setup
 from sweeps.studies.optimization.spec import problem
-from sweeps.studies.served.comparison import compare_served
 from sweeps.studies.served.places import columns, room
 from sweeps.studies.served.question import question
 from sweeps.studies.served.search import search
@@ -199,9 +198,9 @@ def test_a_prompt_adds_its_images_to_the_steps_of_a_steady_state():
 
 def test_a_comparison_pays_for_images_and_says_so():
     """Estimates alone: less load than of as many tokens of text; the row's simulation and its pools have the images."""
-    keys = {"hardware": ["H100-SXM"], "max_devices": 2, "efficiency": "derated", "simulated": 0, "osl": 128}
-    read = compare_served(PLACE["model"], "ttft=1s,tpot=30ms", isl=256 + TOKENS, **keys)
-    seen = compare_served(PLACE["model"], "ttft=1s,tpot=30ms", isl=256, image=IMAGE, **keys)
+    keys = {"hardware": ["H100-SXM"], "max_devices": 2, "efficiency": "derated", "simulate": 0, "osl": 128}
+    read = sweeps.compare(PLACE["model"], "ttft=1s,tpot=30ms", isl=256 + TOKENS, **keys)
+    seen = sweeps.compare(PLACE["model"], "ttft=1s,tpot=30ms", isl=256, image=IMAGE, **keys)
     for plain, row in zip(read.rows[:2], seen.rows[:2], strict=True):
         assert row.metrics["load"] < 0.8 * plain.metrics["load"]
     pools = next(row for row in seen.rows if row.prefill is not None)
