@@ -147,9 +147,9 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
 
     rows = table(lambda n, _: parts.sums("rows", rows=n), octaves(most_rows, ROWS))
     decode = table(
-        lambda n, context: parts.sums("decode", decoding=(n, n * context)),
+        lambda context, n: parts.sums("decode", decoding=(n, n * context)),
+        octaves(limits.context, CONTEXT),  # changes slowly: what is read of a place lies side by side
         octaves(limits.sequences, DECODE),
-        octaves(limits.context, CONTEXT),
     )
     logits = [table(lambda n, _: parts.sums("logits", logits=n), sampled), table(lambda n, _: parts.host(n), sampled)]
     images = None
@@ -230,10 +230,10 @@ def _intervals(values: Array) -> Array:
 
 
 def _cells(values: Array) -> Array:
-    """Values on a grid as corners of cells, shape [..., columns - 1, rows - 1, 4, quantities]."""
+    """Values on a grid as corners of cells, shape [..., rows - 1, columns - 1, 4, quantities]: rows alternate first."""
     upper, lower = values[..., :-1, :, :], values[..., 1:, :, :]
-    corners = [upper[..., :-1, :], upper[..., 1:, :], lower[..., :-1, :], lower[..., 1:, :]]
-    return jnp.swapaxes(jnp.stack(corners, axis=-2), -4, -3)  # contexts change slowly: what is read lies side by side
+    corners = [upper[..., :-1, :], lower[..., :-1, :], upper[..., 1:, :], lower[..., 1:, :]]
+    return jnp.stack(corners, axis=-2)
 
 
 def _probe(place: tuple) -> tuple[tuple, tuple]:
