@@ -142,7 +142,7 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
         """Of shape [quantities] at all pairs of nodes, shape [..., first, second, quantities]."""
         if is_traced():
             return jax.vmap(lambda n: jax.vmap(lambda m: function(n, m))(second))(first)
-        found = function(first[:, None], second)
+        found = function(first[:, None], second[None, :])
         return jnp.broadcast_to(found, (*parts.lanes, len(first), len(second), found.shape[-1]))
 
     rows = table(lambda n, _: parts.sums("rows", rows=n), octaves(most_rows, ROWS))
