@@ -15,7 +15,8 @@ COLUMN = 8
 """Places whose price tables are computed together: their columns stay in a cache."""
 
 KEPT_BYTES = 512e6
-"""B of price tables that are kept for the next simulations of the same places, of a megabyte each."""
+"""B of price tables that are kept for the next simulations of the same places: each of a megabyte, and all of one call
+together."""
 
 
 def tables_of(place: tuple, limits: Limits, number: int) -> StepPrices:
@@ -32,16 +33,15 @@ def tables_of(place: tuple, limits: Limits, number: int) -> StepPrices:
     keys = [(kind, row.tobytes()) for row in leaves]
     asked = *keys, jax.numpy.result_type(float)  # 32 or 64 bits on the device
     with _keeping:
-        if asked in _together:
-            return _together[asked]
+        if asked in _kept:
+            _kept.move_to_end(asked)
+            return _kept[asked]
         found = {key: _kept[key] for key in keys if key in _kept}
     missing = list({key: at for at, key in enumerate(keys) if key not in found}.values())
     found |= zip((keys[at] for at in missing), _made(numbers, limits, missing), strict=True)
     tables = jax.device_put(jax.tree.map(lambda *each: np.stack(each), *(found[key] for key in keys)))
     with _keeping:
-        _kept.keep(found)
-        _together.clear()
-        _together[asked] = tables
+        _kept.keep(found | {asked: tables})
     return tables
 
 
@@ -62,7 +62,7 @@ def _made(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Iterator[Ste
 
 
 class _Kept(collections.OrderedDict):
-    """Price tables of places by what they depend on, the least recently used ones dropped beyond `KEPT_BYTES`."""
+    """Price tables by what they depend on, the least recently used ones dropped beyond `KEPT_BYTES`."""
 
     def keep(self, found: Mapping[Any, StepPrices]) -> None:
         """Keep these too, as the most recently used."""
@@ -76,6 +76,3 @@ class _Kept(collections.OrderedDict):
 
 
 _kept, _keeping = _Kept(), threading.Lock()
-
-_together: dict[tuple, StepPrices] = {}
-"""The tables that were asked for last: simulations of several loads ask for the same ones."""
