@@ -34,10 +34,9 @@ def step_prices(
 
     Ops that depend on the number of tokens alone, as every GEMM and collective does, are in a table over it; decode
     attention is in one over sequences and mean context; the head and the sampler in one over sampled rows; the encoder
-    in one over the requests whose images it works on. What
-    depends on prompts' lengths, as prefill attention does, is computed where it is asked for. Which op belongs where
-    is read off the traced cost model. Energy is tabulated like time, and the time of a whole step is the one under
-    the limit of electrical power: `limited_time`.
+    in one over the requests whose images it works on. What depends on prompts' lengths, as prefill attention does, is
+    computed where it is asked for. Which op belongs where is read off the traced cost model. Energy is tabulated like
+    time, and the time of a whole step is the one under the limit of electrical power: `limited_time`.
 
     The function takes a `Batch` of numbers, whose parts may have no tokens but are there, and the rows of its GEMMs.
     Pipeline stages and drafted tokens are as in `jaxroof.step_price`.
@@ -95,12 +94,16 @@ def _micro_batch_price(
     return spent, sampled[-1]
 
 
-def octave_position(value: Scalar, per_octave: int) -> Array:
-    """Position of `value` among `octaves`, shape (): whole numbers are nodes; values below 1 are at 1.
+def octave_interval(value: Scalar, per_octave: int, intervals: int) -> tuple[Array, Array]:
+    """The interval of `octaves` that has `value`, and the place in it, shapes (): whole numbers are nodes.
 
-    The bits of a float32 are exponent and mantissa, in that order: read as a whole number, they are the position.
+    Values below 1 are at 1, those beyond the last interval at its end. The bits of a float32 are exponent and mantissa,
+    in that order: read as a whole number, they are the position.
     """
-    return (_bits(value) - ONE_BITS).astype(float) * (per_octave / MANTISSA)
+    step = int(MANTISSA) // per_octave
+    position = _bits(value) - ONE_BITS
+    below = jnp.minimum(jnp.right_shift(position, step.bit_length() - 1), intervals - 1)
+    return below, jnp.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
 
 
 def _bits(value: Scalar) -> Array:
@@ -114,17 +117,9 @@ def next_node(context: Scalar) -> Array:
     return jax.lax.bitcast_convert_type((nodes + 1) * step, jnp.float32).astype(float)
 
 
-def _interval(value: Scalar, per_octave: int, intervals: int) -> tuple[Array, Array]:
-    """The interval of `octaves` that has `value`, and the place in it, shapes (); beyond the last interval: its end."""
-    step = int(MANTISSA) // per_octave
-    position = _bits(value) - ONE_BITS
-    below = jnp.minimum(jnp.right_shift(position, step.bit_length() - 1), intervals - 1)
-    return below, jnp.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
-
-
 def _read(table: Array, value: Scalar, per_octave: int) -> tuple[Array, Array]:
     """Both ends of the interval of a table that has `value`, shape [2, quantities], and the place in it."""
-    below, share = _interval(value, per_octave, table.shape[0])
+    below, share = octave_interval(value, per_octave, table.shape[0])
     return entry(table, below), share
 
 
@@ -134,7 +129,7 @@ def _between(ends: Array, share: Array) -> Array:
 
 def _read_cell(table: Array, sequences: Scalar, context: Scalar) -> Array:
     """The values of a table of cells, shape [quantities]."""
-    left, right = _interval(context, CONTEXT, table.shape[0])
-    low, down = _interval(sequences, DECODE, table.shape[1])
+    left, right = octave_interval(context, CONTEXT, table.shape[0])
+    low, down = octave_interval(sequences, DECODE, table.shape[1])
     corners = entry(table, left, low)
     return _between(corners[:2], right) * (1.0 - down) + _between(corners[2:], right) * down

@@ -21,7 +21,7 @@ from jaxroof.op import unlabelled
 from jaxroof.op_time import op_time
 from jaxroof.overlap import computing_hardware, overlapped_ops
 from jaxroof.price_tables import CONTEXT, LOGITS, Limits, octaves
-from jaxroof.prices import octave_position
+from jaxroof.prices import octave_interval
 from jaxroof.smooth import maximum
 from jaxroof.step_price import visible_host_time
 from jaxroof.struct import Scalar, struct
@@ -39,6 +39,9 @@ TOGETHER = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 PAST = (0.0, 1024.0, 4096.0, 16384.0, 65536.0)
 """Tokens before a chunk of a prompt that its attention is tabulated for."""
+
+ENDLESS = 2**30
+"""Intervals of a table that has no end."""
 
 KINDS = ("rows", "decode", "logits", "prompt")
 
@@ -183,22 +186,28 @@ def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
 def price(tables: Tables, hidden_host: Scalar, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
     """Time in s of a step on the device, and what its host adds: a `jaxroof.prices.Price` once its tables are given."""
     prompt, decoding = batch.prefill, batch.decode
-    device = _at(tables.rows, octave_position(rows, ROWS))
+    device = _at(tables.rows, _position(rows, ROWS))
     some = decoding.sequences > 0
     sequences = jnp.where(some, decoding.sequences, 1.0)
-    place = octave_position(sequences, DECODE), octave_position(decoding.context / sequences, CONTEXT)
+    place = _position(sequences, DECODE), _position(decoding.context / sequences, CONTEXT)
     device = device + jnp.where(some, _at_pair(tables.decode, *place), 0.0)
-    device = device + jnp.where(batch.logits > 0, _at(tables.logits, octave_position(batch.logits, LOGITS)), 0.0)
+    device = device + jnp.where(batch.logits > 0, _at(tables.logits, _position(batch.logits, LOGITS)), 0.0)
     device = device + jnp.where(prompt.tokens > 0, _prompt_time(tables.prompt, prompt), 0.0)
     of_sequences = tables.sequence_time * batch.logits
     return device, visible_host_time(device, tables.step_time, of_sequences, hidden_host)
+
+
+def _position(value: Scalar, per_octave: int) -> jax.Array:
+    """Position of `value` among nodes of a table, however many it has."""
+    below, share = octave_interval(value, per_octave, ENDLESS)
+    return below.astype(float) + share
 
 
 def _prompt_time(table: jax.Array, prompt: Prefill) -> jax.Array:
     """s of what depends on the lengths of prompts: linear between nodes, and in their number beyond the last."""
     n = jnp.maximum(prompt.sequences, 1.0)
     past, together = jnp.asarray(PAST), jnp.asarray(TOGETHER)
-    tokens = octave_position(prompt.tokens / n, PROMPT)
+    tokens = _position(prompt.tokens / n, PROMPT)
     few = jnp.clip(jnp.searchsorted(together, n, side="right") - 1, 0, together.shape[0] - 2)
     before = prompt.past / n
     near = jnp.clip(jnp.searchsorted(past, before, side="right") - 1, 0, past.shape[0] - 2)

@@ -16,7 +16,7 @@ from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
 from jaxroof.policy import Policy
 from jaxroof.price_tables import Limits, octaves
-from jaxroof.prices import octave_position, step_prices
+from jaxroof.prices import octave_interval, step_prices
 from jaxroof.scheduler import Size, begin, proceed, served, simulate
 from jaxroof.step import step_time
 from jaxroof.step_price import visible_host_time
@@ -205,7 +205,7 @@ def test_what_of_the_host_is_visible(device, per_step, of_sequences, hidden, vis
 @pytest.mark.parametrize("per_octave", [4, 16, 128])
 def test_whole_numbers_are_nodes(per_octave):
     nodes = np.asarray(octaves(4096, per_octave))
-    positions = np.asarray(octave_position(jnp.asarray(nodes), per_octave))
+    positions = np.add(*map(np.asarray, octave_interval(jnp.asarray(nodes), per_octave, len(nodes))))
     np.testing.assert_allclose(positions, np.arange(len(nodes)), atol=1e-4)
     assert set(range(1, per_octave)) <= set(nodes) and nodes[-1] == 4096
 
