@@ -1,8 +1,9 @@
 """Batch of one engine step, as the sums that its cost depends on: O(1) in the number of requests."""
 
 import dataclasses
+from typing import Any
 
-from jaxroof.field import number
+from jaxroof.field import count, number
 from jaxroof.struct import Scalar, struct
 from jaxroof.tree import mapped
 
@@ -30,6 +31,17 @@ class Encode:
 
     sequences: Scalar = number("1", "inputs of the encoder")
     tokens: Scalar = number("1", "patches, frames or words", "summed over sequences")
+
+
+def encoder_tokens_count() -> Any:
+    """A workload's field: what the encoder works on per request; None: nothing."""
+    return count("patches, frames or words per request that the encoder works on", default=None)
+
+
+def encoder_inputs_count() -> Any:
+    """A workload's field: parts of `encoder_tokens_count` that do not see one another; None: they are one."""
+    about = "images, or tiles of them, that do not see one another; none: 1"
+    return count("inputs of the encoder per request", about, default=None)
 
 
 def encode(requests: Scalar, tokens: Scalar, inputs: Scalar | None = None) -> Encode:

@@ -36,14 +36,8 @@ class EqualRequests:
 class Requests(EqualRequests):
     """`batch` requests that start together on one replica and run to their end without others joining."""
 
-    encoder_tokens: Scalar | None = count(
-        "patches, frames or words per request that the encoder works on", default=None
-    )
-    encoder_inputs: Scalar | None = count(
-        "inputs of the encoder per request",
-        "images, or tiles of them, that do not see one another; none: 1",
-        default=None,
-    )
+    encoder_tokens: Scalar | None = batches.encoder_tokens_count()
+    encoder_inputs: Scalar | None = batches.encoder_inputs_count()
     delay: Scalar = number(
         "s",
         "time from arrival until the prompt is there",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from jaxroof import memory
 from jaxroof.arrays import jnp, stacked
+from jaxroof.batch import encoder_inputs_count, encoder_tokens_count
 from jaxroof.deployment import degree, devices
 from jaxroof.energy import power_known
 from jaxroof.field import count, number, switch
@@ -73,14 +74,8 @@ class Handover(EqualRequests):
         default=None,
         flag="N",
     )
-    encoder_tokens: Scalar | None = count(
-        "patches, frames or words per request that the encoder works on", default=None
-    )
-    encoder_inputs: Scalar | None = count(
-        "inputs of the encoder per request",
-        "images, or tiles of them, that do not see one another; none: 1",
-        default=None,
-    )
+    encoder_tokens: Scalar | None = encoder_tokens_count()
+    encoder_inputs: Scalar | None = encoder_inputs_count()
     acceptance: Acceptance = acceptance_number()
     rate: Scalar | None = number(
         "1/s",

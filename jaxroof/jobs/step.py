@@ -1,7 +1,7 @@
 """Job of one engine step: its time, throughput, utilisation, power and memory."""
 
 from jaxroof.arrays import jnp
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import Batch, Decode, Prefill, encoder_inputs_count, encoder_tokens_count
 from jaxroof.batch import encode as encode_batch
 from jaxroof.deployment import degree, replica_devices
 from jaxroof.field import count
@@ -44,14 +44,8 @@ class StepWork:
     context: Scalar | None = count(
         "tokens per decoding sequence that are attended to", "the new one included", default=None, flag="TOKENS"
     )
-    encoder_tokens: Scalar | None = count(
-        "patches, frames or words per request that the encoder works on", default=None
-    )
-    encoder_inputs: Scalar | None = count(
-        "inputs of the encoder per request",
-        "images, or tiles of them, that do not see one another; none: 1",
-        default=None,
-    )
+    encoder_tokens: Scalar | None = encoder_tokens_count()
+    encoder_inputs: Scalar | None = encoder_inputs_count()
 
 
 def step_batch(work: StepWork, model: Model) -> Batch:
