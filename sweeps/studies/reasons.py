@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -128,3 +128,32 @@ def limit_text(name: str, limit: float) -> str:
 def word(name: str) -> str:
     """A metric as people write it."""
     return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(name, name)
+
+
+class Ranked(Protocol):
+    """A row of a comparison."""
+
+    @property
+    def hardware(self) -> str:
+        """Name of the accelerator."""
+
+    @property
+    def stage(self) -> int:
+        """How far it gets."""
+
+    @property
+    def distance(self) -> float:
+        """What separates it from the next stage."""
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+def nearest_misses(rows: Iterable[R], infeasible: Iterable[R]) -> tuple[R, ...]:
+    """For every accelerator without any of `rows`, the infeasible one that came nearest to being one."""
+    served, nearest = {row.hardware for row in rows}, dict[str, R]()
+    for row in infeasible:
+        before = nearest.get(row.hardware, row)
+        if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
+            nearest[row.hardware] = row
+    return tuple(nearest.values())

@@ -111,12 +111,7 @@ class StaticComparison:
     @property
     def nearest_misses(self) -> tuple[Candidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
-        served, nearest = {row.hardware for row in self.rows}, {}
-        for row in self.infeasible:
-            before = nearest.get(row.hardware, row)
-            if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
-                nearest[row.hardware] = row
-        return tuple(nearest.values())
+        return reasons.nearest_misses(self.rows, self.infeasible)
 
     @property
     def accelerators(self) -> int:

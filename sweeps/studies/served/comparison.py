@@ -13,6 +13,7 @@ from sweeps.ask.names import units, variable
 from sweeps.ask.records import finite
 from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import Target
+from sweeps.studies.reasons import nearest_misses
 from sweeps.studies.served.advice import changes
 from sweeps.studies.served.question import Question
 from sweeps.studies.served.rows import Row
@@ -84,12 +85,7 @@ class Comparison:
     @property
     def nearest_misses(self) -> tuple[Row, ...]:
         """For every accelerator without any row, the one that came nearest to serving."""
-        served, nearest = {row.hardware for row in self.rows}, {}
-        for row in self.infeasible:
-            before = nearest.get(row.hardware, row)
-            if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
-                nearest[row.hardware] = row
-        return tuple(nearest.values())
+        return nearest_misses(self.rows, self.infeasible)
 
     def advice(self, rows: Sequence[Row]) -> list[str]:
         """For each of the rows the change that gains most load, in words; "" where none does."""
