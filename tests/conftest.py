@@ -57,6 +57,15 @@ def float64():
 
 
 @pytest.fixture(scope="module")
+def standard_promotion():
+    """Types promoted in one module as users' are: the scheduler's price tables add whole numbers to floats."""
+    before = jax.config.jax_numpy_dtype_promotion
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", before)
+
+
+@pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """A folder of compiled programs for a module's commands alone; JAX's settings as they were afterwards."""
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")

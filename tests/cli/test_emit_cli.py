@@ -3,26 +3,16 @@
 import json
 import shlex
 
-import jax
 import pytest
 
 from tests.commands import printed, refused
 from tests.launch_rows import DENSE, EXPERTS, SPLIT, row
 
-pytestmark = pytest.mark.xdist_group("serve")
+pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.usefixtures("standard_promotion")]
 
 SMALL = row("H100-SXM", "Llama-3.1-8B", {"tp": 2}, policy={"max_sequences": 16, "token_budget": 1024})
 SMALL["spec"] |= {"isl": "300", "osl": "20", "requests": 20}
 STATIC = {"rank": 5, "hardware": "H100-SXM", "devices": 2, "batch": 64}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def promotion():
-    """Types promoted as the scheduler's price tables need it."""
-    before = jax.config.jax_numpy_dtype_promotion
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", before)
 
 
 @pytest.fixture

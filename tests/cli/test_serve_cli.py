@@ -3,7 +3,6 @@
 import json
 import re
 
-import jax
 import pytest
 import xarray as xr
 
@@ -11,7 +10,7 @@ from sweeps.cli import main
 from sweeps.show.serving_run import serving_run
 from tests.commands import refused
 
-pytestmark = pytest.mark.xdist_group("serve")
+pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.usefixtures("standard_promotion")]
 
 PLACE = ("serve", "--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--policy", "token_budget=1024")
 PLACE += ("--policy", "max_sequences=16")
@@ -19,15 +18,6 @@ OPEN = (*PLACE, "--rate", "300", "--isl", "uniform:100..900", "--osl", "uniform:
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:15:{i // 10:02d}.{i % 10}000000,{100 + 10 * i},{1 + i}\n" for i in range(60)
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def promotion():
-    """Types promoted as the scheduler's price tables need it."""
-    before = jax.config.jax_numpy_dtype_promotion
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", before)
 
 
 def printed(capsys, *words):

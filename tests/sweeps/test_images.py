@@ -43,7 +43,7 @@ from sweeps.studies.served.search import search
 from sweeps.studies.served.steps import micro_batch_cost, tables
 from tests.commands import printed, refused
 
-pytestmark = pytest.mark.xdist_group("serve")
+pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.usefixtures("standard_promotion")]
 
 PLACE = {"hardware": "H100-SXM", "model": "Qwen2.5-VL-7B"}
 NAMES = ("--hardware", "H100-SXM", "--model", "Qwen2.5-VL-7B", "--efficiency", "derated")
@@ -55,15 +55,6 @@ UNLIMITED = {"efficiency": "derated", "overrides": {"hardware.power.tdp": "10kW"
 
 IMAGE, TOKENS, PATCHES = "1036x1036", 37 * 37, 74 * 74
 """37 x 37 squares of 28 pixels, each a token of the prompt and four patches."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def promotion():
-    """Types promoted as the scheduler's price tables need it."""
-    before = jax.config.jax_numpy_dtype_promotion
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", before)
 
 
 @pytest.mark.parametrize(

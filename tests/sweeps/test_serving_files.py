@@ -3,7 +3,6 @@
 import itertools
 import json
 
-import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -22,7 +21,7 @@ from sweeps.serving.report import nearest, slo_lines, status_text
 from sweeps.serving.run import simulation, waiting
 from sweeps.show.serving_run import serving_run
 
-pytestmark = pytest.mark.xdist_group("files")
+pytestmark = [pytest.mark.xdist_group("files"), pytest.mark.usefixtures("standard_promotion")]
 
 PLACE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "policy": {"token_budget": 1024, "max_sequences": 16}}
 LENGTHS = {"isl": "uniform:100..900", "osl": "uniform:1..60", "requests": 48}
@@ -34,15 +33,6 @@ ROOM = {
 """A share of memory that only weights, activations and a reserve take from."""
 
 OPEN = {**PLACE, **LENGTHS, "rate": 300, "seed": 3}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def promotion():
-    """The scheduler's price tables add whole numbers to floats, which strict promotion refuses."""
-    before = jax.config.jax_numpy_dtype_promotion
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", before)
 
 
 @pytest.fixture(scope="module")
