@@ -64,7 +64,7 @@ def boxes_of(axes: tuple[Axis, ...], most: int = BOX) -> Iterator[Points]:
                 mapped(functools.partial(_placed, place, i, len(axes)), segment.settings)
                 for i, (segment, place) in enumerate(zip(combination, places, strict=True))
             ]
-            yield Points(np.ravel_multi_index(index, shape) if shape else np.zeros((), int), settings)
+            yield Points(np.asarray(np.ravel_multi_index(index, shape) if shape else 0), settings)
 
 
 def _placed(place: np.ndarray, axis: int, dimensions: int, leaf: Any) -> Any:

@@ -198,7 +198,7 @@ def _front(found: Optimum) -> Any:
     for side, one, values, others in (("x", first, across, x), ("y", second, up, y)):
         shown = np.concatenate([values, np.quantile(others, [0.0, 0.7])]) if kept.any() else values
         limits = shown.min() / 1.05, shown.max() * 1.05
-        log = limits[1] / limits[0] > 4
+        log = bool(limits[1] / limits[0] > 4)
         style.quantity_axis(panel, side, words(one.name), unit_of(one.name), values, log, limits)
     style.grid_behind(panel, "both")
     return made
