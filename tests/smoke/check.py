@@ -1,4 +1,4 @@
-"""Checks of an installed wheel, in an empty folder: every verb, README's commands, native code, XLA, a gradient.
+"""Checks of an installed wheel, in an empty folder: every verb, README's commands, native code, XLA, gradient, prices.
 
 Run by `tests/smoke/install.py` as `python -I check.py`, so that nothing but what is installed can be imported.
 """
@@ -85,7 +85,7 @@ constraints = { tpot = { max = "12ms" } }
 
 def main() -> None:
     """Run every check in the present folder; the first failure ends it."""
-    checks = (installed, command, surroundings, verbs, readme, compilers, gradient, libraries)
+    checks = (installed, command, surroundings, verbs, readme, compilers, gradient, prices, libraries)
     for check in checks:
         begun, clock = time.perf_counter(), time.process_time()
         check()
@@ -225,6 +225,35 @@ def gradient() -> None:
         slope = float(jax.grad(tpot)(1.0))
     quotient = (float(tpot(1.01)) - float(tpot(0.99))) / 0.02
     assert slope < 0.0 and abs(slope / quotient - 1.0) < 0.05, (slope, quotient)
+
+
+def prices() -> None:
+    """The price of an engine's step is the same where its tables are made in the program that reads them."""
+    import jax
+
+    import sweeps
+    from jaxroof.batch import Batch, Decode, Prefill
+    from jaxroof.price_tables import Limits
+    from jaxroof.prices import step_prices
+    from sweeps.run.precision import precision
+
+    workload = {"batch": 4, "isl": 512, "osl": 64}
+    one = sweeps.case("request", "H100-SXM", "Llama-3.1-8B", workload=workload, efficiency="derated").scenario
+    limits = Limits(rows=4096, sequences=64, context=8192)
+
+    def price(place: tuple, sequences: jax.Array) -> jax.Array:
+        batch = Batch(
+            prefill=Prefill(sequences=0.0, tokens=0.0, past=0.0),
+            decode=Decode(sequences=sequences, context=1000.0 * sequences),
+            logits=sequences,
+        )
+        return sum(step_prices(*place, limits)[1](batch, sequences))
+
+    with precision("float64"):
+        place = one.hardware, one.model, one.deployment, one.efficiency
+        place, eight = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, float), (place, 8.0))
+        together, apart = float(jax.jit(price)(place, eight)), float(price(place, eight))
+    assert abs(together / apart - 1.0) < 1e-9, (together, apart)
 
 
 def libraries() -> None:
