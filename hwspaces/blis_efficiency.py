@@ -6,7 +6,7 @@ from hwspaces.blis import UNUSED, UTILISATIONS, utilisations
 from hwspaces.efficiency_entry import EfficiencyEntry
 from hwspaces.load import json_accelerator
 from jaxroof.efficiency import Decoding, Efficiency, Host, KindEfficiency, LinkEfficiency
-from jaxroof.tree import leaf_paths
+from jaxroof.numerics.tree import leaf_paths
 
 
 def blis_efficiency(text: str) -> EfficiencyEntry:

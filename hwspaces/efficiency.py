@@ -15,8 +15,8 @@ from hwspaces.inherited_tables import shipped, shipped_names, shipped_tables, wh
 from hwspaces.schema import strings, texts
 from hwspaces.units import from_key, nearest, positive
 from jaxroof.efficiency import Decoding, Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
+from jaxroof.numerics.tree import leaf_paths, mapped
 from jaxroof.op import STAND_INS
-from jaxroof.tree import leaf_paths, mapped
 
 PREFIX = "surface:"
 """What the name of measured surfaces begins with: `surface:FILE.nc`, or `surface:FILE.nc:BASE`."""
@@ -35,7 +35,7 @@ BUILT_IN = {
         kernel,
         "published micro-architecture and microbenchmarks, cited beside each constant; no kernel was fitted",
         ("The host takes no time: engines' step times are fitted ones.",),
-        "jaxroof/efficiency/published.py",
+        "jaxroof/efficiency/efficiency.py",
     ),
 }
 """Name of constants that are code -> their function, where they are from, notes, the file."""

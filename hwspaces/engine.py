@@ -11,9 +11,9 @@ from typing import Any
 from hwspaces import document
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest, quantity
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
-from jaxroof.field import Declaration, declarations
-from jaxroof.policy import Policy
+from jaxroof.numerics.struct import Declaration, declarations
 
 FILES = Path(__file__).parent / "engines"
 
@@ -86,7 +86,7 @@ class EngineEntry:
     efficiency: str  # constants of its kernels and its host
     released: datetime.date | None  # a day by which the last release whose rules these are was out; None: not known
     vendor: str | None  # whose devices alone it runs on
-    policy: Mapping[str, Any]  # fields of `jaxroof.policy.Policy`, SI; words as codes where they have codes
+    policy: Mapping[str, Any]  # fields of `jaxroof.batch.Policy`, SI; words as codes where they have codes
     deployment: Mapping[str, Any]  # fields of `jaxroof.deployment.Deployment`, SI
     precisions: Precisions
     host: HostTimes

@@ -7,10 +7,9 @@ from hwspaces.laws import law_that_sets, obeying
 from hwspaces.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.prices import Price
 from hwspaces.units import nearest
-from jaxroof.field import declaration, kinds, optional_parts, required
 from jaxroof.hardware import Energy, Hardware, Link
-from jaxroof.struct import Scalar
-from jaxroof.tree import leaf_at, mapped
+from jaxroof.numerics.struct import Scalar, declaration, kinds, optional_parts, required
+from jaxroof.numerics.tree import leaf_at, mapped
 
 TIERS = {
     f"{group}.{name}": required(kind)

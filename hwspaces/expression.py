@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from hwspaces.units import TEXT_UNITS, nearest, quantity
-from jaxroof.arrays import jnp
-from jaxroof.smooth import ceiling, maximum, minimum
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, maximum, minimum
 
 LONGEST = 1_000
 """Characters of an expression."""
@@ -51,7 +51,7 @@ FUNCTIONS: dict[str, Function] = {
     "exp": Function(lambda x: jnp.exp(x), "1", ("1",)),
     "log": Function(lambda x: jnp.log(x), "1", ("1",)),
 }
-"""Functions of numbers alone. Minimum, maximum and ceiling have the gradients of `jaxroof.smooth`."""
+"""Functions of numbers alone. Minimum, maximum and ceiling have the gradients of `jaxroof.numerics.smooth`."""
 
 _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda one, other: one + other,

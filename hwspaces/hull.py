@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hwspaces.units import KEY_UNITS, from_key, nearest, positive
-from jaxroof.arrays import eager
 from jaxroof.efficiency.hull import FEATURES, Hull, Range
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
 
 SUFFIXES = {"clock": "GHz", "core_l2": "MB", "link_bandwidth": "GBps"}

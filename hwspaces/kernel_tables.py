@@ -8,9 +8,9 @@ from hwspaces.hull import hull
 from hwspaces.schema import texts
 from hwspaces.units import LARGEST, nearest
 from jaxroof.efficiency import Kernels, Spread
-from jaxroof.efficiency.core_class import Constants
 from jaxroof.efficiency.kernels import MODELS
-from jaxroof.struct import Scalar
+from jaxroof.efficiency.timing import Constants
+from jaxroof.numerics.struct import Scalar
 
 FORMAT = 1
 """Version of the schema of kernel tables: it counts up whenever a constant changes its meaning."""

@@ -8,10 +8,10 @@ from typing import Any
 from hwspaces.expression import Expression, Function
 from hwspaces.leaves import leaf_unit
 from hwspaces.units import nearest
-from jaxroof.area import die_area, dies
+from jaxroof.chip.area import die_area, dies
+from jaxroof.energy.technology import clock_at, leakage, peak_power, static_power
 from jaxroof.hardware import Hardware
-from jaxroof.technology import clock_at, leakage, peak_power, static_power
-from jaxroof.tree import leaf_at, replaced
+from jaxroof.numerics.tree import leaf_at, replaced
 
 BASE = "base."
 """Beginning of names that stand for figures of the device that a design starts from: constants."""
@@ -27,7 +27,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "static_power": Function(static_power, "W", ("W", "m2", "Hz", "1", "J/m2", "1", "W", "W")),
     "peak_power": Function(peak_power, "W", ("W", "W", "W", "1", "1", "1", "W")),
 }
-"""Functions that laws may call: of a whole device, and laws of `jaxroof.technology`."""
+"""Functions that laws may call: of a whole device, and laws of `jaxroof.energy.technology`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces.units import is_zero, nearest, quantity
-from jaxroof.field import NO_DEFAULT, Declaration, declaration, declarations, kinds, optional_parts, required
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import NO_DEFAULT, Declaration, declaration, declarations, kinds, optional_parts, required
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
 """Precisions that a matrix unit may have a peak for."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from hwspaces.leaves import units
 from hwspaces.units import from_key, nearest, positive
-from jaxroof.field import declarations, kinds, required
 from jaxroof.hardware import Link, Protocol, Transport
+from jaxroof.numerics.struct import declarations, kinds, required
 
 NOT_MEASURED = ("no public data", "assumption")
 """What the source of a technology begins with when nothing was measured on it, so that its devices say so."""

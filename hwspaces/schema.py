@@ -13,8 +13,8 @@ from hwspaces.silicon import scaled, siliconed
 from hwspaces.technology_tables import strings, texts
 from hwspaces.units import from_key, is_zero, nearest, positive
 from hwspaces.voltage import curved
-from jaxroof.field import declaration, declarations
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import declaration, declarations
 
 _INPUTS = {
     **dict.fromkeys(("vector.fp32", "vector.int8"), "FLOP/s"),

@@ -6,11 +6,10 @@ from hwspaces.derived import ASSUMPTION, Figures, Shared
 from hwspaces.leaves import units
 from hwspaces.technology_tables import aliases, table
 from hwspaces.units import formatted
-from jaxroof.area import PRECISION_BYTES, dies
-from jaxroof.field import declarations
+from jaxroof.chip.area import PRECISION_BYTES, dies
 from jaxroof.hardware import Hardware
-from jaxroof.money import Costs
-from jaxroof.silicon import Areas, Silicon
+from jaxroof.numerics.struct import declarations
+from jaxroof.silicon import Areas, Costs, Silicon
 
 REFERENCE = "N5"
 """The process that areas per unit are of."""
@@ -193,5 +192,5 @@ def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
 
 
 def _width(values: Mapping[str, float]) -> float:
-    """16-bit FLOP/s that the matrix units are built for, as `jaxroof.area.matrix_width`."""
+    """16-bit FLOP/s that the matrix units are built for, as `jaxroof.chip.area.matrix_width`."""
     return max(values.get(f"matrix.{name}", 0.0) * size / 2.0 for name, size in PRECISION_BYTES.items())

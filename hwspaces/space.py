@@ -15,7 +15,7 @@ from hwspaces.laws import BASE, hardware_laws, law_that_sets, obeying
 from hwspaces.leaves import leaf, leaf_quantity
 from hwspaces.load import changed
 from hwspaces.units import formatted, nearest
-from jaxroof.tree import leaf_at, mapped
+from jaxroof.numerics.tree import leaf_at, mapped
 
 SPACES = Path(__file__).parent / "spaces"
 

@@ -13,12 +13,12 @@ from hwspaces.hull import hull_of
 from hwspaces.load import hardware as catalogue_hardware
 from hwspaces.surface import AXES, FLAGS, SurfaceTable, read_surfaces
 from hwspaces.surface_ops import node_ops
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency, Hull
 from jaxroof.efficiency.surface import BORDERS, INTERPOLATIONS, LABELS, Axis, Surface, Surfaces
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
-from jaxroof.op_time import op_time
+from jaxroof.numerics.arrays import eager
+from jaxroof.roofline import op_time
 
 STORED = {"linear", "prefill_attention", "decode_attention", "elementwise"}
 """Kinds of tables that price ops."""

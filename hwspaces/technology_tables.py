@@ -11,8 +11,7 @@ from hwspaces.derived import Shared
 from hwspaces.energy import Technologies, technologies
 from hwspaces.leaves import units
 from hwspaces.units import from_key, nearest, positive
-from jaxroof.money import Costs
-from jaxroof.silicon import Areas, Package
+from jaxroof.silicon import Areas, Costs, Package
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 

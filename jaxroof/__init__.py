@@ -3,33 +3,50 @@
 TYPE_CHECKING = False  # of `typing`, whose import would take longer than this one
 
 if TYPE_CHECKING:
-    from jaxroof.area import area_parts as area_parts
-    from jaxroof.area import die_area as die_area
     from jaxroof.batch import Batch as Batch
     from jaxroof.batch import Decode as Decode
     from jaxroof.batch import Encode as Encode
+    from jaxroof.batch import Policy as Policy
     from jaxroof.batch import Prefill as Prefill
+    from jaxroof.batch import Served as Served
+    from jaxroof.batch import Timeline as Timeline
+    from jaxroof.batch import Traffic as Traffic
     from jaxroof.batch import decode as decode
     from jaxroof.batch import mixed as mixed
     from jaxroof.batch import prefill as prefill
+    from jaxroof.chip.area import area_parts as area_parts
+    from jaxroof.chip.area import die_area as die_area
+    from jaxroof.chip.area import edge_needed as edge_needed
+    from jaxroof.chip.area import interposer_use as interposer_use
+    from jaxroof.chip.area import package_uses as package_uses
+    from jaxroof.chip.area import power_density_use as power_density_use
+    from jaxroof.chip.area import reticle_use as reticle_use
+    from jaxroof.chip.area import shoreline_use as shoreline_use
+    from jaxroof.chip.cost import cost_parts as cost_parts
+    from jaxroof.chip.cost import device_cost as device_cost
+    from jaxroof.chip.cost import device_price as device_price
+    from jaxroof.chip.cost import die_cost as die_cost
+    from jaxroof.chip.cost import owning_rate as owning_rate
     from jaxroof.collectives import ALGORITHMS as ALGORITHMS
     from jaxroof.collectives import collective_algorithm as collective_algorithm
     from jaxroof.collectives import collective_time as collective_time
     from jaxroof.collectives import collective_times as collective_times
-    from jaxroof.cost import cost_parts as cost_parts
-    from jaxroof.cost import device_cost as device_cost
-    from jaxroof.cost import device_price as device_price
-    from jaxroof.cost import die_cost as die_cost
-    from jaxroof.cost import owning_rate as owning_rate
     from jaxroof.deployment import Adapters as Adapters
     from jaxroof.deployment import Deployment as Deployment
+    from jaxroof.deployment.speculation import beta_acceptance as beta_acceptance
+    from jaxroof.deployment.speculation import expected_tokens as expected_tokens
     from jaxroof.efficiency import Efficiency as Efficiency
     from jaxroof.efficiency import datasheet as datasheet
-    from jaxroof.energy import Joules as Joules
-    from jaxroof.energy import op_energy as op_energy
-    from jaxroof.energy import power_known as power_known
-    from jaxroof.governor import limited_time as limited_time
-    from jaxroof.governor import mean_power as mean_power
+    from jaxroof.energy.energy import Joules as Joules
+    from jaxroof.energy.energy import op_energy as op_energy
+    from jaxroof.energy.energy import power_known as power_known
+    from jaxroof.energy.governor import limited_time as limited_time
+    from jaxroof.energy.governor import mean_power as mean_power
+    from jaxroof.energy.technology import clock_at as clock_at
+    from jaxroof.energy.technology import leakage as leakage
+    from jaxroof.energy.technology import peak_power as peak_power
+    from jaxroof.energy.technology import static_power as static_power
+    from jaxroof.energy.technology import voltage_at as voltage_at
     from jaxroof.hardware import Cores as Cores
     from jaxroof.hardware import Energy as Energy
     from jaxroof.hardware import Hardware as Hardware
@@ -42,8 +59,6 @@ if TYPE_CHECKING:
     from jaxroof.hardware import Protocol as Protocol
     from jaxroof.hardware import Transport as Transport
     from jaxroof.hardware import VoltageCurve as VoltageCurve
-    from jaxroof.jobs.attention_split import AttentionSplitCost as AttentionSplitCost
-    from jaxroof.jobs.attention_split import attention_split_cost as attention_split_cost
     from jaxroof.jobs.colocated import Colocated as Colocated
     from jaxroof.jobs.colocated import TenantCost as TenantCost
     from jaxroof.jobs.colocated import colocated_cost as colocated_cost
@@ -55,24 +70,26 @@ if TYPE_CHECKING:
     from jaxroof.jobs.feedback import FeedbackCost as FeedbackCost
     from jaxroof.jobs.feedback import Scorer as Scorer
     from jaxroof.jobs.feedback import feedback_cost as feedback_cost
-    from jaxroof.jobs.pool_split import Curve as Curve
-    from jaxroof.jobs.pool_split import split_latency as split_latency
     from jaxroof.jobs.request import request_cost as request_cost
     from jaxroof.jobs.scenario import Pool as Pool
     from jaxroof.jobs.scenario import Tenant as Tenant
     from jaxroof.jobs.serve import Objective as Objective
     from jaxroof.jobs.serve import serving_metrics as serving_metrics
+    from jaxroof.jobs.splits import AttentionSplitCost as AttentionSplitCost
+    from jaxroof.jobs.splits import Curve as Curve
+    from jaxroof.jobs.splits import attention_split_cost as attention_split_cost
+    from jaxroof.jobs.splits import split_latency as split_latency
     from jaxroof.layers.attention import Attention as Attention
     from jaxroof.layers.compressed_attention import CompressedAttention as CompressedAttention
-    from jaxroof.layers.indexer import Selection as Selection
     from jaxroof.layers.latent_attention import LatentAttention as LatentAttention
     from jaxroof.layers.linear_attention import LinearAttention as LinearAttention
-    from jaxroof.memory import active_parameter_count as active_parameter_count
-    from jaxroof.memory import kv_bytes_per_token as kv_bytes_per_token
-    from jaxroof.memory import kv_capacity_tokens as kv_capacity_tokens
-    from jaxroof.memory import parameter_count as parameter_count
-    from jaxroof.memory import sequence_capacity as sequence_capacity
-    from jaxroof.memory import weight_bytes as weight_bytes
+    from jaxroof.layers.sight import Selection as Selection
+    from jaxroof.memory.capacity import active_parameter_count as active_parameter_count
+    from jaxroof.memory.capacity import kv_bytes_per_token as kv_bytes_per_token
+    from jaxroof.memory.capacity import kv_capacity_tokens as kv_capacity_tokens
+    from jaxroof.memory.capacity import parameter_count as parameter_count
+    from jaxroof.memory.capacity import sequence_capacity as sequence_capacity
+    from jaxroof.memory.capacity import weight_bytes as weight_bytes
     from jaxroof.model import Block as Block
     from jaxroof.model import Encoder as Encoder
     from jaxroof.model import Experts as Experts
@@ -81,39 +98,22 @@ if TYPE_CHECKING:
     from jaxroof.model import Prediction as Prediction
     from jaxroof.model import Projection as Projection
     from jaxroof.model import WeightFormat as WeightFormat
-    from jaxroof.money import Costs as Costs
     from jaxroof.op import BOUNDS as BOUNDS
     from jaxroof.op import Collective as Collective
     from jaxroof.op import Copy as Copy
     from jaxroof.op import Kernel as Kernel
     from jaxroof.op import Op as Op
-    from jaxroof.package import edge_needed as edge_needed
-    from jaxroof.package import interposer_use as interposer_use
-    from jaxroof.package import package_uses as package_uses
-    from jaxroof.package import power_density_use as power_density_use
-    from jaxroof.package import reticle_use as reticle_use
-    from jaxroof.package import shoreline_use as shoreline_use
-    from jaxroof.policy import Policy as Policy
     from jaxroof.scheduler import Size as Size
     from jaxroof.scheduler import simulate as simulate
     from jaxroof.silicon import Areas as Areas
+    from jaxroof.silicon import Costs as Costs
     from jaxroof.silicon import Package as Package
     from jaxroof.silicon import Process as Process
     from jaxroof.silicon import Silicon as Silicon
-    from jaxroof.speculation import beta_acceptance as beta_acceptance
-    from jaxroof.speculation import expected_tokens as expected_tokens
-    from jaxroof.step import OpCost as OpCost
-    from jaxroof.step import step_cost as step_cost
-    from jaxroof.step import step_time as step_time
-    from jaxroof.step import step_times as step_times
-    from jaxroof.technology import clock_at as clock_at
-    from jaxroof.technology import leakage as leakage
-    from jaxroof.technology import peak_power as peak_power
-    from jaxroof.technology import static_power as static_power
-    from jaxroof.technology import voltage_at as voltage_at
-    from jaxroof.traffic import Served as Served
-    from jaxroof.traffic import Timeline as Timeline
-    from jaxroof.traffic import Traffic as Traffic
+    from jaxroof.step.step import OpCost as OpCost
+    from jaxroof.step.step import step_cost as step_cost
+    from jaxroof.step.step import step_time as step_time
+    from jaxroof.step.step import step_times as step_times
     from jaxroof.training import Iteration as Iteration
     from jaxroof.training import LoRA as LoRA
     from jaxroof.training import Training as Training

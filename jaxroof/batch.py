@@ -1,11 +1,11 @@
 """Batch of one engine step, as the sums that its cost depends on: O(1) in the number of requests."""
 
 import dataclasses
+import math
 from typing import Any
 
-from jaxroof.field import count, number
-from jaxroof.struct import Scalar, struct
-from jaxroof.tree import mapped
+from jaxroof.numerics.struct import Array, Scalar, count, number, share, struct, switch, word
+from jaxroof.numerics.tree import mapped
 
 
 @struct
@@ -87,3 +87,152 @@ def mixed(prefill: Batch, decode: Batch) -> Batch:
 def divided(batch: Batch, ways: Scalar) -> Batch:
     """An even share of the sequences of a step: every sum over `ways`; `encoded` is per sequence and stays."""
     return dataclasses.replace(mapped(lambda total: total / ways, batch), encoded=batch.encoded)
+
+
+# Policy of a scheduler between steps: the prompts to work on, blocks to hand out, and blocks to take back.
+
+
+ORDERS = ("mixed", "prefill_first", "decode_first", "static")
+"""Which work goes first.
+
+mixed: prompts and decoding sequences share a step (vLLM v1, Sarathi). prefill_first: a step is prompts where any can be
+admitted, else decoding (vLLM v0). decode_first: prompts only when nothing decodes. static: as decode_first, and a batch
+keeps its size until its longest sequence ends.
+"""
+
+QUEUES = ("fcfs", "shortest_first")
+"""Which of the waiting requests is next: the one that came first, or the one with the shortest prompt."""
+
+MOST = 2.0**30
+"""Tokens, sequences and the like that a policy may name."""
+
+
+@struct
+class Policy:
+    """The scheduler of one engine. Fields are data, so that policies are an axis like any other, but for `queue`."""
+
+    order: Scalar = number("1", "which work goes first", codes=ORDERS, default=0.0)
+    token_budget: Scalar = count(
+        "tokens of one step", "decoding sequences included", least=1.0, most=MOST, default=8192.0
+    )
+    max_sequences: Scalar = count("sequences that run at once", least=1.0, most=MOST, default=256.0)
+    chunked: Scalar = switch("1 where prompts are split over steps", default=1.0)
+    block_size: Scalar = count("tokens of one block of the KV cache", least=1.0, most=4096.0, default=16.0)
+    watermark: Scalar = share("share of the KV blocks that an admission leaves free", zero=True, open=True, default=0.0)
+    reserve: Scalar = switch("1 where blocks for the whole output are taken at admission", default=0.0)
+    swap: Scalar = switch(
+        "1 where a preempted sequence's cache is kept in host memory", "0: it is computed again", default=0.0
+    )
+    swap_time: Scalar = number("s", "time to move one token's cache to or from host memory", zero=True, default=0.0)
+    prefix_caching: Scalar = switch("1 where prompts find their beginning in the cache", default=1.0)
+    max_waiting: Scalar = count("requests that wait at most", "one more is rejected", least=1.0, default=math.inf)
+    graph_step: Scalar = count(
+        "multiples that decoding batches are padded to",
+        "beside 1, 2 and 4; 0: they are not padded",
+        zero=True,
+        most=MOST,
+        default=0.0,
+    )
+    graph_limit: Scalar = count("largest batch that is padded", zero=True, most=MOST, default=512.0)
+    hidden_host: Scalar = switch(
+        "1 where the host works for the sequences while the device does", "the longer of both counts", default=0.0
+    )
+    front_time: Scalar = number(
+        "s",
+        "time between a client and the queue, and back",
+        "beyond the host's time of a request: HTTP, tokeniser, front end",
+        zero=True,
+        default=0.0,
+    )
+    first_time: Scalar = number(
+        "s",
+        "time that the first request of every client of a closed loop takes longer",
+        "kernels are built and loaded",
+        zero=True,
+        default=0.0,
+    )
+    ahead_steps: Scalar = number(
+        "1", "steps that are launched before the prompt of a new request", zero=True, most=MOST, default=0.0
+    )
+    wait_steps: Scalar = number(
+        "1", "steps that a new request is held back, for others to join it", zero=True, most=MOST, default=0.0
+    )
+    poll_steps: Scalar = number("1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0)
+    acceptance: Scalar = share(
+        "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
+    )
+    queue: str = word("which waiting request is next", QUEUES, default="fcfs")
+
+
+def waiting_steps(policy: Policy) -> Scalar:
+    """Steps between a request and its place in the queue: held back, launched ahead, half of a look."""
+    return policy.wait_steps + policy.ahead_steps + 0.5 * (policy.poll_steps - 1.0)
+
+
+# Traffic: requests that arrive at an engine, and their outcome over time.
+
+
+@struct
+class Traffic:
+    """Requests in the order of their arrival, arrays of shape [requests].
+
+    Open loop: they arrive when they say. Closed loop: `clients` of them are under way at any time, and the one after
+    them is sent `think` s after one of these ends.
+    """
+
+    arrival: Array = number("s", "arrival", "non-decreasing; of a closed loop those of the first `clients` count")
+    isl: Array = count("prompt tokens", "at least 1")
+    osl: Array = count("output tokens", "at least 1; 0: there is no such request", zero=True)
+    group: Array | None = number(
+        "1", "group of requests that begin alike", "0 .. groups - 1, or -1; none: there are no groups", default=None
+    )
+    shared: Array | None = number(
+        "1", "prompt tokens that an earlier request of the group began with", zero=True, default=None
+    )
+    keep: Array | None = number(
+        "1",
+        "tokens that a later request of the group begins with",
+        "of prompt and output, but the last",
+        zero=True,
+        default=None,
+    )
+    kind: Array | None = number(
+        "1", "class of the request", "0 .. classes - 1; none: there are no classes", zero=True, default=None
+    )
+    encode: Encode | None = (
+        None  # of every request, in the step that begins its prompt; None: there is no encoder's work
+    )
+    clients: Scalar | None = count("clients of a closed loop", default=None)
+    think: Scalar = number("s", "time between an answer and its client's next request", zero=True, default=0.0)
+
+
+STATUSES = ("finished", "refused", "rejected", "unfinished", "absent")
+"""What became of a request: answered; too long for the cache; turned away by a full queue; left when the run ended; or
+there is none, because arrays are padded."""
+
+
+@struct
+class Served:
+    """Outcome of every request, shape [requests]; times in s, NaN where it did not come to that."""
+
+    arrival: Array = number("s", "when the request was sent")
+    admitted: Array = number("s", "start of the first step that worked on the prompt")
+    first_token: Array = number("s", "when the first token was there")
+    finish: Array = number("s", "when the last token was there")
+    status: Array = number("1", "what became of the request", codes=STATUSES)
+    preemptions: Array = number("1", "times that the request's cache was taken away")
+    cached: Array = number("1", "prompt tokens that the prefix cache had")
+
+
+@struct
+class Timeline:
+    """Every iteration of the simulator, shape [iterations]; those of no duration are parts of the step that follows."""
+
+    end: Array = number("s", "when the iteration ends")
+    duration: Array = number("s", "time of the iteration", "idle time too")
+    steps: Array = number("1", "engine steps of the iteration", "0: none, or idle")
+    decoding: Array = number("1", "sequences that each add a token per step")
+    prompt_tokens: Array = number("1", "prompt tokens of the step")
+    blocks: Array = number("1", "KV blocks in use after it", "those of idle prefixes included")
+    joined: Array = number("1", "prompts that its step completes")
+    running: Array = number("1", "sequences that were admitted and have not ended, after it")

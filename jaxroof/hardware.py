@@ -3,11 +3,9 @@
 from collections.abc import Collection
 from typing import Any
 
-from jaxroof.field import number, part, share, switch, word
-from jaxroof.money import Costs
-from jaxroof.silicon import Package, Silicon
-from jaxroof.smooth import maximum
-from jaxroof.struct import Array, Scalar, static, struct
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Array, Scalar, number, part, share, static, struct, switch, word
+from jaxroof.silicon import Costs, Package, Silicon
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, static, struct
 
 
 @struct

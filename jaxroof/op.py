@@ -1,9 +1,116 @@
 """Ops of a step before any hardware is known: kernels, collectives and copies, with what each is for."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
-from jaxroof.fanout import Fanout
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.arrays import is_traced, jax, jitted, jnp
+from jaxroof.numerics.struct import Array, Scalar, static, struct
+
+
+@struct
+class Fanout:
+    """Where the experts of one token may lie. Scalars of shape ()."""
+
+    holders: Scalar  # parts that the experts are spread over: the expert-parallel degree
+    experts: Scalar  # of one layer
+    choices: Scalar  # experts of one token
+    groups: Scalar | None = None  # groups that the router sorts experts into; None: one
+    reached: Scalar | None = None  # groups that one token's experts lie in at most; None: all
+
+
+def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
+    """Expected number of `devices` that hold at least one of a token's `top_k` different experts, shape ().
+
+    p (1 - (1 - b / (E - (a - 1) / 2))^a), with a the smaller and b the larger of k and E / p, the experts of a device:
+    p (1 - C(E - E / p, k) / C(E, k)), whose a factors 1 - b / E, 1 - b / (E - 1), ... are replaced by their middle one.
+    Exact for a = 1, else within 2 %.
+
+    Source: the hypergeometric distribution: a router's k choices are different experts.
+    """
+    own = experts / devices
+    fewer, more = jnp.minimum(top_k, own), jnp.maximum(top_k, own)
+    share = more / (experts - 0.5 * (fewer - 1.0))
+    missed = jnp.log1p(-jnp.minimum(share, 1.0 - 1e-6))
+    return -devices * jnp.expm1(fewer * missed)
+
+
+def allowed_parts(fanout: Fanout, parts: Scalar) -> Scalar:
+    """Expected number of `parts` with an expert of a group that the router has chosen, shape (), at least 1.
+
+    p (1 - (1 - M/G)^max(G/p, 1)), for M of G groups that lie side by side on p parts; all of them without groups.
+    A part of a few groups is allowed by any of them; a group over several parts allows all of these.
+
+    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 2.1.2 (node-limited routing); the expectation is ours.
+    """
+    if fanout.groups is None or fanout.reached is None:
+        return parts
+    barred = jnp.log1p(-jnp.minimum(fanout.reached / fanout.groups, 1.0 - 1e-6))
+    held = jnp.maximum(fanout.groups / parts, 1.0)
+    return jnp.maximum(-parts * jnp.expm1(held * barred), 1.0)
+
+
+def copies(fanout: Fanout, parts: Scalar) -> Array:
+    """Expected number of `parts` that one token is sent to, once each, shape ().
+
+    Where there are more parts than holders, every holder is several of them, each of which needs the token.
+    """
+    held = jnp.minimum(parts, fanout.holders)
+    allowed = allowed_parts(fanout, held)
+    experts = fanout.experts * (allowed / held)
+    return distinct_devices(allowed, experts, fanout.choices) * jnp.maximum(parts / fanout.holders, 1.0)
+
+
+def device_copies(fanout: Fanout, devices: Scalar) -> Array:
+    """Expected number of `devices`, at least as many as holders, that need one token, whatever its groups; shape ()."""
+    return distinct_devices(fanout.holders, fanout.experts, fanout.choices) * (devices / fanout.holders)
+
+
+# Dimensions of a kernel, which decide its tiles and waves: of a product, a convolution, and fused attention.
+
+
+@struct
+class ProductShape:
+    """`(m, k) @ (k, n)`, or the same with several weight matrices, as in a grouped GEMM."""
+
+    rows: Scalar  # m, over all matrices
+    outputs: Scalar  # n
+    inputs: Scalar  # k
+    matrices: Scalar  # weight matrices that have rows
+    weight_bytes: Scalar  # B per weight
+    output_bytes: Scalar  # B per output element
+    largest: Scalar | None = None  # rows of the busiest matrix; None: all have the same
+    row_scales: bool = static(default=True)  # rows of 8 bits and less have scales of their own, as engines make them
+
+
+@struct
+class ConvolutionShape(ProductShape):
+    """A convolution as an implicit product: its rows are places of the result, its inputs channels times window."""
+
+    height: Scalar  # places of one image's result along its first axis
+    width: Scalar  # the same along all others
+    window: Scalar  # places of the input that one place of the result needs
+    stride: Scalar = 1.0  # places of the input per place of the result, over all axes
+    minimal: bool = static(default=False)  # 3 x 3, one place apart: minimal filtering (Winograd) applies
+
+
+@struct
+class AttentionShape:
+    """Softmax attention of the new tokens of equal sequences to their context, on one device."""
+
+    sequences: Scalar
+    queries: Scalar  # new tokens of one sequence
+    keys: Scalar  # cached and new tokens of one sequence that its queries reach, each counted once
+    pairs: Scalar  # query-key pairs of one sequence and head
+    heads: Scalar  # query heads
+    kv_heads: Scalar  # heads of keys and values
+    key_width: Scalar  # elements of a key
+    value_width: Scalar  # elements of a value
+    kv_bytes: Scalar  # B per cached element
+    causal: bool = static(default=True)  # a query sees the new tokens up to itself
+    latent: bool = static(default=False)  # values are the first elements of the keys, one head for all queries
+    appended: bool = static(default=True)  # engines rotate its queries and append its keys and values to a cache, too
+
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "convolution", "depthwise")
 """Kinds of kernels. An `Efficiency` has one entry for each; convolutions may share those of `STAND_INS`."""
@@ -86,7 +193,7 @@ class Op:
 
     An op is a `Kernel`, a `Collective` or a `Copy`. A quantity that it does not use is None, so that no term is
     computed for it. `layer`, `role` and `phase` say nothing about its own time: ops that differ only in them share one
-    compiled function (`jaxroof.traced_once`).
+    compiled function (`jaxroof.op`).
     """
 
     count: Scalar  # how often the step runs it: layers
@@ -108,7 +215,7 @@ class Kernel(Op):
     vector_flops: Scalar | None = None  # FLOP per run on vector units
     exps: Scalar | None = None  # exponentials per run
     bytes: Scalar | None = None  # B per run read and written, each operand once
-    shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.shape`; None: few bytes per FLOP
+    shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.op`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
 
@@ -176,3 +283,36 @@ def _labelled(op: AnyOp, **labels: str | None) -> AnyOp:
     copy = object.__new__(type(op))
     copy.__dict__.update(op.__dict__, **labels)
     return copy
+
+
+# Functions of one op, traced once for all ops of a kind.
+
+
+def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit` of a function whose first argument is an op.
+
+    A step has many ops of few kinds. Some of their numbers are constants, which JAX types weakly, and which ones these
+    are differs within a kind; what an op is in its model (its layer, its role) differs too. With one type for all
+    numbers, and without these labels, ops of a kind share a trace and a compiled function.
+    """
+    compiled = jitted(function)
+
+    @functools.wraps(function)
+    def of_one_type(op: AnyOp, *where: Any, **named: Any) -> Any:
+        if not is_traced():
+            return function(op, *where, **named)
+        return compiled(_of_one_type(unlabelled(op)), *where, **named)
+
+    return of_one_type
+
+
+def _of_one_type(op: AnyOp) -> AnyOp:
+    typed = [leaf for leaf in jax.tree.leaves(op) if not _weakly_typed(leaf)]
+    if not typed:
+        return op
+    dtype = jnp.result_type(*typed)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if _weakly_typed(leaf) else leaf, op)
+
+
+def _weakly_typed(leaf: Any) -> bool:
+    return jax.typeof(leaf).weak_type

@@ -1,13 +1,21 @@
 """Time of one op on one device under constant shares of every peak: the slowest of its resources."""
 
-from jaxroof.arrays import jnp, rsqrt
-from jaxroof.efficiency import KindEfficiency, Timing
+import dataclasses
+from typing import Any
+
+from jaxroof.collectives import collective_algorithm, collective_time
+from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing, entry_of
+from jaxroof.efficiency.convolution import cheapest_algorithm
+from jaxroof.efficiency.hull import Hull, hull_distance
+from jaxroof.efficiency.kernels import kernel_of, kernel_timing
+from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
+from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Kernel
-from jaxroof.shape import ConvolutionShape
-from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp, rsqrt
+from jaxroof.numerics.smooth import maximum, minimum
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, ConvolutionShape, Copy, Kernel, traced_once
 
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
@@ -75,3 +83,193 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
     if isinstance(op.shape, ConvolutionShape):  # places of its input are of several windows
         blocked = blocked * rsqrt(jnp.maximum(op.shape.window / op.shape.stride, 1.0))
     return maximum(op.bytes, blocked)
+
+
+# Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it.
+
+
+def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
+    """Time in s of one run of `op`, and of each resource that it uses.
+
+    A collective has no `launch`: its fixed time depends on the algorithm that is chosen, and is part of `link`.
+
+    Args:
+      op: what runs, quantities of shape ().
+      hardware: where it runs.
+      efficiency: how far it falls short of the datasheet.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
+    """
+    if isinstance(op, Collective):
+        return _collective_timing(op, hardware, efficiency.collective)
+    if isinstance(op, Copy):
+        return _copy_timing(op, hardware)
+    timing = _kernel_timing(entry_of(efficiency, op), op, hardware)
+    return timing if op.reuse_bytes is not None else _started_early(timing, hardware, efficiency.host)
+
+
+def _started_early(timing: Timing, hardware: Hardware, host: Host) -> Timing:
+    """The same in a step, whose kernels may start before the last has ended: launch (1 - early_launch tensor_memory).
+
+    Kernels that are timed alone, with a known `reuse_bytes`, keep all of their launch.
+
+    Source: NVIDIA, CUDA C++ Programming Guide, programmatic dependent launch; TensorRT-LLM, TRTLLM_ENABLE_PDL.
+    """
+    if host.early_launch is None or "launch" not in timing.resources:
+        return timing
+    launch = timing.resources["launch"]
+    hidden = launch * (host.early_launch * hardware.cores.tensor_memory)
+    return Timing(timing.total - hidden, {**timing.resources, "launch": launch - hidden})
+
+
+def _collective_timing(op: Collective, hardware: Hardware, constants: LinkEfficiency) -> Timing:
+    """Time in s of a collective by its cheapest algorithm, at the share of its own speed that it reaches in a step."""
+    share = 1.0 if op.operation in EXPERT_KERNELS else constants.share
+    time = collective_time(hardware.links, op, constants) / share
+    time = op.kernels * (time + constants.wait_time)
+    return Timing(time, {"link": time})
+
+
+def _copy_timing(op: Copy, hardware: Hardware) -> Timing:
+    """Time in s of a copy at the bandwidth of the memory outside: what it reaches, as a user gives it."""
+    level = getattr(hardware.memory, op.tier)
+    if level is None:
+        raise ValueError(f"hardware.memory.{op.tier} is unknown; give its bandwidth and capacity per device")
+    time = op.kernels * op.message_bytes / level.bandwidth
+    return Timing(time, {"link": time, "launch": jnp.zeros(())})
+
+
+def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardware: Hardware) -> Timing:
+    if isinstance(entry, Surfaces):
+        return surface_timing(entry, op, _kernel_timing(entry.base, op, hardware))
+    if op.kind == "convolution":
+        share = getattr(kernel_of(entry, op) if isinstance(entry, Kernels) else entry, "winograd", None)
+        return cheapest_algorithm(op, share, hardware, lambda one: _timed(entry, one, hardware))
+    return _timed(entry, op, hardware)
+
+
+def _timed(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
+    if isinstance(entry, KindEfficiency):
+        return roofline_timing(op, hardware, entry)
+    return kernel_timing(entry, op, hardware)
+
+
+@traced_once
+def op_time(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Scalar:
+    """Time in s of one run of `op`, shape ().
+
+    Differentiable; near a ridge the gradient is shared by the resources that meet there.
+    """
+    return op_timing(op, hardware, efficiency).total
+
+
+def op_spread(op: AnyOp, efficiency: Efficiency) -> Spread | None:
+    """Known errors of `op_time` inside of its hull; None where there are none. Of measured kernels, those of the model
+    below them.
+    """
+    return getattr(_constants(op, efficiency), "spread", None)
+
+
+def op_hull(op: AnyOp, efficiency: Efficiency) -> Hull | None:
+    """Evidence for the constants that price `op`; None where none is known. Of measured kernels, that of the model
+    below them.
+    """
+    return getattr(_constants(op, efficiency), "hull", None)
+
+
+def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
+    """The struct of constants that prices `op`; None for a copy, which has none."""
+    if isinstance(op, Copy):
+        return None
+    if isinstance(op, Collective):
+        return efficiency.collective
+    entry = entry_of(efficiency, op)
+    entry = entry.base if isinstance(entry, Surfaces) else entry
+    return kernel_of(entry, op) if isinstance(entry, Kernels) else entry
+
+
+@traced_once
+def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """Standard deviation in s of one run of `op`, shape (): 0 where nothing is known of the errors.
+
+    deviation = time sqrt(spread^2 + (growth distance)^2)
+
+    spread is that of its kind and length inside of the hull, distance is `op_extrapolation`.
+    """
+    spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
+    if spread is None:
+        return jnp.zeros(())
+    time = op_time(op, hardware, efficiency)
+    inside = jnp.where(time < SHORT, spread.short, spread.long)
+    if hull is None:
+        return time * inside
+    beyond = hull.growth * op_extrapolation(op, hardware, efficiency)
+    return time * jnp.sqrt(inside * inside + beyond * beyond)
+
+
+@traced_once
+def op_extrapolation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """Octaves by which `op` on `hardware` is beyond the evidence, shape (): 0 inside, and where none is known.
+
+    With a user's tables it is the distance to what is nearer: the measured kernels, or the model below them.
+    """
+    hull = op_hull(op, efficiency)
+    distances = [] if hull is None else [hull_distance(hull, op, hardware)]
+    if isinstance(op, Kernel) and isinstance(entry := entry_of(efficiency, op), Surfaces):
+        distances += surface_distance(entry, op, hardware)
+    return jnp.asarray(minimum(*distances) if len(distances) > 1 else distances[0] if distances else 0.0)
+
+
+@traced_once
+def op_algorithm(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """The algorithm that a collective runs, shape (): an int8 index into `jaxroof.collectives.ALGORITHMS`; else -1."""
+    if not isinstance(op, Collective):
+        return jnp.int8(-1)
+    return collective_algorithm(hardware.links, op, efficiency.collective)
+
+
+@traced_once
+def op_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """Resource that takes longest in one run of `op`, shape (): an int8 index into `RESOURCES`.
+
+    `launch` binds where the fixed time exceeds every resource's; in a collective, where the same collective of
+    0 B takes more than half as long. An op without work reports `launch`.
+    """
+    return _longest(_rivals(op, hardware, efficiency, op_timing(op, hardware, efficiency)))
+
+
+@traced_once
+def op_time_by_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(RESOURCES),)."""
+    timing = op_timing(op, hardware, efficiency)
+    bound = _longest(_rivals(op, hardware, efficiency, timing))
+    return at_bound(bound, timing.total)
+
+
+def at_bound(bound: Scalar, time: Scalar) -> Array:
+    """`time` at the place of what binds it and 0 elsewhere, shape (len(RESOURCES),).
+
+    Args:
+      bound: index into `RESOURCES`.
+    """
+    places = jnp.arange(len(RESOURCES), dtype=jnp.int8)
+    return jnp.where(places == jnp.asarray(bound)[..., None], jnp.asarray(time)[..., None], 0.0)
+
+
+def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timing) -> dict[str, Scalar]:
+    """The times that compete for binding `op`: its resources', and the fixed time, which a collective has inside."""
+    if not isinstance(op, Collective):
+        return timing.resources
+    empty = dataclasses.replace(op, message_bytes=0.0)
+    fixed = op_timing(empty, hardware, efficiency).total
+    return {"launch": fixed, "link": timing.total - fixed}
+
+
+def _longest(times: dict[str, Scalar]) -> Array:
+    """Index into `RESOURCES` of the longest of `times`; the fixed time where none is longer."""
+    longest, bound = times["launch"], jnp.int8(RESOURCES.index("launch"))
+    for resource, time in times.items():
+        bound = jnp.where(time > longest, jnp.int8(RESOURCES.index(resource)), bound)
+        longest = jnp.maximum(longest, time)
+    return bound

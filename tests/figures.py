@@ -16,14 +16,14 @@ import numpy as np
 import hwspaces
 import workloads
 from jaxroof.deployment import DEGREES, degree, largest_stage
-from jaxroof.energy import joules_of, power_known
-from jaxroof.governor import limited_energy, limited_time
+from jaxroof.energy.energy import joules_of, power_known
+from jaxroof.energy.governor import limited_energy, limited_time
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import micro_batches, tokens_per_step
 from jaxroof.jobs.step import step_batch
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
 from jaxroof.model import has_experts
-from jaxroof.overlap import overlapped_ops
+from jaxroof.step.overlap import overlapped_ops
 from sweeps.ask.alike import alike
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case, case

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hwspaces.units import formatted
-from jaxroof.field import NO_DEFAULT, Declaration
+from jaxroof.numerics.struct import NO_DEFAULT, Declaration
 from tests import scenario_page
 
 FOLDER = Path(__file__).parents[1] / "docs"

@@ -7,9 +7,9 @@ import numpy as np
 
 from jaxroof import Model, WeightFormat
 from jaxroof.layers.compressed_attention import CompressedAttention
-from jaxroof.layers.indexer import Selection
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.sight import Selection
 from jaxroof.model import Encoder, Prediction, Projection
 from tests.points import (
     Draw,

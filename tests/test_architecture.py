@@ -107,7 +107,7 @@ may import them."""
 NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "scipy"}
 """Files, tables, text and flags belong to the other packages."""
 
-ARRAYS = {"jaxroof.arrays", "jaxroof.struct", "jaxroof.dependence", "jaxroof.dual"}
+ARRAYS = {"jaxroof.numerics.arrays", "jaxroof.numerics.struct", "jaxroof.numerics.derivatives"}
 """The modules of the cost model that know NumPy; JAX is known to the first, and imported on use."""
 
 LONGEST = 400

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from hwspaces.units import TEXT_UNITS
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, Served, Timeline, Traffic
 from jaxroof.deployment import Deployment
-from jaxroof.field import Declaration, declaration, declarations, kinds, required
 from jaxroof.hardware import Hardware, Link
-from jaxroof.traffic import Served, Timeline, Traffic
+from jaxroof.numerics.struct import Declaration, declaration, declarations, kinds, required
 from jaxroof.training import Training
 from sweeps.ask.leaves import ROOTS, leaf, leaves
 from sweeps.cli import deployment as deployment_flags

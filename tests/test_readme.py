@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from jaxroof.arrays import eager
+from jaxroof.numerics.arrays import eager
 
 ROOT = pathlib.Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()

@@ -1,9 +1,8 @@
 """Layers with a state as configs describe them: delta nets, Mamba, lightning attention, short convolutions."""
 
-from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.composite import SideBySide
+from jaxroof.layers.linear_attention import LinearAttention, ShortConvolution
 from jaxroof.layers.selective_scan import SelectiveScan
-from jaxroof.layers.short_convolution import ShortConvolution
-from jaxroof.layers.side_by_side import SideBySide
 from workloads.attention import attention
 from workloads.config import Config
 from workloads.layer import HEAD_KEYS, Layer

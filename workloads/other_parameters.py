@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxroof.layers.attention import Attention
+from jaxroof.layers.composite import SideBySide
 from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
-from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.linear_attention import LinearAttention, ShortConvolution
 from jaxroof.layers.selective_scan import SelectiveScan
-from jaxroof.layers.short_convolution import ShortConvolution
-from jaxroof.layers.side_by_side import SideBySide
 from jaxroof.model import Experts, FeedForward, Mixer
-from jaxroof.struct import Scalar
+from jaxroof.numerics.struct import Scalar
 from workloads.config import Config
 from workloads.family import Family, Switch
 

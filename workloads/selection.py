@@ -1,6 +1,6 @@
 """Sparse attention as configs describe it: the indexer's cache, and tokens that a query attends to."""
 
-from jaxroof.layers.indexer import Selection
+from jaxroof.layers.sight import Selection
 from workloads.config import Config
 from workloads.layer import Layer
 from workloads.windows import SELECTED

@@ -1,7 +1,7 @@
 """Layers whose weights several places of a model use, as Zamba2's configs describe them."""
 
 from jaxroof.layers.attention import Attention
-from jaxroof.layers.shared_transformer import SharedTransformer
+from jaxroof.layers.composite import SharedTransformer
 from jaxroof.model import Block
 from workloads.config import Config
 from workloads.feedforward import dense

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.batch import Encode
-from jaxroof.traffic import Traffic
+from jaxroof.batch import Encode, Traffic
 from workloads.stream import ALONE, Stream
 
 ABSENT = {"arrival": np.inf, "isl": 1.0, "osl": 0.0, "group": float(ALONE), "shared": 0.0, "keep": 0.0, "kind": -1.0}

@@ -6,10 +6,10 @@ hop_i its latency and stream_i(b) the time of b bytes per device in a pipeline (
 
 from collections.abc import Sequence
 
-from jaxroof.arrays import jnp
 from jaxroof.collectives.topology import Tier, byte_time, stream_time
-from jaxroof.smooth import cheapest, maximum
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import cheapest, maximum
+from jaxroof.numerics.struct import Array, Scalar
 
 UNAVAILABLE = 1e6
 """s that an algorithm reports where it cannot run, so that it is never the cheapest and nothing becomes infinite."""

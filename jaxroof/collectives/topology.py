@@ -2,12 +2,11 @@
 
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
-from jaxroof.fanout import Fanout, copies, device_copies
 from jaxroof.hardware import Link, Links, Transport
-from jaxroof.op import Collective
-from jaxroof.smooth import cheapest, maximum
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import cheapest, maximum
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.op import Collective, Fanout, copies, device_copies
 
 
 class Tier(NamedTuple):

@@ -1,11 +1,11 @@
 """Deployments of a model on devices: one file for each concern, all of whose fields `Deployment` has."""
 
-from jaxroof.deployment.adapters import ADAPTED as ADAPTED
-from jaxroof.deployment.adapters import Adapters as Adapters
+from jaxroof.deployment.deployment import ADAPTED as ADAPTED
+from jaxroof.deployment.deployment import Adapters as Adapters
 from jaxroof.deployment.deployment import Deployment as Deployment
-from jaxroof.deployment.drafting import drafted_part as drafted_part
-from jaxroof.deployment.drafting import drafted_tokens as drafted_tokens
-from jaxroof.deployment.drafting import tokens_per_sequence as tokens_per_sequence
+from jaxroof.deployment.deployment import drafted_part as drafted_part
+from jaxroof.deployment.deployment import drafted_tokens as drafted_tokens
+from jaxroof.deployment.deployment import tokens_per_sequence as tokens_per_sequence
 from jaxroof.deployment.parallelism import DEGREES as DEGREES
 from jaxroof.deployment.parallelism import charged_share as charged_share
 from jaxroof.deployment.parallelism import degree as degree

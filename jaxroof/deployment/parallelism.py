@@ -1,8 +1,7 @@
 """Spread of a model over devices: parallel degrees, pipeline stages, and how evenly experts are used."""
 
-from jaxroof.field import count, declarations, number, share
-from jaxroof.smooth import ceiling, maximum, minimum
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.smooth import ceiling, maximum, minimum
+from jaxroof.numerics.struct import Scalar, count, declarations, number, share, struct
 
 
 @struct

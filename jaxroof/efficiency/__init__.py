@@ -1,10 +1,9 @@
 """Shortfall of silicon and software against the datasheet: interchangeable pytrees of named constants."""
 
 from jaxroof.efficiency.derated import Decoding, Host, KindEfficiency, LinkEfficiency
-from jaxroof.efficiency.efficiency import Efficiency, datasheet, entry_of, in_phases
+from jaxroof.efficiency.efficiency import Efficiency, datasheet, entry_of, in_phases, kernel
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.kernels import Kernels
-from jaxroof.efficiency.published import kernel
 from jaxroof.efficiency.surface import Surfaces
 from jaxroof.efficiency.timing import Spread, Timing
 

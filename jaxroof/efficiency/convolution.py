@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 
-from jaxroof.arrays import jnp
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak, threaded
-from jaxroof.op import Kernel
-from jaxroof.shape import ConvolutionShape
-from jaxroof.smooth import ceiling, cheapest
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, cheapest
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.op import ConvolutionShape, Kernel
 
 CHANNEL_BYTES = 16.0
 """B that the channels of one place are padded to: 8 of fp16 and 16 of int8 on tensor cores (NVIDIA, cuDNN

@@ -3,15 +3,13 @@
 import dataclasses
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
-from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak, threaded
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape
-from jaxroof.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, maximum, minimum, positive_part
+from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.op import AttentionShape, Kernel
 
 PARTIAL_BYTES = 8.0
 """B that one element of a split's result moves through the L2: written and read again as float32."""

@@ -2,7 +2,7 @@
 
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, static, struct
 
 
 @struct

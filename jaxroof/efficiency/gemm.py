@@ -1,14 +1,13 @@
 """Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
 
-from jaxroof.arrays import jnp
-from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
-from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, cheapest
+from jaxroof.numerics.struct import Array, Scalar, static, struct
 from jaxroof.op import Kernel
-from jaxroof.smooth import ceiling, cheapest
-from jaxroof.struct import Array, Scalar, static, struct
 
 RESIDENT_BOUND = 50.0
 """Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""

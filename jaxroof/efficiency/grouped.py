@@ -1,15 +1,13 @@
 """Time of one grouped matrix product: rows spread over the experts of a layer, one weight matrix each."""
 
-from jaxroof.arrays import jnp
-from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
-from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores
-from jaxroof.op import Kernel
-from jaxroof.shape import ProductShape
-from jaxroof.smooth import ceiling, maximum
-from jaxroof.struct import Array, Scalar, static, struct
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, maximum
+from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.op import Kernel, ProductShape
 
 EVEN = 0.05
 """Least span, ln(busiest matrix's rows / idlest's), by which `row_tiles` divides; more even loads count as this one."""

@@ -5,13 +5,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
 from jaxroof.hardware import Hardware, clock
 from jaxroof.layers.linear import OPERAND_BYTES
-from jaxroof.op import AnyOp, Collective, Kernel
-from jaxroof.shape import AttentionShape, ProductShape
-from jaxroof.smooth import maximum
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.op import AnyOp, AttentionShape, Collective, Kernel, ProductShape
 
 BEYOND = 0.25
 """Octaves outside from which an answer is marked as extrapolated: 19 % beyond what was measured; ours."""

@@ -12,9 +12,8 @@ from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape
-from jaxroof.struct import struct
+from jaxroof.numerics.struct import struct
+from jaxroof.op import AttentionShape, Kernel
 
 KernelModel = StreamKernel | GemmKernel | SgemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
 

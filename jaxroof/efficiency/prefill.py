@@ -3,17 +3,15 @@
 import dataclasses
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
-from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape
-from jaxroof.smooth import ceiling, cheapest, maximum, minimum, positive_part
-from jaxroof.struct import Scalar, static, struct
-from jaxroof.tree import mapped
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum, positive_part
+from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.numerics.tree import mapped
+from jaxroof.op import AttentionShape, Kernel
 
 WIDTH = 256.0
 """Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""

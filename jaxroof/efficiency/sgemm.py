@@ -1,13 +1,12 @@
 """Time of a matrix product by a BLAS library's fp32 kernels: their tiles, rereading of operands, throttled clocks."""
 
-from jaxroof.arrays import jnp, rsqrt
-from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Cores, Hardware, clock, gpu_cores, matrix_peak
+from jaxroof.numerics.arrays import jnp, rsqrt
+from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
+from jaxroof.numerics.struct import Array, Scalar, static, struct
 from jaxroof.op import Kernel
-from jaxroof.smooth import ceiling, cheapest, maximum, minimum
-from jaxroof.struct import Array, Scalar, static, struct
 
 Tile = tuple[float, float]
 """Rows and outputs of one block of results."""

@@ -1,12 +1,11 @@
 """Time of streaming kernels: element-wise work, norms, copies and conversions."""
 
-from jaxroof.efficiency.core_class import Constants, on_cores
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Spread, Timing
+from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Scalar, static, struct
 from jaxroof.op import Kernel
-from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar, static, struct
 
 
 @struct

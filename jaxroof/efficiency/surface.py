@@ -10,16 +10,15 @@ import dataclasses
 import math
 from typing import Any
 
-from jaxroof.arrays import jnp, stacked, taken
 from jaxroof.efficiency.derated import KindEfficiency
 from jaxroof.efficiency.hull import SHAPE, Hull, hull_distance
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape, ProductShape
-from jaxroof.smooth import maximum
-from jaxroof.struct import Array, Scalar, static, struct
+from jaxroof.numerics.arrays import jnp, stacked, taken
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.op import AttentionShape, Kernel, ProductShape
 
 INTERPOLATIONS = ("linear", "nearest")
 """Between measured shapes, on logarithmic axes. Nearest jumps half-way between two of them: only for comparison."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from jaxroof.arrays import jnp, rsqrt
 from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
-from jaxroof.smooth import ceiling, cheapest, maximum, minimum
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.numerics.arrays import jnp, rsqrt
+from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
+from jaxroof.numerics.struct import Array, Scalar, struct
 
 TILES = (
     (16.0, 64.0),

@@ -1,8 +1,10 @@
 """Timing of one kernel: its time, and the time that each resource alone would take."""
 
-from typing import NamedTuple
+import dataclasses
+from typing import NamedTuple, TypeVar
 
-from jaxroof.struct import Scalar, struct
+from jaxroof.hardware import Cores
+from jaxroof.numerics.struct import Scalar, struct
 
 
 class Timing(NamedTuple):
@@ -25,3 +27,49 @@ SHORT = 30e-6
 
 NINETY_PERCENT = 1.645
 """Standard deviations on either side of the median of a normal distribution that hold 90 % of it."""
+
+
+# Constants of kernels that differ by class of cores: engines run other kernels on Hopper than on Blackwell.
+
+
+Kernel = TypeVar("Kernel")
+
+Constants = dict[str, Scalar]
+"""Constants of a kernel by the name of their field."""
+
+
+def on_cores(
+    kernel: Kernel,
+    cores: Cores,
+    asynchronous: Constants | None = None,
+    tensor_memory: Constants | None = None,
+    wide_waves: Constants | None = None,
+) -> Kernel:
+    """`kernel` with the constants that it has on `cores`, linear in the switches that tell their class.
+
+    value = general + a (1 - t) (own of asynchronous - general) + a t (own of tensor_memory - general)
+      + w (1 - a) (own of wide_waves - general)
+
+    Cores that a compiler schedules run none of these kernels: a is 0 there.
+
+    Args:
+      kernel: a struct of general constants; one that is None, no such term, counts as 0 where a class has it.
+      cores: a is their `asynchronous` where they are not `compiled`, t their `tensor_memory`, w their `wide_waves`.
+      asynchronous: constants in their place where matrix units fetch operands by themselves and threads hold the
+        accumulators; None: none.
+      tensor_memory: the same where accumulators have a memory of their own as well; None: none.
+      wide_waves: the same where 64 threads run an instruction together; None: none.
+
+    Returns:
+      A struct of the same type; `kernel` itself where all are None.
+    """
+    changed: Constants = {}
+    ahead = cores.asynchronous * (1.0 - cores.compiled)
+    held = ahead * cores.tensor_memory
+    waved = cores.wide_waves * (1.0 - cores.asynchronous)
+    for share, own in ((ahead - held, asynchronous), (held, tensor_memory), (waved, wide_waves)):
+        for name, value in (own or {}).items():
+            general = getattr(kernel, name)
+            general = 0.0 if general is None else general
+            changed[name] = changed.get(name, general) + share * (value - general)
+    return dataclasses.replace(kernel, **changed) if changed else kernel  # type: ignore[type-var]

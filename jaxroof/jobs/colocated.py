@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Iterator
 
-from jaxroof.arrays import jnp, scanned, stacked
 from jaxroof.batch import Batch
 from jaxroof.deployment import devices
+from jaxroof.deployment.rule import Rule
+from jaxroof.deployment.speculation import Acceptance, acceptance_number
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import joules_of, power_known
-from jaxroof.field import number, share
-from jaxroof.governor import limited_time
+from jaxroof.energy.energy import joules_of, power_known
+from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
     EqualRequests,
@@ -23,21 +23,18 @@ from jaxroof.jobs.composition import (
     tokens_per_step,
 )
 from jaxroof.jobs.job import Job, deployment_rules
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.scenario import Scenario, Tenant
-from jaxroof.legality import holds, rules, told_of
-from jaxroof.memory import kv_bytes_of_sequence, reserved_bytes, weight_bytes
-from jaxroof.op import AnyOp
-from jaxroof.op_time import op_timing
-from jaxroof.overlap import computing_hardware, hidden_time, overlapped_ops
-from jaxroof.reserved import memory_share
-from jaxroof.rule import Rule
-from jaxroof.smooth import maximum, positive_part
-from jaxroof.speculation import Acceptance, acceptance_number
-from jaxroof.step import Terms, host_time, in_step
-from jaxroof.struct import Array, Scalar, struct
-from jaxroof.traced_once import traced_once
-from jaxroof.weight_only import as_run
+from jaxroof.jobs.scenario import Metric, Scenario, Tenant, higher, lower
+from jaxroof.memory.capacity import kv_bytes_of_sequence, reserved_bytes, weight_bytes
+from jaxroof.memory.legality import holds, rules, told_of
+from jaxroof.memory.reserve import memory_share
+from jaxroof.numerics.arrays import jnp, scanned, stacked
+from jaxroof.numerics.smooth import maximum, positive_part
+from jaxroof.numerics.struct import Array, Scalar, number, share, struct
+from jaxroof.op import AnyOp, traced_once
+from jaxroof.roofline import op_timing
+from jaxroof.step.forward import as_run
+from jaxroof.step.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.step.step import Terms, host_time, in_step
 
 SHARINGS = ("time", "space")
 """How two models share devices, in the order of the codes of `Colocated.sharing`.

@@ -4,16 +4,15 @@ import dataclasses
 
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
+from jaxroof.deployment.speculation import Acceptance, acceptance_number, expected_tokens
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import Joules
-from jaxroof.field import count, number
-from jaxroof.governor import limited_time
+from jaxroof.energy.energy import Joules
+from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
-from jaxroof.smooth import maximum, positive_part
-from jaxroof.speculation import Acceptance, acceptance_number, expected_tokens
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.smooth import maximum, positive_part
+from jaxroof.numerics.struct import Scalar, count, number, struct
 
 
 @struct

@@ -3,12 +3,11 @@
 import dataclasses
 from collections.abc import Iterator
 
-from jaxroof import memory
-from jaxroof.arrays import jnp, stacked
 from jaxroof.batch import encoder_inputs_count, encoder_tokens_count
 from jaxroof.deployment import degree, devices
-from jaxroof.energy import power_known
-from jaxroof.field import count, number, switch
+from jaxroof.deployment.rule import Rule
+from jaxroof.deployment.speculation import Acceptance, acceptance_number
+from jaxroof.energy.energy import power_known
 from jaxroof.jobs.composition import (
     EqualRequests,
     Requests,
@@ -19,23 +18,19 @@ from jaxroof.jobs.composition import (
     prefill_batch,
     tokens_per_step,
 )
-from jaxroof.jobs.economics import pooled_economics
-from jaxroof.jobs.job import Job, deployment_rules
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.pool_split import waiting_time
-from jaxroof.jobs.power import binding, clocks, step_joules
+from jaxroof.jobs.economics import binding, clocks, pooled_economics, step_joules
+from jaxroof.jobs.job import Job, Steps, deployment_rules
 from jaxroof.jobs.request import request_cost
-from jaxroof.jobs.scenario import Pool, Scenario
-from jaxroof.jobs.terms import Steps
-from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
-from jaxroof.legality import holds, rules, told_of
-from jaxroof.memory import layer_count
+from jaxroof.jobs.scenario import Metric, Pool, Scenario, higher, lower
+from jaxroof.jobs.splits import exposed_time, transfer_bytes, transfer_time, waiting_time
+from jaxroof.memory import capacity as memory
+from jaxroof.memory.capacity import layer_count
+from jaxroof.memory.legality import holds, rules, told_of
 from jaxroof.model import Model
-from jaxroof.rule import Rule
-from jaxroof.smooth import maximum, minimum
-from jaxroof.speculation import Acceptance, acceptance_number
-from jaxroof.step import Terms
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.arrays import jnp, stacked
+from jaxroof.numerics.smooth import maximum, minimum
+from jaxroof.numerics.struct import Scalar, count, number, struct, switch
+from jaxroof.step.step import Terms
 
 BOTTLENECKS = ("prefill", "decode", "transfer")
 """What limits the rate of requests, in the order of the integer codes that cost functions return."""

@@ -2,13 +2,39 @@
 
 from collections.abc import Sequence
 
-from jaxroof.area import die_area
-from jaxroof.cost import capital_rate, device_cost, device_price, emission_rate, energy_price
+from jaxroof.chip.area import die_area
+from jaxroof.chip.cost import capital_rate, device_cost, device_price, emission_rate, energy_price
 from jaxroof.deployment import Deployment, charged_share, devices, replica_devices
+from jaxroof.energy.energy import Joules
 from jaxroof.hardware import Hardware, ridge
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.scenario import Pool
-from jaxroof.struct import Scalar
+from jaxroof.jobs.scenario import Metric, Pool, higher, lower
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.step.step import dominant_bound
+
+
+def step_joules(sums: dict[str, Scalar], step: str) -> Joules | None:
+    """Energy of one micro-batch of an engine step in all stages; None where it is unknown."""
+    if f"{step}_core_energy" not in sums:
+        return None
+    return Joules(sums[f"{step}_core_energy"], sums[f"{step}_other_energy"])
+
+
+def clocks(hardware: Hardware, shares: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Clocks in Hz from their shares of the full clock, by name; nothing where the full clock is unknown."""
+    full = hardware.cores.clock
+    return {} if full is None else {name: share * full for name, share in shares.items()}
+
+
+def binding(sums: dict[str, Scalar], step: str, time: Scalar, unlimited: Scalar | None = None) -> Array:
+    """What binds an engine step, shape (): an index into `BOUNDS`.
+
+    Args:
+      sums: over the step's ops.
+      time: s of the step, or of all its micro-batches, under the limit of electrical power.
+      unlimited: s of the same without it; None: those of the step.
+    """
+    return dominant_bound(sums[f"{step}_by_bound"], time > (sums[step] if unlimited is None else unlimited))
+
 
 MILLION, BILLION = 1e6, 1e9
 """Tokens that prices are of."""

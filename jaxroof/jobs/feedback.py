@@ -5,10 +5,10 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
-from jaxroof.memory import parameter_count
+from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Model
-from jaxroof.smooth import ceiling
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.numerics.smooth import ceiling
+from jaxroof.numerics.struct import Array, Scalar, struct
 
 
 @struct

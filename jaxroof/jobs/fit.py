@@ -1,14 +1,13 @@
 """Fit of sequences in the memory of a deployment: bytes that are stored, and room that is left for KV cache."""
 
-from jaxroof import memory
-from jaxroof.arrays import jnp
+from jaxroof.chip.area import buildable, package_known, package_uses
 from jaxroof.hardware import Hardware
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.legality import legal
-from jaxroof.package import buildable, package_known, package_uses
-from jaxroof.paging import mean_wasted_tokens, wasted_tokens
-from jaxroof.struct import Scalar
+from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
+from jaxroof.memory import capacity as memory
+from jaxroof.memory.legality import legal
+from jaxroof.memory.paging import mean_wasted_tokens, wasted_tokens
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
 
 METRICS = {
     "weight_bytes": Metric("B", "weights stored per device"),

@@ -5,21 +5,19 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-from jaxroof.arrays import jnp
-from jaxroof.energy import joules_of, power_known
-from jaxroof.governor import limited_time, mean_power
+from jaxroof.deployment.rule import Rule
+from jaxroof.energy.energy import joules_of, power_known
+from jaxroof.energy.governor import limited_time, mean_power
 from jaxroof.hardware import OnChip
-from jaxroof.jobs.job import Job
-from jaxroof.jobs.metric import Metric, lower
-from jaxroof.jobs.power import binding, clocks, step_joules
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.jobs.terms import extrapolations
+from jaxroof.jobs.economics import binding, clocks, step_joules
+from jaxroof.jobs.job import Job, extrapolations
+from jaxroof.jobs.scenario import Metric, Scenario, lower
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Scalar, static, struct
 from jaxroof.op import RESOURCES, Kernel, Ops
-from jaxroof.op_time import op_extrapolation, op_time, op_time_by_bound
-from jaxroof.rule import Rule
-from jaxroof.smooth import maximum
-from jaxroof.step import Lazy, Terms, evidence_known, evidence_of, matrix_floors, memory_floors, op_cost, op_flops
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.roofline import op_extrapolation, op_time, op_time_by_bound
+from jaxroof.step.step import Lazy, Terms, evidence_known, evidence_of, matrix_floors, memory_floors, op_cost, op_flops
 
 METRICS = {
     "time": lower(

@@ -4,13 +4,112 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
-from jaxroof.arrays import jnp
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.jobs.terms import Steps, op_tables, step_terms
-from jaxroof.legality import holds, rules
-from jaxroof.rule import Rule
-from jaxroof.step import Lazy, Terms
-from jaxroof.struct import Scalar
+from jaxroof.batch import Batch
+from jaxroof.collectives import ALGORITHMS
+from jaxroof.deployment.rule import Rule
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy.energy import joules_of, power_known
+from jaxroof.jobs.scenario import Metric, Scenario, lower
+from jaxroof.memory.legality import holds, rules
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
+from jaxroof.op import RESOURCES
+from jaxroof.step.forward import as_run
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import (
+    Lazy,
+    Terms,
+    deviations_of,
+    evidence_known,
+    extrapolated_times,
+    matrix_floors,
+    memory_floors,
+    spread_known,
+    step_cost,
+    times_by_bound,
+    times_of,
+)
+
+Steps = dict[str, tuple[Scenario, Batch]]
+"""Engine steps by name, each with the scenario of the devices that it runs on."""
+
+
+METRICS = {
+    "op_time": lower("s", "time of an op over all its runs in the step"),
+    "op_flops": Metric("1", "FLOP of an op over all its runs in the step, per device"),
+    "op_bytes": Metric("B", "bytes of an op over all its runs in the step, each operand once, per device"),
+    "op_energy": Metric("J", "energy of an op over all its runs in the step, per device, beside static power"),
+    "op_bound": Metric("1", "resource that binds an op at full clock", RESOURCES),
+    "op_algorithm": Metric("1", "how a collective runs; -1 for other ops", ALGORITHMS),
+    **{
+        f"{name}_spread{kind}": lower("1", f"standard deviation of the logarithm of {name}, {how}")
+        for name in ("ttft", "tpot", "e2e", "step_time")
+        for kind, how in (("", "errors of all kernels alike"), ("_independent", "kernels err independently"))
+    },
+    **{
+        f"{step}_extrapolation": lower("1", f"mean octaves beyond the evidence over {words} time")
+        for step, words in (("step", "the step's"), ("prefill", "the prefill's"), ("decode", "the decode step's"))
+    },
+}
+"""What every op costs, how certain times are, and how far they are beyond what constants were fitted to."""
+
+
+def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
+    """Costs of every op of one step, by field; names begin with `prefix`."""
+    place = scenario.hardware, scenario.model, scenario.deployment
+    costs = functools.cache(lambda: step_cost(*place, batch, scenario.efficiency))
+    fields = ("time", "flops", "bytes", "bound", "algorithm", *(("energy",) if power_known(scenario.hardware) else ()))
+
+    def column(field: str) -> Terms:
+        return {name: getattr(cost, field) for name, cost in costs().items()}
+
+    return {f"{prefix}op_{field}": functools.partial(column, field) for field in fields}
+
+
+def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
+    """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
+    hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
+    ops = functools.cache(lambda: overlapped_ops(as_run(scenario.model, hardware), deployment, batch))
+    times = functools.cache(lambda: times_of(ops(), hardware, deployment, batch, efficiency))
+    deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
+    beyond = {}
+    if evidence_known(efficiency):
+        beyond[f"{prefix}_extrapolation"] = lambda: extrapolated_times(ops(), times(), hardware, deployment, efficiency)
+    if power_known(hardware):
+        # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
+        joules = functools.cache(lambda: joules_of(ops(), hardware))
+        beyond[f"{prefix}_core_energy"] = lambda: {"all": joules().core}
+        beyond[f"{prefix}_other_energy"] = lambda: {"all": joules().other}
+    return beyond | {
+        prefix: times,
+        f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),
+        f"{prefix}_matrix_floor": lambda: matrix_floors(ops(), hardware),
+        f"{prefix}_memory_floor": lambda: memory_floors(ops(), hardware),
+        f"{prefix}_deviation": deviations,
+        f"{prefix}_variance": lambda: {name: deviation * deviation for name, deviation in deviations().items()},
+    }
+
+
+def extrapolations(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
+    """Octaves beyond the evidence, means over the time of steps; nothing where no evidence is known."""
+    names = [f"{step}_extrapolation" for step in steps]
+    times = [jnp.where(sums[step] > 0.0, sums[step], 1.0) for step in steps]
+    return {name: sums[name] / time for name, time in zip(names, times, strict=True) if name in sums}
+
+
+def spreads(
+    name: str, time: Scalar, parts: tuple[tuple[Scalar, Scalar, Scalar], ...], efficiency: Efficiency
+) -> dict[str, Scalar]:
+    """Standard deviation of the logarithm of `time`, if the errors of all kernels are one and if each errs on its own.
+
+    `parts` are the steps that it consists of: how often, and the sums of deviations in s and of their squares. Nothing
+    where the efficiency does not know its errors.
+    """
+    if not spread_known(efficiency):
+        return {}
+    alike = sum(runs * deviation for runs, deviation, _ in parts)
+    squares = sum(runs * runs * variance for runs, _, variance in parts)
+    return {f"{name}_spread": alike / time, f"{name}_spread_independent": jnp.sqrt(squares) / time}
 
 
 def deployment_rules(scenario: Scenario) -> Iterator[Rule]:

@@ -1,5 +1,6 @@
 """One point of a question: hardware, model, deployment, workload and what shares the work or the devices."""
 
+import dataclasses
 from typing import Any
 
 from jaxroof.deployment import Deployment
@@ -7,7 +8,27 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import Requests
 from jaxroof.model import Model
-from jaxroof.struct import static, struct
+from jaxroof.numerics.struct import static, struct
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What one metric or variable is."""
+
+    unit: str  # SI unit, as `hwspaces.units` writes it
+    long_name: str
+    flags: tuple[str, ...] = ()  # meanings of the integer codes 0, 1, ...
+    higher_is_better: bool | None = None  # for plots and tables; None where neither
+
+
+def lower(unit: str, long_name: str) -> Metric:
+    """A metric of which less is better."""
+    return Metric(unit, long_name, (), False)
+
+
+def higher(unit: str, long_name: str) -> Metric:
+    """A metric of which more is better."""
+    return Metric(unit, long_name, (), True)
 
 
 @struct

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Callable
 
-from jaxroof import memory
-from jaxroof.arrays import jax
-from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic
 from jaxroof.jobs.economics import throughput
 from jaxroof.jobs.job import Job
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.policy import Policy
-from jaxroof.step import Terms
-from jaxroof.struct import Array, Scalar, struct
-from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
+from jaxroof.memory import capacity
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.step.step import Terms
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -300,8 +298,8 @@ def deployed_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
     return {
         **sums,
         **deployed_rates(scenario, sums),
-        "weight_bytes": memory.weight_bytes(scenario.model, scenario.deployment),
-        "kv_capacity_tokens": memory.kv_capacity_tokens(*place),
+        "weight_bytes": capacity.weight_bytes(scenario.model, scenario.deployment),
+        "kv_capacity_tokens": capacity.kv_capacity_tokens(*place),
     }
 
 

@@ -3,16 +3,16 @@
 import functools
 from collections.abc import Callable, Iterator, Mapping
 
-from jaxroof.arrays import jnp
+from jaxroof.batch import Policy
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.economics import economics
 from jaxroof.jobs.fit import fit
 from jaxroof.jobs.job import Job
-from jaxroof.jobs.metric import lower
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.policy import Policy
-from jaxroof.smooth import maximum
-from jaxroof.steady_search import (
+from jaxroof.jobs.scenario import Scenario, lower
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.steady.search import (
     FULL,
     LEAST_BATCH,
     MEANS,
@@ -23,9 +23,8 @@ from jaxroof.steady_search import (
     percentile,
     wanted_share,
 )
-from jaxroof.steady_state import Demand, SteadyState
-from jaxroof.step import Terms
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.steady.steady_state import Demand, SteadyState
+from jaxroof.step.step import Terms
 
 PERCENTILES = (50, 90, 95, 99)
 

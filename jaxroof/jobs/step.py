@@ -1,22 +1,18 @@
 """Job of one engine step: its time, throughput, utilisation, power and memory."""
 
-from jaxroof.arrays import jnp
 from jaxroof.batch import Batch, Decode, Prefill, encoder_inputs_count, encoder_tokens_count
 from jaxroof.batch import encode as encode_batch
 from jaxroof.deployment import degree, replica_devices
-from jaxroof.field import count
-from jaxroof.governor import limited_time, mean_power
-from jaxroof.jobs.economics import economics
+from jaxroof.energy.governor import limited_time, mean_power
+from jaxroof.jobs.economics import binding, clocks, economics, step_joules
 from jaxroof.jobs.fit import fit
-from jaxroof.jobs.job import Job
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.power import binding, clocks, step_joules
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.jobs.terms import Steps, extrapolations, spreads
+from jaxroof.jobs.job import Job, Steps, extrapolations, spreads
+from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
 from jaxroof.model import Model
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar, count, struct
 from jaxroof.op import BOUNDS
-from jaxroof.step import Terms
-from jaxroof.struct import Scalar, struct
+from jaxroof.step.step import Terms
 
 METRICS = {
     "step_time": lower("s", "time of one engine step"),

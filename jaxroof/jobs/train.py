@@ -2,29 +2,26 @@
 
 from collections.abc import Iterator
 
-from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, devices
-from jaxroof.energy import power_known
-from jaxroof.governor import mean_power
+from jaxroof.deployment.rule import Rule
+from jaxroof.energy.energy import power_known
+from jaxroof.energy.governor import mean_power
 from jaxroof.hardware import Hardware
-from jaxroof.jobs.economics import BILLION, joules_of_tokens, usd_of_tokens
+from jaxroof.jobs.economics import BILLION, clocks, joules_of_tokens, usd_of_tokens
 from jaxroof.jobs.job import Job, deployment_rules
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.jobs.power import clocks
-from jaxroof.jobs.scenario import Scenario
-from jaxroof.legality import holds
-from jaxroof.memory import layer_count
+from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
+from jaxroof.memory.capacity import layer_count
+from jaxroof.memory.legality import holds
 from jaxroof.model import Model
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import PARALLELISMS
-from jaxroof.rule import Rule
-from jaxroof.step import Lazy, Terms
-from jaxroof.struct import Scalar
-from jaxroof.training.flops import model_floor, model_flops
+from jaxroof.step.step import Lazy, Terms
 from jaxroof.training.frozen import frozen_formats
 from jaxroof.training.iteration import Iteration, iteration
 from jaxroof.training.memory import total_memory, training_fits, training_memory
 from jaxroof.training.schedules import SCHEDULES, schedule_legal
-from jaxroof.training.terms import training_terms
+from jaxroof.training.terms import model_floor, model_flops, training_terms
 from jaxroof.training.training import Training, groups, micro_batches
 
 PARTNERS = {

@@ -2,13 +2,13 @@
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.layers.experts import distinct_experts
+from jaxroof.layers.feedforward import distinct_experts
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.layers.protocol import Sizes
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model, WeightFormat
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import Ops, with_role
-from jaxroof.struct import Scalar
 
 ADAPTER_BYTES = 2.0
 """B per weight of an adapter, which stays at 16 bits beside narrower weights; Dettmers et al., arXiv:2305.14314."""

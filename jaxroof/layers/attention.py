@@ -4,19 +4,94 @@ from collections.abc import Iterator
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
+from jaxroof.deployment.rule import Rule, heads_rule
 from jaxroof.layers.collective import context_combine, context_exchange
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
-from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, launched, projection, quantized_rows
+from jaxroof.layers.linear import (
+    OPERAND_BYTES,
+    Matrices,
+    Matrix,
+    elementwise,
+    launched,
+    linear,
+    projection,
+    quantized_rows,
+)
 from jaxroof.layers.protocol import MixerKind, Sizes
-from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, kept_tokens, mean_length, reachable_past
-from jaxroof.layers.unfused_attention import fused_only, unfused_attention
+from jaxroof.layers.sight import (
+    Selection,
+    Sight,
+    attended_pairs,
+    decoded_context,
+    index_key_bytes,
+    indexer_matrices,
+    indexer_ops,
+    kept_tokens,
+    mean_length,
+    reachable_past,
+    selection_sight,
+)
 from jaxroof.model import WeightFormat
-from jaxroof.op import ATTENTION_PHASES, Kernel, Ops
-from jaxroof.rule import Rule, heads_rule
-from jaxroof.shape import AttentionShape
-from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.op import ATTENTION_PHASES, AttentionShape, Kernel, Ops, in_phase, with_role
+
+SCORE_KERNELS = 2.0
+"""Kernels that scale and mask the scores. Hugging Face transformers 4.46, `attn_implementation="eager"`: GPT-2
+divides and selects, BERT divides and adds, OPT adds and clamps."""
+
+SOFTMAX_KEPT = 1024.0
+"""Elements of a row that softmax keeps in registers. PyTorch, aten SoftMax.cu: it reads a longer row for its maximum
+and sum, and again for its result."""
+
+UNFUSED_SOFTMAX_FLOPS = 4.0
+"""Vector FLOP per score beside the exponential: maximum, subtract, sum, divide."""
+
+COPIES = 4.0
+"""Kernels that bring queries, keys, values and outputs from one order of tokens and heads to the other."""
+
+
+def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Ops:
+    """Attention that writes its scores, in the order it runs; every query meets every key, masked or not.
+
+    copies, queries (keys)^T, scale and mask, softmax, weights (values). Keys and values of grouped heads are repeated.
+
+    Args:
+      kind: prefill_attention or decode_attention, which the names begin with.
+      shape: of the sequences on this device.
+      count: how often the step runs it.
+    """
+    size = deployment.activation_bytes
+    tokens, operands = shape.sequences * shape.queries, WeightFormat(bytes=size, compute=deployment.attention_compute)
+    rows, heads = tokens * shape.heads, shape.sequences * shape.heads
+    widths = shape.heads * (shape.key_width + shape.value_width)
+    kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
+    passes = kernels * shape.keys
+    readings = softmax_readings(shape.keys) * shape.keys
+    ops: Ops = {
+        f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
+        f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
+        f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),
+        f"{kind}_softmax": elementwise(
+            rows, readings, shape.keys, size, UNFUSED_SOFTMAX_FLOPS * shape.keys, count, exps=readings
+        ),
+        f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
+    }
+    return in_phase(with_role(ops, "attention"), ATTENTION_PHASES[kind])
+
+
+def softmax_readings(keys: Scalar) -> Array:
+    """Times that softmax reads rows of `keys` elements and takes their exponentials, shape ()."""
+    return jnp.where(keys > SOFTMAX_KEPT, 2.0, 1.0)
+
+
+def fused_only(mixer: object, deployment: Deployment) -> Iterator[Rule]:
+    """That a layer which cannot be computed so is on a deployment with fused attention."""
+    if deployment.attention_kernel == "unfused":
+        yield (
+            jnp.asarray(False),
+            lambda: "attention_kernel = unfused is of softmax self-attention to keys and values of its own",
+        )
 
 
 @struct

@@ -4,19 +4,26 @@ from collections.abc import Iterator
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
-from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
+from jaxroof.deployment.rule import Rule, divides
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
 from jaxroof.layers.collective import context_combine, context_exchange
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
-from jaxroof.layers.linear import Matrices, Matrix, projection
+from jaxroof.layers.linear import Matrices, Matrix, elementwise, projection
 from jaxroof.layers.protocol import MixerKind
-from jaxroof.layers.sight import Sight, attended_pairs, decoded_context, mean_length, reachable_past
-from jaxroof.layers.unfused_attention import fused_only
+from jaxroof.layers.sight import (
+    Selection,
+    Sight,
+    attended_pairs,
+    decoded_context,
+    index_key_bytes,
+    indexer_matrices,
+    indexer_ops,
+    mean_length,
+    reachable_past,
+    selection_sight,
+)
 from jaxroof.model import WeightFormat
-from jaxroof.op import Ops
-from jaxroof.rule import Rule, divides
-from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.op import AttentionShape, Ops
 
 
 @struct

@@ -1,15 +1,19 @@
 """A dense feed-forward layer: fused up projections, activation, down projection."""
 
+import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
-from jaxroof.deployment import Deployment
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import Matrices, Matrix, projection, quantized_rows
+from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
+from jaxroof.deployment.rule import Rule, divides, width_rule
+from jaxroof.layers.collective import collective
+from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection, quantized_rows
 from jaxroof.layers.protocol import FeedForwardKind, Sizes
-from jaxroof.model import FeedForward
-from jaxroof.op import Ops, with_role
-from jaxroof.rule import Rule, width_rule
-from jaxroof.struct import Scalar
+from jaxroof.model import Experts, FeedForward
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, maximum
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.op import Fanout, Ops, distinct_devices, with_role
 
 ACTIVATION_FLOPS = 4.0
 """Vector FLOP per hidden element of SiLU or GELU times gate, beside its exponential."""
@@ -84,3 +88,207 @@ FEED_FORWARD = FeedForwardKind(
     adapted=adapted_sizes,
 )
 """What the cost model asks of a dense feed-forward."""
+
+
+# A mixture-of-experts layer: router, exchange of tokens, grouped GEMMs over the experts touched, shared experts.
+
+
+EXCHANGE: dict[str, Any] = {"parallelism": "ep", "role": "exchange"}
+"""What the collectives are that bring tokens to their experts and results back."""
+
+
+def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
+    """Weight matrices of one layer on one device: 1 / ep of the experts, 1 / `expert_tp` of their width, the router."""
+    held = stored_experts(experts, deployment) / degree(deployment.ep)
+    width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
+    matrices = {
+        "router": Matrix(hidden, experts.experts, experts.router, reads_norm=True),
+        "expert_up_proj": Matrix(inputs, experts.up_projections * width, experts.up, held, routed=True),
+        "expert_down_proj": Matrix(width, inputs, experts.down, held, routed=True),
+    }
+    if experts.width is not None:
+        matrices["narrow_proj"] = Matrix(hidden, inputs, experts.projection, reads_norm=True)
+        matrices["widen_proj"] = Matrix(inputs, hidden, experts.projection, to_residual=True)
+    if experts.shared is not None:
+        shared = feedforward_matrices(experts.shared, hidden, deployment, "shared_")
+        matrices |= {name: matrix._replace(target=None) for name, matrix in shared.items()}  # none is adapted
+    return matrices
+
+
+def expert_ops(
+    experts: Experts, hidden: Scalar, deployment: Deployment, tokens: Scalar, group_tokens: Scalar, count: Scalar
+) -> Ops:
+    """Ops of one mixture-of-experts layer in the order they run.
+
+    Args:
+      tokens: of this device's attention group.
+      group_tokens: of all groups that share the experts.
+    """
+    activation = deployment.activation_bytes
+    matrices = expert_matrices(experts, hidden, deployment)
+    up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
+    rows = group_tokens * experts.top_k
+    stored = stored_experts(experts, deployment)
+    touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
+    if deployment.ep is not None:
+        rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
+    sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
+    ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
+    ops["route"] = elementwise(
+        tokens,
+        experts.experts,
+        2.0 * experts.top_k,
+        4.0,
+        3.0 * experts.experts,
+        count,
+        kernels=3.0,
+        exps=experts.experts,
+        role="router",
+    )
+    if experts.width is not None:
+        ops |= projection("narrow_proj", tokens, matrices["narrow_proj"], activation, count)
+    ops |= sent
+    ops |= projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
+    ops["expert_activation"] = elementwise(
+        rows, up.outputs, down.inputs, activation, ACTIVATION_FLOPS * down.inputs, count, exps=down.inputs
+    )
+    ops |= projection("expert_down_proj", rows, down, activation, count, "experts", touched)
+    ops |= returned
+    ops["combine"] = elementwise(
+        tokens, experts.top_k * up.inputs, up.inputs, activation, 2.0 * experts.top_k * up.inputs, count
+    )
+    if experts.width is not None:
+        ops |= projection("widen_proj", tokens, matrices["widen_proj"], activation, count)
+    if experts.shared is not None:
+        ops |= feedforward_ops(experts.shared, hidden, deployment, tokens, count, prefix="shared_")
+    return with_role(ops, "experts")
+
+
+def exchange_ops(
+    experts: Experts, width: Scalar, deployment: Deployment, group_tokens: Scalar, count: Scalar
+) -> tuple[Ops, Ops]:
+    """What brings tokens to their experts and results back; nothing while all devices have all tokens.
+
+    "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
+    its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
+    "all_to_all": once to every holder (`distinct_devices`); over nodes it may be sent once to every node that holds one
+    of them, and forwarded inside (`Collective.fanout`). "low_latency": once per chosen expert. The busiest device sends
+    `imbalance` times the mean.
+
+    Args:
+      width: elements of a token that experts read and write.
+
+    Source: DeepEP, deepseek-ai/DeepEP, README (normal and low-latency kernels).
+    """
+    if deployment.attention_dp is None and deployment.cp is None:
+        return {}, {}
+    devices, groups = stage_devices(deployment), degree(deployment.attention_dp) * degree(deployment.cp)
+    if deployment.exchange == "all_gather":
+        elements = group_tokens * width
+        there, back, stride = deployment.dispatch_bytes, deployment.communication_bytes, deployment.tp
+        gathered = collective("all_gather", elements * there, groups, count, stride, **EXCHANGE)
+        summed = collective("reduce_scatter", elements * back, groups, count, stride, **EXCHANGE)
+        return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
+    holders, fanout = degree(deployment.ep), None
+    if deployment.exchange == "low_latency":
+        copies, kinds = experts.top_k, ("dispatch", "combine")
+    else:
+        copies, kinds = distinct_devices(holders, experts.experts, experts.top_k), ("all_to_all", "all_to_all")
+        fanout = Fanout(
+            holders=holders,
+            experts=experts.experts,
+            choices=experts.top_k,
+            groups=experts.groups,
+            reached=experts.reached_groups,
+        )
+    sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
+    there, back = (
+        collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)
+        for kind, element in zip(kinds, (deployment.dispatch_bytes, deployment.communication_bytes), strict=True)
+    )
+    return {"dispatch": there}, {"return": back}
+
+
+def stored_experts(experts: Experts, deployment: Deployment) -> Scalar:
+    """Experts of one layer on all devices, copies included: a token goes to one copy of each of its experts."""
+    return experts.experts if deployment.redundant_experts is None else experts.experts + deployment.redundant_experts
+
+
+def own_choices(tokens: Scalar, alike: Scalar) -> Array:
+    """Tokens that touch as many experts, each choosing on its own, as `tokens` similar ones do: n^alike, shape ().
+
+    Tokens of like texts prefer the same experts, so that distinct ones grow with a power of the tokens. Below one
+    token nothing is shared.
+
+    Source: Heaps, Information Retrieval, 1978, section 7.5 (distinct words of a text); popularity of experts is as
+    uneven as of words: Jiang et al., arXiv:2401.04088, section 5.
+    """
+    return tokens * jnp.maximum(tokens, 1.0) ** (alike - 1.0)
+
+
+def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> Array:
+    """Expected number of experts that at least one of `tokens` tokens is routed to, shape ().
+
+    E (1 - (1 - k/E)^tokens), for routers that pick k of E without preference.
+
+    Source: linearity of expectation; as in BLIS's and aiconfigurator's decode bandwidth terms.
+    """
+    missed = jnp.log1p(-jnp.minimum(top_k / experts, 1.0 - 1e-6))
+    return -experts * jnp.expm1(tokens * missed)
+
+
+def expert_width(experts: Experts, hidden: Scalar, deployment: Deployment) -> Scalar:
+    """Elements per token between the matrices of a layer on one device: those of all experts of a token.
+
+    Results of the second product take the place of those of the first.
+
+    Source: vllm/model_executor/layers/fused_moe/fused_moe.py (intermediate_cache1 to 3), v0.11.
+    """
+    width = experts.intermediate / expert_tp(deployment)
+    outputs = hidden if experts.width is None else experts.width
+    return experts.top_k * (maximum(experts.up_projections * width, outputs) + width)
+
+
+def padded_expert_bytes(experts: Experts, hidden: Scalar, deployment: Deployment) -> Scalar:
+    """B that kernels pad a layer's experts with on one device: both sides grow to multiples of the kernel's tiles.
+
+    Source: vllm/model_executor/layers/quantization/mxfp4.py (Marlin: hidden size to 256, expert width to 128), v0.11;
+    gpt-oss-120b takes 65.97 GiB of an H100 as it does, and 60.8 in its files.
+    """
+    if not experts.up.padded:
+        return 0.0
+    matrices = expert_matrices(experts, hidden, deployment)
+    held = sum(matrix.elements * matrix.weights.bytes for matrix in matrices.values() if matrix.routed)
+    sides = (
+        (hidden if experts.width is None else experts.width, deployment.hidden_tile),
+        (experts.intermediate / expert_tp(deployment), deployment.expert_tile),
+    )
+    grown = [ceiling(size / tile) * tile / size for size, tile in sides]
+    return held * (grown[0] * grown[1] - 1.0)
+
+
+def active_experts(experts: Experts, hidden: Scalar) -> tuple[Experts, Scalar]:
+    """The experts that one token is routed to, and the parameters of the router for the others: it scores them all."""
+    return dataclasses.replace(experts, experts=experts.top_k), hidden * (experts.experts - experts.top_k)
+
+
+def expert_rules(experts: Experts, deployment: Deployment) -> Iterator[Rule]:
+    """What a layer asks of a deployment."""
+    ep = degree(deployment.ep)
+    stored = stored_experts(experts, deployment)
+    yield divides(ep, stored), lambda: f"ep = {ep:g} does not divide the {stored:g} experts"
+    ways = expert_tp(deployment)
+    yield width_rule("expert tp (tp x cp x attention_dp / ep)", ways, "expert", experts.intermediate)
+    if experts.shared is not None:
+        yield width_rule("tp", deployment.tp, "shared expert", experts.shared.intermediate)
+
+
+EXPERTS = FeedForwardKind(
+    matrices=expert_matrices,
+    ops=expert_ops,
+    width=expert_width,
+    active=active_experts,
+    rules=expert_rules,
+    padded_bytes=padded_expert_bytes,
+)
+"""What the cost model asks of a mixture of experts."""

@@ -1,20 +1,25 @@
 """Multi-head latent attention: expanded to heads in prefill, absorbed into the latent vector in decode."""
 
-from jaxroof.arrays import jnp
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
-from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
 from jaxroof.layers.collective import context_combine, context_exchange
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.indexer import Selection, index_key_bytes, indexer_matrices, indexer_ops, selection_sight
-from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, Matrices, Matrix, projection
+from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, Matrices, Matrix, elementwise, projection
 from jaxroof.layers.protocol import MixerKind
-from jaxroof.layers.sight import attended_pairs, decoded_context, mean_length
-from jaxroof.layers.unfused_attention import fused_only
+from jaxroof.layers.sight import (
+    Selection,
+    attended_pairs,
+    decoded_context,
+    index_key_bytes,
+    indexer_matrices,
+    indexer_ops,
+    mean_length,
+    selection_sight,
+)
 from jaxroof.model import WeightFormat
-from jaxroof.op import Ops, in_phase
-from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.op import AttentionShape, Ops, in_phase
 
 
 @struct

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
+from jaxroof.deployment.rule import Rule
 from jaxroof.layers.linear import Matrices, Matrix
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import Ops
-from jaxroof.rule import Rule
-from jaxroof.struct import Scalar
 
 Sizes = dict[str, tuple[Scalar, Scalar]]
 """Inputs and outputs, on one device, of the matrices that low-rank adapters may change, by `deployment.ADAPTED`."""

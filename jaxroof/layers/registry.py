@@ -1,16 +1,13 @@
 """Kinds of mixers and feed-forwards by the struct that describes one."""
 
 from jaxroof.layers.attention import ATTENTION, Attention
+from jaxroof.layers.composite import SHARED_TRANSFORMER, SharedTransformer, SideBySide, side_by_side
 from jaxroof.layers.compressed_attention import COMPRESSED_ATTENTION, CompressedAttention
-from jaxroof.layers.experts import EXPERTS
-from jaxroof.layers.feedforward import FEED_FORWARD
+from jaxroof.layers.feedforward import EXPERTS, FEED_FORWARD
 from jaxroof.layers.latent_attention import LATENT_ATTENTION, LatentAttention
-from jaxroof.layers.linear_attention import LINEAR_ATTENTION, LinearAttention
+from jaxroof.layers.linear_attention import LINEAR_ATTENTION, SHORT_CONVOLUTION, LinearAttention, ShortConvolution
 from jaxroof.layers.protocol import FeedForwardKind, MixerKind
 from jaxroof.layers.selective_scan import SELECTIVE_SCAN, SelectiveScan
-from jaxroof.layers.shared_transformer import SHARED_TRANSFORMER, SharedTransformer
-from jaxroof.layers.short_convolution import SHORT_CONVOLUTION, ShortConvolution
-from jaxroof.layers.side_by_side import SideBySide, side_by_side
 from jaxroof.model import Experts, FeedForward, Mixer
 
 MIXERS: dict[type, MixerKind] = {

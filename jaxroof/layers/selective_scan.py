@@ -3,12 +3,11 @@
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.layers.collective import all_reduce
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import Matrices, Matrix, launched, projection
+from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection
 from jaxroof.layers.protocol import MixerKind
 from jaxroof.model import WeightFormat
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import Kernel, Ops
-from jaxroof.struct import Scalar, struct
 
 
 @struct

@@ -1,8 +1,13 @@
 """Sight of tokens: pairs, cached tokens in reach and visible context, under windows and selections."""
 
-from jaxroof.arrays import jnp
-from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.struct import Array, Scalar, static, struct
+from jaxroof.batch import Batch
+from jaxroof.deployment import Deployment, degree, tokens_per_sequence
+from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, elementwise, launched, projection
+from jaxroof.model import WeightFormat
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum, minimum, positive_part
+from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.op import Kernel, Ops, in_phase, with_role
 
 
 @struct
@@ -81,3 +86,126 @@ def _both_ways(length: Scalar, seen: Sight) -> Scalar:
 
 def _triangle(length: Scalar) -> Scalar:
     return 0.5 * length * (length + 1.0)
+
+
+# Indexer of sparse attention, which chooses the tokens to attend to: projections, scores and top-k.
+
+
+@struct
+class Selection:
+    """Sparse attention: an indexer scores what is cached, and every query attends to the best of it only.
+
+    Source: DeepSeek-AI, DeepSeek-V3.2-Exp, 2025, section 2.1 (lightning indexer, `stride` 1); with `stride` above 1
+    one key stands for a block of tokens (block-sparse attention).
+    """
+
+    tokens: Scalar  # cached tokens that a query attends to at most
+    heads: Scalar  # of the indexer; every tensor-parallel device has them all
+    head_dim: Scalar  # of the indexer's queries and keys
+    stride: Scalar  # tokens that one of the indexer's cached keys stands for
+    key_outputs: Scalar  # of the projection to its keys: head_dim, or more where keys are pooled with gates
+    query_rank: Scalar | None  # width that the indexer's queries are projected from; None: the hidden size
+    key_bytes: Scalar  # B per element of a cached key
+    weights: WeightFormat  # of its projections
+
+
+SCORE_FLOPS = 3.0
+"""Vector FLOP per head and pair that is scored: rectify, weight, add."""
+
+SCORE_BYTES = 4.0
+"""B of one score; float32."""
+
+TOP_K_PASSES = 2.0
+"""Times that a radix top-k reads the scores."""
+
+
+def indexer_matrices(selection: Selection, hidden: Scalar, query_inputs: Scalar | None) -> Matrices:
+    """Weight matrices of one layer's indexer; every tensor-parallel device has them all.
+
+    Args:
+      query_inputs: width that queries are projected from where the layer compresses its queries; None: hidden.
+    """
+    uncompressed = selection.query_rank is None or query_inputs is None
+    inputs = hidden if uncompressed else query_inputs
+    return {
+        "index_q_proj": Matrix(
+            inputs, selection.heads * selection.head_dim, selection.weights, reads_norm=uncompressed
+        ),
+        "index_k_proj": Matrix(hidden, selection.key_outputs + selection.heads, selection.weights, reads_norm=True),
+    }
+
+
+def indexer_ops(
+    selection: Selection,
+    hidden: Scalar,
+    query_inputs: Scalar | None,
+    deployment: Deployment,
+    batch: Batch,
+    tokens: Scalar,
+    count: Scalar,
+) -> Ops:
+    """Ops of one layer's indexer in the order they run: every query scores every cached key, and keeps the best.
+
+    An indexer without heads launches nothing: its layer attends to what an earlier one chose.
+    """
+    activation, runs = deployment.activation_bytes, launched(selection.heads)
+    tokens = runs * tokens
+    matrices = indexer_matrices(selection, hidden, query_inputs)
+    ops: Ops = {}
+    for name, matrix in matrices.items():
+        ops |= projection(name, tokens, matrix, activation, count)
+    width = selection.heads * selection.head_dim + selection.head_dim
+    ops["index_write"] = elementwise(
+        tokens,
+        reads=width,
+        writes=width * selection.key_bytes / activation,
+        element_bytes=activation,
+        flops=4.0 * width,
+        count=count,
+        kernels=2.0,
+    )
+    cp = degree(deployment.cp)
+    if batch.prefill is not None:
+        part = batch.prefill
+        new, past = (mean_length(length, part.sequences) for length in (part.tokens, part.past))
+        pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
+        keys = runs * (part.tokens + part.past)
+        ops |= _choice("prefill", selection, runs * part.tokens / cp, pairs / cp, keys, count)
+    if batch.decode is not None:
+        part = batch.decode
+        queries = runs * part.sequences * tokens_per_sequence(deployment)
+        pairs = queries * mean_length(part.context, part.sequences) / cp
+        ops |= _choice("decode", selection, queries, pairs, runs * part.context / cp, count)
+    return with_role(ops, "indexer")
+
+
+def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar) -> Ops:
+    """Scores of `queries` queries over `cached` cached tokens, and the choice of the best."""
+    compute = selection.weights.compute
+    scores = pairs / selection.stride
+    scoring = Kernel(
+        kind=f"{part}_attention",
+        precision=compute,
+        count=count,
+        kernels=launched(queries),
+        matrix_flops=2.0 * scores * selection.heads * selection.head_dim,
+        operand_bytes=OPERAND_BYTES[compute],
+        vector_flops=SCORE_FLOPS * scores * selection.heads,
+        bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
+    )
+    top_k = elementwise(scores, TOP_K_PASSES, 0.0, SCORE_BYTES, TOP_K_PASSES, count)
+    return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)
+
+
+def selection_sight(selection: Selection | None) -> Sight:
+    """How far the queries of a layer without a window see: a selection counts like a sliding window, but everything
+    stays in reach.
+    """
+    if selection is None:
+        return Sight(limit=None, kind=None)
+    return Sight(limit=selection.tokens, kind="selected")
+
+
+def index_key_bytes(selection: Selection) -> Scalar:
+    """B of the indexer's cache that one token takes in one layer."""
+    return selection.head_dim * selection.key_bytes / selection.stride

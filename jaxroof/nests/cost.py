@@ -3,11 +3,11 @@
 import math
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
 from jaxroof.nests.counts import Accesses, accesses
 from jaxroof.nests.structs import Fanout, Machine, Mapping, Memory, Problem
-from jaxroof.smooth import ceiling, maximum
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, maximum
+from jaxroof.numerics.struct import Scalar
 
 
 class NestCost(NamedTuple):

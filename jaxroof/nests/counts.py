@@ -21,9 +21,9 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxroof.arrays import jnp
 from jaxroof.nests.structs import Fanout, Machine, Mapping, Problem, Tensor
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
 
 Extents = dict[str, Scalar]
 """Iterations of each dimension; 1 of one that is absent."""

@@ -2,7 +2,7 @@
 
 import math
 
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, static, struct
 
 
 @struct

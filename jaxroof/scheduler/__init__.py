@@ -1,6 +1,5 @@
 """A serving engine over time: continuous batching as fixed-shape iterations of one compiled loop."""
 
-from jaxroof.scheduler.front import front_delay
-from jaxroof.scheduler.simulate import Size, begin, cache_blocks, proceed, remaining, served, simulate
+from jaxroof.scheduler.simulate import Size, begin, cache_blocks, front_delay, proceed, remaining, served, simulate
 
 __all__ = ["Size", "begin", "cache_blocks", "front_delay", "proceed", "remaining", "served", "simulate"]

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from jaxroof.arrays import entry
-from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import entry
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
@@ -22,7 +23,6 @@ from jaxroof.scheduler.state import (
     tokens_left,
     whole,
 )
-from jaxroof.struct import Array
 
 
 class Admission(NamedTuple):

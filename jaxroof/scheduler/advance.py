@@ -3,17 +3,16 @@
 import functools
 from typing import NamedTuple
 
-from jaxroof.arrays import entry, jax
-from jaxroof.arrays import jax_numpy as jnp
 from jaxroof.batch import Batch, Decode, Encode, Prefill
-from jaxroof.prices import next_node
+from jaxroof.numerics.arrays import entry, jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.struct import Array
+from jaxroof.numerics.tree import mapped
+from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
-from jaxroof.step_price import Price
-from jaxroof.struct import Array
-from jaxroof.tree import mapped
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""

@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-from jaxroof.arrays import entry
-from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.batch import Encode
-from jaxroof.policy import ORDERS, Policy
+from jaxroof.batch import ORDERS, Encode, Policy, Traffic
+from jaxroof.numerics.arrays import entry
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.struct import Array
+from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.state import Clock, blocks_of, total_of
-from jaxroof.struct import Array
-from jaxroof.traffic import Traffic
-from jaxroof.tree import mapped
 
 
 class Engine(NamedTuple):

@@ -1,16 +1,13 @@
 """One iteration of the simulator: one end, one arrival, one preemption or admission; the engine if nothing is due."""
 
-from jaxroof.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.prices.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced
-from jaxroof.scheduler.anchor import tied
-from jaxroof.scheduler.arriving import arrival_of, received
-from jaxroof.scheduler.blocks import begun, evicted, shortened
-from jaxroof.scheduler.ending import completed
+from jaxroof.scheduler.arriving import arrival_of, completed, received
+from jaxroof.scheduler.blocks import begun, evicted, preempted, shortened
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.preemption import preempted
-from jaxroof.scheduler.state import NEVER, Record, State, whole
-from jaxroof.step_price import Price
+from jaxroof.scheduler.state import NEVER, Record, State, tied, whole
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple, TypeVar
 
-from jaxroof.arrays import jax
-from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.struct import Array, Scalar
 
 T = TypeVar("T")
 
@@ -219,3 +219,34 @@ def at_slot(slots: Slots, slot: Array, happens: Array) -> Array:
 def total_of(values: Array, axis: int | None = None) -> Array:
     """Sum of whole numbers or of conditions, int32 in every mode of JAX."""
     return jnp.sum(values, axis=axis, dtype=jnp.int32)
+
+
+# Gradients of a simulation's times: the end of a step is tied to the arrival that waited for it.
+
+
+def slope_of(value: Array) -> Array:
+    """0, with the gradient of `value`."""
+    return value - jax.lax.stop_gradient(value)
+
+
+def tied(state: State, arrival: Clock, enters: Array) -> State:
+    """The state with its clock tied to the arrival of a request that enters. No value changes.
+
+    The end of the last step is the arrival and a share r of that step; `State.ahead` gains the steps that fit into what
+    the clock has lost.
+
+    Args:
+      arrival: of the request; anything finite where none enters.
+      enters: bool: whether one does, and is the first at this instant.
+    """
+    waited = since(state.clock, arrival)
+    enters = enters & (waited >= 0.0) & (waited <= state.pace) & (state.pace > 0.0)
+    pace = jnp.where(enters, state.pace, 1.0)
+    waited = jnp.where(enters, waited, 0.0)
+    share = jax.lax.stop_gradient(waited / pace)
+    moved = slope_of(share * pace - waited)
+    moved = jnp.where(enters, moved, 0.0)
+    return state._replace(
+        clock=Clock(state.clock.high + moved, state.clock.low),
+        ahead=state.ahead + moved / jax.lax.stop_gradient(pace),
+    )

@@ -2,11 +2,10 @@
 
 import dataclasses
 
-from jaxroof.arrays import jnp
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
-from jaxroof.op import AnyOp, Collective, Kernel, Ops
-from jaxroof.shape import AttentionShape, ProductShape
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
+from jaxroof.op import AnyOp, AttentionShape, Collective, Kernel, Ops, ProductShape
 
 ATTENTION_PRODUCTS = 2.5
 """Matrix products of fused attention's backward pass over those of its forward pass: five, as scores are computed

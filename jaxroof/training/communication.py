@@ -1,9 +1,9 @@
 """Messages of training by the parallelism that they belong to, and what of them hides behind passes or attention."""
 
-from jaxroof.arrays import jnp
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import minimum, positive_part
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import ATTENTION_PHASES, AnyOp, Collective, Kernel, Ops
-from jaxroof.smooth import minimum, positive_part
-from jaxroof.struct import Scalar
 from jaxroof.training.training import Training
 
 

@@ -2,19 +2,19 @@
 
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage, stage_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import Joules, power_known
-from jaxroof.governor import limited_time
+from jaxroof.energy.energy import Joules, power_known
+from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.layers.collective import collective
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum, minimum, positive_part
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import PARALLELISMS, Ops
-from jaxroof.op_time import op_time
-from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.struct import Scalar, struct
+from jaxroof.roofline import op_time
 from jaxroof.training.communication import data_parallel_time
 from jaxroof.training.passes import pass_tokens
 from jaxroof.training.schedules import SCHEDULES, bubble_time, chunked_passes, device_sends
@@ -50,7 +50,7 @@ class Iteration:
 def iteration_cost(
     hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
 ) -> Iteration:
-    """One iteration of training, shapes (). Differentiable in every leaf; see `jaxroof.smooth`.
+    """One iteration of training, shapes (). Differentiable in every leaf; see `jaxroof.numerics.smooth`.
 
     time = m (forward + backward) + bubble + exposed data-parallel messages + optimizer + contention
 

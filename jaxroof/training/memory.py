@@ -1,21 +1,21 @@
 """Memory of one device in training, by kind: weights, gradients, optimiser states, activations, buffers."""
 
-from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.linear import Matrix
 from jaxroof.layers.registry import mixer_kind
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Block, Model
-from jaxroof.smooth import maximum, positive_part
-from jaxroof.struct import Array, Scalar, struct
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum, positive_part
+from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.numerics.tree import leaves
 from jaxroof.training.frozen import frozen_formats
 from jaxroof.training.passes import LOSS_BYTES, pass_tokens
 from jaxroof.training.schedules import in_flight
 from jaxroof.training.state import converted_bytes, held, layer_weight_bytes
 from jaxroof.training.training import RECOMPUTES, Training, gradient_ways, micro_batches
-from jaxroof.tree import leaves
 
 SCORE_BYTES, SCORE_DROPOUT_BYTES = 2.0, 3.0
 """B per score that attention stores where it is not fused: the softmax's result; with dropout its result and mask."""

@@ -4,16 +4,15 @@ from typing import NamedTuple
 
 from jaxroof.batch import Batch, prefill
 from jaxroof.deployment import Deployment, degree
-from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens
 from jaxroof.layers.collective import collective
-from jaxroof.layers.elementwise import elementwise, norm
 from jaxroof.layers.embedding import embedding_ops, head_product
+from jaxroof.layers.linear import elementwise, norm
 from jaxroof.model import Model
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import ATTENTION_CORES, Ops
-from jaxroof.struct import Scalar
-from jaxroof.training.adapters import adapter_ops
+from jaxroof.step.forward import device_tokens, group_batch, layer_ops, stage_tokens
 from jaxroof.training.backward import backward_ops, transposed
-from jaxroof.training.frozen import conversions_again, with_conversions
+from jaxroof.training.frozen import adapter_ops, conversions_again, with_conversions
 from jaxroof.training.training import Training
 
 LOSS_BYTES = 4.0

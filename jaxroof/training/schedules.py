@@ -1,8 +1,8 @@
 """Pipeline schedules of training: time that stages idle per iteration, and micro-batches that they hold."""
 
-from jaxroof.arrays import jnp
-from jaxroof.smooth import maximum, minimum, positive_part
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum, minimum, positive_part
+from jaxroof.numerics.struct import Array, Scalar
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 """Pipeline schedules, in the order of the float codes that functions take.

@@ -3,20 +3,18 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxroof.arrays import jnp
 from jaxroof.deployment import Deployment, degree, largest_stage, replica_devices
 from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.block import block_matrices
 from jaxroof.layers.collective import collective
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import OPERAND_BYTES
-from jaxroof.memory import layer_count
+from jaxroof.layers.linear import OPERAND_BYTES, elementwise
+from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model, WeightFormat, has_experts
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import Kernel, Ops
-from jaxroof.smooth import maximum
-from jaxroof.struct import Scalar
-from jaxroof.training.adapters import adapted
-from jaxroof.training.frozen import frozen_formats, stored_bytes
+from jaxroof.training.frozen import adapted, frozen_formats, stored_bytes
 from jaxroof.training.schedules import weight_copies
 from jaxroof.training.training import Training, gradient_ways
 

@@ -1,8 +1,7 @@
 """Training workload: the batch and its split, recomputation, and what is stored per parameter."""
 
 from jaxroof.deployment import Deployment, degree
-from jaxroof.field import count, number, share
-from jaxroof.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, count, number, share, static, struct
 from jaxroof.training.schedules import SCHEDULES
 
 RECOMPUTES = ("none", "selective", "full")

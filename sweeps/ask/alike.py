@@ -5,11 +5,10 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from jaxroof.area import matrix_width
+from jaxroof.chip.area import matrix_width
 from jaxroof.hardware import USUAL_CLOCK, Energy, Hardware, Links
-from jaxroof.money import Costs
-from jaxroof.silicon import Areas, Process, Silicon
-from jaxroof.tree import structure
+from jaxroof.numerics.tree import structure
+from jaxroof.silicon import Areas, Costs, Process, Silicon
 from sweeps.ask.axes import Axis, Choice
 
 
@@ -52,7 +51,7 @@ def alike(hardware: Hardware, precisions: Collection[str], figures: Figures = AL
     Args:
       hardware: leaves are Python floats.
       precisions: those that the model's matrices are multiplied in; of those that `hardware` lacks others take the
-        place (`jaxroof.weight_only`).
+        place (`jaxroof.step.forward`).
       figures: which get a neutral number; the others stay unknown.
     """
     precisions = sorted(set(precisions) & set(hardware.matrix))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.tree import mapped, structure
+from jaxroof.numerics.tree import mapped, structure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,15 +5,15 @@ import dataclasses
 import numpy as np
 
 from jaxroof import batch
-from jaxroof.arrays import eager
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.serve import Service
 from jaxroof.jobs.step import StepWork
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel, Ops
-from jaxroof.overlap import overlapped_ops
-from jaxroof.step import times_of
-from jaxroof.weight_only import as_run
+from jaxroof.step.forward import as_run
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import times_of
 
 WIDE_BYTES = 2.0
 """B of a cached element that kernels take as it is."""

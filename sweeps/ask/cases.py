@@ -10,12 +10,12 @@ import workloads
 from hwspaces.plain import plain_arguments
 from hwspaces.units import nearest
 from jaxroof.deployment import Deployment
-from jaxroof.field import required
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests
-from jaxroof.legality import crosses_domain, first_broken
+from jaxroof.memory.legality import crosses_domain, first_broken
 from jaxroof.model import Experts, Model
-from jaxroof.weight_only import as_run, without_fallbacks
+from jaxroof.numerics.struct import required
+from jaxroof.step.forward import as_run, without_fallbacks
 from sweeps.ask.cache_notes import attention_note, slower_cache
 from sweeps.ask.cache_precisions import KV_BYTES as KV_BYTES
 from sweeps.ask.cache_precisions import require_cache

@@ -6,7 +6,7 @@ from typing import Any
 
 from hwspaces.units import nearest, quantity
 from jaxroof.deployment import ADAPTED, DEGREES, Adapters, Deployment
-from jaxroof.field import declarations
+from jaxroof.numerics.struct import declarations
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.quantities import quantity_or_zero
 

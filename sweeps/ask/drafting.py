@@ -6,8 +6,8 @@ from typing import Any
 import workloads
 from hwspaces import quantity
 from jaxroof.deployment import Deployment
+from jaxroof.deployment.speculation import beta_acceptance
 from jaxroof.model import Model
-from jaxroof.speculation import beta_acceptance
 from sweeps.ask.quantities import quantity_or_zero
 
 MOST_DRAFTS = 32

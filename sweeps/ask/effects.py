@@ -135,7 +135,8 @@ NEEDS: dict[str, Need] = {
     "policy.swap_time": Need(lambda facts: facts.above("policy.swap", 0.0), "policy.swap = 1"),
     "policy.graph_limit": Need(lambda facts: facts.above("policy.graph_step", 0.0), "policy.graph_step above 0"),
 }
-"""Leaf -> what it needs; its default asks for nothing. Splits that cannot be at all are rules of `jaxroof.legality`."""
+"""Leaf -> what it needs; its default asks for nothing. Splits that cannot be at all are rules of
+`jaxroof.memory.legality`."""
 
 
 def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple] | None = None) -> Facts:

@@ -7,11 +7,11 @@ import hwspaces
 from hwspaces import EfficiencyEntry, EngineEntry
 from hwspaces.engine import DEFAULT
 from hwspaces.units import nearest
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, has_experts
-from jaxroof.policy import Policy
 
 ENGINES = hwspaces.engine_names()
 """Names of the engines."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import PLAIN
-from jaxroof.field import Declaration
+from jaxroof.numerics.struct import Declaration
 
 COUNT = Declaration("1", "how many", whole=True)
 

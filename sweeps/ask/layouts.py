@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware, Link, Links
-from jaxroof.legality import broken_rule
+from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
 from sweeps.ask.deployments import with_settings
 

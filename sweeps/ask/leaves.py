@@ -5,11 +5,11 @@ import types
 from collections.abc import Mapping
 
 from hwspaces.leaves import leaf_unit as hardware_leaf_unit
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
-from jaxroof.field import Declaration, declaration, declarations
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS
-from jaxroof.policy import Policy
+from jaxroof.numerics.struct import Declaration, declaration, declarations
 from sweeps.ask.offered_load import OfferedLoad
 
 ROOTS: Mapping[str, tuple[type, ...]] = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.jobs import colocated, disaggregated, economics, fit, function, request, serve, steady, step, terms, train
-from jaxroof.jobs.metric import Metric, higher, lower
-from jaxroof.traffic import STATUSES
+from jaxroof.batch import STATUSES
+from jaxroof.jobs import colocated, disaggregated, economics, fit, function, job, request, serve, steady, step, train
+from jaxroof.jobs.scenario import Metric, higher, lower
 
 OF_REQUESTS = {
     "arrival": Metric("s", "when the request was sent"),
@@ -63,7 +63,7 @@ SPLITS = {
 VARIABLES: dict[str, Metric] = {
     **request.METRICS,
     **step.METRICS,
-    **terms.METRICS,
+    **job.METRICS,
     **economics.METRICS,
     **fit.METRICS,
     **serve.METRICS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import workloads
 from jaxroof.deployment import DEGREES, Deployment
-from jaxroof.deployment.limits import MemoryLimits
+from jaxroof.deployment.deployment import MemoryLimits
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.scenario import Tenant

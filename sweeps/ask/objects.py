@@ -9,7 +9,7 @@ import numpy as np
 import hwspaces
 import workloads
 from jaxroof.model import Model
-from jaxroof.weight_only import without_fallbacks
+from jaxroof.step.forward import without_fallbacks
 from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.cache_precisions import require_cache
 from sweeps.ask.cases import KV_BYTES, Case, cache_precision, leaf_number, model_deployment, require_precisions

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.field import count, number, option, share, text
+from jaxroof.numerics.struct import count, number, option, share, text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,9 +3,9 @@
 import difflib
 from typing import Any
 
-from jaxroof.tree import children
-from jaxroof.tree import leaf_paths as leaf_paths
-from jaxroof.tree import replaced as replaced
+from jaxroof.numerics.tree import children
+from jaxroof.numerics.tree import leaf_paths as leaf_paths
+from jaxroof.numerics.tree import replaced as replaced
 
 
 def leaf(tree: Any, path: str) -> Any:

@@ -8,7 +8,7 @@ import hwspaces
 import workloads
 from jaxroof.deployment import DEGREES, Deployment
 from jaxroof.jobs.scenario import Pool
-from jaxroof.legality import broken_rule
+from jaxroof.memory.legality import broken_rule
 from sweeps.ask.deployments import with_settings
 
 OBJECTS = ("hardware", "efficiency")

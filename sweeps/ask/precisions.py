@@ -8,7 +8,7 @@ import hwspaces
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, WeightFormat
-from jaxroof.weight_only import as_run, converted_precisions
+from jaxroof.step.forward import as_run, converted_precisions
 
 
 def compute_precisions(tree: Any) -> set[str]:

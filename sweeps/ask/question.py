@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 import hwspaces
-from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.jobs.job import some_terms
+from jaxroof.numerics.arrays import eager
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice

@@ -30,7 +30,7 @@ LIMITS = {
     "power_density": "power per area",
     "cooling": "cooling",
 }
-"""Limit of `jaxroof.package.USES` -> what it is called."""
+"""Limit of `jaxroof.chip.area.USES` -> what it is called."""
 
 POWER_PARTS = {
     "static": ("static",),
@@ -40,4 +40,4 @@ POWER_PARTS = {
     "vector, exponentials": ("vector", "exp"),
     "links": ("scale_up", "scale_out", "cluster"),
 }
-"""Name of a part of a device's power -> parts of `jaxroof.jobs.power_parts.step_powers`."""
+"""Name of a part of a device's power -> parts of `jaxroof.jobs.request.step_powers`."""

@@ -9,8 +9,8 @@ from hwspaces.prices import BOUGHT
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
-from jaxroof.memory import kv_capacity_bytes, memory_parts
-from jaxroof.reserved import memory_share
+from jaxroof.memory.capacity import kv_capacity_bytes, memory_parts
+from jaxroof.memory.reserve import memory_share
 from sweeps.ask.cases import Case
 from sweeps.ask.names import units
 from sweeps.cli import tables

@@ -142,8 +142,8 @@ def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: A
     """Algorithm -> times in s, shape [sizes]; and the name of the chosen one per size."""
     import numpy as np
 
-    from jaxroof.arrays import eager
     from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_times
+    from jaxroof.numerics.arrays import eager
     from jaxroof.op import Collective
 
     column = np.asarray(sizes, float)

@@ -4,13 +4,13 @@ import argparse
 
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 
-CONCERNS = ("parallelism", "communication", "kernels", "drafting", "cache")
-"""Modules of `jaxroof.deployment` whose leaves have flags."""
+CONCERNS = ("jaxroof.deployment.parallelism", "jaxroof.deployment.deployment")
+"""Modules whose leaves have flags."""
 
 
 def flags() -> dict:
     """Flags of a deployment's leaves, by name."""
-    return leaf_flags(*(f"jaxroof.deployment.{concern}" for concern in CONCERNS))
+    return leaf_flags(*CONCERNS)
 
 
 def degrees() -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from sweeps.ask.silicon_names import COST_PARTS, PARTS
 
 def die_record(entry: Any) -> dict[str, Any]:
     """For machines: m2 and USD by part; null where silicon or costs are unknown."""
-    from jaxroof.area import area_parts, dies
-    from jaxroof.cost import cost_parts, device_price
+    from jaxroof.chip.area import area_parts, dies
+    from jaxroof.chip.cost import cost_parts, device_price
 
     hardware = entry.hardware
     if hardware.silicon is None:
@@ -58,7 +58,7 @@ def print_die(entry: Any, out: Any) -> None:
     out.print(costs)
     hardware = entry.hardware
     if hardware.power.tdp is not None:
-        from jaxroof.cost import capital_rate, energy_price
+        from jaxroof.chip.cost import capital_rate, energy_price
 
         capital, energy = float(capital_rate(hardware)), float(energy_price(hardware)) * hardware.power.tdp
         words = f"{formatted(capital, 'USD/s')} for device, server and place and {formatted(energy, 'USD/s')}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 KINDS = ("number", "count", "share", "word", "text", "option")
-"""Functions of `jaxroof.field` that declare a leaf which may have a flag."""
+"""Functions of `jaxroof.numerics.struct` that declare a leaf which may have a flag."""
 
 
 SEVERAL = ("WxH,..",)

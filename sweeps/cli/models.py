@@ -106,10 +106,11 @@ def _print_entry(entry: Any) -> None:
 
 
 def _record(entry: Any) -> dict[str, Any]:
-    from jaxroof import Deployment, memory
+    from jaxroof import Deployment
+    from jaxroof.memory import capacity
 
     model, alone = entry.model, Deployment()
-    language, encoder = float(memory.parameter_count(model)), float(memory.encoder_parameter_count(model))
+    language, encoder = float(capacity.parameter_count(model)), float(capacity.encoder_parameter_count(model))
     return {
         "name": entry.name,
         "aliases": entry.aliases,
@@ -119,13 +120,13 @@ def _record(entry: Any) -> dict[str, Any]:
         "vocabulary": model.vocabulary,
         "parameters": language + encoder,
         "language_parameters": language,
-        "active_parameters": float(memory.active_parameter_count(model)),
+        "active_parameters": float(capacity.active_parameter_count(model)),
         "encoder_parameters": encoder,
-        "prediction_parameters": float(memory.prediction_parameter_count(model)),
+        "prediction_parameters": float(capacity.prediction_parameter_count(model)),
         "published_parameters": entry.published_parameters,
-        "kv_bytes_per_token": float(memory.kv_bytes_per_token(model, alone)),
-        "state_bytes": float(memory.state_bytes_of_sequence(model, alone)),
-        "weight_bytes": float(memory.weight_bytes(model, alone)),
+        "kv_bytes_per_token": float(capacity.kv_bytes_per_token(model, alone)),
+        "state_bytes": float(capacity.state_bytes_of_sequence(model, alone)),
+        "weight_bytes": float(capacity.weight_bytes(model, alone)),
         "max_position": entry.max_position,
         "precision": entry.precision,
         "precision_source": entry.precision_source,

@@ -120,7 +120,7 @@ def training_case(options: argparse.Namespace) -> Any:
 def _require_converted(name: str, model: Any) -> None:
     """ValueError for frozen weights that are multiplied with activations of 8 bits or less, which have no gradient."""
     from jaxroof.layers.linear import LOW_PRECISIONS
-    from jaxroof.weight_only import formats_of
+    from jaxroof.step.forward import formats_of
 
     low = sorted({weights.compute for weights in formats_of(model)} & set(LOW_PRECISIONS))
     if low:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.struct import Array
+from jaxroof.numerics.struct import Array
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxroof.collectives import ALGORITHMS
-from jaxroof.energy import power_known
-from jaxroof.forward import step_ops
+from jaxroof.energy.energy import power_known
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
+from jaxroof.numerics.tree import structure
 from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Collective, Kernel
-from jaxroof.overlap import HIDDEN
-from jaxroof.step import HOST
-from jaxroof.tree import structure
-from jaxroof.weight_only import as_run
+from jaxroof.step.forward import as_run, step_ops
+from jaxroof.step.overlap import HIDDEN
+from jaxroof.step.step import HOST
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
 from sweeps.run.evaluate import at_base

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.jobs import Job, Scenario, legality
-from jaxroof.legality import first_broken
+from jaxroof.memory.legality import first_broken
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
 from sweeps.ask.question import Asked, Question, named

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager, jnp
-from jaxroof.dependence import Marked, marked
 from jaxroof.jobs import Scenario
-from jaxroof.tree import leaves, mapped
+from jaxroof.numerics.arrays import eager, jnp
+from jaxroof.numerics.derivatives import Marked, marked
+from jaxroof.numerics.tree import leaves, mapped
 from sweeps.ask.question import Question
 from sweeps.run.point import in_dtype, scenario_at, used_terms
 from sweeps.run.points import along

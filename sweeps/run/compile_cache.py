@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxroof.arrays import jax
+from jaxroof.numerics.arrays import jax
 
 NAME = "jaxroof"
 """Of the folder, inside the user's cache folder."""

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from hwspaces.extras import installing
-from jaxroof.arrays import jax
 from jaxroof.jobs import Scenario
-from jaxroof.struct import Array
-from jaxroof.tree import leaves, mapped
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.struct import Array
+from jaxroof.numerics.tree import leaves, mapped
 from sweeps.ask.question import Question
 from sweeps.data.pieces import part_lengths
 from sweeps.run.columns import Columns

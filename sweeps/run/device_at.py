@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 
 import hwspaces
-from jaxroof.arrays import eager
 from jaxroof.hardware import Hardware
-from jaxroof.tree import mapped
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.question import unsampled
 from sweeps.ask.spec import KEYS, spec

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from jaxroof.struct import Array
-from jaxroof.tree import mapped
+from jaxroof.numerics.struct import Array
+from jaxroof.numerics.tree import mapped
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
 from jaxroof.jobs import Scenario
-from jaxroof.tree import mapped
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped
 from sweeps.data.pieces import blank
 from sweeps.run.point import in_dtype, scenario_at
 from sweeps.run.points import ALONE, Points, filled

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import formatted
-from jaxroof.arrays import eager
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency, Hull, Surfaces
 from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, class_distance, hull_excesses, precision_distance
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp, Kernel, Ops
-from jaxroof.op_time import op_extrapolation, op_hull, op_time
-from jaxroof.overlap import computing_hardware, overlapped_ops
-from jaxroof.step import evidence_known, evidence_of, host_time
-from jaxroof.weight_only import as_run
+from jaxroof.roofline import op_extrapolation, op_hull, op_time
+from jaxroof.step.forward import as_run
+from jaxroof.step.overlap import computing_hardware, overlapped_ops
+from jaxroof.step.step import evidence_known, evidence_of, host_time
 
 MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
 """`Hull.compiled` -> the devices of the evidence, in words."""

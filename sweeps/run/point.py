@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from hwspaces.laws import lawful
-from jaxroof.arrays import jnp
-from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Job, Scenario
 from jaxroof.jobs.job import some_terms
-from jaxroof.struct import Array
-from jaxroof.tree import leaves, mapped, structure
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.derivatives import example, output_dependence
+from jaxroof.numerics.struct import Array
+from jaxroof.numerics.tree import leaves, mapped, structure
 from sweeps.ask.paths import replaced
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.tree import mapped
+from jaxroof.numerics.tree import mapped
 from sweeps.ask.axes import Axis, blocks
 from sweeps.data.pieces import part_lengths
 

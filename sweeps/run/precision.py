@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from jaxroof.arrays import jax
+from jaxroof.numerics.arrays import jax
 from sweeps.run.compile_cache import kept_programs
 
 VARIABLE = "JAX_ENABLE_X64"

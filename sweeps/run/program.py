@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxroof.arrays import jnp
-from jaxroof.dependence import example, output_dependence
 from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.derivatives import example, output_dependence
 from sweeps.ask.question import Question
 from sweeps.run.point import in_dtype
 from sweeps.run.terms import Dims, Settings, Terms, groups

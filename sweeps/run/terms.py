@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxroof.arrays import jnp
 from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import jnp
 from sweeps.ask.question import Question
 from sweeps.run.point import scenario_at, used_terms
 

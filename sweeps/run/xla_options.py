@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxroof.arrays import jax
+from jaxroof.numerics.arrays import jax
 
 Value = bool | int
 

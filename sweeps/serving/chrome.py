@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.traffic import STATUSES
+from jaxroof.batch import STATUSES
 from sweeps.serving.run import Simulation, waiting
 from sweeps.serving.trace_events import moment, named, span, written_events
 

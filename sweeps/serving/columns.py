@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from jaxroof.struct import Array
-from jaxroof.traffic import STATUSES
+from jaxroof.batch import STATUSES
+from jaxroof.numerics.struct import Array
 from sweeps.serving.run import Simulation, waiting
 
 

@@ -11,12 +11,11 @@ import hwspaces
 import workloads
 from hwspaces import formatted
 from hwspaces.servers import charged_devices, server_devices
+from jaxroof.batch import Policy, Traffic
 from jaxroof.deployment import charged_share, replica_devices
 from jaxroof.jobs.serve import Objective, Service
-from jaxroof.legality import broken_rule
-from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
-from jaxroof.policy import Policy
-from jaxroof.traffic import Traffic
+from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes, weights_fit
+from jaxroof.memory.legality import broken_rule
 from sweeps.ask.cases import Case, require_precisions
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
-from jaxroof.field import declarations
-from jaxroof.policy import Policy
+from jaxroof.numerics.struct import declarations
 from sweeps.ask.engines import chosen
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy

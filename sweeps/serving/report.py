@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from hwspaces import formatted
-from jaxroof.traffic import STATUSES
+from jaxroof.batch import STATUSES
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import WORDS, limits, slo_text
 from sweeps.serving.columns import request_columns

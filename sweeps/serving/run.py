@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.servers import charged_devices, server_devices, servers_text
+from jaxroof.batch import STATUSES, Policy, Served, Timeline
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
-from jaxroof.policy import Policy
 from jaxroof.scheduler import cache_blocks
-from jaxroof.traffic import STATUSES, Served, Timeline
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.prompt_work import without_output

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwspaces.output import replacing
-from jaxroof.struct import Scalar
+from jaxroof.numerics.struct import Scalar
 from jaxroof.version import VERSION
 
 MICROSECONDS = 1e6

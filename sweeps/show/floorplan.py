@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import HardwareEntry, formatted
-from jaxroof.area import area_parts
+from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
-from jaxroof.package import package_known, package_uses
 from sweeps.ask.silicon_names import LIMITS, PARTS
 from sweeps.show import style
 from sweeps.show.package_plan import Group, package_plan

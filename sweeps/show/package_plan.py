@@ -7,9 +7,8 @@ have their PHYs, and dies without cores stand apart from those with cores.
 import dataclasses
 import math
 
-from jaxroof.area import dies, memory_stacks, parts_by_die
+from jaxroof.chip.area import dies, memory_stacks, package_known, parts_by_die
 from jaxroof.hardware import Hardware
-from jaxroof.package import package_known
 from sweeps.show.treemap import Rectangle, squarified
 
 GAP, APART = 0.5e-3, 6e-3
@@ -68,8 +67,8 @@ def package_plan(hardware: Hardware) -> tuple[Group, ...]:
 def die_counts(hardware: Hardware) -> tuple[int, int]:
     """Dies with cores, and dies without.
 
-    As many as the areas need, `jaxroof.area.dies`; where limits of the package are known as many as the design has,
-    which may be larger than one exposure covers.
+    As many as the areas need, `jaxroof.chip.area.dies`; where limits of the package are known as many as the design
+    has, which may be larger than one exposure covers.
     """
     silicon = hardware.silicon
     if package_known(hardware):

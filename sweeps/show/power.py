@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from jaxroof.energy import power_known
-from jaxroof.jobs.power_parts import step_powers
+from jaxroof.energy.energy import power_known
+from jaxroof.jobs.request import step_powers
 from sweeps.ask.cases import Case
 from sweeps.ask.silicon_names import POWER_PARTS
 from sweeps.data.labels import number

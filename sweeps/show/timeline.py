@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from jaxroof.overlap import HIDDEN
-from jaxroof.step import HOST
+from jaxroof.step.overlap import HIDDEN
+from jaxroof.step.step import HOST
 from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer, OpAnswer
 from sweeps.serving.trace_events import named, span, us, written_events

@@ -9,11 +9,11 @@ import xarray as xr
 
 from hwspaces import formatted
 from hwspaces.plain import plain_arguments
-from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.disaggregated import DISAGGREGATED
-from jaxroof.jobs.pool_split import Curve, split_latency
 from jaxroof.jobs.serve import Objective
+from jaxroof.jobs.splits import Curve, split_latency
+from jaxroof.numerics.arrays import eager
 from sweeps.ask.cases import Case
 from sweeps.ask.layouts import MOST_DEVICES
 from sweeps.ask.names import variable_attributes

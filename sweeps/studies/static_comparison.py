@@ -12,8 +12,8 @@ import numpy as np
 import hwspaces
 import workloads
 from hwspaces.plain import plain_arguments
-from jaxroof.legality import broken_rule
-from jaxroof.memory import room_for_weights, weight_bytes
+from jaxroof.memory.capacity import room_for_weights, weight_bytes
+from jaxroof.memory.legality import broken_rule
 from jaxroof.model import has_experts
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.tree import structure
+from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
 from sweeps.studies.served.figures import PRICE
 from sweeps.studies.served.places import room

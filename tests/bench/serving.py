@@ -126,9 +126,9 @@ def compiled(case: Case):
 
     import hwspaces
     import workloads
+    from jaxroof.batch import Policy
     from jaxroof.jobs import Scenario
     from jaxroof.jobs.serve import Objective, Service, serving_metrics
-    from jaxroof.policy import Policy
     from jaxroof.scheduler import simulate
     from sweeps.ask.cases import model_deployment
     from sweeps.run.simulated.simulation import simulated, size_for
@@ -195,10 +195,9 @@ def plain(case: Case):
 
     import hwspaces
     import workloads
-    from jaxroof.batch import Batch, Decode, Prefill
-    from jaxroof.policy import Policy
-    from jaxroof.price_tables import Limits
-    from jaxroof.prices import step_prices
+    from jaxroof.batch import Batch, Decode, Policy, Prefill
+    from jaxroof.prices.prices import step_prices
+    from jaxroof.prices.tables import Limits
     from sweeps.ask.cases import model_deployment
     from tests.oracle.serving import serve
     from workloads.traffic import traffic

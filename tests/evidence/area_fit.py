@@ -59,7 +59,7 @@ def _of_dies(chosen: Collection[str]) -> list[Die]:
     """A die for each name, of the accelerator that uses most of it."""
     import hwspaces
     from hwspaces.load import known_dies
-    from jaxroof.area import area_parts
+    from jaxroof.chip.area import area_parts
 
     known, best = known_dies(), {}
     for name, entry in hwspaces.catalogue().items():

@@ -11,9 +11,9 @@ import sys
 
 import hwspaces
 from hwspaces.load import catalogue_tables
-from jaxroof.energy import joules_of
-from jaxroof.governor import limited_time
-from jaxroof.op_time import op_time
+from jaxroof.energy.energy import joules_of
+from jaxroof.energy.governor import limited_time
+from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.gemm import gemm_call
 from tests.evidence import area_fit, tdp_fit
 from tests.evidence.redesign import ROWS, gains

@@ -12,7 +12,8 @@ import tempfile
 from typing import Any
 
 import workloads
-from jaxroof import Deployment, memory
+from jaxroof import Deployment
+from jaxroof.memory import capacity
 from tests.workloads import test_gguf as gguf
 from tests.workloads.test_quantization_formats import BNB, FP8, GROUP_FP4, quark, read, torchao
 from workloads.catalogue import catalogue
@@ -41,7 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 def bits(model: Any) -> float:
     """Bits per parameter of the language model, its head and embedding among them."""
-    return 8.0 * float(memory.weight_bytes(model, Deployment())) / float(memory.parameter_count(model))
+    return 8.0 * float(capacity.weight_bytes(model, Deployment())) / float(capacity.parameter_count(model))
 
 
 def published() -> list[str]:

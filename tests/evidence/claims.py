@@ -15,10 +15,10 @@ from jaxroof import batch
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency, datasheet
-from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.step import matrix_floors, memory_floors, step_time
+from jaxroof.step.forward import step_ops
+from jaxroof.step.step import matrix_floors, memory_floors, step_time
 from sweeps.measure.kernel_data.gemm import FILE as GEMM_FILE
 from sweeps.measure.kernel_data.group import table
 from sweeps.measure.surface_import import imported

@@ -14,11 +14,11 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
-from jaxroof.layers.experts import expert_ops
+from jaxroof.layers.feedforward import expert_ops
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import Experts, WeightFormat
 from jaxroof.op import Op
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
 from sweeps.measure.validate.stacks import stacked
 
 DEVICES = ("h100_sxm", "h200_sxm")

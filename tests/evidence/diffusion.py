@@ -17,18 +17,18 @@ from rich.console import Console
 
 import hwspaces
 from jaxroof import batch
-from jaxroof.arrays import eager
 from jaxroof.batch import Encode
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import Joules, joules_of
-from jaxroof.governor import limited_time, mean_power
+from jaxroof.energy.energy import Joules, joules_of
+from jaxroof.energy.governor import limited_time, mean_power
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, FeedForward, Model, WeightFormat
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Ops
-from jaxroof.overlap import overlapped_ops
-from jaxroof.step import times_of
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import times_of
 from sweeps.measure.validate.measured_csv import rows
 from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.score_table import score_table

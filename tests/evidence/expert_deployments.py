@@ -10,7 +10,7 @@ import sys
 import hwspaces
 import workloads
 from jaxroof import Deployment, decode, prefill, step_time
-from jaxroof.arrays import eager
+from jaxroof.numerics.arrays import eager
 from tests.evidence.expert_exchange import FP8
 
 PROFILE = "DeepSeek's profile: deepseek-ai/profile-data, as read by LMSYS, Deploying DeepSeek on 96 H100 GPUs, May 2025"

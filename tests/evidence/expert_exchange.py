@@ -14,9 +14,8 @@ from typing import Any
 import hwspaces
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
-from jaxroof.fanout import Fanout, copies, distinct_devices
 from jaxroof.hardware import Links
-from jaxroof.op import Collective
+from jaxroof.op import Collective, Fanout, copies, distinct_devices
 from sweeps.run.precision import precision
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter

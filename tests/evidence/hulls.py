@@ -11,13 +11,13 @@ from rich.table import Table
 
 import hwspaces
 from hwspaces.hull import hull_of
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.efficiency.hull import FEATURES, Hull, hull_distance
 from jaxroof.efficiency.kernels import class_of
 from jaxroof.efficiency.timing import NINETY_PERCENT
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import KINDS, Kernel
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit

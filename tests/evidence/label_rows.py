@@ -11,12 +11,11 @@ import numpy as np
 
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import linear
-from jaxroof.layers.unfused_attention import SOFTMAX_FLOPS, softmax_readings
+from jaxroof.layers.attention import UNFUSED_SOFTMAX_FLOPS, softmax_readings
+from jaxroof.layers.linear import elementwise, linear
 from jaxroof.model import WeightFormat
 from jaxroof.op import Kernel
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.group import table
 from sweeps.measure.validate.training_passes import GPUS, device
 
@@ -87,7 +86,7 @@ def op_of_row(name: str) -> Callable[[Any, Any, Any, Any, Any], Kernel]:
 
 def _softmax(rows: Any, width: Any) -> Kernel:
     readings = softmax_readings(width) * width
-    return elementwise(rows, readings, width, 4.0, SOFTMAX_FLOPS * width, 1.0, exps=readings)
+    return elementwise(rows, readings, width, 4.0, UNFUSED_SOFTMAX_FLOPS * width, 1.0, exps=readings)
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,12 +16,12 @@ from pathlib import Path
 from rich.console import Console
 
 from jaxroof import batch
-from jaxroof.arrays import eager
-from jaxroof.deployment.kernels import SAMPLERS
-from jaxroof.energy import Joules, joules_of
-from jaxroof.governor import mean_power
+from jaxroof.deployment.deployment import SAMPLERS
+from jaxroof.energy.energy import Joules, joules_of
+from jaxroof.energy.governor import mean_power
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Ops
-from jaxroof.overlap import overlapped_ops
+from jaxroof.step.overlap import overlapped_ops
 from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput
 from tests.evidence.saturated_rows import STREAMED_SAMPLER, metered, streams

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hwspaces.load import catalogue_tables
-from jaxroof.arrays import eager
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.step import step_batch
-from jaxroof.legality import holds
-from jaxroof.step import step_times
-from jaxroof.tree import leaf_paths, mapped
+from jaxroof.memory.legality import holds
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import leaf_paths, mapped
+from jaxroof.step.step import step_times
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, replaced
 from sweeps.run.evaluate import evaluate

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import Joules, joules_of, power_known
-from jaxroof.governor import limited_time
+from jaxroof.energy.energy import Joules, joules_of, power_known
+from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import leaves, mapped, structure
 from jaxroof.op import Kernel
-from jaxroof.op_time import op_time
-from jaxroof.tree import leaves, mapped, structure
+from jaxroof.roofline import op_time
 from tests.evidence.network_rows import Row
 
 

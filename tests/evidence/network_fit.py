@@ -20,8 +20,8 @@ import hwspaces
 from hwspaces.efficiency_file import efficiency_text
 from hwspaces.kernel_tables import CLASSES
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency
+from jaxroof.numerics.tree import leaf_at, replaced
 from jaxroof.op import STAND_INS
-from jaxroof.tree import leaf_at, replaced
 from tests.evidence.fit_command import exit_status
 from tests.evidence.network_bench import Bench
 from tests.evidence.network_rows import ENGINES, Row, is_fitted, rows

@@ -22,11 +22,11 @@ from scipy.stats import spearmanr
 
 import hwspaces
 import workloads.networks
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.function import FunctionWork
 from jaxroof.jobs.scenario import Scenario
+from jaxroof.numerics.arrays import eager
 from sweeps.show import style
 from sweeps.studies.functions.question import answered
 from tests.evidence.network_bench import Bench

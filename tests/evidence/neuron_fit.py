@@ -16,10 +16,10 @@ from scipy.optimize import minimize_scalar
 
 import hwspaces
 from hwspaces.link_technology import PROTOCOLS
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.request import request_cost
+from jaxroof.numerics.arrays import eager
 from sweeps.measure.validate.relative_errors import errors, grouped
 from tests.evidence.other_devices import StaticBatch, static_batches
 

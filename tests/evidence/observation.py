@@ -11,8 +11,8 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.step import step_time
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.step.step import step_time
 from sweeps.measure.validate.stacks import stacked
 
 

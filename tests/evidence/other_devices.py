@@ -18,17 +18,16 @@ from rich.table import Table
 
 import hwspaces
 import workloads
-from jaxroof.arrays import eager
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import linear
+from jaxroof.layers.linear import elementwise, linear
 from jaxroof.model import WeightFormat
-from jaxroof.op_time import op_deviation, op_time
+from jaxroof.numerics.arrays import eager
+from jaxroof.roofline import op_deviation, op_time
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, by_reason, rows

@@ -17,9 +17,9 @@ import numpy as np
 import hwspaces
 from hwspaces.energy import process_energies
 from hwspaces.technology_tables import common
-from jaxroof.arrays import eager
-from jaxroof.energy import op_work
+from jaxroof.energy.energy import op_work
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Ops
 from sweeps.measure.kernel_data.group import Call, Columns
 from sweeps.measure.validate.kernel_power import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import hwspaces
 from hwspaces.prices import Offer, market_price, newest, offers, quarter
-from jaxroof.cost import device_price, owning_rate
+from jaxroof.chip.cost import device_price, owning_rate
 
 REFERENCES = {
     "MI308X": "MI300X",
@@ -67,7 +67,7 @@ def margin_of(name: str) -> tuple[str, Margin]:
 def rental_margin(sellers: int = 2, vendor: str | None = None) -> Margin:
     """Neoclouds' median on demand over the cost of owning at TDP, of accelerators that at least `sellers` of them sell.
 
-    The cost of owning is that of every hour in use (`jaxroof.cost.owning_rate`), of a device at its price as new.
+    The cost of owning is that of every hour in use (`jaxroof.chip.cost.owning_rate`), of a device at its price as new.
     """
     ratios = {}
     for name, rows in neoclouds().items():

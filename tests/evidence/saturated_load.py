@@ -7,14 +7,14 @@ from jaxroof import batch
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy import joules_of
-from jaxroof.governor import limited_time
+from jaxroof.energy.energy import joules_of
+from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
-from jaxroof.memory import parameter_count, sequence_capacity
+from jaxroof.memory.capacity import parameter_count, sequence_capacity
 from jaxroof.model import Model
-from jaxroof.overlap import overlapped_ops
-from jaxroof.step import HOST, times_of
-from jaxroof.step_price import visible_host_time
+from jaxroof.prices.prices import visible_host_time
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import HOST, times_of
 
 LARGE = 30e9
 """Parameters from which on a model counts as large."""

@@ -11,12 +11,12 @@ import numpy as np
 
 import hwspaces
 import workloads
-from jaxroof.arrays import eager
+from jaxroof.batch import ORDERS, Policy
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
-from jaxroof.legality import broken_rule
+from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model, has_experts
-from jaxroof.policy import ORDERS, Policy
+from jaxroof.numerics.arrays import eager
 from sweeps.ask.cases import Case
 from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, rows

@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
+from jaxroof.numerics.arrays import eager
 from sweeps.measure.validate.relative_errors import errors, grouped
 from tests.evidence.engine_constants import engine_efficiencies
 from tests.evidence.saturated_load import Saturated, throughput

@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 import hwspaces
 from hwspaces.efficiency_file import UNITS
 from jaxroof.efficiency import Efficiency
-from jaxroof.price_tables import Limits
+from jaxroof.prices.tables import Limits
 from sweeps.ask.paths import leaf, replaced
 from sweeps.measure.validate.serving.deployment_labels import ENGINES
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points

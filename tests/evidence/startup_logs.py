@@ -1,7 +1,7 @@
 """Room for the KV cache as engines' start-up logs state it, against jaxroof's: `python -m tests.evidence.startup_logs`.
 
 The rows of `startup_logs.toml` are figures of public logs with their flags and sources. Constants of
-`jaxroof/reserved.py` and of engines' files were chosen with the rows that say `fitted`; the others judge them.
+`jaxroof/memory/reserve.py` and of engines' files were chosen with the rows that say `fitted`; the others judge them.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from rich.table import Table
 import hwspaces
 import workloads
 from jaxroof.deployment import Deployment
-from jaxroof.memory import MemoryParts, kv_capacity_bytes, kv_capacity_tokens, memory_parts
+from jaxroof.memory.capacity import MemoryParts, kv_capacity_bytes, kv_capacity_tokens, memory_parts
 from sweeps.ask.cases import model_deployment
 from sweeps.show import style
 

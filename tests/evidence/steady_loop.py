@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
-from jaxroof.policy import ORDERS
-from jaxroof.price_tables import CONTEXT, LOGITS
-from jaxroof.step_price import visible_host_time
+from jaxroof.batch import ORDERS
+from jaxroof.prices.prices import visible_host_time
+from jaxroof.prices.tables import CONTEXT, LOGITS
 from sweeps.measure.validate.serving.little import load
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from tests.evidence.step_tables import DECODE, PROMPT, ROWS, Tables

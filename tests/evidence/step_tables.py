@@ -11,21 +11,20 @@ import numpy as np
 
 import hwspaces
 from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.dependence import output_dependence
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
+from jaxroof.numerics.derivatives import output_dependence
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.tree import leaves
 from jaxroof.op import unlabelled
-from jaxroof.op_time import op_time
-from jaxroof.overlap import computing_hardware, overlapped_ops
-from jaxroof.price_tables import CONTEXT, LOGITS, Limits, octaves
-from jaxroof.prices import octave_interval
-from jaxroof.smooth import maximum
-from jaxroof.step_price import visible_host_time
-from jaxroof.struct import Scalar, struct
-from jaxroof.tree import leaves
+from jaxroof.prices.prices import octave_interval, visible_host_time
+from jaxroof.prices.tables import CONTEXT, LOGITS, Limits, octaves
+from jaxroof.roofline import op_time
+from jaxroof.step.overlap import computing_hardware, overlapped_ops
 from sweeps.ask.engines import Chosen, with_host
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.stacks import positions_by_structure, stack
@@ -184,7 +183,8 @@ def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
 
 
 def price(tables: Tables, hidden_host: Scalar, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
-    """Time in s of a step on the device, and what its host adds: a `jaxroof.prices.Price` once its tables are given."""
+    """Time in s of a step on the device, and what its host adds: a `jaxroof.prices.prices.Price` once its tables are
+    given."""
     prompt, decoding = batch.prefill, batch.decode
     device = _at(tables.rows, _position(rows, ROWS))
     some = decoding.sequences > 0

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import hwspaces
 from hwspaces.load import catalogue_tables
-from jaxroof.area import die_area, dies, memory_stacks
+from jaxroof.chip.area import die_area, dies, memory_stacks
+from jaxroof.energy.technology import leakage, peak_power, static_power
 from jaxroof.hardware import Hardware
-from jaxroof.technology import leakage, peak_power, static_power
 
 PRIORS = {
     "uncore": (1.2e-4, 1.0),

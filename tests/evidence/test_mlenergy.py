@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxroof.energy import Joules
+from jaxroof.energy.energy import Joules
 from tests.evidence.mlenergy import Found, Steady, main, metered_rows, predicted, priced
 from tests.evidence.saturated_load import Lengths, Rules, Saturated
 

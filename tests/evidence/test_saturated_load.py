@@ -7,8 +7,8 @@ import pytest
 
 import hwspaces
 import workloads
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Host, datasheet
+from jaxroof.numerics.arrays import eager
 from sweeps.ask.cases import model_deployment
 from tests.evidence.saturated_load import Lengths, Rules, Saturated, throughput, uniform
 from tests.evidence.saturated_throughput import found

@@ -60,7 +60,8 @@ def test_known_constants_are_found_again(tmp_path):
         measured = np.asarray(jax.jit(times)(with_values(start, true)))
         found = fitted(lambda values: times(with_values(start, values)), measured, np.full(12, 0.01), moved)
         again = np.asarray(jax.jit(times)(with_values(start, found)))
-    # The gradient of `jaxroof.smooth.maximum` is smoothed near ridges, so the search stops a little short of the truth.
+    # The gradient of `jaxroof.numerics.smooth.maximum` is smoothed near ridges, so the search stops a little short of
+    # the truth.
     np.testing.assert_allclose(again, measured, rtol=0.005)
     for path, value in true.items():
         assert found[path] == pytest.approx(value, rel=0.1)

@@ -5,8 +5,8 @@ import dataclasses
 from typing import NamedTuple
 
 import hwspaces
-from jaxroof.energy import Joules
-from jaxroof.governor import limited_time
+from jaxroof.energy.energy import Joules
+from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
 
 CORE_SHARE = 0.85

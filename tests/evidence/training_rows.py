@@ -11,7 +11,7 @@ from jaxroof.efficiency import datasheet
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.jobs.train import training_rules
-from jaxroof.legality import first_broken
+from jaxroof.memory.legality import first_broken
 from jaxroof.model import Model
 from jaxroof.training import RECOMPUTES, LoRA, Training
 from jaxroof.training.schedules import schedule_code

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 import hwspaces
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
+from jaxroof.numerics.arrays import eager
 from jaxroof.training import iteration_cost
 from sweeps.measure.validate.measured_csv import by_reason
 from sweeps.measure.validate.relative_errors import errors, grouped

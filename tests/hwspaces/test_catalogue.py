@@ -14,8 +14,8 @@ import pytest
 import hwspaces
 from hwspaces.leaves import leaf
 from hwspaces.load import _files_with, _index, _plain, _texts
-from jaxroof.field import declarations
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import declarations
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "accelerators.csv"
 

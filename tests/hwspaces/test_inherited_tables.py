@@ -8,7 +8,7 @@ import hwspaces
 from hwspaces.efficiency import TABLES
 from hwspaces.efficiency_file import efficiency_text
 from hwspaces.kernel_tables import CLASSES
-from jaxroof.tree import leaf_paths, leaves, structure
+from jaxroof.numerics.tree import leaf_paths, leaves, structure
 from sweeps.ask.paths import replaced
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import hwspaces
 from hwspaces.efficiency_file import efficiency_text
-from jaxroof.arrays import eager
 from jaxroof.batch import decode, mixed, prefill
-from jaxroof.step import step_cost
+from jaxroof.numerics.arrays import eager
+from jaxroof.step.step import step_cost
 from sweeps.ask.cases import case
 from sweeps.cli import main
 

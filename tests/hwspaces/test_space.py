@@ -5,8 +5,8 @@ import pytest
 import hwspaces
 from hwspaces.constants import technology_constants
 from hwspaces.space import space, space_names
-from jaxroof.package import buildable, package_uses
-from jaxroof.technology import clock_at
+from jaxroof.chip.area import buildable, package_uses
+from jaxroof.energy.technology import clock_at
 
 GPU = space("gpu-n3")
 

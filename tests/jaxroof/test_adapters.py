@@ -9,11 +9,11 @@ import pytest
 import workloads
 from jaxroof import Deployment, Requests, datasheet, decode, mixed, parameter_count, prefill, request_cost, step_time
 from jaxroof.deployment import Adapters
-from jaxroof.forward import step_ops
 from jaxroof.jobs.composition import tokens_per_second
 from jaxroof.jobs.feedback import Scorer, feedback_cost, sync_time
 from jaxroof.layers.adapters import adapter_elements
-from jaxroof.memory import weight_bytes
+from jaxroof.memory.capacity import weight_bytes
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 from tests.uncompiled import uncompiled
 

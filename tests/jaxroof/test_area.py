@@ -20,7 +20,7 @@ from jaxroof import (
     area_parts,
     die_area,
 )
-from jaxroof.area import dies, matrix_width, memory_stacks
+from jaxroof.chip.area import dies, matrix_width, memory_stacks
 from tests.silicon_examples import AREAS, COSTS, SILICON
 
 EXACT = 1e-6

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxroof import Decode, Prefill, decode, prefill
-from jaxroof.forward import step_ops
 from jaxroof.layers.attention import decode_attention, prefill_attention
+from jaxroof.step.forward import step_ops
 
 EXACT = 1e-6  # relative: a few float32 roundings
 

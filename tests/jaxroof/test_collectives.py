@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hwspaces
-from jaxroof.arrays import eager
 from jaxroof.collectives import ALGORITHMS, UNAVAILABLE, collective_algorithm, collective_time, collective_times
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Link, Links, Protocol, Transport
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import COLLECTIVES, Collective
 from tests.oracle.collectives import seconds
 from tests.points import Draw, hardware

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import hwspaces
-from jaxroof.arrays import eager
 from jaxroof.efficiency import decode, gemm, grouped, prefill
 from jaxroof.efficiency.hull import KINDRED, Hull, class_distance, hull_distance
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
@@ -25,11 +24,10 @@ from jaxroof.hardware import (
     gpu_cores,
     threaded,
 )
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import linear
+from jaxroof.layers.linear import elementwise, linear
 from jaxroof.model import WeightFormat
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape
+from jaxroof.numerics.arrays import eager
+from jaxroof.op import AttentionShape, Kernel
 from sweeps.ask.paths import leaf, replaced
 
 WIDE = Hardware(

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from jaxroof import Block, Deployment, Model, decode, kv_bytes_per_token, parameter_count, prefill
-from jaxroof.forward import step_ops
 from jaxroof.layers.compressed_attention import CompressedAttention
-from jaxroof.layers.indexer import Selection
-from jaxroof.memory import kv_bytes_of_sequence
+from jaxroof.layers.sight import Selection
+from jaxroof.memory.capacity import kv_bytes_of_sequence
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 

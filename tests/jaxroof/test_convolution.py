@@ -5,13 +5,11 @@ import dataclasses
 import pytest
 
 import hwspaces
-from jaxroof.arrays import eager
 from jaxroof.efficiency import datasheet
 from jaxroof.efficiency.convolution import filtered_product, implicit_product
-from jaxroof.op import Kernel
-from jaxroof.op_time import op_time
-from jaxroof.roofline import matrix_traffic
-from jaxroof.shape import ConvolutionShape
+from jaxroof.numerics.arrays import eager
+from jaxroof.op import ConvolutionShape, Kernel
+from jaxroof.roofline import matrix_traffic, op_time
 
 PLACES = 8 * 14 * 14
 

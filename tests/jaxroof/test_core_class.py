@@ -10,12 +10,11 @@ import hwspaces
 from hwspaces.efficiency_file import efficiency_text
 from hwspaces.kernel_tables import kernel_table
 from jaxroof.deployment import Deployment
-from jaxroof.efficiency.core_class import on_cores
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published
+from jaxroof.efficiency.timing import on_cores
 from jaxroof.hardware import Cores
 from jaxroof.layers.attention import fused_attention
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape
+from jaxroof.op import AttentionShape, Kernel
 
 AMPERE, HOPPER, BLACKWELL = (0.0, 0.0), (1.0, 0.0), (1.0, 1.0)
 """`asynchronous` and `tensor_memory` of their cores."""

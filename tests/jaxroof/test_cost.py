@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxroof import cost_parts, device_cost, device_price, die_cost, owning_rate
-from jaxroof.cost import capital_rate, die_yield, dies_per_wafer, emission_rate, energy_price
+from jaxroof.chip.cost import capital_rate, die_yield, dies_per_wafer, emission_rate, energy_price
 from tests.jaxroof.test_area import invented
 from tests.silicon_examples import COSTS
 

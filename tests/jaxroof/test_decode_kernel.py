@@ -12,8 +12,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published, published_latent
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import fused_attention
-from jaxroof.op import BOUNDS, Kernel
-from jaxroof.shape import AttentionShape
+from jaxroof.op import BOUNDS, AttentionShape, Kernel
 
 PLAIN = DecodeKernel(
     launch_cycles=0.0,

@@ -7,11 +7,11 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import batch
-from jaxroof.arrays import eager
 from jaxroof.deployment import Deployment
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
-from jaxroof.op_time import op_timing
-from jaxroof.overlap import overlapped_ops
+from jaxroof.roofline import op_timing
+from jaxroof.step.overlap import overlapped_ops
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 
 from jaxroof import Attention, Block, Deployment, FeedForward, Requests, datasheet, decode, prefill, request_cost
 from jaxroof.batch import Encode
-from jaxroof.forward import step_ops
 from jaxroof.jobs.composition import decode_batch, prefill_batch
-from jaxroof.memory import encoder_parameter_count, kv_bytes_of_sequence, parameter_count, weight_bytes
+from jaxroof.memory.capacity import encoder_parameter_count, kv_bytes_of_sequence, parameter_count, weight_bytes
 from jaxroof.model import Encoder, Projection
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 EIGHT_IMAGES = Encode(sequences=8.0, tokens=8 * 40.0)

@@ -19,7 +19,7 @@ from jaxroof import (
     op_energy,
     request_cost,
 )
-from jaxroof.collectives.volume import sent_bytes
+from jaxroof.collectives.choice import sent_bytes
 
 ENERGY = Energy(
     matrix={"bf16": 1e-12, "fp8": 5e-13, "fp4": 3e-13},

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.policy import Policy, waiting_steps
-from jaxroof.scheduler.front import front_delay, with_first_time
-from jaxroof.traffic import Served, Traffic
+from jaxroof.batch import Policy, Served, Traffic, waiting_steps
+from jaxroof.scheduler.simulate import front_delay, with_first_time
 
 ISL, OSL = 100.0, 20.0
 

@@ -9,10 +9,10 @@ import pytest
 
 import hwspaces
 from jaxroof import BOUNDS, Joules, Power, VoltageCurve, limited_time, mean_power
-from jaxroof.governor import LEAST_HEADROOM, limited_energy
-from jaxroof.smooth import smoothing
-from jaxroof.step import dominant_bound
-from jaxroof.technology import clock_at
+from jaxroof.energy.governor import LEAST_HEADROOM, limited_energy
+from jaxroof.energy.technology import clock_at
+from jaxroof.numerics.smooth import smoothing
+from jaxroof.step.step import dominant_bound
 from tests.jaxroof.test_energy import ENERGY
 
 LINE = VoltageCurve(full=1.0, threshold=0.0, exponent=2.0, least=0.5, static_share=0.0)

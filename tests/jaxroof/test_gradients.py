@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof import Deployment, Requests, datasheet, decode, request_cost, smooth, step_time
+from jaxroof import Deployment, Requests, datasheet, decode, request_cost, step_time
+from jaxroof.numerics import smooth
 from tests.points import Points, leaves_as
 from tests.structures import STRUCTURES, points
 from tests.uncompiled import uncompiled

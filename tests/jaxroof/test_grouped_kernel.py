@@ -12,7 +12,7 @@ from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing, published,
 from jaxroof.hardware import Cores, Hardware, Links, Memory, MemoryLevel, Power
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
-from jaxroof.shape import ProductShape
+from jaxroof.op import ProductShape
 from tests.uncompiled import uncompiled
 
 BF16 = WeightFormat(bytes=2.0, compute="bf16")

@@ -12,7 +12,7 @@ from jaxroof.efficiency.hull import FORMAT, SHAPE, Range, hull_distance, hull_ex
 from jaxroof.jobs.step import StepWork, step_batch
 from jaxroof.layers.linear import OPERAND_BYTES, linear
 from jaxroof.model import WeightFormat
-from jaxroof.op_time import op_deviation, op_extrapolation, op_time
+from jaxroof.roofline import op_deviation, op_extrapolation, op_time
 from sweeps.ask.cases import case
 from sweeps.run.answer import answer
 from sweeps.run.evidence import beyond, without_hulls

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from jaxroof import Block, Deployment, Model, decode, kv_bytes_per_token, parameter_count, prefill, weight_bytes
-from jaxroof.forward import step_ops
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.model import WeightFormat
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from jaxroof import Batch, Decode, Deployment, WeightFormat, datasheet, decode, mixed, prefill, step_time
-from jaxroof.forward import step_ops
-from jaxroof.layers.experts import distinct_experts
-from jaxroof.step import op_flops
+from jaxroof.layers.feedforward import distinct_experts
+from jaxroof.step.forward import step_ops
+from jaxroof.step.step import op_flops
 
 EXACT = 1e-6  # relative: a few float32 roundings
 

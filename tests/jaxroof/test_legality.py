@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxroof import Deployment, Links
-from jaxroof.legality import broken_rule, crosses_domain, legal
+from jaxroof.memory.legality import broken_rule, crosses_domain, legal
 
 HEADS = "tp = {} does not divide the {} attention heads"
 KV_HEADS = "tp = {} neither divides nor is a multiple of the {} KV heads"

@@ -9,7 +9,7 @@ from jaxroof import Attention, Block, Deployment, Experts, FeedForward, Hardware
 from jaxroof.layers.compressed_attention import CompressedAttention
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
-from jaxroof.legality import broken_rule, legal
+from jaxroof.memory.legality import broken_rule, legal
 from jaxroof.model import Prediction
 
 BF16 = WeightFormat(bytes=2.0, compute="bf16")

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from jaxroof import Block, Deployment, Model, datasheet, decode, kv_bytes_per_token, prefill, step_time
-from jaxroof.forward import step_ops
 from jaxroof.layers.linear_attention import LinearAttention
-from jaxroof.memory import kv_bytes_of_sequence, state_bytes_of_sequence, weight_bytes
+from jaxroof.memory.capacity import kv_bytes_of_sequence, state_bytes_of_sequence, weight_bytes
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 

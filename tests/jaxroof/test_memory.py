@@ -8,7 +8,7 @@ import pytest
 
 import workloads
 from jaxroof import Deployment, MemoryLevel, WeightFormat
-from jaxroof.memory import (
+from jaxroof.memory.capacity import (
     activation_bytes,
     active_parameter_count,
     kv_bytes_of_sequence,

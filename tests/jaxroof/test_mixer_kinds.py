@@ -7,14 +7,13 @@ import pytest
 
 from jaxroof import Deployment, Training, datasheet, decode, prefill, step_time
 from jaxroof.layers.attention import Attention
-from jaxroof.layers.elementwise import elementwise
-from jaxroof.layers.linear import Matrix, projection
+from jaxroof.layers.linear import Matrix, elementwise, projection
 from jaxroof.layers.protocol import MixerKind
 from jaxroof.layers.registry import MIXERS
-from jaxroof.legality import broken_rule
-from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, parameter_count
+from jaxroof.memory.capacity import kv_bytes_of_sequence, kv_bytes_per_token, parameter_count
+from jaxroof.memory.legality import broken_rule
 from jaxroof.model import WeightFormat
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.training import iteration_cost, training_memory
 
 

@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import STATUSES, Batch, Decode, Policy, Prefill, Traffic
 from jaxroof.jobs.serve import LATENCIES, Objective, serving_metrics
-from jaxroof.policy import Policy
 from jaxroof.scheduler import Size, cache_blocks, simulate
-from jaxroof.step import step_time
-from jaxroof.traffic import STATUSES, Traffic
+from jaxroof.step.step import step_time
 from sweeps.run.precision import precision
 from tests.structures import points
 from tests.uncompiled import uncompiled

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from jaxroof.arrays import jax
 from jaxroof.nests import Fanout, Machine, accesses, nest_cost
+from jaxroof.numerics.arrays import jax
 from tests.nests import ALL, DEEP, MANY, ONE, SERIES, W, X, Y, convolution, mapping, memory, thinned
 
 

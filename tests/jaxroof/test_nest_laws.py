@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from jaxroof.arrays import jax, jnp
 from jaxroof.nests import Fanout, Machine, Memory, accesses, nest_cost
+from jaxroof.numerics.arrays import jax, jnp
 from tests.nests import ALL, CONV1, EYERISS, MANY, ON_EYERISS, SERIES, convolution, mapping, memory
 from tests.oracle.nests import walked
 

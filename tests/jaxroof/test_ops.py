@@ -10,16 +10,16 @@ import pytest
 
 import workloads
 from jaxroof import Adapters, Deployment, LoRA, MemoryLevel, Training, datasheet, decode, mixed, prefill
-from jaxroof.forward import step_ops
 from jaxroof.op import PARALLELISMS, PHASES, ROLES, Collective, Kernel, unlabelled
-from jaxroof.op_time import op_time
-from jaxroof.overlap import HIDDEN
-from jaxroof.step import HOST, times_of
-from jaxroof.training import flops as training_flops
+from jaxroof.roofline import op_time
+from jaxroof.step.forward import step_ops
+from jaxroof.step.overlap import HIDDEN
+from jaxroof.step.step import HOST, times_of
 from jaxroof.training import iteration_cost, training_memory
 from jaxroof.training import memory as memory_of_training
 from jaxroof.training import state as state_of_training
 from jaxroof.training import terms as terms_of_training
+from jaxroof.training import terms as training_flops
 
 ROOT = Path(__file__).parents[2]
 STEP = mixed(prefill(2.0, 512.0, 128.0), decode(16.0, 700.0))

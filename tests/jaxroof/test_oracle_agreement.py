@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from jaxroof import datasheet, decode, kv_bytes_per_token, request_cost, step_cost, step_time, weight_bytes
-from jaxroof.arrays import eager
-from jaxroof.memory import kv_bytes_of_sequence
+from jaxroof.memory.capacity import kv_bytes_of_sequence
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Collective
-from jaxroof.overlap import overlapped_ops
+from jaxroof.step.overlap import overlapped_ops
 from tests import oracle
 from tests.points import Points, leaves_as
 from tests.structures import STRUCTURES, points

@@ -6,7 +6,7 @@ import pytest
 
 from jaxroof import Deployment, datasheet, decode, prefill, step_cost, step_time
 from jaxroof.batch import Decode
-from jaxroof.step import step_times
+from jaxroof.step.step import step_times
 from tests.hand import EXACT
 
 PROMPTS = prefill(4.0, 2000.0)

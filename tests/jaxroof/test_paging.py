@@ -9,11 +9,11 @@ import pytest
 
 import workloads
 from jaxroof import Deployment, MemoryLevel, datasheet, decode, kv_capacity_tokens, prefill, sequence_capacity
-from jaxroof.forward import step_ops
-from jaxroof.legality import broken_rule
-from jaxroof.memory import kv_bytes_of_sequence, memory_use
-from jaxroof.paging import mean_wasted_tokens, wasted_tokens
-from jaxroof.step import step_cost, step_time
+from jaxroof.memory.capacity import kv_bytes_of_sequence, memory_use
+from jaxroof.memory.legality import broken_rule
+from jaxroof.memory.paging import mean_wasted_tokens, wasted_tokens
+from jaxroof.step.forward import step_ops
+from jaxroof.step.step import step_cost, step_time
 from tests.hand import EXACT
 
 

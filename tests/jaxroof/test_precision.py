@@ -6,7 +6,7 @@ import pytest
 
 from jaxroof import Deployment, WeightFormat, datasheet, decode, prefill, step_time, weight_bytes
 from jaxroof.batch import Batch, Decode
-from jaxroof.forward import step_ops
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 NVFP4 = WeightFormat(bytes=9 / 16, compute="fp4")  # 4 bits, and 8 bits of scale for 16 weights

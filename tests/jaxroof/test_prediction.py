@@ -8,10 +8,10 @@ import pytest
 
 from jaxroof import Block, Deployment, Requests, datasheet, decode, mixed, prefill, request_cost, step_time
 from jaxroof.batch import Batch, Decode
-from jaxroof.forward import step_ops
 from jaxroof.jobs.composition import tokens_per_step
-from jaxroof.memory import prediction_parameter_count, weight_bytes
+from jaxroof.memory.capacity import prediction_parameter_count, weight_bytes
 from jaxroof.model import Prediction
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 

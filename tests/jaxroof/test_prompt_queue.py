@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxroof.jobs.pool_split import waiting_time
-from jaxroof.prompt_queue import prompt_queue, prompt_rate
-from jaxroof.steady_state import StepTimes
+from jaxroof.jobs.splits import waiting_time
+from jaxroof.steady.queue import prompt_queue, prompt_rate
+from jaxroof.steady.steady_state import StepTimes
 
 
 def steps(first: float, further: float, full: float) -> StepTimes:

@@ -9,7 +9,7 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import Deployment, MemoryLevel
-from jaxroof.memory import (
+from jaxroof.memory.capacity import (
     kv_bytes_per_token,
     kv_capacity_bytes,
     memory_parts,
@@ -18,7 +18,7 @@ from jaxroof.memory import (
     weight_bytes,
     weights_fit,
 )
-from jaxroof.reserved import other_bytes, sampled_rows, sampler_bytes, static_share
+from jaxroof.memory.reserve import other_bytes, sampled_rows, sampler_bytes, static_share
 
 GIB = 2.0**30
 

@@ -6,14 +6,13 @@ import jax
 import pytest
 
 from jaxroof import Block, Deployment, Model, Training, datasheet, decode, kv_bytes_per_token, prefill, step_time
-from jaxroof.forward import step_ops
 from jaxroof.layers.attention import Attention
-from jaxroof.layers.linear_attention import LinearAttention
+from jaxroof.layers.composite import SideBySide
+from jaxroof.layers.linear_attention import LinearAttention, ShortConvolution
 from jaxroof.layers.selective_scan import SelectiveScan
-from jaxroof.layers.short_convolution import ShortConvolution
-from jaxroof.layers.side_by_side import SideBySide
-from jaxroof.legality import broken_rule
-from jaxroof.memory import kv_bytes_of_sequence, parameter_count, state_bytes_of_sequence
+from jaxroof.memory.capacity import kv_bytes_of_sequence, parameter_count, state_bytes_of_sequence
+from jaxroof.memory.legality import broken_rule
+from jaxroof.step.forward import step_ops
 from jaxroof.training import iteration_cost
 from tests.hand import EXACT, check
 

@@ -15,10 +15,10 @@ import workloads
 from jaxroof import Deployment, datasheet, decode, kv_bytes_per_token, kv_capacity_tokens, parameter_count, prefill
 from jaxroof.collectives import collective_times
 from jaxroof.efficiency import LinkEfficiency
-from jaxroof.forward import step_ops
 from jaxroof.op import Kernel
-from jaxroof.op_time import op_time
-from jaxroof.step import matrix_floors
+from jaxroof.roofline import op_time
+from jaxroof.step.forward import step_ops
+from jaxroof.step.step import matrix_floors
 
 HAND = 0.01
 A100, H100 = "A100-SXM-80GB", "H100-SXM"

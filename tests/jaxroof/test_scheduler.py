@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.batch import Encode
+from jaxroof.batch import STATUSES, Encode, Traffic
 from jaxroof.scheduler import Size, begin, proceed, served
 from jaxroof.scheduler.simulate import LONGEST
-from jaxroof.traffic import STATUSES, Traffic
 from sweeps.run.precision import precision
 from tests.oracle.random_serving import case, tabulated_price
 from tests.oracle.serving import serve

@@ -10,17 +10,14 @@ import pytest
 
 import hwspaces
 import workloads
-from jaxroof.batch import Batch, Decode, Prefill
+from jaxroof.batch import STATUSES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective, serving_metrics, weighted_percentile
-from jaxroof.policy import Policy
-from jaxroof.price_tables import Limits, octaves
-from jaxroof.prices import octave_interval, step_prices
+from jaxroof.prices.prices import octave_interval, step_prices, visible_host_time
+from jaxroof.prices.tables import Limits, octaves
 from jaxroof.scheduler import Size, begin, proceed, served, simulate
-from jaxroof.step import step_time
-from jaxroof.step_price import visible_host_time
-from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
+from jaxroof.step.step import step_time
 from sweeps.ask.cases import model_deployment
 from sweeps.run.precision import precision
 from workloads.stream import Stream

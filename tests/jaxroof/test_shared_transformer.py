@@ -6,12 +6,12 @@ import jax
 import pytest
 
 from jaxroof import Block, Deployment, Model, Training, datasheet, decode, kv_bytes_per_token, prefill, step_time
-from jaxroof.forward import step_ops
 from jaxroof.layers.attention import Attention
-from jaxroof.layers.shared_transformer import SharedTransformer
-from jaxroof.legality import broken_rule
-from jaxroof.memory import parameter_count, weight_bytes
+from jaxroof.layers.composite import SharedTransformer
+from jaxroof.memory.capacity import parameter_count, weight_bytes
+from jaxroof.memory.legality import broken_rule
 from jaxroof.model import FeedForward
+from jaxroof.step.forward import step_ops
 from jaxroof.training import iteration_cost
 from jaxroof.training.state import held
 from tests.hand import EXACT, check

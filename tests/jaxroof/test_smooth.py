@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.arrays import eager
-from jaxroof.smooth import SHARPNESS, ceiling, cheapest, maximum, minimum, smoothing, straightened
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.smooth import SHARPNESS, ceiling, cheapest, maximum, minimum, smoothing, straightened
 
 
 def weights(*terms):

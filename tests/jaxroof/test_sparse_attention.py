@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 
 from jaxroof import Block, Deployment, Model, decode, kv_bytes_per_token, prefill
-from jaxroof.forward import step_ops
-from jaxroof.layers.indexer import Selection
 from jaxroof.layers.latent_attention import LatentAttention
-from jaxroof.layers.sight import Sight, attended_pairs, reachable_past, visible_context
-from jaxroof.memory import kv_bytes_of_sequence, weight_bytes
+from jaxroof.layers.sight import Selection, Sight, attended_pairs, reachable_past, visible_context
+from jaxroof.memory.capacity import kv_bytes_of_sequence, weight_bytes
 from jaxroof.model import WeightFormat
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 
 SLIDING, CHUNKED, SELECTED = (Sight(limit=4.0, kind=kind) for kind in ("sliding", "chunked", "selected"))

@@ -10,16 +10,16 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import Deployment, Requests, datasheet, decode, mixed, prefill
-from jaxroof.forward import step_ops
+from jaxroof.deployment.speculation import beta_acceptance, expected_tokens
 from jaxroof.jobs.composition import decode_batch
 from jaxroof.jobs.request import request_cost
-from jaxroof.legality import broken_rule
-from jaxroof.memory import kv_bytes_of_sequence, kv_bytes_per_token, weight_bytes
-from jaxroof.overlap import overlapped_ops
-from jaxroof.price_tables import Limits
-from jaxroof.prices import step_prices
-from jaxroof.speculation import beta_acceptance, expected_tokens
-from jaxroof.step import memory_floors, step_time
+from jaxroof.memory.capacity import kv_bytes_of_sequence, kv_bytes_per_token, weight_bytes
+from jaxroof.memory.legality import broken_rule
+from jaxroof.prices.prices import step_prices
+from jaxroof.prices.tables import Limits
+from jaxroof.step.forward import step_ops
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import memory_floors, step_time
 from tests.hand import EXACT
 
 CERTAIN = 1e-5  # relative: probabilities are taken as at most 1 - 1e-6

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.steady_search import FULL, LADDER, MEANS, SHARES, Engine, batch_at, largest_batch, percentile, wanted_share
-from jaxroof.steady_state import Demand, StepTimes
+from jaxroof.steady.search import FULL, LADDER, MEANS, SHARES, Engine, batch_at, largest_batch, percentile, wanted_share
+from jaxroof.steady.steady_state import Demand, StepTimes
 
 LENGTHS = Demand(
     prompt=1000.0,
@@ -100,7 +100,7 @@ def test_derivatives_against_differences():
 
 def test_columns_are_the_same_as_numbers():
     """On NumPy a column of engines has the figures of each alone."""
-    from jaxroof.arrays import eager
+    from jaxroof.numerics.arrays import eager
 
     with eager():
         one = [made(base) for base in (4e-3, 6e-3)]

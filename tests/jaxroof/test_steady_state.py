@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxroof.arrays import eager
-from jaxroof.steady_state import (
+from jaxroof.numerics.arrays import eager
+from jaxroof.steady.steady_state import (
     Demand,
     StepTimes,
     _step_moments,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxroof.arrays import eager
-from jaxroof.policy import ORDERS, Policy
-from jaxroof.steady_state import Demand, StepTimes, gamma_share, normal_share, steady_state, step_times
+from jaxroof.batch import ORDERS, Policy
+from jaxroof.numerics.arrays import eager
+from jaxroof.steady.steady_state import Demand, StepTimes, gamma_share, normal_share, steady_state, step_times
 
 MS = 1e-3
 

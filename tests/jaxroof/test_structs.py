@@ -46,7 +46,7 @@ from jaxroof import (
 )
 from jaxroof.jobs.composition import RequestCost
 from jaxroof.jobs.serve import Service
-from jaxroof.step import OpCost
+from jaxroof.step.step import OpCost
 from tests.silicon_examples import COSTS, PACKAGE, SILICON
 from tests.structures import STRUCTURES, points
 

@@ -21,7 +21,7 @@ from jaxroof.layers.attention import Attention, decode_attention, prefill_attent
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
 from jaxroof.op import BOUNDS, Kernel
-from jaxroof.op_time import op_bound, op_extrapolation, op_spread, op_time, op_timing
+from jaxroof.roofline import op_bound, op_extrapolation, op_spread, op_time, op_timing
 
 BF16 = WeightFormat(bytes=2.0, compute="bf16")
 ROWS, OUTPUTS, INPUTS = [1.0, 16.0, 17.0, 256.0], [512.0, 4096.0], [1024.0, 2048.0, 8192.0]

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxroof.op import Kernel
-from jaxroof.traced_once import traced_once
+from jaxroof.op import Kernel, traced_once
 
 KINDS = {
     "strong": jnp.float32,

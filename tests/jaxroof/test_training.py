@@ -16,15 +16,15 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.layers.adapters import adapter_elements
 from jaxroof.layers.collective import collective
 from jaxroof.op import Collective
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
 from jaxroof.training import RECOMPUTES, LoRA, Training
-from jaxroof.training.adapters import adapted
 from jaxroof.training.communication import data_parallel_time
-from jaxroof.training.flops import model_flops
+from jaxroof.training.frozen import adapted
 from jaxroof.training.memory import activation_memory, layer_activations, training_memory
 from jaxroof.training.passes import backward_pass, forward_pass
 from jaxroof.training.schedules import SCHEDULES, bubble_time, in_flight
 from jaxroof.training.state import data_parallel_ops, held
+from jaxroof.training.terms import model_flops
 from jaxroof.training.training import micro_batches
 
 HAND = 0.01

@@ -8,8 +8,7 @@ import pytest
 
 from jaxroof import Deployment, LoRA, Training, datasheet, iteration_cost
 from jaxroof.layers.collective import collective
-from jaxroof.layers.elementwise import elementwise, norm
-from jaxroof.layers.linear import Matrix, projection
+from jaxroof.layers.linear import Matrix, elementwise, norm, projection
 from jaxroof.model import WeightFormat
 from jaxroof.op import Kernel
 from jaxroof.training.backward import CONJUGATES, backward_ops, transposed

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from jaxroof import Deployment, LoRA, Training, datasheet, iteration_cost
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
 from jaxroof.training.communication import data_parallel_time
 from jaxroof.training.passes import backward_pass, forward_pass
 from jaxroof.training.schedules import chunked_passes, schedule_code

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 
 from jaxroof import Batch, Deployment, Prefill, decode, prefill
-from jaxroof.forward import step_ops
+from jaxroof.layers.attention import softmax_readings
 from jaxroof.layers.feedforward import feedforward_ops
-from jaxroof.layers.unfused_attention import softmax_readings
-from jaxroof.legality import broken_rule
+from jaxroof.memory.legality import broken_rule
+from jaxroof.step.forward import step_ops
 from tests.hand import EXACT
 
 UNFUSED = Deployment(attention_kernel="unfused")

@@ -5,14 +5,13 @@ import itertools
 
 import pytest
 
-from jaxroof.arrays import eager
 from jaxroof.efficiency import decode, gemm
 from jaxroof.efficiency.tiles import VECTOR_SHARE, matrix_time
 from jaxroof.hardware import Cores, Hardware, Links, Memory, MemoryLevel, Power
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
-from jaxroof.op import Kernel
-from jaxroof.shape import AttentionShape
+from jaxroof.numerics.arrays import eager
+from jaxroof.op import AttentionShape, Kernel
 from sweeps.ask.paths import leaf, replaced
 
 VECTORS = Hardware(

@@ -8,8 +8,8 @@ from jaxroof.batch import decode, prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import datasheet
 from jaxroof.model import WeightFormat
-from jaxroof.step import step_time
-from jaxroof.weight_only import as_run, converted_precisions
+from jaxroof.step.forward import as_run, converted_precisions
+from jaxroof.step.step import step_time
 
 FP8 = WeightFormat(bytes=1.0, compute="fp8", fallback="bf16")
 CALIBRATED = dataclasses.replace(FP8, calibrated=True)

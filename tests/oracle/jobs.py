@@ -5,14 +5,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jaxroof.traffic import STATUSES
+from jaxroof.batch import STATUSES
 
 FINISHED, REFUSED, REJECTED, UNFINISHED, _ = range(len(STATUSES))
 
 
 @dataclasses.dataclass
 class Requests:
-    """Requests in the order of their arrival, as of `jaxroof.traffic.Traffic`."""
+    """Requests in the order of their arrival, as of `jaxroof.batch.Traffic`."""
 
     arrival: Sequence[float]
     isl: Sequence[float]

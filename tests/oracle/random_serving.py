@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from jaxroof.policy import ORDERS, Policy
+from jaxroof.batch import ORDERS, Policy
 from tests.oracle.jobs import Requests
 from workloads.streams import generated
 

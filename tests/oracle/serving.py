@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.batch import Batch, Decode, Encode, Prefill
-from jaxroof.policy import ORDERS
+from jaxroof.batch import ORDERS, Batch, Decode, Encode, Prefill
 from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Step, jobs, outcome
 
 MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
@@ -29,7 +28,7 @@ def serve(
     Args:
       price: device and host s of a step: price(batch, rows=None), rows being those of padded matrix multiplies.
       requests: arrays `arrival`, `isl`, `osl`, and `group`, `shared`, `keep` or None.
-      policy: a `jaxroof.policy.Policy` of plain numbers.
+      policy: a `jaxroof.batch.Policy` of plain numbers.
       blocks: of the KV cache.
       clients: of a closed loop; 0: an open loop.
       think: s between an answer and its client's next request.

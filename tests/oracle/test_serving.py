@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from jaxroof.policy import Policy
-from jaxroof.traffic import STATUSES
+from jaxroof.batch import STATUSES, Policy
 from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Requests
 from tests.oracle.random_serving import case, keep_of, toy_price
 from tests.oracle.serving import serve

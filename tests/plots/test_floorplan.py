@@ -7,7 +7,7 @@ import pytest
 
 import hwspaces
 import sweeps
-from jaxroof.area import area_parts, die_area, dies
+from jaxroof.chip.area import area_parts, die_area, dies
 from sweeps.cli import main
 from sweeps.data.best import best
 from sweeps.data.store import saved

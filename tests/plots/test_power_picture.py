@@ -7,9 +7,9 @@ import pytest
 import hwspaces
 from hwspaces import formatted
 from jaxroof import Joules, Power, VoltageCurve, mean_power
-from jaxroof.governor import power_by_part
-from jaxroof.jobs.power_parts import step_powers
-from jaxroof.technology import clock_at
+from jaxroof.energy.governor import power_by_part
+from jaxroof.energy.technology import clock_at
+from jaxroof.jobs.request import step_powers
 from sweeps.ask.cases import case
 from sweeps.cli import main
 from sweeps.run.answer import answer

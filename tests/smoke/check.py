@@ -233,8 +233,8 @@ def prices() -> None:
 
     import sweeps
     from jaxroof.batch import Batch, Decode, Prefill
-    from jaxroof.price_tables import Limits
-    from jaxroof.prices import step_prices
+    from jaxroof.prices.prices import step_prices
+    from jaxroof.prices.tables import Limits
     from sweeps.run.precision import precision
 
     workload = {"batch": 4, "isl": 512, "osl": 64}

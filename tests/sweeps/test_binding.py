@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxroof.memory import kv_capacity_tokens
+from jaxroof.memory.capacity import kv_capacity_tokens
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.binding import binding

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from jaxroof.arrays import jax
+from jaxroof.numerics.arrays import jax
 from sweeps.run import compilers
 from sweeps.run.compilers import XLA, chosen, device_bytes
 from sweeps.run.ways import LONGEST_EAGER, MOST_EAGER

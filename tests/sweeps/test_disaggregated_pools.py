@@ -10,7 +10,7 @@ import pytest
 
 import sweeps
 from jaxroof.deployment import replica_devices
-from jaxroof.prompt_queue import prompt_rate
+from jaxroof.steady.queue import prompt_rate
 from sweeps.cli import main
 from sweeps.run.answer import answer
 from sweeps.serving.pool_command import pool_command

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS
-from jaxroof.smooth import smoothing
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.smooth import smoothing
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths
 from sweeps.run.point import in_dtype

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import sweeps
-from jaxroof.arrays import jax as lazily_jax
 from jaxroof.jobs import JOBS, TRAIN
 from jaxroof.jobs.request import REQUEST
+from jaxroof.numerics.arrays import jax as lazily_jax
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import case
 from sweeps.ask.question import Question

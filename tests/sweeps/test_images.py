@@ -12,19 +12,16 @@ import pytest
 
 import sweeps
 import workloads
-from jaxroof.arrays import eager
-from jaxroof.batch import Batch, Decode, Encode, Prefill
-from jaxroof.forward import step_ops
+from jaxroof.batch import Batch, Decode, Encode, Policy, Prefill, Traffic
 from jaxroof.jobs.composition import Requests, prefill_batch
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
-from jaxroof.policy import Policy
-from jaxroof.price_tables import Limits
-from jaxroof.prices import step_prices
+from jaxroof.prices.prices import step_price, step_prices
+from jaxroof.prices.tables import Limits
 from jaxroof.scheduler import Size, begin
-from jaxroof.steady_state import Demand, step_times
-from jaxroof.step import step_time
-from jaxroof.step_price import step_price
-from jaxroof.traffic import Traffic
+from jaxroof.steady.steady_state import Demand, step_times
+from jaxroof.step.forward import step_ops
+from jaxroof.step.step import step_time
 from sweeps.ask.cases import case
 from sweeps.ask.spec import spec
 from sweeps.cli import serve as serve_verb

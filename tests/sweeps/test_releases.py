@@ -7,7 +7,7 @@ import pytest
 import hwspaces
 import workloads
 from hwspaces.engine import entry, numbers
-from jaxroof.memory import kv_capacity_bytes, weight_bytes
+from jaxroof.memory.capacity import kv_capacity_bytes, weight_bytes
 from sweeps.ask.cases import case
 from sweeps.ask.engines import chosen, policy
 from sweeps.run.simulated.spec import serve_spec

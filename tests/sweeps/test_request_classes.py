@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sweeps
+from jaxroof.batch import STATUSES
 from jaxroof.jobs.serve import Objective
-from jaxroof.traffic import STATUSES
 from sweeps.run.simulated.classes import class_metric, limits_text, objective_of, padded_objective, target_of
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import Target, parse_target

@@ -8,10 +8,10 @@ import pytest
 
 import hwspaces
 from hwspaces.servers import server_devices
-from jaxroof.arrays import eager
 from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.memory import kv_capacity_tokens, weight_bytes
-from jaxroof.step_price import step_price
+from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
+from jaxroof.numerics.arrays import eager
+from jaxroof.prices.prices import step_price
 from sweeps.ask.cases import case
 from sweeps.ask.names import variable
 from sweeps.run.answer import answer

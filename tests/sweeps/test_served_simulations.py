@@ -8,9 +8,9 @@ import pytest
 import xarray as xr
 
 import hwspaces
+from jaxroof.batch import Policy
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
-from jaxroof.policy import Policy
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
 from sweeps.run.precision import precision

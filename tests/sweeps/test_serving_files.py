@@ -9,7 +9,7 @@ import xarray as xr
 
 import sweeps
 from hwspaces.output import KINDS
-from jaxroof.policy import ORDERS
+from jaxroof.batch import ORDERS
 from sweeps.ask.engines import ENGINES
 from sweeps.ask.names import variable
 from sweeps.run.simulated.load import load

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxroof.jobs.step import STEP
-from jaxroof.smooth import smoothing
+from jaxroof.numerics.smooth import smoothing
 from sweeps.ask.cases import case
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import precision

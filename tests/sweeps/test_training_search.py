@@ -8,7 +8,7 @@ import pytest
 
 import workloads
 from jaxroof.jobs.train import training_rules
-from jaxroof.legality import first_broken
+from jaxroof.memory.legality import first_broken
 from jaxroof.training import iteration_cost, training_memory
 from jaxroof.training.memory import total_memory
 from sweeps.ask.cases import case

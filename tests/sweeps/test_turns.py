@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS
+from jaxroof.numerics.arrays import eager
 from sweeps.ask.cases import case
 from sweeps.ask.paths import replaced
 from sweeps.run.point import answers_at, in_dtype

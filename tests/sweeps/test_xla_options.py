@@ -8,7 +8,7 @@ import sys
 import jax
 import pytest
 
-from jaxroof.arrays import jax as lazily_jax
+from jaxroof.numerics.arrays import jax as lazily_jax
 from sweeps.run import ways
 from sweeps.run.xla_options import Options, known
 from tests.survival import ROOT

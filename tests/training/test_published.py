@@ -9,8 +9,8 @@ import hwspaces
 import workloads
 from jaxroof import Attention, Block, Deployment, FeedForward, Model, WeightFormat
 from jaxroof.training import RECOMPUTES, Training, iteration_cost
-from jaxroof.training.flops import model_flops
 from jaxroof.training.schedules import schedule_code
+from jaxroof.training.terms import model_flops
 from tests.training.published import KORTHIKANTI, LLAMA, LLAMA_CHUNKS, NARAYANAN, narayanan_flops
 
 TOLERANCE = 0.12

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxroof.traffic import Traffic
+from jaxroof.batch import Traffic
 from sweeps.measure.validate.measured_csv import (
     NOT_NEGATIVE,
     POSITIVE,

@@ -12,8 +12,8 @@ import pytest
 
 import hwspaces
 from jaxroof.layers.collective import collective
-from jaxroof.layers.experts import distinct_experts, own_choices
-from jaxroof.op_time import op_time
+from jaxroof.layers.feedforward import distinct_experts, own_choices
+from jaxroof.roofline import op_time
 from sweeps.cli import main, serve
 from sweeps.cli.parser import Parser
 from sweeps.cli.serve_command import serve_command

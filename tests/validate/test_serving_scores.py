@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import pytest
 
-from jaxroof.policy import ORDERS
+from jaxroof.batch import ORDERS
 from sweeps.measure.validate.serving import scores
 from sweeps.serving.run import setup
 from sweeps.show import serving as pictures

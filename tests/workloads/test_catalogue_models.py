@@ -9,7 +9,7 @@ import workloads
 from jaxroof import Deployment
 from jaxroof.layers.attention import Attention
 from jaxroof.layers.latent_attention import LatentAttention
-from jaxroof.memory import (
+from jaxroof.memory.capacity import (
     active_parameter_count,
     encoder_parameter_count,
     kv_bytes_per_token,

@@ -6,8 +6,8 @@ import pytest
 
 import workloads
 from jaxroof import Deployment, decode, mixed, prefill
-from jaxroof.forward import step_ops
-from jaxroof.memory import kv_bytes_per_token, parameter_count, weight_bytes
+from jaxroof.memory.capacity import kv_bytes_per_token, parameter_count, weight_bytes
+from jaxroof.step.forward import step_ops
 from sweeps.ask.drafting import with_draft
 
 EAGLE3 = {

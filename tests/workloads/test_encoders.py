@@ -5,7 +5,7 @@ import json
 import pytest
 
 import workloads
-from jaxroof.memory import encoder_parameter_count
+from jaxroof.memory.capacity import encoder_parameter_count
 from workloads import ImageTokens, encoder_tokens
 
 PUBLISHED = {

@@ -6,8 +6,8 @@ import pytest
 
 import workloads
 from jaxroof import Deployment, decode
-from jaxroof.forward import step_ops
-from jaxroof.memory import active_parameter_count, encoder_parameter_count, kv_bytes_per_token, parameter_count
+from jaxroof.memory.capacity import active_parameter_count, encoder_parameter_count, kv_bytes_per_token, parameter_count
+from jaxroof.step.forward import step_ops
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly
 

@@ -3,7 +3,8 @@
 import pytest
 
 import workloads
-from jaxroof import Deployment, memory
+from jaxroof import Deployment
+from jaxroof.memory import capacity
 from workloads.gguf import FILE_TYPES, Mixture, file_type
 from workloads.tensors import Tensor
 
@@ -50,7 +51,7 @@ tables of its backends. Values of 80 layers get 5 bits, of eight experts 8; 896 
 
 def stored(name, weights):
     model = workloads.model(name, weights=weights).model
-    return float(memory.weight_bytes(model, Deployment())), float(memory.parameter_count(model))
+    return float(capacity.weight_bytes(model, Deployment())), float(capacity.parameter_count(model))
 
 
 @pytest.mark.parametrize("weights", BITS)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import workloads
-from jaxroof.memory import parameter_count
+from jaxroof.memory.capacity import parameter_count
 from sweeps.cli import main
 from workloads import hub
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import workloads
-from jaxroof.memory import parameter_count
+from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Experts, FeedForward
 
 SMALL = {

@@ -10,16 +10,16 @@ import pytest
 
 import workloads
 from jaxroof import Deployment, decode
-from jaxroof.forward import step_ops
 from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention
-from jaxroof.memory import (
+from jaxroof.memory.capacity import (
     active_parameter_count,
     kv_bytes_per_token,
     parameter_count,
     prediction_parameter_count,
     state_bytes_of_sequence,
 )
+from jaxroof.step.forward import step_ops
 from tests.hand import check
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly

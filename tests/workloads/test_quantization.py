@@ -6,7 +6,7 @@ import pytest
 
 import workloads
 from jaxroof import Deployment, decode
-from jaxroof.forward import step_ops
+from jaxroof.step.forward import step_ops
 from sweeps.ask.cases import model_deployment
 
 DENSE = {

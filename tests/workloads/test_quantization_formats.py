@@ -5,7 +5,8 @@ import json
 import pytest
 
 import workloads
-from jaxroof import Deployment, memory
+from jaxroof import Deployment
+from jaxroof.memory import capacity
 
 LLAMA = {
     "model_type": "llama",
@@ -47,7 +48,7 @@ def read(tmp_path, config, weights=None, **keys):
 
 
 def stored(entry) -> float:
-    return float(memory.weight_bytes(entry.model, Deployment()))
+    return float(capacity.weight_bytes(entry.model, Deployment()))
 
 
 def refusal(tmp_path, config, **keys) -> str:

@@ -10,9 +10,9 @@ import pytest
 
 import workloads
 from jaxroof import Deployment
+from jaxroof.layers.composite import SharedTransformer
 from jaxroof.layers.linear_attention import LinearAttention
-from jaxroof.layers.shared_transformer import SharedTransformer
-from jaxroof.memory import kv_bytes_per_token, parameter_count, state_bytes_of_sequence, weight_bytes
+from jaxroof.memory.capacity import kv_bytes_per_token, parameter_count, state_bytes_of_sequence, weight_bytes
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly
 

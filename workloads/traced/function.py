@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from jaxroof.hardware import OnChip
+from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.tree import leaves, structure
 from jaxroof.op import Ops
-from jaxroof.struct import Scalar
-from jaxroof.tree import leaves, structure
 from workloads.traced.attention import Attention
 from workloads.traced.emission import Emission
 from workloads.traced.fusion import POLICIES

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 from jaxroof.hardware import floating
 from jaxroof.layers.attention import SOFTMAX_FLOPS
-from jaxroof.layers.experts import distinct_experts
+from jaxroof.layers.feedforward import distinct_experts
 from jaxroof.layers.linear import OPERAND_BYTES
-from jaxroof.op import AnyOp, Collective, Kernel
-from jaxroof.shape import AttentionShape, ConvolutionShape, ProductShape
-from jaxroof.smooth import positive_part
-from jaxroof.struct import Scalar
+from jaxroof.numerics.smooth import positive_part
+from jaxroof.numerics.struct import Scalar
+from jaxroof.op import AnyOp, AttentionShape, Collective, ConvolutionShape, Kernel, ProductShape
 from workloads.traced.attention import FORWARD, Attention
 from workloads.traced.graph import Node, dtype_name
 from workloads.traced.known import Mask

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from jaxroof.arrays import jnp
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
 from workloads.traced.graph import Region, Value
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import Amount

@@ -3,12 +3,11 @@
 import dataclasses
 from collections.abc import Sequence
 
-from jaxroof.arrays import jnp
 from jaxroof.hardware import OnChip
-from jaxroof.op import Kernel, Ops
-from jaxroof.shape import ProductShape
-from jaxroof.smooth import positive_part
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import positive_part
+from jaxroof.numerics.struct import Scalar
+from jaxroof.op import Kernel, Ops, ProductShape
 from workloads.traced.kernels import TracedKernel
 from workloads.traced.sizes import Sizes
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxroof.arrays import jnp
-from jaxroof.struct import Scalar
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Scalar
 from workloads.traced.elementwise import ELEMENTWISE, FREE, MESSAGES, MOVES, REDUCTIONS
 from workloads.traced.graph import VIEWS, Node, dtype_name
 from workloads.traced.products import PRODUCTS

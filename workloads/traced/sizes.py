@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxroof.smooth import ceiling, maximum, minimum
-from jaxroof.struct import Scalar
+from jaxroof.numerics.smooth import ceiling, maximum, minimum
+from jaxroof.numerics.struct import Scalar
 
 Dim = Any
 """One dimension: a whole number, or an expression of symbols."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.arrays import jitted
-from jaxroof.struct import Array
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import jitted
+from jaxroof.numerics.struct import Array
 from sweeps.data.pieces import Box, View, part
 
 BLOCK = 128

@@ -10,9 +10,8 @@ from jaxroof.deployment import Deployment
 from jaxroof.layers.attention import Attention, decode_attention, fused_attention, prefill_attention
 from jaxroof.layers.sight import Sight, attended_pairs
 from jaxroof.model import WeightFormat
-from jaxroof.op import AnyOp, Kernel
-from jaxroof.shape import AttentionShape
-from jaxroof.struct import Scalar
+from jaxroof.numerics.struct import Scalar
+from jaxroof.op import AnyOp, AttentionShape, Kernel
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
 
 BYTES = {"bfloat16": 2.0, "fp8": 1.0}

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.layers.elementwise import elementwise
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS
-from jaxroof.layers.linear import Matrix, projection
+from jaxroof.layers.linear import Matrix, elementwise, projection
 from jaxroof.model import WeightFormat
 from jaxroof.op import AnyOp
 from sweeps.measure.kernel_data.gemm import ACTIVATION_BYTES

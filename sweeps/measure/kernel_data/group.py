@@ -13,9 +13,9 @@ from hwspaces import document
 from hwspaces.extras import installing
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp
-from jaxroof.op_time import op_deviation, op_time
-from jaxroof.struct import Scalar
+from jaxroof.roofline import op_deviation, op_time
 from workloads.traces.table import LONGEST_ROW, lines
 
 Columns = Mapping[str, Any]

@@ -11,7 +11,7 @@ from hwspaces.surface import SurfaceTable
 from hwspaces.surface_ops import node_ops
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
 from sweeps.measure.microbench.device import Device
 from sweeps.measure.microbench.kernels import Heads
 from sweeps.measure.microbench.run import work

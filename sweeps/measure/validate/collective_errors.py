@@ -13,8 +13,8 @@ import numpy as np
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import Collective as CollectiveOp
-from jaxroof.struct import Scalar, struct
 from sweeps.measure.validate.collective_rows import (
     COPY_SHARE,
     EAGER,

@@ -36,7 +36,7 @@ TOLERANCE = 0.15
 
 def die_areas() -> list[DieArea]:
     """A row for every accelerator of the catalogue that is on a die of known size."""
-    from jaxroof.area import area_parts
+    from jaxroof.chip.area import area_parts
 
     rows, dies = [], known_dies()
     for name, entry in hwspaces.catalogue().items():

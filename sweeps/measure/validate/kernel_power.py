@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import hwspaces
-from jaxroof.energy import op_energy, power_known
+from jaxroof.energy.energy import op_energy, power_known
 from jaxroof.hardware import Hardware
 from sweeps.measure.kernel_data.attention import LABELS, decode_call, prefill_call
 from sweeps.measure.kernel_data.gemm import COPIES, gemm_call

@@ -14,7 +14,7 @@ from jaxroof.layers.attention import Attention, decode_attention, prefill_attent
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
 from jaxroof.op import AnyOp
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
 
 EDGE = 8192.0
 """m, n and k of a large product."""

@@ -15,7 +15,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
-from jaxroof.legality import broken_rule
+from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.ask.paths import replaced

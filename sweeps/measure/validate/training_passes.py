@@ -13,13 +13,13 @@ import workloads
 from jaxroof.batch import Batch, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.forward import step_ops
 from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
-from jaxroof.memory import parameter_count
+from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Model, WeightFormat
 from jaxroof.op import Collective, Ops
-from jaxroof.op_time import op_time
+from jaxroof.roofline import op_time
+from jaxroof.step.forward import step_ops
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
 
 SET = "neusight_label"

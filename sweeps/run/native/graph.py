@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import jax
+from jaxroof.numerics.arrays import jax
 
 UNARY = ("neg", "abs", "sqrt", "exp", "log", "floor", "ceil", "round", "not")
 BINARY = ("add", "sub", "mul", "div", "rem", "pow", "max", "min", "and", "or", "xor", "lt", "le", "eq", "ne")

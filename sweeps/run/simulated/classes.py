@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.batch import STATUSES, Served
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective
-from jaxroof.traffic import STATUSES, Served
 from sweeps.run.simulated.objective import LIMITS, SHARE, Target, figure_text, limits, parse_target, slo_text
 from workloads.classes import RequestClass
 

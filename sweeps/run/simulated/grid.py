@@ -11,16 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxroof.arrays import eager
+from jaxroof.batch import Served, Traffic
 from jaxroof.deployment import devices, replica_devices
 from jaxroof.hardware import Links
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import RATES, Objective, Service, deployed_rates, serving_metrics
-from jaxroof.legality import legal
-from jaxroof.memory import kv_capacity_tokens, weight_bytes, weights_fit
+from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes, weights_fit
+from jaxroof.memory.legality import legal
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import structure
 from jaxroof.scheduler import Size, cache_blocks
-from jaxroof.traffic import Served, Traffic
-from jaxroof.tree import structure
 from sweeps.ask.alike import alike
 from sweeps.ask.precisions import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective

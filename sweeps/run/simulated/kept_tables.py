@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxroof.arrays import eager
-from jaxroof.price_tables import Limits, Parts, StepPrices, price_tables
+from jaxroof.numerics.arrays import eager
+from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 
 COLUMN = 8
 """Places whose price tables are computed together: their columns stay in a cache."""

@@ -9,9 +9,8 @@ import numpy as np
 from hwspaces import quantity
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import is_zero
+from jaxroof.batch import Policy, Traffic
 from jaxroof.jobs.serve import Objective
-from jaxroof.policy import Policy
-from jaxroof.traffic import Traffic
 from sweeps.ask.leaves import leaf
 from sweeps.ask.shipped import specification
 from sweeps.data.labels import number

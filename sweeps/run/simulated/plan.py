@@ -12,10 +12,10 @@ import numpy as np
 
 import workloads
 from hwspaces.units import nearest
+from jaxroof.batch import Traffic
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED
 from jaxroof.jobs.serve import SERVE, Objective, Service
-from jaxroof.traffic import Traffic
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect

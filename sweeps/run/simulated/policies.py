@@ -10,9 +10,9 @@ import numpy as np
 from hwspaces import formatted
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
+from jaxroof.batch import ORDERS, Policy
 from jaxroof.deployment import Deployment, degree
-from jaxroof.field import Declaration, declarations
-from jaxroof.policy import ORDERS, Policy
+from jaxroof.numerics.struct import Declaration, declarations
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 

@@ -3,9 +3,9 @@
 from hwspaces.units import formatted
 from jaxroof.deployment import Deployment, drafted_tokens, replica_devices
 from jaxroof.hardware import Hardware
-from jaxroof.memory import kv_capacity_tokens, weight_bytes
+from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
-from jaxroof.price_tables import MOST_DRAFTED
+from jaxroof.prices.tables import MOST_DRAFTED
 
 
 def require_priced(name: str, model: Model, deployment: Deployment) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
-from jaxroof.policy import Policy, waiting_steps
-from jaxroof.price_tables import Limits, StepPrices
-from jaxroof.prices import step_prices
+from jaxroof.prices.prices import step_prices
+from jaxroof.prices.tables import Limits, StepPrices
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
-from jaxroof.traffic import STATUSES, Served, Timeline, Traffic
 from sweeps.run.simulated.kept_tables import tables_of
 from sweeps.run.ways import LIGHT, QUICK
 from sweeps.run.xla_options import Options

@@ -27,7 +27,7 @@ class ServeSpec(OfferedLoad):
     prices: str | None = None  # terms or a file of `hwspaces.priced`
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # any leaf by dotted path
     engine: str | None = None  # vllm, sglang, trtllm or as vllm@0.24; None: the efficiency's
-    policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `jaxroof.policy.Policy`
+    policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # fields of `jaxroof.batch.Policy`
     slo: str | Mapping[str, Any] | None = None  # "ttft=500ms,tpot=40ms,e2e=10s"
 
     def text(self) -> str:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from jaxroof.traffic import Traffic
+from jaxroof.batch import Traffic
 from workloads.stream import Stream
 from workloads.traces import Measured
 from workloads.traffic import traffic

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.batch import STATUSES
 from jaxroof.efficiency import Host
 from jaxroof.jobs import Scenario
 from jaxroof.scheduler import Size, simulate
-from jaxroof.traffic import STATUSES
 from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.serving.calibration.measured_run import METRICS
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import hwspaces
 import workloads
+from jaxroof.batch import Policy
 from jaxroof.deployment import degree
-from jaxroof.memory import reserved_bytes, sequence_capacity
-from jaxroof.policy import Policy
-from jaxroof.reserved import memory_share
+from jaxroof.memory.capacity import reserved_bytes, sequence_capacity
+from jaxroof.memory.reserve import memory_share
 from sweeps.ask.cases import Case, cache_precision
 from sweeps.run.simulated.policies import chosen_policy, profiled
 from sweeps.run.simulated.refusals import require_priced, require_room

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxroof.policy import ORDERS
+from jaxroof.batch import ORDERS
 from sweeps.run.simulated.policies import policy_record
 from sweeps.serving.launch.deployed import Pool
 
@@ -59,7 +59,7 @@ def notes(engine: Engine, pool: Pool) -> list[str]:
 
 
 def order_of(pool: Pool) -> str:
-    """Which work goes first in a step, as a name of `jaxroof.policy.ORDERS`."""
+    """Which work goes first in a step, as a name of `jaxroof.batch.ORDERS`."""
     return ORDERS[int(pool.policy.order)]
 
 

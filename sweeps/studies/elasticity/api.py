@@ -42,7 +42,7 @@ def sensitivity(
       metrics: real-valued ones of the job; None: the most asked for.
       knobs: dotted paths, or parts before them ("hardware.links", "model"). None: every number of hardware,
         deployment and workload, or with axes the 8 with the largest elasticities at their middle.
-      smoothing: as `jaxroof.smooth.smoothing`; None: its usual exponent.
+      smoothing: as `jaxroof.numerics.smooth.smoothing`; None: its usual exponent.
       progress: called with the number of points that every piece of a map adds.
 
     Returns:

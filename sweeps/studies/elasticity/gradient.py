@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager, jax
-from jaxroof.arrays import jax_numpy as jnp
-from jaxroof.dual import Dual
 from jaxroof.jobs import Job, Scenario
 from jaxroof.jobs.job import some_terms
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.arrays import eager, jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.derivatives import Dual
+from jaxroof.numerics.struct import Array, Scalar
 from sweeps.ask.paths import leaf
 from sweeps.run.point import answers_at, scenario_at
 

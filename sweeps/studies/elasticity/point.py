@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hwspaces.units import nearest
-from jaxroof.arrays import eager
 from jaxroof.jobs import JOBS, Job, Scenario
-from jaxroof.smooth import SHARPNESS, smoothing
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.smooth import SHARPNESS, smoothing
 from sweeps.run.answer import answer_of
 from sweeps.run.point import in_dtype, scenario_at
 from sweeps.studies.elasticity.gradient import changes, metric_names
@@ -73,7 +73,7 @@ def sensitivity_at(
       scenario: of Python numbers.
       metrics: any real-valued ones of the job; None: the most asked for.
       wanted: knobs, as `knobs` takes them.
-      exponent: of smoothing; None: `jaxroof.smooth.SHARPNESS`.
+      exponent: of smoothing; None: `jaxroof.numerics.smooth.SHARPNESS`.
 
     Raises:
       ValueError: one line, for a metric or knob that there is not.
@@ -123,7 +123,7 @@ def require_some(turned: Sequence[Knob]) -> None:
 
 
 def chosen(exponent: float | None) -> Any:
-    """The context of `jaxroof.smooth.smoothing` at `exponent`; its usual one for None."""
+    """The context of `jaxroof.numerics.smooth.smoothing` at `exponent`; its usual one for None."""
     return smoothing(SHARPNESS if exponent is None else exponent)
 
 
@@ -131,9 +131,9 @@ def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob],
     """Second derivatives of ln of `metric` in ln of `turned` knobs, shape (turned, turned), symmetric.
 
     Central differences of the exact gradient: their error is about STEP^2. NaN where
-    the gradient jumps at this very point, as where tp meets the number of KV heads. Where `jaxroof.smooth` blurs a
-    ridge the gradient is not that of any one function and the two orders of differentiation differ a little: the mean
-    of both is returned.
+    the gradient jumps at this very point, as where tp meets the number of KV heads. Where `jaxroof.numerics.smooth`
+    blurs a ridge the gradient is not that of any one function and the two orders of differentiation differ a little:
+    the mean of both is returned.
     """
     if point.metrics[metric] <= 0.0:
         raise ValueError(f"{metric} = {point.metrics[metric]:g} has no logarithm: it is not positive")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from jaxroof.jobs import JOBS, Scenario
-from jaxroof.smooth import BENDS, straightened
+from jaxroof.numerics.smooth import BENDS, straightened
 from sweeps.studies.elasticity.knobs import Knob
 from sweeps.studies.elasticity.point import Sensitivities, chosen
 from sweeps.studies.elasticity.turns import Turn, agree, metrics_at
@@ -17,7 +17,7 @@ WORDS = {
     "choice": "another tile or algorithm",
     "limit": "another limit binds",
 }
-"""What `jaxroof.smooth.BENDS` do, in words."""
+"""What `jaxroof.numerics.smooth.BENDS` do, in words."""
 
 STRIDE, CURVED, EDGE = "large step", "curved", "capacity or threshold"
 """Words for a whole number that is turned by far more than a tenth, a smooth bend over the step, and all else."""

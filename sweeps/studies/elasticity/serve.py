@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.batch import STATUSES
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.serve import serving_metrics
+from jaxroof.numerics.smooth import SHARPNESS
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.scheduler import Size, cache_blocks, simulate
-from jaxroof.smooth import SHARPNESS
-from jaxroof.struct import Scalar, struct
-from jaxroof.traffic import STATUSES
 from sweeps.ask.paths import leaf, leaf_paths
 from sweeps.run.point import scenario_at
 from sweeps.run.precision import precision
@@ -63,7 +63,7 @@ def sensitivity_of_serve(
       asked: what is simulated.
       metrics: real-valued ones of the simulation; None: mean latencies.
       wanted: knobs, as `sweeps.studies.elasticity.knobs.knobs` takes them.
-      exponent: of smoothing; None: `jaxroof.smooth.SHARPNESS`.
+      exponent: of smoothing; None: `jaxroof.numerics.smooth.SHARPNESS`.
       top: knobs that are turned, those with the largest elasticities: each takes two simulations.
 
     Raises:

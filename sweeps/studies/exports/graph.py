@@ -8,9 +8,9 @@ from jaxroof.deployment import Deployment, degree
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.step import step_batch
 from jaxroof.op import Ops
-from jaxroof.overlap import overlapped_ops
-from jaxroof.step import HOST, host_time
-from jaxroof.weight_only import as_run
+from jaxroof.step.forward import as_run
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import HOST, host_time
 from sweeps.run.evaluate import at_base
 from sweeps.studies.exports.runs import Named, Run, decoder_ops, named
 

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
-from jaxroof.forward import step_ops
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.step import StepWork, step_batch
-from jaxroof.memory import layer_count
+from jaxroof.memory.capacity import layer_count
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp, Collective
-from jaxroof.op_time import op_time
-from jaxroof.step import host_time, in_step
-from jaxroof.weight_only import as_run
+from jaxroof.roofline import op_time
+from jaxroof.step.forward import as_run, step_ops
+from jaxroof.step.step import host_time, in_step
 from sweeps.ask.cases import Case
 from sweeps.run.evaluate import Function, evaluate
 from sweeps.run.points import Points

@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxroof.forward import device_tokens, group_batch, layer_ops, stage_tokens
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.step import step_batch
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
-from jaxroof.op_time import op_time
-from jaxroof.overlap import computing_hardware
-from jaxroof.step import op_flops
-from jaxroof.weight_only import as_run
+from jaxroof.roofline import op_time
+from jaxroof.step.forward import as_run, device_tokens, group_batch, layer_ops, stage_tokens
+from jaxroof.step.overlap import computing_hardware
+from jaxroof.step.step import op_flops
 from sweeps.run.evaluate import at_base
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from jaxroof.deployment import degree
 from jaxroof.jobs import Scenario
 from jaxroof.op import ATTENTION_CORES, Ops
+from jaxroof.step.forward import as_run
 from jaxroof.training.iteration import stage_messages
 from jaxroof.training.passes import backward_pass, forward_pass
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.state import data_parallel_ops, offload_time, optimizer_op
 from jaxroof.training.training import RECOMPUTES, micro_batches
-from jaxroof.weight_only import as_run
 from sweeps.run.evaluate import at_base
 from sweeps.studies.exports.graph import Graph, layer_runs, stage_layers
 from sweeps.studies.exports.pipeline import Pipeline, Placed, Task, pipeline, placed

@@ -7,10 +7,10 @@ import numpy as np
 
 import hwspaces
 from hwspaces.units import nearest
-from jaxroof.arrays import eager
 from jaxroof.jobs.function import FUNCTION
 from jaxroof.jobs.job import some_terms
 from jaxroof.jobs.scenario import Scenario
+from jaxroof.numerics.arrays import eager
 from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.question import Question
 

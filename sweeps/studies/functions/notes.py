@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import hwspaces
 from hwspaces.units import formatted
-from jaxroof.arrays import eager
 from jaxroof.efficiency import Efficiency
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
 
 if TYPE_CHECKING:

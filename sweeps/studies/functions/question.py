@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hwspaces
-from jaxroof.arrays import eager
-from jaxroof.energy import power_known
+from jaxroof.energy.energy import power_known
 from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
 from jaxroof.jobs.scenario import Scenario
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp, Ops
 from sweeps.ask.names import variable
 from sweeps.run.answer import OpAnswer, op_answer

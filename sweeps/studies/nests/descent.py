@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from jaxroof.arrays import jax, jnp
 from jaxroof.nests import Fanout, Mapping, nest_cost
 from jaxroof.nests.counts import inner_extents, words
+from jaxroof.numerics.arrays import jax, jnp
 from sweeps.studies.nests.space import Orders, Space
 
 STARTS, STEPS = 64, 120

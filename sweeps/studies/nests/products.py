@@ -7,9 +7,9 @@ from typing import NamedTuple
 from jaxroof.jobs import job_of
 from jaxroof.nests import Problem
 from jaxroof.op import PRODUCTS, Kernel
-from jaxroof.overlap import overlapped_ops
+from jaxroof.step.forward import as_run
+from jaxroof.step.overlap import overlapped_ops
 from jaxroof.version import VERSION
-from jaxroof.weight_only import as_run
 from sweeps.ask.cases import Case
 from sweeps.studies.exports.folder import written as files_of_folder
 from workloads.nests.checks import checked_problem

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager, jax, jnp
 from jaxroof.nests import Mapping, nest_cost
+from jaxroof.numerics.arrays import eager, jax, jnp
 from sweeps.run import compilers
 from sweeps.studies.nests.space import Orders, Space
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem
 from jaxroof.nests.counts import inner_extents, words
+from jaxroof.numerics.arrays import eager
 from sweeps.studies.nests.factors import dimension_factors, primes
 
 MOST_ROWS = 100_000

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from jaxroof.arrays import jnp
-from jaxroof.smooth import SHARPNESS, maximum, minimum
-from jaxroof.struct import Array
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import SHARPNESS, maximum, minimum
+from jaxroof.numerics.struct import Array
 from sweeps.studies.optimization.goals import Goal, unit_of
 
 PER = ("1/s", "1/J")
@@ -39,7 +39,7 @@ class Cases:
     @property
     def worst_slopes(self) -> np.ndarray:
         """Derivatives of the worst figure, shape [n, d]; shared among scenarios that are nearly as bad, as
-        `jaxroof.smooth` does it.
+        `jaxroof.numerics.smooth` does it.
         """
         if self.values.shape[1] == 1:
             return self.goal.sign * self.slopes[:, 0]

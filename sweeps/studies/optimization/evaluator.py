@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.jobs import Job, Scenario
-from jaxroof.legality import legal
+from jaxroof.memory.legality import legal
 from sweeps.ask.axes import segments
 from sweeps.ask.paths import leaf
 from sweeps.run.compiled import prepared

@@ -142,7 +142,9 @@ class Problem:
         return tuple(self._cases(values))
 
     def value_and_grad(self, designs: np.ndarray) -> Gradients:
-        """As `evaluate`, with every derivative by every variable, of the smoothed functions (`jaxroof.smooth`)."""
+        """As `evaluate`, with every derivative by every variable, of the smoothed functions
+        (`jaxroof.numerics.smooth`).
+        """
         designs = self._checked(designs)
         self.gradients += len(designs)
         values, slopes = {}, {}

@@ -10,9 +10,9 @@ import numpy as np
 
 import hwspaces
 from hwspaces.plain import plain_arguments
+from jaxroof.chip.area import package_known
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.steady import STEADY
-from jaxroof.package import package_known
 from sweeps.ask import spec as sweep_spec
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case

@@ -58,9 +58,9 @@ def compare(
     as the flags take them; several values are a list, or a text with commas.
 
     In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
-    the steady state (`jaxroof.steady_state`), all of them as arrays. The second simulates the best of every accelerator
-    with the scheduler, each at loads that close in on the largest that keeps the target. What is found for one
-    accelerator does not depend on the others. Simulated rows come first, then those that are estimated.
+    the steady state (`jaxroof.steady.steady_state`), all of them as arrays. The second simulates the best of every
+    accelerator with the scheduler, each at loads that close in on the largest that keeps the target. What is found for
+    one accelerator does not depend on the others. Simulated rows come first, then those that are estimated.
 
     Args:
       model: a catalogue name or a config file.

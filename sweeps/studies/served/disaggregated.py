@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from hwspaces.servers import charged_devices
-from jaxroof.arrays import eager
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.scenario import Pool
-from jaxroof.jobs.transfer import lane_time, transfer_bytes
-from jaxroof.steady_state import LEAST_STEPS, Demand
-from jaxroof.tree import mapped
+from jaxroof.jobs.splits import lane_time, transfer_bytes
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped
+from jaxroof.steady.steady_state import LEAST_STEPS, Demand
 from sweeps.ask.layouts import label, reach
 from sweeps.studies.served.estimate import LADDER, sequences
 from sweeps.studies.served.figures import ascending, figures_of

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
-from jaxroof.energy import power_known
+from jaxroof.batch import Policy
+from jaxroof.energy.energy import power_known
 from jaxroof.jobs.serve import GROWS
-from jaxroof.policy import Policy
-from jaxroof.price_tables import OpKinds
-from jaxroof.steady_classes import with_classes
-from jaxroof.steady_state import (
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped, structure
+from jaxroof.prices.prices import Price, step_energy, step_price
+from jaxroof.prices.tables import OpKinds
+from jaxroof.steady.queue import with_classes
+from jaxroof.steady.steady_state import (
     Demand,
     SteadyState,
     StepTimes,
@@ -24,8 +26,6 @@ from jaxroof.steady_state import (
     tpot_share,
     ttft_share,
 )
-from jaxroof.step_price import Price, step_energy, step_price
-from jaxroof.tree import mapped, structure
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.served.places import Columns, Options, Room, columns
 from sweeps.studies.served.requests import LEAST

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hwspaces.servers import charged_devices, rented_devices
-from jaxroof.arrays import eager
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import economics
+from jaxroof.numerics.arrays import eager
 from sweeps.ask.names import variable
 from sweeps.studies.served.estimate import Estimate
 from sweeps.studies.served.places import Options, by_structure

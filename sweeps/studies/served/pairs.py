@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxroof.arrays import eager
 from jaxroof.deployment import degree
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
-from jaxroof.jobs.pool_split import waiting_time
 from jaxroof.jobs.scenario import Pool
-from jaxroof.prompt_queue import PromptQueue, prompt_queue
-from jaxroof.steady_state import Demand, SteadyState, StepTimes, mean_ttft
-from jaxroof.tree import mapped
+from jaxroof.jobs.splits import waiting_time
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped
+from jaxroof.steady.queue import PromptQueue, prompt_queue
+from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, mean_ttft
 from sweeps.studies.served.estimate import Estimate, Priced, kept
 from sweeps.studies.served.pools import LEAST_BATCH, PoolSteps, decoding, together
 from sweeps.studies.served.question import Question

@@ -8,14 +8,14 @@ import numpy as np
 
 import hwspaces
 import workloads
-from jaxroof.arrays import eager
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.legality import legal
-from jaxroof.memory import kv_capacity_tokens, weight_bytes
-from jaxroof.policy import Policy
-from jaxroof.tree import mapped, structure
+from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
+from jaxroof.memory.legality import legal
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped, structure
 from sweeps.ask.alike import alike
 from sweeps.ask.cache_precisions import lacking_cache
 from sweeps.ask.cases import cache_precision

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.arrays import eager
-from jaxroof.batch import Batch, Decode, Prefill
-from jaxroof.energy import power_known
-from jaxroof.policy import Policy
-from jaxroof.prompt_queue import PromptQueue, prompt_queue, prompt_rate, prompt_times
-from jaxroof.steady_state import Demand, SteadyState, StepTimes, steady_state
-from jaxroof.step_price import MicroBatch, Price, step_energy, step_price
-from jaxroof.struct import Array, Scalar
-from jaxroof.tree import leaves, mapped
+from jaxroof.batch import Batch, Decode, Policy, Prefill
+from jaxroof.energy.energy import power_known
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.tree import leaves, mapped
+from jaxroof.prices.prices import MicroBatch, Price, step_energy, step_price
+from jaxroof.steady.queue import PromptQueue, prompt_queue, prompt_rate, prompt_times
+from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, steady_state
 from sweeps.studies.served.estimate import LADDER, Estimate, Limit, Priced, between, kept
 from sweeps.studies.served.places import Options
 from sweeps.studies.served.steps import micro_batch_cost

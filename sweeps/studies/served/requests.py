@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.steady_state import LEAST_STEPS, Demand
+from jaxroof.steady.steady_state import LEAST_STEPS, Demand
 from sweeps.run.simulated.images import Images
 from sweeps.run.simulated.load import Load, load
 from sweeps.run.simulated.spec import ServeSpec

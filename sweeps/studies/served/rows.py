@@ -9,8 +9,8 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES
-from jaxroof.legality import broken_rule
-from jaxroof.memory import room_for_weights, weight_bytes
+from jaxroof.memory.capacity import room_for_weights, weight_bytes
+from jaxroof.memory.legality import broken_rule
 from sweeps.ask.layouts import label, reach
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.steady_state import Demand
+from jaxroof.steady.steady_state import Demand
 from sweeps.run.simulated.policies import profiled
 from sweeps.studies.served.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.served.figures import ascending, figures, share_of

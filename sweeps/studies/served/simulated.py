@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from jaxroof.batch import Policy
 from jaxroof.jobs import Scenario
-from jaxroof.policy import Policy
 from sweeps.run.simulated.load import Load
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from jaxroof.batch import Batch, Encode
 from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
-from jaxroof.price_tables import OpKinds, Parts
-from jaxroof.step_price import MicroBatch
-from jaxroof.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.prices.prices import MicroBatch
+from jaxroof.prices.tables import OpKinds, Parts
 from sweeps.studies.served.places import Columns
 
 ROWS = np.array(
@@ -43,7 +43,8 @@ def tables(
     kinds: list[OpKinds] | None,
     encode: Encode | None = None,
 ) -> Tables:
-    """Tables of the places of a group, whose sequences attend to `context` tokens each. Inside `jaxroof.arrays.eager`.
+    """Tables of the places of a group, whose sequences attend to `context` tokens each. Inside
+    `jaxroof.numerics.arrays.eager`.
 
     Args:
       most_rows: of a step.

@@ -7,7 +7,7 @@ from typing import Any
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
 from jaxroof.deployment import DEGREES
-from jaxroof.field import Declaration, declarations
+from jaxroof.numerics.struct import Declaration, declarations
 from sweeps.ask.deployments import PREFIX
 from sweeps.ask.flag_text import COUNT, counts, flag_text, several
 from sweeps.ask.offered_load import COMPARED, OfferedLoad

@@ -15,7 +15,7 @@ from jaxroof.efficiency.gemm import GemmKernel, gemm_timing, published
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, Links
-from jaxroof.struct import Scalar
+from jaxroof.numerics.struct import Scalar
 from sweeps.measure.kernel_data.gemm import FORMATS, gemm_groups
 from sweeps.measure.kernel_data.group import Columns, KernelGroup
 from sweeps.measure.validate.relative_errors import errors

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxroof import Deployment, datasheet, decode, step_times
-from jaxroof.jobs.attention_split import attention_split_cost
 from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.splits import attention_split_cost
 from tests.hand import EXACT
 from tests.uncompiled import uncompiled
 

@@ -11,9 +11,16 @@ import hwspaces
 import workloads
 from jaxroof import Deployment, Requests, datasheet, request_cost
 from jaxroof.jobs.disaggregated import BOTTLENECKS, Handover, disaggregated_cost, step_prompts
-from jaxroof.jobs.pool_split import Curve, decode_batch_at, split_latency, waiting_time
 from jaxroof.jobs.scenario import Pool
-from jaxroof.jobs.transfer import exposed_time, transfer_bytes, transfer_time
+from jaxroof.jobs.splits import (
+    Curve,
+    decode_batch_at,
+    exposed_time,
+    split_latency,
+    transfer_bytes,
+    transfer_time,
+    waiting_time,
+)
 from tests.hand import EXACT
 from tests.uncompiled import uncompiled
 

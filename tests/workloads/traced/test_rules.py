@@ -7,8 +7,8 @@ import pytest
 from functions import F32, INT, array
 
 import hwspaces
-from jaxroof.arrays import eager
-from jaxroof.op_time import op_time
+from jaxroof.numerics.arrays import eager
+from jaxroof.roofline import op_time
 from workloads.traced.elementwise import ELEMENTWISE
 from workloads.traced.function import traced
 from workloads.traced.rules import RULES, Work, rule

@@ -6,11 +6,11 @@ from functions import F32, HIDDEN, LLAMA, array, llama, total
 
 import hwspaces
 import sweeps
-from jaxroof.arrays import eager
 from jaxroof.jobs.step import step_batch
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import Collective
-from jaxroof.op_time import op_time
-from jaxroof.overlap import overlapped_ops
+from jaxroof.roofline import op_time
+from jaxroof.step.overlap import overlapped_ops
 from jaxroof.training.backward import backward_ops
 from workloads.traced.function import traced
 

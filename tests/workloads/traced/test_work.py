@@ -19,8 +19,7 @@ from functions import (
     total,
 )
 
-from jaxroof.op import Collective
-from jaxroof.shape import AttentionShape
+from jaxroof.op import AttentionShape, Collective
 from workloads.traced.function import traced
 from workloads.traced.fusion import POLICIES, grouped
 from workloads.traced.sharing import with_shared_nodes

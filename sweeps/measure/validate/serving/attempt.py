@@ -9,7 +9,7 @@ import numpy as np
 from jaxroof.deployment import degree
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
-from jaxroof.tree import structure
+from jaxroof.numerics.tree import structure
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.scores import Prediction

@@ -13,10 +13,10 @@ from hwspaces.engine import numbers
 from hwspaces.expression import Expression
 from hwspaces.leaves import declared_quantity
 from hwspaces.units import nearest
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
-from jaxroof.field import declarations
 from jaxroof.hardware import Hardware
-from jaxroof.policy import Policy
+from jaxroof.numerics.struct import declarations
 from sweeps.measure.validate.serving.deployment_labels import Layout
 from sweeps.measure.validate.serving.precisions import bits
 

@@ -11,9 +11,9 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model
-from jaxroof.smooth import maximum
-from jaxroof.step import step_time
-from jaxroof.struct import Scalar, struct
+from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.step.step import step_time
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.stacks import stacked
 

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import hwspaces
 import workloads
+from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.model import Model, has_experts
-from jaxroof.policy import Policy
 from sweeps.ask.cases import Case
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, scripted_degrees, suite

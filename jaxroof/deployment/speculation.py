@@ -1,0 +1,114 @@
+"""Tokens that a step of speculative decoding keeps, of a chain or a tree of drafts."""
+
+import dataclasses
+from typing import Any
+
+from jaxroof.deployment import Deployment, drafted_part
+from jaxroof.model import Model
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import minimum
+from jaxroof.numerics.struct import Array, Scalar, number
+
+Acceptance = Scalar | tuple[Scalar, ...]
+"""Probability that a drafted token is right, given that those before it are: of all positions, or of each.
+
+Positions beyond the last given one are never right.
+"""
+
+
+def acceptance_number() -> Any:
+    """A workload's field that holds an `Acceptance`, 0 where nothing else is said."""
+    return number(
+        "1",
+        "probability that a drafted token is right",
+        "given that those before it are",
+        words="a probability: at most 1",
+        zero=True,
+        most=1.0,
+        default=0.0,
+    )
+
+
+MARGIN = 1e-6
+"""Probabilities are taken as at least a thousandth of this and at most 1 - MARGIN, where powers have gradients."""
+
+
+def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
+    """Expected tokens that one decode step adds to a sequence, shape (), from 1 to 1 + `deployment.drafts`.
+
+    One probability a, k drafts in a chain: (1 - a^(k + 1)) / (1 - a). Otherwise 1 + the sum over depths j = 1 ... k of
+    a_1 ... a_j, where a depth of a tree is right if one of its b branches is: 1 - (1 - a)^b.
+
+    Branches of one node are taken to be right independently of each other. Differentiable in the probabilities and,
+    between whole numbers too, in `drafts`.
+
+    Source: Leviathan, Kalman & Matias, arXiv:2211.17192, equation 1; trees: Miao et al., arXiv:2305.09781 (SpecInfer).
+    """
+    if deployment.drafts is None:
+        return 1.0
+    if deployment.tree is None and not isinstance(acceptance, tuple):
+        right = _inside(acceptance)
+        return -jnp.expm1((deployment.drafts + 1.0) * jnp.log(right)) / (1.0 - right)
+    expected, reached = 1.0, 1.0
+    for depth, right in enumerate(_by_depth(deployment.tree, acceptance)):
+        reached = reached * right
+        expected = expected + drafted_part(deployment.drafts, depth) * reached
+    return expected
+
+
+def drafter(model: Model, deployment: Deployment) -> Model | None:
+    """The model that drafts for `model` in every step; None where there is none, or nothing is drafted."""
+    return None if deployment.drafts is None else model.draft
+
+
+def draft_deployment(deployment: Deployment) -> Deployment:
+    """Deployment of a draft model: as the model that it drafts for, with the tokens of one of its runs.
+
+    Drafts are the likeliest tokens, so no logits are sorted for them.
+    """
+    further = None if deployment.tree is None else draft_rows(deployment) - 1.0
+    return dataclasses.replace(
+        deployment, drafts=further, tree=None, stages=None, offloaded=None, adapters=None, sampler="fused"
+    )
+
+
+def draft_rows(deployment: Deployment) -> Scalar:
+    """Tokens per sequence that one run of a draft model works on: 1 in a chain; the mean of a tree's depths."""
+    if deployment.tree is None:
+        return 1.0
+    rows, width = 0.0, 1.0
+    for depth, branches in enumerate(deployment.tree):
+        rows = rows + drafted_part(deployment.drafts, depth) * width
+        width = width * branches
+    some = deployment.drafts > 0.0
+    return jnp.where(some, rows, 1.0) / jnp.where(some, minimum(deployment.drafts, float(len(deployment.tree))), 1.0)
+
+
+def beta_acceptance(mean: Scalar, concentration: Scalar, positions: int) -> tuple[Scalar, ...]:
+    """Probabilities by position where every sequence has one of its own, drawn from a beta distribution.
+
+    With a = mean * concentration, position j is right with (a + j - 1) / (concentration + j - 1), given those before
+    it: a sequence that has been right so far is one of the likelier ones. Large concentrations are the constant mean.
+
+    Args:
+      mean: of the probabilities over sequences, in (0, 1).
+      concentration: sum of the distribution's two parameters, positive.
+      positions: how many, at least the drafts of a step.
+
+    Source: ours, the moments of the beta distribution, E[p^j] = product of (a + i) / (concentration + i), i < j.
+    """
+    return tuple((mean * concentration + position) / (concentration + position) for position in range(positions))
+
+
+def _inside(probability: Scalar) -> Array:
+    """`probability` inside (0, 1), where quotients and powers of it have a value and a gradient."""
+    return jnp.asarray(probability * (1.0 - MARGIN) + 1e-3 * MARGIN)
+
+
+def _by_depth(tree: tuple[Scalar, ...] | None, acceptance: Acceptance) -> list[Array]:
+    """Probability that a depth has a right token, given that the one before has, by depth."""
+    if tree is None:
+        return [jnp.asarray(right) for right in acceptance]
+    chances = acceptance if isinstance(acceptance, tuple) else (acceptance,) * len(tree)
+    # Given in another length, a position that either does not have is not drafted or never right.
+    return [-jnp.expm1(branches * jnp.log1p(-_inside(right))) for right, branches in zip(chances, tree, strict=False)]

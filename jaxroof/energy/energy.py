@@ -1,0 +1,139 @@
+"""Energy of ops and steps on one device: operations, and bytes of memory and links."""
+
+from typing import NamedTuple
+
+from jaxroof.collectives.choice import sent_bytes
+from jaxroof.hardware import Hardware
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
+from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
+
+
+def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    """Work of one run of `op` that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
+
+    Bytes into each memory level are those of `jaxroof.roofline.matrix_traffic` under every efficiency. What an op does
+    not do, and a level or tier that the hardware does not have, is left out.
+    """
+    return _core_work(op, hardware) | _other_work(op, hardware)
+
+
+def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    """Of it what the cores do, at their voltage."""
+    if not isinstance(op, Kernel):
+        return {}
+    memory, work = hardware.memory, {}
+    if op.matrix_flops is not None:
+        work["matrix"] = op.matrix_flops
+    if op.vector_flops is not None:
+        work["vector"] = op.vector_flops
+    if op.exps is not None:
+        work["exp"] = op.exps
+    if op.bytes is not None and memory.l2 is not None:
+        work["l2"] = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
+    if op.bytes is not None and memory.scratchpad is not None:
+        work["scratchpad"] = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
+    return work
+
+
+def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    """Of it what memory and links do, which have voltages of their own."""
+    if isinstance(op, Collective):
+        return sent_bytes(hardware.links, op)
+    if not isinstance(op, Kernel) or op.bytes is None:
+        return {}
+    inner = hardware.memory.l2 or hardware.memory.scratchpad
+    return {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
+
+
+def power_known(hardware: Hardware) -> bool:
+    """Whether energy, static power and the electrical limit are all known: structure, not data."""
+    return hardware.energy is not None and hardware.power.static is not None and hardware.power.tdp is not None
+
+
+class Joules(NamedTuple):
+    """Energy at full clock of one device beside static power, J, shapes ()."""
+
+    core: Scalar  # spent at the cores' voltage: arithmetic, L2 and scratchpad
+    other: Scalar  # spent at voltages of their own: memory and links
+
+    @property
+    def total(self) -> Scalar:
+        """Of both."""
+        return self.core + self.other
+
+    def times(self, factor: Scalar) -> "Joules":
+        """Those of `factor` such steps."""
+        return Joules(self.core * factor, self.other * factor)
+
+
+def op_energy(op: AnyOp, hardware: Hardware) -> Array:
+    """Energy in J of one run of `op` on one device beside static power, at full clock, shape ().
+
+    energy = matrix FLOP x J/FLOP of its precision + vector FLOP x J/FLOP + exponentials x J
+             + sum over memory levels of B x J/B + sum over link tiers of B sent x J/B
+
+    Args:
+      op: what runs, quantities of shape ().
+      hardware: with `energy`; the efficiency has no say.
+
+    Raises:
+      ValueError: while tracing, when `hardware.energy` lacks the op's precision or a tier of links.
+    """
+    return _core_energy(op, hardware) + _other_energy(op, hardware)
+
+
+@traced_once
+def _core_energy(op: AnyOp, hardware: Hardware) -> Array:
+    return sum(_joules(_core_work(op, hardware), op, hardware).values(), start=jnp.zeros(()))
+
+
+@traced_once
+def _other_energy(op: AnyOp, hardware: Hardware) -> Array:
+    return sum(_joules(_other_work(op, hardware), op, hardware).values(), start=jnp.zeros(()))
+
+
+def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
+    costs, joules = hardware.energy, {}
+    for name, amount in work.items():
+        if name == "matrix":
+            each = costs.matrix.get(op.precision)
+        else:
+            each = getattr(costs, name)
+        if each is None:
+            at = f" at {op.precision}" if name == "matrix" else ""
+            raise ValueError(f"hardware.energy has no figure for {name}{at}")
+        joules[name] = amount * each
+    return joules
+
+
+def core_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Energy in J that every op of one step spends at the cores' voltage over all its runs on one device, by name."""
+    return {name: op.count * _core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}
+
+
+def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
+    """Energy in J that every op of one step spends on memory and links over all its runs on one device, by name."""
+    return {name: op.count * _other_energy(op, hardware) for name, op in ops.items() if not isinstance(op, Copy)}
+
+
+def joules_of(ops: Ops, hardware: Hardware) -> Joules | None:
+    """Energy of one run of a step's ops; None where power is unknown."""
+    if not power_known(hardware):
+        return None
+    return Joules(*(sum(found(ops, hardware).values()) for found in (core_energies, other_energies)))
+
+
+def joules_by_part(ops: Ops, hardware: Hardware) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+    """Energy in J of one step on one device beside static power, by the fields of `Energy` that it is spent on.
+
+    Those of the cores' voltage, then those of memory and links.
+    """
+    core: dict[str, Scalar] = {}
+    other: dict[str, Scalar] = {}
+    for op in ops.values():
+        for found, work in ((core, _core_work(op, hardware)), (other, _other_work(op, hardware))):
+            for name, joules in _joules(work, op, hardware).items():
+                found[name] = found.get(name, 0.0) + op.count * joules
+    return core, other

@@ -1,0 +1,265 @@
+"""The array namespace `jnp` of the cost model: JAX's where JAX is tracing, NumPy's elsewhere.
+
+A formula is written once. Inside `jax.jit`, `jax.vmap` and `jax.grad` it is traced; called with numbers, or with
+columns of them that broadcast against each other, it runs on NumPy at once, and JAX need not even be imported.
+"""
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+import threading
+import types
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxroof.numerics.tree import mapped
+
+if TYPE_CHECKING:
+    import jax as jax
+    import jax.numpy as jax_numpy
+    import jax.numpy as jnp
+
+_NEVER_TRACED: contextvars.ContextVar[bool] = contextvars.ContextVar("never_traced", default=False)
+
+
+@contextlib.contextmanager
+def eager() -> Iterator[None]:
+    """A context in which `jnp` is NumPy's, even while JAX is tracing; divisions by zero are infinite and silent.
+
+    Other threads are not affected.
+    """
+    token = _NEVER_TRACED.set(True)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        _NEVER_TRACED.reset(token)
+
+
+def is_traced() -> bool:
+    """Whether JAX is tracing here, so that numbers may stand for many."""
+    if _NEVER_TRACED.get() or "jax" not in sys.modules:
+        return False
+    state, top = _trace_states()
+    return state() != top
+
+
+@functools.cache
+def _trace_states() -> tuple[Callable[[], Any], Any]:
+    """What says in which trace of JAX a thread is, and its answer where there is none: that of a thread of its own."""
+    state = importlib.import_module("jax.extend.core").get_opaque_trace_state
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(state()))
+    thread.start()
+    thread.join()
+    return state, found[0]
+
+
+def _where(condition: Any, one: Any, other: Any) -> Any:
+    """`numpy.where`, without arrays where the condition is one truth value of plain numbers."""
+    if type(condition) in _TRUTH and type(one) in _PLAIN and type(other) in _PLAIN:
+        return one if condition else other
+    return np.where(condition, one, other)
+
+
+_TRUTH, _PLAIN = (bool, np.bool_), (float, int, np.float64)
+
+
+def _asarray(value: Any, dtype: Any = None) -> Any:
+    """`numpy.asarray`, but for what stands for an array: marked numbers."""
+    return (
+        value
+        if hasattr(value, "__array_ufunc__") and not isinstance(value, np.ndarray | np.generic)
+        else np.asarray(value, dtype)
+    )
+
+
+_NUMPY = types.SimpleNamespace(**{key: value for key, value in vars(np).items() if not key.startswith("_")})
+_NUMPY.where, _NUMPY.asarray = _where, _asarray
+
+
+class Carrying(np.lib.mixins.NDArrayOperatorsMixin):
+    """A number that carries something through every formula on NumPy: `value`, and what a subclass adds."""
+
+    value: Any
+
+    def __bool__(self) -> bool:
+        raise TypeError("a formula may not ask for the value of a number: use jnp.where")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the number."""
+        return np.shape(self.value)
+
+    @property
+    def ndim(self) -> int:
+        """Of the number."""
+        return np.ndim(self.value)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the number."""
+        return np.asarray(self.value).dtype
+
+
+class _Module:
+    """A module that is imported when one of its names is used."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(importlib.import_module(self._name), name)
+        if not isinstance(found, types.ModuleType):
+            setattr(self, name, found)  # the next use finds it at once
+        return found
+
+
+class _Namespace:
+    """Names of `jax.numpy` or of NumPy, whichever the caller is in."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax_numpy if is_traced() else _NUMPY, name)
+
+
+if not TYPE_CHECKING:
+    jax, jax_numpy = _Module("jax"), _Module("jax.numpy")
+    jnp = _Namespace()
+
+
+_STRAIGHT: contextvars.ContextVar[Collection[Any]] = contextvars.ContextVar("straight", default=())
+
+
+@contextlib.contextmanager
+def straight(functions: Collection[Any]) -> Iterator[None]:
+    """A context in which some `sloped` functions are straight lines when NumPy calls them with columns.
+
+    Each then has the value that its rule predicts from the first entries of its arguments.
+    """
+    token = _STRAIGHT.set(functions)
+    try:
+        yield
+    finally:
+        _STRAIGHT.reset(token)
+
+
+def sloped(function: Callable[..., Any]) -> Any:
+    """`jax.custom_jvp` of a function whose first argument is a constant; outside of traces the function itself.
+
+    The rule is given as to `jax.custom_jvp`: `@function.defjvp`.
+    """
+    return _Sloped(function)
+
+
+class _Sloped:
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Give the rule."""
+        self._rule = rule
+        return rule
+
+    @functools.cached_property
+    def _traced(self) -> Callable[..., Any]:
+        traced = jax.custom_jvp(self._function, nondiff_argnums=(0,))
+        traced.defjvp(self._rule)
+        return traced
+
+    def __call__(self, *arguments: Any) -> Any:
+        if is_traced():
+            return self._traced(*arguments)
+        constant, *others = arguments
+        for one in others[0] if isinstance(others[0], tuple) else others:
+            if hasattr(type(one), "follow"):  # `jaxroof.numerics.derivatives.Dual`, whose derivatives follow the rule
+                return one.follow(self._rule, constant, tuple(others))
+        return self._straight(*arguments) if self in _STRAIGHT.get() else self._function(*arguments)
+
+    def _straight(self, constant: Any, *arguments: Any) -> Any:
+        first = mapped(lambda column: column[0] if np.ndim(column) else column, arguments)
+        with straight(()):  # the rule takes the value from the function itself
+            value, change = self._rule(constant, first, mapped(np.subtract, arguments, first))
+        return value + change
+
+
+def jitted(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit` of a function with these options, made when it is first called."""
+    compiled = functools.cache(lambda: jax.jit(function, **options))
+    return functools.wraps(function)(lambda *arguments, **named: compiled()(*arguments, **named))
+
+
+def rsqrt(number: Any) -> Any:
+    """1 / the square root of `number`."""
+    return jax.lax.rsqrt(number) if is_traced() else 1.0 / np.sqrt(number)
+
+
+def stacked(numbers: Sequence[Any], axis: int = -1) -> Any:
+    """Numbers, or columns of them, along a new axis: the last or the first."""
+    return jnp.stack(jnp.broadcast_arrays(*map(jnp.asarray, numbers)), axis=axis)
+
+
+def taken(table: Any, index: Any) -> Any:
+    """Entries of `table`, shape [entries], at positions that are in it."""
+    return table.at[index].get(mode="promise_in_bounds") if is_traced() else np.take(table, index)
+
+
+def entry(values: Any, *index: Any) -> Any:
+    """The entry of a JAX array at an index that is in it; whether it counts from the end need not be asked."""
+    return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan` over an array; outside of traces each of its results is a list, whose entries may be columns."""
+    if is_traced():
+        return jax.lax.scan(step, start, each)
+    state, found = start, []
+    for one in each:
+        state, result = step(state, one)
+        found.append(result)
+    return state, tuple(map(list, zip(*found, strict=True)))
+
+
+# Actions that wait for the import of JAX, by whomever: most answers are given without it.
+
+
+_AWAITED: list[Callable[[], Any]] = []
+
+
+def with_jax(action: Callable[[], Any]) -> None:
+    """Do something as soon as JAX is imported: at once where it is."""
+    if "jax" in sys.modules:
+        action()
+    else:
+        _AWAITED.append(action)
+
+
+class _Import(importlib.abc.MetaPathFinder):
+    """Finds JAX as Python does, and does what was awaited when its import is over."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """The specification of `jax`; None for every other module."""
+        if name != "jax":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def executed(module: Any) -> None:
+            execute(module)
+            while _AWAITED:
+                _AWAITED.pop()()
+
+        spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec
+
+
+if "jax" not in sys.modules:
+    sys.meta_path.insert(0, _Import())

@@ -1,0 +1,292 @@
+"""Price of one engine's step from that of a micro-batch: pipeline stages, electrical power, drafted tokens."""
+
+import functools
+from collections.abc import Callable
+
+from jaxroof.batch import Batch, Encode, Prefill, divided
+from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
+from jaxroof.deployment.speculation import expected_tokens
+from jaxroof.efficiency import Efficiency
+from jaxroof.energy.energy import Joules
+from jaxroof.energy.governor import PowerLimit, limited_energy, power_limit, time_within
+from jaxroof.hardware import Hardware
+from jaxroof.memory.capacity import layer_count
+from jaxroof.model import Model
+from jaxroof.numerics.arrays import entry, jax, jax_numpy, jnp
+from jaxroof.numerics.smooth import maximum, minimum
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.tree import mapped
+from jaxroof.prices.tables import CONTEXT, DECODE, LOGITS, ROWS, Limits, Parts, StepPrices, price_tables
+
+MicroBatch = Callable[[Batch, Scalar], tuple[Array, Array]]
+"""Cost of a micro-batch in all stages, shape [..., quantities], and s of its host: of a batch and rows of its GEMMs."""
+
+Price = Callable[[Batch, Scalar], tuple[Array, Array]]
+"""Time in s of a step on the device, and what its host adds, of a batch and the rows of its GEMMs."""
+
+
+def step_price(
+    micro_batch: MicroBatch,
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
+    acceptance: Scalar = 0.0,
+) -> Price:
+    """The function that prices a whole step, which takes the sum of both times.
+
+    With pipeline stages as many micro-batches as stages are under way, or one per sequence where these are fewer, and
+    a step is the time from one step of a micro-batch to its next. The time is the one under the limit of electrical
+    power: `limited_time`. With drafted tokens a step adds one token to every sequence, as without them, and takes its
+    share of a step that adds several: `_share_of_drafting_step`.
+
+    Args:
+      micro_batch: its cost, for example from tables (`jaxroof.prices.prices`).
+      overlap: s of the host per step of a micro-batch, whatever is in it, and 1 where its work for every sequence runs
+        beside the device, 0 where after it: `visible_host_time`.
+      acceptance: probability that a drafted token is right, given that those before it are.
+    """
+    price = functools.partial(_step_price, micro_batch, power_limit(hardware), model, deployment, overlap)
+    return _of_one_token(price, deployment, acceptance)
+
+
+def step_energy(
+    micro_batch: MicroBatch,
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
+    acceptance: Scalar = 0.0,
+) -> Price:
+    """The function that gives a step's energy in J on one device beside static power, and 0; arguments as `step_price`.
+
+    Under the limit of electrical power: `jaxroof.energy.governor.limited_energy`. Needs hardware of which
+    `power_known`.
+    """
+
+    def energy(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+        device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
+        joules = limited_energy(device + visible, _joules(spent), hardware)
+        return joules, jnp.zeros_like(joules)
+
+    return _of_one_token(energy, deployment, acceptance)
+
+
+def _of_one_token(price: Price, deployment: Deployment, acceptance: Scalar) -> Price:
+    """The price of a step that adds one token to every sequence, where a step with drafts adds several."""
+    if deployment.drafts is None:
+        return price
+    kept = expected_tokens(deployment, acceptance)
+    return functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+
+
+def _share_of_drafting_step(
+    price: Price, drafted: Scalar, kept: Scalar, batch: Batch, rows: Scalar
+) -> tuple[Array, Array]:
+    """Time in s that one token of every sequence and all prompt tokens of a step take, on the device and its host.
+
+    A step with `drafted` tokens per sequence adds `kept` to each on average: one of them takes 1 / kept of the step's
+    time without its prompts, and the prompts what they add to it. Exact in the mean over many steps; that tokens come
+    several at a time, and to each sequence in its own number, is left out.
+
+    Source: ours.
+    """
+    decoding = batch.decode
+    nothing = jnp.zeros_like(decoding.sequences)
+    further = drafted * decoding.sequences
+    alone = Batch(
+        prefill=Prefill(sequences=nothing, tokens=nothing, past=nothing), decode=decoding, logits=decoding.sequences
+    )
+    whole, without = price(batch, rows + further), price(alone, decoding.sequences + further)
+    spared = jnp.where(decoding.sequences > 0, 1.0 - 1.0 / kept, 0.0)
+    device, host = (time - spared * other for time, other in zip(whole, without, strict=True))
+    return device, host
+
+
+def _step_price(
+    micro_batch: MicroBatch,
+    limit: PowerLimit | None,
+    model: Model,
+    deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
+    batch: Batch,
+    rows: Scalar,
+) -> tuple[Array, Array]:
+    """Time in s of a step of all micro-batches on the device, under the limit of its power, and what the host adds."""
+    device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
+    if limit is None:
+        return device, visible
+    return time_within(limit, device + visible, _joules(spent)) - visible, visible
+
+
+def _unlimited(
+    micro_batch: MicroBatch,
+    model: Model,
+    deployment: Deployment,
+    overlap: tuple[Scalar, Scalar],
+    batch: Batch,
+    rows: Scalar,
+) -> tuple[Array, Array, Array]:
+    """Time in s of a step of all micro-batches at full clock, what the host adds, and one device's other quantities."""
+    per_step, hidden_host = overlap
+    if deployment.pp is None:
+        spent, host = micro_batch(batch, rows)
+        device, each = spent[..., 0], 1.0
+    else:
+        parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
+        spent, host = micro_batch(divided(batch, parts), rows / parts)
+        laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
+        device, host, per_step = spent[..., 0] * laps, host * laps, per_step * laps
+        each = jnp.asarray(parts / degree(deployment.pp))[..., None]
+    visible = visible_host_time(device, per_step, host - per_step, hidden_host)
+    return device, visible, spent[..., 1:] * each
+
+
+def _joules(spent: Array) -> Joules:
+    """Energy of a step from the quantities beside its time."""
+    return Joules(spent[..., 0], spent[..., 1])
+
+
+def visible_host_time(device: Scalar, per_step: Scalar, of_sequences: Scalar, hidden_host: Scalar) -> Array:
+    """Time in s that the host adds to a step of `device` s, shape ().
+
+    visible = per_step + of_sequences - hidden_host min(of_sequences, device)
+
+    Engines that overlap sample, detokenise and schedule for the sequences of one step while the device works on the
+    next: a step takes per_step + max(device, of_sequences). What is done once per step, such as launching it and
+    reading its tokens, stays between two steps.
+
+    Args:
+      device: s of the kernels.
+      per_step: s of the host whatever is in the step.
+      of_sequences: s of the host for all sequences that sample a token.
+      hidden_host: 1: overlapped; 0: one after the other.
+
+    Source: TensorRT-LLM's overlap scheduler (nvidia.github.io/TensorRT-LLM/features/overlap-scheduler.html) and vLLM's
+    asynchronous scheduling; that per_step stays visible is ours, from measured steps.
+    """
+    return jnp.asarray(per_step + of_sequences - hidden_host * minimum(of_sequences, device), dtype=float)
+
+
+# Prices of one engine's steps: tables over most of what a step depends on, formulas for the rest.
+
+
+ONE_BITS, MANTISSA = 127 << 23, 2.0**23
+"""Bits of the float32 1.0, and how many an octave has: IEEE 754."""
+
+
+def step_prices(
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    efficiency: Efficiency,
+    limits: Limits,
+    acceptance: Scalar = 0.0,
+    hidden_host: Scalar = 0.0,
+    tables: StepPrices | None = None,
+    prompts: bool = True,
+    encode: Encode | None = None,
+) -> tuple[StepPrices, Price]:
+    """Tables of one engine's steps, and the function that reads them.
+
+    Ops that depend on the number of tokens alone, as every GEMM and collective does, are in a table over it; decode
+    attention is in one over sequences and mean context; the head and the sampler in one over sampled rows; the encoder
+    in one over the requests whose images it works on. What depends on prompts' lengths, as prefill attention does, is
+    computed where it is asked for. Which op belongs where is read off the traced cost model. Energy is tabulated like
+    time, and the time of a whole step is the one under the limit of electrical power: `limited_time`.
+
+    The function takes a `Batch` of numbers, whose parts may have no tokens but are there, and the rows of its GEMMs.
+    Pipeline stages and drafted tokens are as in `jaxroof.prices.prices`.
+
+    Args:
+      acceptance: probability that a drafted token is right, given that those before it are.
+      hidden_host: 1 where the host's work for every sequence runs beside the device,
+        `jaxroof.prices.prices.visible_host_time`; 0: after it.
+      tables: where they are known already; None: they are computed.
+      prompts: False: batches have none, and nothing that depends on their lengths is traced.
+      encode: of every request, of which a batch with `encode` has some; None: no batch has.
+
+    Returns:
+      The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
+      are differentiable in every leaf of hardware, model, deployment and efficiency.
+
+    Raises:
+      ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
+    """
+    parts = Parts(hardware, model, deployment, efficiency)
+    made = price_tables(parts, deployment, limits, encode) if tables is None else tables
+    tables = mapped(jax_numpy.asarray, made)
+    micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
+    overlap = efficiency.host.step_time, hidden_host
+    return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
+
+
+def _micro_batch_price(
+    tables: StepPrices, parts: Parts, prompts: bool, encode: Encode | None, batch: Batch, rows: Scalar
+) -> tuple[Array, Array]:
+    """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
+    prompt, decoding = batch.prefill, batch.decode
+    spent = _between(*_read(tables.rows, rows, ROWS))
+    some = decoding.sequences > 0
+    sequences = jax_numpy.where(some, decoding.sequences, 1.0)
+    attention = _read_cell(tables.decode, sequences, decoding.context / sequences)
+    spent = spent + jax_numpy.where(some, attention, 0.0)
+    sampled = _between(*_read(tables.logits, batch.logits, LOGITS))
+    # Of micro-batches of which some sample no token, those pass without the head.
+    spent = spent + sampled[:-1] * jax_numpy.minimum(batch.logits, 1.0)
+    if batch.encode is not None:  # of micro-batches, too, some begin no prompt
+        begun = batch.encode.tokens / encode.tokens
+        spent = spent + _between(*_read(tables.encoder, begun, LOGITS)) * jax_numpy.minimum(begun, 1.0)
+    if prompts and parts.has("prompt"):
+        work = prompt.tokens > 0
+        lengths = tuple(
+            jax_numpy.where(work, length, least)
+            for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
+        )
+        spent = spent + jax_numpy.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
+    if prompts and parts.has("all"):
+        lengths = prompt.sequences, prompt.tokens, prompt.past
+        context = decoding.sequences, decoding.context
+        spent = spent + parts.sums("all", prompt=lengths, decoding=context, logits=batch.logits, rows=rows)
+    return spent, sampled[-1]
+
+
+def octave_interval(value: Scalar, per_octave: int, intervals: int) -> tuple[Array, Array]:
+    """The interval of `octaves` that has `value`, and the place in it, shapes (): whole numbers are nodes.
+
+    Values below 1 are at 1, those beyond the last interval at its end. The bits of a float32 are exponent and mantissa,
+    in that order: read as a whole number, they are the position.
+    """
+    step = int(MANTISSA) // per_octave
+    position = _bits(value) - ONE_BITS
+    below = jax_numpy.minimum(jax_numpy.right_shift(position, step.bit_length() - 1), intervals - 1)
+    return below, jax_numpy.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
+
+
+def _bits(value: Scalar) -> Array:
+    return jax.lax.bitcast_convert_type(jax_numpy.maximum(value, 1.0).astype(jax_numpy.float32), jax_numpy.int32)
+
+
+def next_node(context: Scalar) -> Array:
+    """The node of the tables' mean context that comes after `context`, shape ()."""
+    step = int(MANTISSA) // CONTEXT
+    nodes = jax_numpy.right_shift(_bits(context), step.bit_length() - 1)
+    return jax.lax.bitcast_convert_type((nodes + 1) * step, jax_numpy.float32).astype(float)
+
+
+def _read(table: Array, value: Scalar, per_octave: int) -> tuple[Array, Array]:
+    """Both ends of the interval of a table that has `value`, shape [2, quantities], and the place in it."""
+    below, share = octave_interval(value, per_octave, table.shape[0])
+    return entry(table, below), share
+
+
+def _between(ends: Array, share: Array) -> Array:
+    return ends[0] * (1.0 - share) + ends[1] * share
+
+
+def _read_cell(table: Array, sequences: Scalar, context: Scalar) -> Array:
+    """The values of a table of cells, shape [quantities]."""
+    left, right = octave_interval(context, CONTEXT, table.shape[0])
+    low, down = octave_interval(sequences, DECODE, table.shape[1])
+    corners = entry(table, left, low)
+    return _between(corners[:2], right) * (1.0 - down) + _between(corners[2:], right) * down
