@@ -229,7 +229,7 @@ class Hardware:
     `matrix` holds the peak of the matrix units in FLOP/s by precision (`bf16`, `fp8`, ...) and only the
     precisions that the device has a figure for. It is a total over all cores: sweeping `cores.count` scales
     vector units, special-function units and scratchpads, not the matrix peak, unless one of `laws` says so.
-    Functions of the cost model do not apply laws: whoever changes a figure does (`hwspaces.laws.lawful`).
+    Functions of the cost model do not apply laws: whoever changes a figure does (`hwspaces.quantities.laws.lawful`).
     """
 
     matrix: dict[str, Scalar] = number("FLOP/s", "dense matrix peak, {}")
@@ -243,7 +243,8 @@ class Hardware:
     costs: Costs | None = None  # None: what it costs to make and own is unknown
     package: Package | None = None  # None: its limits are unknown
     design: Design | None = None  # knobs of a design space; None: none
-    laws: tuple[Any, ...] = static(default=())  # `hwspaces.laws.Law`, by which some figures follow from others
+    # `hwspaces.quantities.laws.Law`, by which some figures follow from others
+    laws: tuple[Any, ...] = static(default=())
 
 
 USUAL_CLOCK = 1.8e9

@@ -12,9 +12,8 @@ from sweeps.ask.cases import case
 from sweeps.run.precision import precision
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
-from workloads.stream import Stream
-from workloads.streams import generated
-from workloads.traffic import traffic
+from workloads.streams.stream import Stream, traffic
+from workloads.streams.streams import generated
 
 REQUESTS = 200
 LENGTHS = ("lognormal:mean=512,sigma=0.6", "lognormal:mean=128,sigma=0.6")

@@ -42,7 +42,7 @@ from jaxroof import (  # noqa: E402
     WeightFormat,
 )
 
-importlib.import_module("hwspaces.efficiency").DEFAULT = "derated"
+importlib.import_module("hwspaces.performance.efficiency").DEFAULT = "derated"
 """Tests of everything but kernels run on constant shares, which compile in a fifth of the time; those of kernels name
 the constants that they test."""
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, accesses
-from workloads.nests import problems
+from workloads.nests import checks
 
 W, X, Y = ALL = "Weights", "Inputs", "Outputs"
 PJ = 1e-12
@@ -11,7 +11,7 @@ PJ = 1e-12
 
 def convolution(stride=1, **sizes):
     """Two-dimensional, or one-dimensional where Q and S are absent."""
-    return problems.convolution(sizes, stride)
+    return checks.convolution(sizes, stride)
 
 
 def thinned(problem, density):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from hwspaces.units import formatted
+from hwspaces.quantities.units import formatted
 from jaxroof.numerics.struct import NO_DEFAULT, Declaration
 from tests import scenario_page
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hwspaces.units import formatted
+from hwspaces.quantities.units import formatted
 from sweeps.studies.scenarios import Check, ScenarioEntry, ScenarioRow, names, outside_by_default, run, scenario
 from sweeps.studies.scenarios.derivation import Figures, tabled
 from sweeps.studies.scenarios.rows import unit

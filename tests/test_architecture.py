@@ -100,7 +100,7 @@ FLOORS = {
 }
 """Floors of every package, from the ground up: a module imports from its own floor and those below."""
 
-SHARED = {"hwspaces.document", "hwspaces.extras"}
+SHARED = {"hwspaces.files.document", "hwspaces.files.extras"}
 """The one reader of TOML and JSON files, and what to install: they import nothing of the distribution, and `workloads`
 may import them."""
 

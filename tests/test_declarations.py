@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwspaces.units import TEXT_UNITS
+from hwspaces.quantities.units import TEXT_UNITS
 from jaxroof.batch import Batch, Served, Timeline, Traffic
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware, Link

@@ -20,7 +20,8 @@ GRADIENT = EXAMPLES[-1]
 
 def printed(block: str, monkeypatch, capsys) -> tuple[str, dict]:
     """What an example prints with the efficiency that users have, and its names."""
-    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "learned")  # tests have another one
+    # tests have another one
+    monkeypatch.setattr(importlib.import_module("hwspaces.performance.efficiency"), "DEFAULT", "learned")
     names: dict = {}
     exec(compile(block, "README.md", "exec"), names)
     return capsys.readouterr().out, names

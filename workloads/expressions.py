@@ -10,7 +10,225 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from workloads.expression_syntax import Guards, regular
+LONGEST = 2_000
+"""Characters of an expression."""
+
+DEEPEST = 30
+"""Groups inside each other."""
+
+MOST_REPEATS = 1_000
+"""Repetitions that `{m,n}` may state."""
+
+Test = Callable[[str], bool]
+"""Whether a character is one of a class."""
+
+_CLASSES: dict[str, Test] = {
+    "d": str.isdecimal,
+    "w": lambda character: character.isalnum() or character == "_",
+    "s": str.isspace,
+}
+_CLASSES |= {"D": lambda one: not _CLASSES["d"](one), "W": lambda one: not _CLASSES["w"](one)}
+_CLASSES |= {"S": lambda one: not _CLASSES["s"](one)}
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
+
+
+Guards = list[tuple[bool, tuple]]
+"""What has to follow at the beginning of a text (True), or must not (False)."""
+
+
+def regular(text: str) -> tuple[Guards, tuple]:
+    """A regular expression; ValueError that says what of it is not read."""
+    return _Parser(text).whole()
+
+
+def wildcard(text: str) -> tuple[Guards, tuple]:
+    """A text with `*`, `?` and `[...]` as shells read them, which matches whole texts; ValueError as of `regular`."""
+    if len(text) > LONGEST:
+        raise ValueError(f"it has {len(text):,} characters; at most {LONGEST:,} are read")
+    found: list[tuple] = []
+    at = 0
+    while at < len(text):
+        character, at = text[at], at + 1
+        closed = text.find("]", at + 2 if text.startswith("!", at) else at + 1) if character == "[" else -1
+        if character == "*":
+            found.append(("repeat", ("test", lambda other: True), 0, None))
+        elif character == "?":
+            found.append(("test", lambda other: True))
+        elif closed > 0:
+            inner = text[at:closed].replace("\\", "\\\\")
+            found.append(("test", _Parser(f"{'^' + inner[1:] if inner[0] == '!' else inner}]").characters()))
+            at = closed + 1
+        else:
+            found.append(("test", character.__eq__))
+    return [], ("cat", [*found, ("$",)])
+
+
+class _Parser:
+    """Reads a regular expression from its beginning to its end."""
+
+    def __init__(self, text: str):
+        if len(text) > LONGEST:
+            raise ValueError(f"it has {len(text):,} characters; at most {LONGEST:,} are read")
+        self._text, self._at, self._depth = text, 0, 0
+
+    def whole(self) -> tuple[Guards, tuple]:
+        """All of it."""
+        guards: Guards = []
+        if self._text.startswith(("^(?=", "^(?!")):
+            self._at = 1
+        while self._ahead("(?=", "(?!"):
+            wanted = self._text[self._at + 2] == "="
+            self._at += 3
+            guards.append((wanted, self._group()))
+            if self._ahead("*", "+", "?") or self._bounds() is not None:
+                raise ValueError("a repeated look-ahead")
+        body = self._choice()
+        if self._at < len(self._text):
+            raise ValueError("unbalanced )")
+        if guards and len(body[1]) > 1:
+            raise ValueError("a look-ahead for one of several alternatives; put them in brackets")
+        return guards, body
+
+    def _group(self) -> tuple:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} groups inside each other")
+        found = self._choice()
+        if not self._taken(")"):
+            raise ValueError("missing )")
+        self._depth -= 1
+        return found
+
+    def _choice(self) -> tuple:
+        found = [self._sequence()]
+        while self._taken("|"):
+            found.append(self._sequence())
+        return ("or", found)
+
+    def _sequence(self) -> tuple:
+        found = []
+        while self._at < len(self._text) and not self._ahead("|", ")"):
+            one = self._one()
+            bounds = self._bounds()
+            if bounds is None:
+                found.append(one)
+                continue
+            if one[0] in ("^", "$"):
+                raise ValueError("nothing to repeat")
+            self._taken("?")  # the shortest first: the same texts
+            if self._ahead("+"):
+                raise ValueError("a possessive repetition")
+            if self._ahead("*", "?") or self._bounds() is not None:
+                raise ValueError("multiple repeat")
+            found.append(("repeat", one, *bounds))
+        return ("cat", found)
+
+    def _one(self) -> tuple:
+        character = self._next()
+        if character in "^$":
+            return (character,)
+        if character == ".":
+            return ("test", lambda other: other != "\n")
+        if character == "(":
+            return self._opened()
+        if character == "[":
+            return ("test", self.characters())
+        if character in "*+?" or (character == "{" and self._is_bound()):
+            raise ValueError("nothing to repeat")
+        meant = self._escape() if character == "\\" else character
+        return ("test", meant.__eq__ if isinstance(meant, str) else meant)
+
+    def _opened(self) -> tuple:
+        if self._taken("?"):
+            if self._taken("P<"):
+                name, _, _ = self._text[self._at :].partition(">")
+                if not name.isidentifier():
+                    raise ValueError("a group without a name")
+                self._at += len(name) + 1
+            elif not self._taken(":"):
+                kinds = {"=": "a look-ahead inside", "!": "a look-ahead inside", "<": "a look-behind"}
+                kinds |= {"P": "a back-reference", ">": "an atomic group", "(": "a condition", "#": "a comment"}
+                raise ValueError(kinds.get(self._text[self._at : self._at + 1], "a flag"))
+        return self._group()
+
+    def _escape(self) -> Test | str:
+        """The class or the character after a backslash."""
+        character = self._next()
+        if character in _CLASSES:
+            return _CLASSES[character]
+        if character.isdecimal():
+            raise ValueError("a back-reference")
+        if character.isalpha() and character not in _CONTROLS:
+            raise ValueError(f"\\{character}")
+        return _CONTROLS.get(character, character)
+
+    def characters(self) -> Test:
+        """The set of characters between brackets, up to the second bracket."""
+        negative, tests, singles = self._taken("^"), [], set()
+        first = True
+        while first or not self._ahead("]"):
+            low, first = self._member(), False
+            if not (self._ahead("-") and not self._ahead("-]")):
+                singles.add(low) if isinstance(low, str) else tests.append(low)
+                continue
+            self._next()
+            high = self._member()
+            if not (isinstance(low, str) and isinstance(high, str) and low <= high):
+                raise ValueError("a bad range of characters")
+            tests.append(_between(low, high))
+        self._next()
+        return lambda other: (other in singles or any(test(other) for test in tests)) != negative
+
+    def _member(self) -> Test | str:
+        character = self._next()
+        return self._escape() if character == "\\" else character
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        """Least and most repetitions, where a repetition is next; a brace that bounds nothing is a character."""
+        for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._taken(sign):
+                return bounds
+        if not self._ahead("{"):
+            return None
+        inner, closed, _ = self._text[self._at + 1 :].partition("}")
+        least, comma, most = inner.partition(",")
+        if not closed or not inner or not all(part.isdecimal() and part.isascii() for part in (least, most) if part):
+            return None
+        if not comma and not least:
+            return None
+        self._at += len(inner) + 2
+        low, high = int(least[:9] or 0), int(most[:9]) if most else None if comma else int(least[:9])
+        if max(low, high or 0) > MOST_REPEATS:
+            raise ValueError(f"more than {MOST_REPEATS:,} repetitions")
+        if high is not None and high < low:
+            raise ValueError("more repetitions at least than at most")
+        return low, high
+
+    def _is_bound(self) -> bool:
+        """Whether the brace that was taken begins a bound."""
+        self._at -= 1
+        found = self._bounds() is not None
+        self._at += not found
+        return found
+
+    def _next(self) -> str:
+        if self._at >= len(self._text):
+            raise ValueError("it ends too soon")
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _taken(self, words: str) -> bool:
+        found = self._text.startswith(words, self._at)
+        self._at += len(words) * found
+        return found
+
+    def _ahead(self, *words: str) -> bool:
+        return self._text.startswith(words, self._at)
+
+
+def _between(low: str, high: str) -> Test:
+    return lambda other: low <= other <= high
+
 
 MOST_STATES = 100_000
 """States of all expressions of a list."""

@@ -15,7 +15,7 @@ from jaxroof.numerics.struct import static, struct
 class Metric:
     """What one metric or variable is."""
 
-    unit: str  # SI unit, as `hwspaces.units` writes it
+    unit: str  # SI unit, as `hwspaces.quantities.units` writes it
     long_name: str
     flags: tuple[str, ...] = ()  # meanings of the integer codes 0, 1, ...
     higher_is_better: bool | None = None  # for plots and tables; None where neither

@@ -113,7 +113,7 @@ NO_DEFAULT = object()
 class Declaration:
     """What one leaf of a struct is."""
 
-    unit: str  # SI unit, as `hwspaces.units` writes it; "" for words
+    unit: str  # SI unit, as `hwspaces.quantities.units` writes it; "" for words
     meaning: str  # long name; `{}` stands for the titles of the structs around it, or for the key of a dict
     about: str = ""  # what a reader should know besides
     zero: bool = False  # zero is a sensible number; every other one is above zero

@@ -24,7 +24,7 @@ class Coordinate:
 
     name: str
     values: np.ndarray  # shape (axis size,), numbers in SI units or text
-    unit: str  # SI unit as `hwspaces.units` writes it; "1" for numbers without, "" for text
+    unit: str  # SI unit as `hwspaces.quantities.units` writes it; "1" for numbers without, "" for text
     long_name: str
 
 

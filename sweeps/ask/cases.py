@@ -7,8 +7,7 @@ from typing import Any
 
 import hwspaces
 import workloads
-from hwspaces.plain import plain_arguments
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest, plain_arguments
 from jaxroof.deployment import Deployment
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.composition import Requests

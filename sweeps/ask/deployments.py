@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.units import nearest, quantity
+from hwspaces.quantities.units import nearest, quantity
 from jaxroof.deployment import ADAPTED, DEGREES, Adapters, Deployment
 from jaxroof.numerics.struct import declarations
 from sweeps.ask.leaves import leaf_unit

@@ -5,8 +5,8 @@ from typing import Any
 
 import hwspaces
 from hwspaces import EfficiencyEntry, EngineEntry
-from hwspaces.engine import DEFAULT
-from hwspaces.units import nearest
+from hwspaces.engines.engine import DEFAULT
+from hwspaces.quantities.units import nearest
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
@@ -30,7 +30,7 @@ def chosen(engine: str | None, efficiency: str | None) -> Chosen:
 
     Args:
       engine: "vllm", "vllm@0.24"; None: that of the constants.
-      efficiency: of `hwspaces.efficiency`; None: the engine's own.
+      efficiency: of `hwspaces.performance.efficiency`; None: the engine's own.
 
     Raises:
       ValueError: one line, for a name or a version that there is not.
@@ -84,7 +84,7 @@ def with_host(
 
 
 def policy(engine: str, **values: float | str) -> Policy:
-    """The policy of an engine, as `hwspaces.engine` takes it, with some of its numbers replaced.
+    """The policy of an engine, as `hwspaces.engines.engine` takes it, with some of its numbers replaced.
 
     Raises:
       ValueError: one line, for an engine or a number that there is not.

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwspaces.leaves import declared_quantity
-from hwspaces.units import PLAIN
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import PLAIN
 from jaxroof.numerics.struct import Declaration
 
 COUNT = Declaration("1", "how many", whole=True)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 
 DTYPES = {
     **{"bf16": "bfloat16", "f16": "float16", "fp16": "float16", "f32": "float32", "fp32": "float32", "f64": "float64"},

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwspaces.entry import HardwareEntry
-from hwspaces.laws import Law, hardware_laws, law_that_sets, lawful, merged, scenario_laws
-from hwspaces.leaves import leaf_unit as hardware_unit
-from hwspaces.units import formatted
+from hwspaces.accelerators.entry import HardwareEntry
+from hwspaces.quantities.laws import Law, hardware_laws, law_that_sets, lawful, merged, scenario_laws
+from hwspaces.quantities.leaves import leaf_unit as hardware_unit
+from hwspaces.quantities.units import formatted
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from sweeps.ask.leaves import leaf_unit
@@ -22,7 +22,7 @@ def with_laws(scenario: Scenario, texts: Mapping[str, str]) -> Scenario:
     Laws of the hardware are its own and read its figures alone; others may read every number.
 
     Raises:
-      ValueError: one line, as `hwspaces.laws.hardware_laws`.
+      ValueError: one line, as `hwspaces.quantities.laws.hardware_laws`.
     """
     outside = {path: text for path, text in texts.items() if not path.startswith("hardware.")}
     hardware = with_hardware_laws(scenario.hardware, texts)

@@ -4,7 +4,7 @@ import functools
 import types
 from collections.abc import Mapping
 
-from hwspaces.leaves import leaf_unit as hardware_leaf_unit
+from hwspaces.quantities.leaves import leaf_unit as hardware_leaf_unit
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware

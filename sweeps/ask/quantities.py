@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.leaves import declared_quantity
-from hwspaces.units import quantity
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import quantity
 from sweeps.ask.leaves import leaf
 
 

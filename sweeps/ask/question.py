@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import hwspaces
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.jobs.job import some_terms
 from jaxroof.numerics.arrays import eager
@@ -181,7 +181,7 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
                 known |= job.metrics(place, *some_terms(job, place))
     for name in spec.variables:
         if name not in known:
-            raise ValueError(f"output.variables: a {spec.job} has no {name} here{hwspaces.units.nearest(name, known)}")
+            raise ValueError(f"output.variables: a {spec.job} has no {name} here{nearest(name, known)}")
 
 
 def attributes(spec: Spec, base: Case) -> dict[str, Any]:

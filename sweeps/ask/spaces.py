@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.space import space
+from hwspaces.accelerators.space import space
 
 HARDWARE = "hardware."
 

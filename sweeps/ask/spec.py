@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import document
-from hwspaces.plain import plain
+from hwspaces.files import document
+from hwspaces.quantities.units import plain
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES

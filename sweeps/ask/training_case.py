@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.deployment import ADAPTED
 from jaxroof.training.training import LoRA, Training
 from sweeps.ask.deployments import adapter_settings

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from hwspaces import formatted
-from hwspaces.prices import BOUGHT
+from hwspaces.accelerators.prices import BOUGHT
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork

@@ -94,7 +94,7 @@ def _asked(options: argparse.Namespace, seed: int) -> Any:
 def _measure(options: argparse.Namespace, asked: Any) -> None:
     import datetime
 
-    from hwspaces.surface import write_surfaces
+    from hwspaces.performance.surface import write_surfaces
     from sweeps.measure.microbench.device import hardware_toml, seen_device
     from sweeps.measure.microbench.run import bench
 
@@ -120,8 +120,8 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
 
 def _check(options: argparse.Namespace, seed: int) -> None:
     import hwspaces
-    from hwspaces.surface import read_surfaces
-    from hwspaces.surface_efficiency import surface_efficiency
+    from hwspaces.performance.surface import read_surfaces
+    from hwspaces.performance.surface_efficiency import surface_efficiency
     from sweeps.cli import bench_report
     from sweeps.cli.common import whole_number
     from sweeps.measure.microbench.check import check_errors, checked_rows
@@ -228,7 +228,7 @@ def _listed(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _written(path: str, text: str, force: bool) -> None:
-    from hwspaces.output import replacing
+    from hwspaces.files.output import replacing
 
     with replacing(path, ("hardware",), force=force) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import hwspaces
 from hwspaces import formatted
-from hwspaces.servers import servers_text
+from hwspaces.accelerators.prices import servers_text
 from sweeps.cli import tables
 from sweeps.data.labels import number
 from sweeps.run.simulated.load import Load

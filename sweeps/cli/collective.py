@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} is missing")
     if options.kind not in COLLECTIVES:
-        from hwspaces.units import nearest
+        from hwspaces.quantities.units import nearest
 
         raise ValueError(f"--kind {options.kind} is not known{nearest(options.kind, COLLECTIVES)}")
     devices = whole_number("--devices", options.devices)

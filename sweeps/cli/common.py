@@ -195,7 +195,7 @@ def asked_case(
 
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or text that is checked where it is used."""
-    from hwspaces.leaves import declared_quantity
+    from hwspaces.quantities.leaves import declared_quantity
     from sweeps.ask.leaves import leaf
 
     declared = leaf(f"workload.{name}")

@@ -156,7 +156,7 @@ def _write(options: argparse.Namespace, found: Any, shown: tuple, top: int) -> N
     path, force = options.output, options.force
     ending = pathlib.Path(path).suffix.lower()
     if ending == ".json":
-        from hwspaces.output import replacing
+        from hwspaces.files.output import replacing
 
         with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
             file.write(json_text(found.record(shown[:top])))

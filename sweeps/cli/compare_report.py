@@ -249,7 +249,7 @@ def _cell(name: str, value: float) -> str:
 
 def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = False) -> None:
     """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
-    from hwspaces.output import replacing
+    from hwspaces.files.output import replacing
 
     if not rows:
         raise ValueError(f"{path}: there are no rows to write")

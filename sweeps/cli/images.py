@@ -32,7 +32,7 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
         raise ValueError("--image and --encoder-tokens say the same in two ways: give one")
     from sweeps.cli.common import whole_number
     from workloads import model
-    from workloads.images import image_sizes, prompt_images
+    from workloads.models.images import image_sizes, prompt_images
 
     sizes = image_sizes(options.image, "--image")
     count = int(whole_number("--images", options.images or "1"))

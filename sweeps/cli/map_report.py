@@ -83,7 +83,7 @@ def padded(problem: Any, mapping: Any) -> dict[str, float]:
 
 def write(answer: dict[str, Any], path: str, force: bool) -> None:
     """Write the answer; the file appears when it is whole."""
-    from hwspaces.output import replacing
+    from hwspaces.files.output import replacing
     from sweeps.cli.printing import json_text
 
     with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:

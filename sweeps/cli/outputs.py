@@ -18,7 +18,7 @@ class Output:
 
     dest: str  # its name among the parsed flags
     flag: str  # as it is given
-    kinds: tuple[str, ...]  # keys of `hwspaces.output.KINDS`
+    kinds: tuple[str, ...]  # keys of `hwspaces.files.output.KINDS`
     folder: str  # "shards": a folder where the name is one's; "pictures": always one, of any files; "": a file
     default: Callable[[argparse.Namespace], str | None]  # the file where the flag is not given
 
@@ -90,7 +90,7 @@ def require_outputs(options: argparse.Namespace) -> None:
         if getattr(options, "force", False):
             raise ValueError("--force is for files that are written, and none is: give " + declared[0].flag)  # type: ignore[misc]
         return
-    from hwspaces import output
+    from hwspaces.files import output
 
     wanted = []
     for each in given:
@@ -109,7 +109,7 @@ def require_outputs(options: argparse.Namespace) -> None:
 
 def read_files(options: argparse.Namespace) -> tuple[str, ...]:
     """Files and folders that all flags but those of outputs name."""
-    from hwspaces import output
+    from hwspaces.files import output
 
     written = {"verb", *(each.dest for each in getattr(options, "_outputs", ()))}
     values = [value for name, value in vars(options).items() if not name.startswith("_") and name not in written]

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     """Draw and write the picture; says what it shows and where it is."""
     kind = options.kind or _usual(options.file)
     if kind not in KINDS:
-        from hwspaces.units import nearest
+        from hwspaces.quantities.units import nearest
 
         raise ValueError(f"--kind {kind} is not known{nearest(kind, KINDS)}")
     _require_flags(options, kind)

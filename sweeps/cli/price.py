@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
     fusion = USUAL_POLICY if options.fusion is None else options.fusion
     if fusion not in POLICIES:
-        from hwspaces.units import nearest
+        from hwspaces.quantities.units import nearest
 
         raise ValueError(f"--fusion {fusion or repr(fusion)} is not known{nearest(fusion, POLICIES)}")
     for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):

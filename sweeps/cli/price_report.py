@@ -11,7 +11,7 @@ def price_record(entry: Any) -> dict[str, Any]:
 
 def print_prices(entry: Any, out: Any) -> None:
     """Print the price, those of other terms, and the offers as a table."""
-    from hwspaces.prices import TERMS, summarised
+    from hwspaces.accelerators.prices import TERMS, summarised
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import table
 
@@ -37,8 +37,8 @@ def print_prices(entry: Any, out: Any) -> None:
 
 def _offers(entry: Any) -> tuple:
     """Rows of the prices file; none for an accelerator of a user's file, whatever its name."""
-    from hwspaces.load import CATALOGUE_PLACE
-    from hwspaces.prices import offers
+    from hwspaces.accelerators.load import CATALOGUE_PLACE
+    from hwspaces.accelerators.prices import offers
 
     return offers().get(entry.name, ()) if entry.file.startswith(CATALOGUE_PLACE) else ()
 

@@ -186,7 +186,7 @@ def rate_text(rate: float) -> str:
 
 def progress_kind(kind: str | None) -> str:
     """The value of `--progress`; ValueError of one line where it is none."""
-    from hwspaces.units import nearest
+    from hwspaces.quantities.units import nearest
 
     if kind is not None and kind not in KINDS:
         raise ValueError(f"--progress {kind} is not known{nearest(kind, KINDS)}")

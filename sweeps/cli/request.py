@@ -40,7 +40,7 @@ def request_case(options: argparse.Namespace) -> Any:
 
 def _found(options: argparse.Namespace) -> str:
     """Prompt tokens that the prefix cache has, by the share of them."""
-    from hwspaces.leaves import declared_quantity
+    from hwspaces.quantities.leaves import declared_quantity
     from sweeps.ask.leaves import leaf
 
     if options.cached is not None:

@@ -132,7 +132,7 @@ def _text(value: float, unit: str) -> str:
     if math.isnan(value):
         return ""
     if unit in ("s", "B"):
-        from hwspaces.units import formatted
+        from hwspaces.quantities.units import formatted
 
         return formatted(value, unit, 4) if value else f"0 {unit}"
     return f"{value:,.4g}"

@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print what there is, or one space."""
-    from hwspaces.space import space, space_names
+    from hwspaces.accelerators.space import space, space_names
 
     if options.action == "list":
         if options.name is not None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from hwspaces.output import replacing
+from hwspaces.files.output import replacing
 from sweeps.run.evidence import extrapolated
 from sweeps.studies.static_comparison import Candidate
 

@@ -68,8 +68,8 @@ def line(number: int) -> str:
 
 
 def _of_files(question):
-    """Answer of a function of `hwspaces.interrupted`; None where it is not loaded: no file has been begun."""
-    function = getattr(sys.modules.get("hwspaces.interrupted"), question, None)
+    """Answer of a function of `hwspaces.files.interrupted`; None where it is not loaded: no file has been begun."""
+    function = getattr(sys.modules.get("hwspaces.files.interrupted"), question, None)
     return None if function is None else function()
 
 

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
 def _import(options: argparse.Namespace) -> None:
     import datetime
 
-    from hwspaces.surface import write_surfaces
+    from hwspaces.performance.surface import write_surfaces
     from sweeps.measure.surface_import import Wanted, imported
 
     wanted = Wanted(options.gpu, options.engine, options.version)
@@ -79,7 +79,7 @@ def _import(options: argparse.Namespace) -> None:
 
 def _show(file: str) -> None:
     from hwspaces import formatted
-    from hwspaces.surface import read_surfaces
+    from hwspaces.performance.surface import read_surfaces
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, table
 

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     """Compute, write, and print the result."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from hwspaces.output import names_folder
+    from hwspaces.files.output import names_folder
 
     if names_folder(options.output):
         from sweeps.cli.sweep_folder import run as run_folder

@@ -5,7 +5,7 @@ from typing import Any
 
 def print_technologies() -> None:
     """Print the names of each kind, and one line with the counts."""
-    from hwspaces.constants import KNOWN, technology_counts, technology_names
+    from hwspaces.accelerators.constants import KNOWN, technology_counts, technology_names
     from sweeps.cli.tables import console, table
 
     names = table("kind", "names")
@@ -19,7 +19,7 @@ def print_technologies() -> None:
 
 def technology_record() -> dict[str, Any]:
     """Every constant by kind, name and key: value in the SI unit, unit, source and whether it is an assumption."""
-    from hwspaces.constants import KNOWN, technology_constants, technology_names
+    from hwspaces.accelerators.constants import KNOWN, technology_constants, technology_names
 
     return {
         kind: {name: _record(technology_constants(kind, name)) for name in technology_names(kind)} for kind in KNOWN

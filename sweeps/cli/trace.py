@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Describe the stream, and draw it."""
-    from workloads.summary import summary
+    from workloads.streams.streams import summary
 
     stream = _stream(options)
     numbers = summary(stream)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _stream(options: argparse.Namespace) -> Any:
     """The stream that the flags describe."""
-    from workloads.streams import first, generated, with_rate
+    from workloads.streams.streams import first, generated, with_rate
     from workloads.traces import read_trace
 
     foreign = OF_DISTRIBUTIONS if options.file else OF_FILES
@@ -140,7 +140,7 @@ def _print(stream: Any, numbers: Any) -> None:
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, percent, table
     from sweeps.data.labels import number
-    from workloads.words import span_text
+    from workloads.streams.stream import span_text
 
     out = console()
     out.print(f"{escaped(stream.name, breaks=True)}: {numbers.requests:,} requests in {span_text(numbers.duration)}")

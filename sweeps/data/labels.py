@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hwspaces import formatted
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,7 +48,9 @@ def is_text(array: "xr.DataArray") -> bool:
 
 
 def unit(dataset: "xr.Dataset", name: str) -> str:
-    """SI unit of a variable or coordinate, as `hwspaces.units` writes it; "1" for numbers without, "" for text."""
+    """SI unit of a variable or coordinate, as `hwspaces.quantities.units` writes it; "1" for numbers without, "" for
+    text.
+    """
     from sweeps.ask.leaves import leaf_unit
     from sweeps.ask.names import variable
 

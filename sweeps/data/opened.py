@@ -7,7 +7,7 @@ import sys
 import netCDF4
 import xarray as xr
 
-from hwspaces import document
+from hwspaces.files import document
 from sweeps.ask.names import VARIABLES
 from sweeps.data.shards.read import open as opened_folder
 from sweeps.data.sound import NotSound, require_sound

@@ -9,7 +9,7 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
-from hwspaces.output import replacing
+from hwspaces.files.output import replacing
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable_attributes
 from sweeps.data.dataset import dimensions
@@ -33,7 +33,7 @@ def saved(
       encoding: as `Dataset.to_netcdf` takes it.
 
     Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
     marked = dataset.assign_attrs({"jaxroof_version": VERSION, **dataset.attrs})
     with replacing(path, ("dataset",), inputs, force) as name:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.extras import installing
+from hwspaces.files.extras import installing
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.struct import Array

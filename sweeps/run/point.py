@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.laws import lawful
+from hwspaces.quantities.laws import lawful
 from jaxroof.jobs import Job, Scenario
 from jaxroof.jobs.job import some_terms
 from jaxroof.numerics.arrays import jnp

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 
 import xarray as xr
 
-from hwspaces import output
-from hwspaces.plain import plain_arguments
+from hwspaces.files import output
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.jobs import JOBS
 from sweeps.ask.keys import Keys, takes
 from sweeps.ask.question import Asked

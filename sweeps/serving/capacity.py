@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.ask.prompt_work import without_output
@@ -24,7 +24,7 @@ from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
 from sweeps.serving.target import kept, missed_text
 from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
-from workloads.classes import classes_of
+from workloads.streams.classes import classes_of
 
 HOUR = 3600.0
 
@@ -145,7 +145,7 @@ def capacity(
       concurrencies: in its place, clients of a closed loop.
       closed: with neither of them: clients, from 1 to as many as run at once.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
-      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
       tolerance: of the capacity, relative; of fewer than 1 / `tolerance` clients, one client.
       begun: called with the number of simulations to come; returns what is called with those that are done.
       **keys: of `sweeps.run.simulated.spec.ServeSpec`, as of `latency_curve`.

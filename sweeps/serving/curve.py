@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit
@@ -45,7 +45,7 @@ def latency_curve(
       rates: requests per s of an open loop, rising.
       concurrencies: in its place, clients of a closed loop.
       tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
-      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
       progress: called with the number of simulations that are done.
       **keys: of `sweeps.run.simulated.spec.ServeSpec`: trace, or isl and osl with requests, seed and arrivals; engine,
         policy, slo, deployment, weights, efficiency, ...

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes

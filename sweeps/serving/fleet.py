@@ -10,7 +10,7 @@ import numpy as np
 import hwspaces
 import workloads
 from hwspaces import formatted
-from hwspaces.servers import charged_devices, server_devices
+from hwspaces.accelerators.prices import charged_devices, server_devices
 from jaxroof.batch import Policy, Traffic
 from jaxroof.deployment import charged_share, replica_devices
 from jaxroof.jobs.serve import Objective, Service
@@ -25,7 +25,7 @@ from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.policies import chosen_policy, policy_values
 from sweeps.run.simulated.refusals import require_priced
 from sweeps.run.simulated.spec import ServeSpec
-from workloads.streams import mean_rate
+from workloads.streams.streams import mean_rate
 
 MOST_DEVICES = 16
 """Tensor-parallel degree that is tried at most where none is given."""
@@ -119,7 +119,7 @@ def fleet(
       hardware: accelerators; those that lack a precision or on which the model does not fit are left out.
       tp: tensor-parallel degrees, each of them a place of every accelerator; None: the smallest power of two at which
         weights and a KV cache for the longest request fit.
-      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed; also where nothing can serve.

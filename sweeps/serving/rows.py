@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces import document
+from hwspaces.files import document
 from sweeps.serving.pool_command import pool_command
 
 LARGEST_FILE = 16 * 2**20

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwspaces.servers import charged_devices, server_devices, servers_text
+from hwspaces.accelerators.prices import charged_devices, server_devices, servers_text
 from jaxroof.batch import STATUSES, Policy, Served, Timeline
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from hwspaces.output import replacing
+from hwspaces.files.output import replacing
 from jaxroof.numerics.struct import Scalar
 from jaxroof.version import VERSION
 
@@ -27,7 +27,7 @@ def written_events(
     """Write events as JSON, one a line, with what is said about them; the file appears when it is whole.
 
     Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
     head = json.dumps({"source": f"jaxroof {VERSION}", **about}, allow_nan=False)
     with replacing(path, ("timeline",), force=force) as name, open(name, "w", encoding="utf-8") as file:

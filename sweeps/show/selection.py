@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from hwspaces import quantity
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from sweeps.data import labels
 from sweeps.data.best import metrics
 

@@ -11,7 +11,7 @@ from hwspaces import formatted
 from sweeps.data.labels import number
 from sweeps.show import style
 from sweeps.show.plane import picked
-from workloads.words import TIME_UNITS
+from workloads.streams.stream import TIME_UNITS
 
 BINS = 120
 """Ranges of time at most, of which each has a mean."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.extras import installing
-from hwspaces.output import PICTURE, replacing
+from hwspaces.files.extras import installing
+from hwspaces.files.output import PICTURE, replacing
 from jaxroof.op import BOUNDS
 
 MARKS = {"png": {"Software": "jaxroof"}, "svg": {"Date": None, "Creator": "jaxroof"}}
@@ -149,7 +149,7 @@ def saved(made: Any, path: str | os.PathLike, force: bool = False) -> None:
       force: replace a file that jaxroof did not write.
 
     Raises:
-      ValueError: one line, for another ending, or a file that must not or cannot be written: `hwspaces.output`.
+      ValueError: one line, for another ending, or a file that must not or cannot be written: `hwspaces.files.output`.
     """
     ending = pathlib.Path(path).suffix.lower()[1:]
     with replacing(path, PICTURE, force=force) as name, matplotlib().rc_context(SETTINGS):

@@ -7,9 +7,8 @@ import numpy as np
 
 from sweeps.data.labels import number
 from sweeps.show import style
-from workloads.stream import Stream
-from workloads.summary import LengthSummary, Summary, summary
-from workloads.words import TIME_UNITS, span_text
+from workloads.streams.stream import TIME_UNITS, Stream, span_text
+from workloads.streams.streams import LengthSummary, Summary, summary
 
 TIME_BINS = 120
 """Ranges of time at most, of which each has a rate."""

@@ -36,7 +36,7 @@ def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", 
       force: replace a file that jaxroof did not write.
 
     Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
     timeline = Timeline(case)
     about = {

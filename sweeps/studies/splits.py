@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from hwspaces import formatted
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.disaggregated import DISAGGREGATED
 from jaxroof.jobs.serve import Objective

@@ -11,7 +11,7 @@ import numpy as np
 
 import hwspaces
 import workloads
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import has_experts

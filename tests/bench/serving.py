@@ -112,7 +112,7 @@ def measured(name: str, repeats: int) -> dict:
 
 
 def streams(case: Case):
-    from workloads.streams import generated
+    from workloads.streams.streams import generated
 
     return generated(
         "poisson:8", "lognormal:mean=1024,sigma=0.6", "lognormal:mean=256,sigma=0.6", requests=case.requests, seed=1
@@ -132,7 +132,7 @@ def compiled(case: Case):
     from jaxroof.scheduler import simulate
     from sweeps.ask.cases import model_deployment
     from sweeps.run.simulated.simulation import simulated, size_for
-    from workloads.traffic import traffic
+    from workloads.streams.stream import traffic
 
     entry = workloads.model("Llama-3.1-70B")
     requests, policy = traffic(streams(case)), Policy(max_sequences=float(case.slots))
@@ -200,7 +200,7 @@ def plain(case: Case):
     from jaxroof.prices.tables import Limits
     from sweeps.ask.cases import model_deployment
     from tests.oracle.serving import serve
-    from workloads.traffic import traffic
+    from workloads.streams.stream import traffic
 
     entry = workloads.model("Llama-3.1-70B")
     deployment = dataclasses.replace(model_deployment(entry, None), tp=8.0)

@@ -10,8 +10,8 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.output import KINDS
-from hwspaces.surface import read_surfaces
+from hwspaces.files.output import KINDS
+from hwspaces.performance.surface import read_surfaces
 from sweeps.cli import main
 from tests.commands import refused
 
@@ -51,7 +51,7 @@ def test_it_writes_complete_surfaces_with_their_origin(measured, capsys):
     file = read_surfaces(measured / "cpu.nc")
     assert [table.name for table in file.tables] == ["gemm_fp32", "decode_fp32", "elementwise_fp32"]
     assert all((table.seconds > 0).all() and table.seconds.size > 1 for table in file.tables)
-    assert set(file.bandwidths) == set(hwspaces.surface.BANDWIDTHS)
+    assert set(file.bandwidths) == set(hwspaces.performance.surface.BANDWIDTHS)
     origin = file.provenance
     assert origin["jax"] == jax.__version__ and origin["seed"] == "0" and "gemm_fp32_spread" in origin
     assert origin["command"].startswith("jaxroof bench --output") and origin["copy_fp32_seconds"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.output import KINDS
+from hwspaces.files.output import KINDS
 from sweeps.cli import main
 from sweeps.serving.calibration.measured_run import held_out
 from tests.calibration_runs import FLAGS, TRUE, latencies, report, stream

@@ -10,7 +10,7 @@ import sys
 import pytest
 import xarray as xr
 
-from hwspaces.output import KINDS
+from hwspaces.files.output import KINDS
 from tests import commands
 from tests.commands import refused
 
@@ -36,7 +36,7 @@ def test_a_ranking_says_what_was_tried_what_is_best_and_why_others_are_not(capsy
 
 def test_the_heading_says_what_every_point_was_computed_with(capsys, monkeypatch, tmp_path):
     """Without a flag it is the default, whatever that is, of the dataset's record too."""
-    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "datasheet")
+    monkeypatch.setattr(importlib.import_module("hwspaces.performance.efficiency"), "DEFAULT", "datasheet")
     points = tmp_path / "points.nc"
     lines = printed(capsys, *SMALL, "--slo", "ttft=1s,tokens_per_second=100", "--kv", "fp8", "-o", points).splitlines()
     assert lines[0] == "Llama-3.1-8B: requests of 512 + 64 tokens, TTFT <= 1 s, tokens_per_second >= 100"

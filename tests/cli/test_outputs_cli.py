@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hwspaces.output import KINDS
+from hwspaces.files.output import KINDS
 from sweeps.cli import main
 from sweeps.cli.outputs import declared_outputs, read_files, require_outputs
 from sweeps.cli.parser import Parser
@@ -19,9 +19,9 @@ from sweeps.cli.verbs import VERBS
 ROOT = Path(__file__).parents[2]
 
 WRITERS = {
-    "hwspaces/unfinished.py",  # makes every temporary file and gives it its name
-    "hwspaces/output.py",  # decides
-    "hwspaces/surface.py",
+    "hwspaces/files/unfinished.py",  # makes every temporary file and gives it its name
+    "hwspaces/files/output.py",  # decides
+    "hwspaces/performance/surface.py",
     "sweeps/data/store.py",
     "sweeps/show/style.py",
     "sweeps/serving/trace_events.py",
@@ -249,7 +249,7 @@ def test_its_own_files_are_replaced_by_the_same_command(tmp_path, monkeypatch, c
 def test_texts_that_are_written_are_known_again(tmp_path):
     """The heads of the other kinds, as their writers make them."""
     import hwspaces
-    from hwspaces.efficiency_file import efficiency_text
+    from hwspaces.performance.efficiency_file import efficiency_text
 
     heads = {
         "rows": "rank,hardware,devices,layout,batch,ttft\n1,H100-SXM,1,tp=1,8,0.1\n",
@@ -306,4 +306,4 @@ def test_nothing_else_writes_files():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             if any(isinstance(node, ast.Call) and writes(node) for node in ast.walk(tree)):
                 found.add(str(path.relative_to(ROOT)))
-    assert found <= WRITERS, f"these write files without hwspaces.output: {sorted(found - WRITERS)}"
+    assert found <= WRITERS, f"these write files without hwspaces.files.output: {sorted(found - WRITERS)}"

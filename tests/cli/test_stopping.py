@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from hwspaces import interrupted
+from hwspaces.files import interrupted
 from sweeps.cli import main, stopping
 from tests.stops import OUTCOMES, QUICK, ROOT, stops
 

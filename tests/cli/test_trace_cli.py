@@ -72,7 +72,7 @@ def test_a_picture(tmp_path, capsys, ending):
 )
 def test_pictures_of_few_requests_are_drawn_whole(words):
     from sweeps.show.trace import trace
-    from workloads.streams import generated
+    from workloads.streams.streams import generated
 
     rate, isl, osl, requests = words
     made = trace(generated(rate, isl, osl, requests=int(requests)))
@@ -88,7 +88,7 @@ def test_pictures_of_few_requests_are_drawn_whole(words):
 
 def test_rates_of_a_picture_add_up_to_all_requests():
     from sweeps.show.trace import trace
-    from workloads.streams import generated
+    from workloads.streams.streams import generated
 
     stream = generated("stages:50x60,100x90", 10, 10, seed=1)
     panel = trace(stream).axes[0]

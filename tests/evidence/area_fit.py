@@ -45,7 +45,7 @@ class Die:
 
 def dies() -> list[Die]:
     """A die for every published size that is fitted to."""
-    from hwspaces.load import known_dies
+    from hwspaces.accelerators.load import known_dies
 
     return _of_dies({name for name, own in known_dies().items() if own.fitted})
 
@@ -58,7 +58,7 @@ def die(name: str) -> Die:
 def _of_dies(chosen: Collection[str]) -> list[Die]:
     """A die for each name, of the accelerator that uses most of it."""
     import hwspaces
-    from hwspaces.load import known_dies
+    from hwspaces.accelerators.load import known_dies
     from jaxroof.chip.area import area_parts
 
     known, best = known_dies(), {}

@@ -10,7 +10,7 @@ import dataclasses
 import sys
 
 import hwspaces
-from hwspaces.load import catalogue_tables
+from hwspaces.accelerators.load import catalogue_tables
 from jaxroof.energy.energy import joules_of
 from jaxroof.energy.governor import limited_time
 from jaxroof.roofline import op_time

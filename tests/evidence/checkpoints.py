@@ -16,7 +16,7 @@ from jaxroof import Deployment
 from jaxroof.memory import capacity
 from tests.workloads import test_gguf as gguf
 from tests.workloads.test_quantization_formats import BNB, FP8, GROUP_FP4, quark, read, torchao
-from workloads.catalogue import catalogue
+from workloads.models.catalogue import catalogue
 
 FAMILIES = (
     *("Llama-3.1-8B", "Qwen3-30B-A3B", "Mixtral-8x7B", "DeepSeek-V3", "Llama-4-Scout-17B-16E", "gpt-oss-20b"),

@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hwspaces.efficiency_file import UNITS, efficiency_text
-from hwspaces.units import formatted
+from hwspaces.performance.efficiency_file import UNITS, efficiency_text
+from hwspaces.quantities.units import formatted
 from jaxroof.efficiency import Efficiency
 from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.measure.validate.relative_errors import Errors, errors

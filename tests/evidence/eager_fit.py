@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import least_squares
 
-from hwspaces.efficiency_file import efficiency_text
+from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.efficiency import Efficiency, Host, Kernels, LinkEfficiency
 from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxroof.nests import Mapping, NestCost, nest_cost
 from workloads import nests
-from workloads.nests.problems import TENSORS, convolution
+from workloads.nests.checks import TENSORS, convolution
 
 MEGABYTE = 1e6
 WORD = 2.0

@@ -30,8 +30,8 @@ FIELDS = {
     "trtllm": ("request_time", (0.0, 0.01, 0.015, 0.02, 0.03)),
     "sglang": ("request_time", (0.015, 0.02, 0.025, 0.03, 0.045)),
 }
-"""Engine -> its time of `hwspaces.engine.HostTimes` and the values to try, s. vLLM's is that of its only mixture there,
-gpt-oss."""
+"""Engine -> its time of `hwspaces.engines.engine.HostTimes` and the values to try, s. vLLM's is that of its only
+mixture there, gpt-oss."""
 
 REQUEST_TIME = "efficiency.host.request_time"
 

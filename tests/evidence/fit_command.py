@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hwspaces import output as files
+from hwspaces.files import output as files
 
 
 def fit_parser(module: str, description: str, data: str, metavar: str = "DIR") -> argparse.ArgumentParser:

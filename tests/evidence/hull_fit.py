@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 import hwspaces
-from hwspaces.hull import hull_lines
+from hwspaces.performance.kernel_tables import hull_lines
 from jaxroof.efficiency import Hull
 from sweeps.run.precision import precision
 from tests.evidence.fit_command import exit_status, fit_parser

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hwspaces
-from hwspaces.hull import hull_of
+from hwspaces.performance.kernel_tables import hull_of
 from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.efficiency.hull import FEATURES, Hull, hull_distance
 from jaxroof.efficiency.kernels import class_of

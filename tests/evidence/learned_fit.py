@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hwspaces
-from hwspaces.efficiency_file import efficiency_text
+from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.efficiency import Efficiency, Hull, Kernels, LinkEfficiency, Spread
 from jaxroof.efficiency.hull import Range
 from jaxroof.efficiency.stream import StreamKernel

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.leaves import units
-from hwspaces.link_technology import PROTOCOLS
+from hwspaces.accelerators.link_technology import PROTOCOLS
+from hwspaces.quantities.leaves import units
 from jaxroof.hardware import Protocol, Transport
 from sweeps.measure.validate.collective_errors import ScoredCollective, summary, times
 from sweeps.measure.validate.collective_rows import EAGER, PROFILED, Collective, collectives

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 import hwspaces
-from hwspaces import unfinished
+from hwspaces.files import unfinished
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from sweeps.measure.validate.collective_errors import collective_errors, kind_name
 from sweeps.measure.validate.die_areas import die_areas

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hwspaces.load import catalogue_tables
+from hwspaces.accelerators.load import catalogue_tables
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.step import step_batch

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import hwspaces
-from hwspaces.efficiency_file import efficiency_text
-from hwspaces.kernel_tables import CLASSES
+from hwspaces.performance.efficiency_file import efficiency_text
+from hwspaces.performance.kernel_tables import CLASSES
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency
 from jaxroof.numerics.tree import leaf_at, replaced
 from jaxroof.op import STAND_INS

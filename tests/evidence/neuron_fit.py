@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import hwspaces
-from hwspaces.link_technology import PROTOCOLS
+from hwspaces.accelerators.link_technology import PROTOCOLS
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.request import request_cost

@@ -33,9 +33,8 @@ from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 from sweeps.serving.calibration.solver import Linearized, least
 from tests.evidence.saturated import NEW_TOKENS
 from tests.evidence.saturated import SET as SATURATED
-from workloads.stream import Stream
-from workloads.streams import generated
-from workloads.traffic import traffic
+from workloads.streams.stream import Stream, traffic
+from workloads.streams.streams import generated
 
 ROW_SPREAD = 0.02
 """Standard deviation of the log error of a row's means; ours."""

@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from hwspaces import formatted
-from hwspaces.space import is_space
+from hwspaces.accelerators.space import is_space
 from sweeps.cli.tables import console, table
 from sweeps.run.compile_cache import compilation_cache
 from sweeps.studies.optimization.cube import legal_combinations

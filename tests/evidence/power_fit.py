@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 import hwspaces
-from hwspaces.energy import process_energies
-from hwspaces.technology_tables import common
+from hwspaces.accelerators.energy import process_energies
+from hwspaces.accelerators.technology_tables import common
 from jaxroof.energy.energy import op_work
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import eager

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 import hwspaces
-from hwspaces.prices import Offer, market_price, newest, offers, quarter
+from hwspaces.accelerators.prices import Offer, market_price, newest, offers, quarter
 from jaxroof.chip.cost import device_price, owning_rate
 
 REFERENCES = {

@@ -5,9 +5,9 @@ import dataclasses
 
 import hwspaces
 import sweeps
-from hwspaces.load import catalogue_tables
-from hwspaces.schema import entry
-from hwspaces.technology_tables import CATALOGUE, common, file_tables, resolved
+from hwspaces.accelerators.load import catalogue_tables
+from hwspaces.accelerators.schema import entry
+from hwspaces.accelerators.technology_tables import CATALOGUE, common, file_tables, resolved
 from jaxroof.hardware import Hardware
 from sweeps.run.answer import answer
 from tests.evidence import tdp_fit

@@ -13,7 +13,7 @@ from rich.table import Table
 from scipy.optimize import least_squares
 
 import hwspaces
-from hwspaces.efficiency_file import UNITS
+from hwspaces.performance.efficiency_file import UNITS
 from jaxroof.efficiency import Efficiency
 from jaxroof.prices.tables import Limits
 from sweeps.ask.paths import leaf, replaced

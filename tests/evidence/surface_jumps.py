@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hwspaces.surface import SurfaceTable
-from hwspaces.surface_efficiency import log_ratios, with_surfaces
+from hwspaces.performance.surface import SurfaceTable
+from hwspaces.performance.surface_efficiency import log_ratios, with_surfaces
 from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.surface import INTERPOLATIONS
 from jaxroof.hardware import Hardware

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import hwspaces
-from hwspaces.load import catalogue_tables
+from hwspaces.accelerators.load import catalogue_tables
 from jaxroof.chip.area import die_area, dies, memory_stacks
 from jaxroof.energy.technology import leakage, peak_power, static_power
 from jaxroof.hardware import Hardware

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.link_technology import PROTOCOLS
+from hwspaces.accelerators.link_technology import PROTOCOLS
 from tests.evidence import gaudi_tables, neuron_fit, other_devices
 from tests.evidence.training_rows import _catalogue_name
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.surface import SurfaceTable
+from hwspaces.performance.surface import SurfaceTable
 from tests.evidence.surface_held_out import coarser, held_out
 from tests.evidence.surface_jumps import boundary_jumps
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from jaxroof.nests import nest_cost
 from workloads import nests
-from workloads.nests.checks import built_mapping
-from workloads.nests.problems import matmul
+from workloads.nests.checks import built_mapping, matmul
 
 UNITS = 256
 

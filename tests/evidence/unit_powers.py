@@ -16,7 +16,8 @@ EFFICIENCY_UNITS = {"energy": "J/FLOP", "energy_rate": "FLOP/s", "idle_power": "
 
 
 def powers(unit: str) -> dict[str, int]:
-    """Powers of `BASES` in a unit as `hwspaces.units` writes it: "m2 s/B" -> {"m": 2, "s": 1}; those of 0 left out."""
+    """Powers of `BASES` in a unit as `hwspaces.quantities.units` writes it: "m2 s/B" -> {"m": 2, "s": 1}; those of 0
+    left out."""
     found: dict[str, int] = {}
     for place, part in enumerate(unit.split("/")):
         for factor in part.split():

@@ -25,7 +25,7 @@ UNITED = "op,gpu,m,n,k,latency_us\nmatmul,h100,64,512,1024,100\nmatmul,h100,128,
 
 def targets() -> list[Target]:
     """What reads hardware."""
-    from hwspaces.schema import TABLES, TEXTS
+    from hwspaces.accelerators.schema import TABLES, TEXTS
 
     words = tuple({key for table in (*TABLES.values(), *TEXTS.values()) for key in table} | {"base", "sources", "date"})
     return [
@@ -49,7 +49,7 @@ def _hardware(path: str) -> None:
 
 
 def _prices(path: str) -> None:
-    from hwspaces.price_lists import own_prices
+    from hwspaces.accelerators.load import own_prices
 
     for price in own_prices(path).values():
         require_sensible(price.usd_per_hour)
@@ -62,7 +62,7 @@ def _efficiency(path: str) -> None:
 
 
 def _surface(path: str) -> None:
-    from hwspaces.surface import read_surfaces
+    from hwspaces.performance.surface import read_surfaces
 
     found = read_surfaces(path)
     for table in found.tables:
@@ -110,7 +110,7 @@ def surfaces() -> list[bytes]:
     """A small file of measured kernels."""
     import numpy as np
 
-    from hwspaces.surface import SurfaceTable, write_surfaces
+    from hwspaces.performance.surface import SurfaceTable, write_surfaces
 
     axes = {"m": np.array([1.0, 8.0]), "n": np.array([512.0]), "k": np.array([1024.0, 2048.0])}
     table = SurfaceTable("gemm", "linear", "bf16", axes, np.array([[[1e-5, 2e-5]], [[3e-5, 4e-5]]]), {"copies": 6.0})

@@ -43,7 +43,7 @@ def _model(path: str) -> None:
 @functools.cache
 def configs() -> list[dict[str, Any]]:
     """One config of every model_type of the catalogue, of few layers where they are not listed."""
-    from workloads.catalogue import catalogue
+    from workloads.models.catalogue import catalogue
 
     found: dict[str, dict[str, Any]] = {}
     for model in catalogue().values():
@@ -71,7 +71,7 @@ def made() -> list[dict[str, Any]]:
 @functools.cache
 def quantisations() -> list[dict[str, Any]]:
     """Every quantisation of the catalogue, as hf_quant_config.json says it."""
-    from workloads.catalogue import catalogue
+    from workloads.models.catalogue import catalogue
 
     own = [dict(model.hf_quant) for model in catalogue().values() if model.hf_quant]
     tables = [config["quantization_config"] for config in configs() if "quantization_config" in config]

@@ -113,7 +113,7 @@ def targets() -> list[Target]:
 
 def _classes(path: str) -> None:
     from sweeps.run.simulated.classes import target_of
-    from workloads.classes import classes_of, mixed
+    from workloads.streams.classes import classes_of, mixed
 
     found = classes_of(path)
     target_of("ttft=1s", 0.95, found)

@@ -11,7 +11,7 @@ import xarray as xr
 import hwspaces
 import sweeps
 import workloads
-from hwspaces import document
+from hwspaces.files import document
 from sweeps.ask import spec
 from sweeps.data.keep import keepers
 from sweeps.data.opened import opened
@@ -24,7 +24,7 @@ from sweeps.show.plane import plane
 from sweeps.studies.optimization.spec import design
 from tests import trace_files
 from tests.fuzz.datasets import _HEADER as HEADER
-from workloads.arrivals import parse_arrivals
+from workloads.streams.arrivals import parse_arrivals
 from workloads.traces import read_measured
 
 BASE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B"}

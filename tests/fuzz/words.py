@@ -23,7 +23,7 @@ COLUMNS = {
 
 def targets() -> list[Target]:
     """What reads words."""
-    from hwspaces.units import TEXT_UNITS
+    from hwspaces.quantities.units import TEXT_UNITS
 
     symbols = tuple(sorted({symbol for units in TEXT_UNITS.values() for symbol in units if symbol}))
     quantities = ["B/s 3.35 TB/s", "B 80GiB", "s 2us", "USD/s 4.25 USD/h", "1 8", "FLOP/s 1_000e3 GFLOP/s"]
@@ -64,7 +64,7 @@ def _texts(texts: list[str]):
 
 def _quantity(data: bytes) -> None:
     from hwspaces import quantity
-    from hwspaces.units import TEXT_UNITS
+    from hwspaces.quantities.units import TEXT_UNITS
 
     unit, _, text = data.decode().partition(" ")
     require_sensible(quantity(text, unit if unit in TEXT_UNITS else "B/s", "--flag"), 5e-324)
@@ -91,9 +91,8 @@ def _condition(data: bytes) -> None:
 
 def _described(data: bytes) -> None:
     from sweeps.run.simulated.objective import parse_slo
-    from workloads.arrivals import parse_arrivals
-    from workloads.lengths import parse_lengths
-    from workloads.prefixes import parse_prefixes, parse_sessions
+    from workloads.streams.arrivals import parse_arrivals
+    from workloads.streams.lengths import parse_lengths, parse_prefixes, parse_sessions
 
     text = data.decode()
     errors = []
@@ -120,8 +119,7 @@ def _pattern(data: bytes) -> None:
     import re
     import warnings
 
-    from workloads.expression_syntax import wildcard
-    from workloads.expressions import Expressions
+    from workloads.expressions import Expressions, wildcard
 
     text = data.decode()
     if "*?["[len(data) % 3] in text and "(" not in text:
@@ -160,7 +158,7 @@ def _timestamp(data: bytes) -> None:
 
 def _document(data: bytes) -> None:
     """A JSON text whose value is read says every key once."""
-    from hwspaces.document import json_of
+    from hwspaces.files.document import json_of
 
     def once(pairs: list) -> dict:
         if len({key for key, _ in pairs}) < len(pairs):

@@ -47,7 +47,7 @@ def _called(verb: str) -> Callable[[str], None]:
 
 
 def _surface(path: str) -> None:
-    from hwspaces.surface import read_surfaces
+    from hwspaces.performance.surface import read_surfaces
 
     read_surfaces(path)
 

@@ -12,8 +12,8 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.leaves import leaf
-from hwspaces.load import _files_with, _index, _plain, _texts
+from hwspaces.accelerators.load import _files_with, _index, _plain, _texts
+from hwspaces.quantities.leaves import leaf
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import declarations
 

@@ -7,8 +7,8 @@ import pytest
 import hwspaces
 import jaxroof
 import workloads
-from hwspaces.efficiency import OPTIONAL, TABLES, efficiencies
-from hwspaces.efficiency_file import efficiency_text
+from hwspaces.performance.efficiency import OPTIONAL, TABLES, efficiencies
+from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.batch import decode
 from jaxroof.efficiency import KindEfficiency
 from sweeps.ask.cases import model_deployment

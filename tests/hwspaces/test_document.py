@@ -6,7 +6,7 @@ import os
 import pytest
 
 import workloads
-from hwspaces import document
+from hwspaces.files import document
 from workloads.traces import read_trace
 
 LLAMA = {

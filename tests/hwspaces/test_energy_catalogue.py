@@ -3,9 +3,9 @@
 import pytest
 
 import hwspaces
-from hwspaces.energy import ASSUMPTION
-from hwspaces.load import catalogue_tables
-from hwspaces.technology_tables import FILES, common, file_tables
+from hwspaces.accelerators.energy import ASSUMPTION
+from hwspaces.accelerators.load import catalogue_tables
+from hwspaces.accelerators.technology_tables import FILES, common, file_tables
 
 FILE = """
 [accelerator.X]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hwspaces.extras import installing
+from hwspaces.files.extras import installing
 
 ROOT = pathlib.Path(__file__).parents[2]
 

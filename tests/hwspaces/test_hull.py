@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.efficiency_file import efficiency_text
-from hwspaces.hull import hull, hull_lines, hull_of
-from hwspaces.kernel_tables import CLASSES
+from hwspaces.performance.efficiency_file import efficiency_text
+from hwspaces.performance.kernel_tables import CLASSES, hull, hull_lines, hull_of
 from jaxroof.efficiency import Hull
 from jaxroof.efficiency.hull import Range
 from jaxroof.layers.linear import linear

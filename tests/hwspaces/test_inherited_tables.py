@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 import hwspaces
-from hwspaces.efficiency import TABLES
-from hwspaces.efficiency_file import efficiency_text
-from hwspaces.kernel_tables import CLASSES
+from hwspaces.performance.efficiency import TABLES
+from hwspaces.performance.efficiency_file import efficiency_text
+from hwspaces.performance.kernel_tables import CLASSES
 from jaxroof.numerics.tree import leaf_paths, leaves, structure
 from sweeps.ask.paths import replaced
 

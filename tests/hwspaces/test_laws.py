@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.expression import dimension
-from hwspaces.laws import hardware_laws, obeying
+from hwspaces.quantities.expression import dimension
+from hwspaces.quantities.laws import hardware_laws, obeying
 
 H100 = hwspaces.hardware("H100-SXM").hardware
 PEAK = "cores.count * cores.clock * cores.matrix_flops_per_clock.bf16"

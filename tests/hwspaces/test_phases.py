@@ -5,7 +5,7 @@ import json
 import pytest
 
 import hwspaces
-from hwspaces.efficiency_file import efficiency_text
+from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.batch import decode, mixed, prefill
 from jaxroof.numerics.arrays import eager
 from jaxroof.step.step import step_cost

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import hwspaces
-from hwspaces.entry import PRESS
+from hwspaces.accelerators.entry import PRESS
 from sweeps.cli import main
 
 WORDS = "press figures, not checked against a page of the vendor: "

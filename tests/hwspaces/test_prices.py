@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import hwspaces
-from hwspaces.prices import BOUGHT, SELLERS, TERMS, Offer, market_price, offers, quarter, summarised
+from hwspaces.accelerators.prices import BOUGHT, SELLERS, TERMS, Offer, market_price, offers, quarter, summarised
 from tests.evidence.price_fit import bandwidth_margin, estimates, margin_of, rental_margin
 
 EVERY = [row for rows in offers().values() for row in rows]
@@ -35,7 +35,7 @@ def test_every_accelerator_has_a_price_with_its_kind_date_and_source_or_none_is_
 
 
 def test_no_table_of_an_accelerator_declares_a_price_besides():
-    for table in hwspaces.load.catalogue_tables().values():
+    for table in hwspaces.accelerators.load.catalogue_tables().values():
         assert not [key for key in table if key.startswith("price")]
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 import hwspaces
-from hwspaces.leaves import leaf_unit
-from hwspaces.units import formatted, quantity
+from hwspaces.quantities.leaves import leaf_unit
+from hwspaces.quantities.units import formatted, quantity
 from jaxroof import die_area
 from tests.hwspaces.test_load_errors import refused, written
 

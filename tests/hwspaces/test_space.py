@@ -3,8 +3,8 @@
 import pytest
 
 import hwspaces
-from hwspaces.constants import technology_constants
-from hwspaces.space import space, space_names
+from hwspaces.accelerators.constants import technology_constants
+from hwspaces.accelerators.space import space, space_names
 from jaxroof.chip.area import buildable, package_uses
 from jaxroof.energy.technology import clock_at
 

@@ -3,8 +3,8 @@
 import pytest
 
 import hwspaces
-from hwspaces.constants import KNOWN, technology_counts
-from hwspaces.technology_tables import KINDS
+from hwspaces.accelerators.constants import KNOWN, technology_counts
+from hwspaces.accelerators.technology_tables import KINDS
 from tests.hwspaces.test_load_errors import refused, written
 from tests.hwspaces.test_silicon import CHIP
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from hwspaces.leaves import leaf_unit, units
-from hwspaces.units import formatted, from_key, quantity
+from hwspaces.quantities.leaves import leaf_unit, units
+from hwspaces.quantities.units import formatted, from_key, quantity
 from jaxroof.hardware import Hardware
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.efficiency_file import efficiency_text
-from hwspaces.kernel_tables import kernel_table
+from hwspaces.performance.efficiency_file import efficiency_text
+from hwspaces.performance.kernel_tables import kernel_table
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published
 from jaxroof.efficiency.timing import on_cores

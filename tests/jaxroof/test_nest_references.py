@@ -19,7 +19,7 @@ import pytest
 
 from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem, accesses, nest_cost
 from tests.nests import PJ
-from workloads.nests.problems import TENSORS, convolution, matmul
+from workloads.nests.checks import TENSORS, convolution, matmul
 
 LETTERS = dict(zip("WIO", TENSORS, strict=True))
 

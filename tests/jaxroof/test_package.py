@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import hwspaces
-from hwspaces.load import catalogue_tables
+from hwspaces.accelerators.load import catalogue_tables
 from jaxroof import Package, edge_needed, interposer_use, package_uses, power_density_use, reticle_use, shoreline_use
 
 

@@ -20,9 +20,8 @@ from jaxroof.scheduler import Size, begin, proceed, served, simulate
 from jaxroof.step.step import step_time
 from sweeps.ask.cases import model_deployment
 from sweeps.run.precision import precision
-from workloads.stream import Stream
-from workloads.streams import generated
-from workloads.traffic import kept, traffic
+from workloads.streams.stream import Stream, kept, traffic
+from workloads.streams.streams import generated
 
 pytestmark = [pytest.mark.usefixtures("float64"), pytest.mark.xdist_group("serving")]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jax.scipy.interpolate import RegularGridInterpolator
 
-from hwspaces.surface import SurfaceTable
-from hwspaces.surface_efficiency import filled, with_surfaces
+from hwspaces.performance.surface import SurfaceTable
+from hwspaces.performance.surface_efficiency import filled, with_surfaces
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import KindEfficiency, datasheet

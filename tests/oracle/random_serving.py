@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroof.batch import ORDERS, Policy
 from tests.oracle.jobs import Requests
-from workloads.streams import generated
+from workloads.streams.streams import generated
 
 PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.floor)
 

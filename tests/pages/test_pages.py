@@ -27,7 +27,8 @@ def test_evidence_says_the_commit_and_day_it_was_made_at(page):
 
 @pytest.mark.parametrize("page", PRINTING, ids=[page.name for page in PRINTING])
 def test_outputs_are_those_of_today(page, tmp_path, monkeypatch, cache):
-    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "learned")  # as users have it
+    # as users have it
+    monkeypatch.setattr(importlib.import_module("hwspaces.performance.efficiency"), "DEFAULT", "learned")
     made = Made(tmp_path)
     stale, missing = [], []
     for block in blocks(page):

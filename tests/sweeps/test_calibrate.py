@@ -16,9 +16,9 @@ from sweeps.serving.calibration.measured_run import held_out
 from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
 from sweeps.serving.calibration.solver import Linearized, least
 from tests.calibration_runs import TRUE, latencies, report, serving, stream
-from workloads.stream import Stream
+from workloads.streams.stream import Stream
 from workloads.traces import read_measured
-from workloads.traces.measured import Measured
+from workloads.traces.rows import Measured
 
 pytestmark = pytest.mark.xdist_group("calibrate")
 

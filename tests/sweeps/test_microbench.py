@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.surface import SurfaceTable
+from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.microbench import kernels
 from sweeps.measure.microbench.check import FreshShape, fresh_shapes, known_shape
 from sweeps.measure.microbench.device import Device, Figures, hardware_toml, seen_device
@@ -143,7 +143,7 @@ def test_every_kernel_computes_finite_numbers():
 
 def test_every_way_to_read_memory_and_the_vector_chain_run():
     ways = [way for listed in kernels.readings(1 << 20).values() for way in listed]
-    assert set(kernels.readings(1 << 20)) == set(hwspaces.surface.BANDWIDTHS)
+    assert set(kernels.readings(1 << 20)) == set(hwspaces.performance.surface.BANDWIDTHS)
     chain, flops = kernels.vector(1024)
     assert flops == 2 * 8 * 16 * 1024
     for kernel in [way.work for way in ways] + [chain]:

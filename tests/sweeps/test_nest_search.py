@@ -12,8 +12,7 @@ from sweeps.studies.nests.scores import compiled_scores, scores
 from sweeps.studies.nests.space import mapping_space
 from workloads import nests
 from workloads.nests import checks
-from workloads.nests.checks import residents
-from workloads.nests.problems import convolution
+from workloads.nests.checks import convolution, residents
 
 
 def machine(capacity=24.0):

@@ -9,7 +9,7 @@ from jaxroof.nests import Machine, Mapping, Memory, nest_cost
 from jaxroof.op import Kernel
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from sweeps.studies.nests import found_mapping
-from workloads.nests.problems import TENSORS, matmul
+from workloads.nests.checks import TENSORS, matmul
 
 WIDTH = 2.0
 """B of an element."""

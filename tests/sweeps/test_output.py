@@ -13,8 +13,8 @@ import pytest
 import xarray as xr
 
 import sweeps
-from hwspaces import output, unfinished
-from hwspaces.output import Wanted
+from hwspaces.files import output, unfinished
+from hwspaces.files.output import Wanted
 from sweeps.data import store
 from sweeps.data.shards import folder
 
@@ -119,7 +119,7 @@ def test_files_of_others_are_not_replaced_unless_forced(tmp_path):
 
 
 def test_a_file_of_another_kind_is_not_replaced(tmp_path):
-    from hwspaces.surface import SurfaceTable, write_surfaces
+    from hwspaces.performance.surface import SurfaceTable, write_surfaces
 
     path = tmp_path / "x.nc"
     table = SurfaceTable("gemm", "elementwise", "bf16", {"bytes": np.array([1.0])}, np.array([1.0]), {})

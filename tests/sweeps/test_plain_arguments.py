@@ -8,7 +8,7 @@ import pytest
 
 import hwspaces
 import sweeps
-from hwspaces.plain import plain
+from hwspaces.quantities.units import plain
 
 CHIP, MODEL = "H100-SXM", "Llama-3.1-8B"
 

@@ -18,7 +18,7 @@ from sweeps.serving.run import simulation
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.served.compare import compare
 from sweeps.studies.served.requests import Requests, demand
-from workloads.classes import classes_of
+from workloads.streams.classes import classes_of
 
 pytestmark = pytest.mark.xdist_group("classes")
 

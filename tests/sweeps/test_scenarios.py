@@ -66,7 +66,8 @@ def test_all_agree_but_the_findings(rows):
 
 def test_the_page_names_what_is_outside_by_default(monkeypatch):
     """Of some scenarios every row whose prediction is outside, with its deviation to two percent points; no other."""
-    monkeypatch.setattr(importlib.import_module("hwspaces.efficiency"), "DEFAULT", "learned")  # tests have another one
+    # tests have another one
+    monkeypatch.setattr(importlib.import_module("hwspaces.performance.efficiency"), "DEFAULT", "learned")
     names = ("T1.1", "T4.1", "I1.1", "I5.3")
     rows = scenarios.run(names)
     text = (FOLDER / "evidence/scenarios.md").read_text(encoding="utf-8").partition(scenario_page.DEFAULT)[2]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.servers import server_devices
+from hwspaces.accelerators.prices import server_devices
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.numerics.arrays import eager

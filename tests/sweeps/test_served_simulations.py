@@ -27,7 +27,7 @@ from sweeps.studies.served.figures import SORTED_BY
 from sweeps.studies.served.search import contending
 from sweeps.studies.served.simulate import ROUNDS, TOLERANCE, largest_loads
 from sweeps.studies.served.simulated import Candidate
-from workloads.stream import Stream, alone
+from workloads.streams.stream import Stream, alone
 
 pytestmark = pytest.mark.xdist_group("served simulations")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hwspaces
-from hwspaces.servers import charged_devices, rented_devices, server_devices, servers, servers_text
+from hwspaces.accelerators.prices import charged_devices, rented_devices, server_devices, servers, servers_text
 from sweeps.cli import main
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.fleet import fleet

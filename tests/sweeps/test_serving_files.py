@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from hwspaces.output import KINDS
+from hwspaces.files.output import KINDS
 from jaxroof.batch import ORDERS
 from sweeps.ask.engines import ENGINES
 from sweeps.ask.names import variable

@@ -7,7 +7,7 @@ from sweeps.ask.shipped import FOLDER, names, specification
 from sweeps.ask.spec import content
 from sweeps.cli import main
 from sweeps.studies.fleets.question import question
-from workloads.classes import classes_of
+from workloads.streams.classes import classes_of
 
 
 @pytest.fixture(autouse=True)

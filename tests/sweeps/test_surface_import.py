@@ -7,8 +7,8 @@ import pandas
 import pytest
 
 import hwspaces
-from hwspaces.surface import SurfaceTable, read_surfaces, write_surfaces
-from hwspaces.surface_efficiency import surface_efficiency
+from hwspaces.performance.surface import SurfaceTable, read_surfaces, write_surfaces
+from hwspaces.performance.surface_efficiency import surface_efficiency
 from jaxroof.efficiency import datasheet
 from sweeps.measure.surface_import import Wanted, imported
 from sweeps.measure.surface_import.complete_grid import complete

@@ -15,7 +15,7 @@ from sweeps.measure.validate.measured_csv import (
     rows,
 )
 from sweeps.measure.validate.relative_errors import grouped
-from workloads.traffic import padded
+from workloads.streams.stream import padded
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from jaxroof.memory.capacity import (
     state_bytes_of_sequence,
 )
 from jaxroof.model import expert_layers
-from workloads.catalogue import _files_with, _index, _loose_index, _texts, catalogue, collapsed, matched
-from workloads.quantization import Quantization
+from workloads.models.catalogue import _files_with, _index, _loose_index, _texts, catalogue, collapsed, matched
+from workloads.precisions.quantization import Quantization
 
 pytestmark = pytest.mark.usefixtures("float64")  # counts beyond 2**24 are compared exactly
 

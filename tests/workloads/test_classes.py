@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from workloads.classes import classes_of, mixed
-from workloads.stream import ALONE, part
-from workloads.streams import first, generated
-from workloads.traffic import traffic
+from workloads.streams.classes import classes_of, mixed
+from workloads.streams.stream import ALONE, part, traffic
+from workloads.streams.streams import first, generated
 
 CHAT = """
 [chat]

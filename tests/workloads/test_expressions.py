@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from workloads.catalogue import catalogue
-from workloads.expression_syntax import wildcard
-from workloads.expressions import MOST_WORK, Expressions
-from workloads.modules import patterns
+from workloads.expressions import MOST_WORK, Expressions, wildcard
+from workloads.models.catalogue import catalogue
+from workloads.precisions.storage import patterns
 
 PUBLISHED = [
     r".*self_attn.*", r".*shared_experts.*", r".*mlp\.(gate|up|gate_up|down)_proj.*", r".*lm_head.*", r".*lm_head",

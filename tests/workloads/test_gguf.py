@@ -5,8 +5,8 @@ import pytest
 import workloads
 from jaxroof import Deployment
 from jaxroof.memory import capacity
-from workloads.gguf import FILE_TYPES, Mixture, file_type
-from workloads.tensors import Tensor
+from workloads.precisions.formats import Tensor
+from workloads.precisions.gguf import FILE_TYPES, Mixture, file_type
 
 BITS = {
     "iq1_s": 2.0042,

@@ -11,7 +11,7 @@ import pytest
 import workloads
 from jaxroof.memory.capacity import parameter_count
 from sweeps.cli import main
-from workloads import hub
+from workloads.models import hub
 
 pytest.importorskip("huggingface_hub")
 

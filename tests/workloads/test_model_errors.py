@@ -5,7 +5,7 @@ import json
 import pytest
 
 import workloads
-from workloads.catalogue import catalogue
+from workloads.models.catalogue import catalogue
 
 GOOD = {
     "model_type": "mixtral",

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from workloads.arrivals import parse_arrivals
-from workloads.lengths import parse_lengths
-from workloads.prefixes import parse_prefixes, parse_sessions
-from workloads.stream import ALONE, numbered
-from workloads.streams import first, generated, mean_rate, with_rate
-from workloads.summary import summary
+from workloads.streams.arrivals import parse_arrivals
+from workloads.streams.lengths import parse_lengths, parse_prefixes, parse_sessions
+from workloads.streams.stream import ALONE, numbered
+from workloads.streams.streams import first, generated, mean_rate, summary, with_rate
 
 COLUMNS = ("arrival", "isl", "osl", "group", "shared")
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from workloads.family import Family, Modules
+from workloads.families.family import Family, Modules
 
 _BERT = Family(
     architectures=("BertModel", "BertForMaskedLM", "BertForPreTraining"),

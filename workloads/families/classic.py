@@ -1,6 +1,6 @@
 """Dense decoders of Llama's kind: gated feed-forward, root-mean-square norms, rotary positions."""
 
-from workloads.family import Family, Modules
+from workloads.families.family import Family, Modules
 
 ATTENTION_BIAS = ("attention_bias", False)
 DENOISED = (

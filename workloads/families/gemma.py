@@ -1,7 +1,7 @@
 """Gemma: tied heads, norms before and after every sublayer, windows on most layers."""
 
 from workloads.families.classic import ATTENTION_BIAS
-from workloads.family import ExpertLayers, Family, Modules
+from workloads.families.family import ExpertLayers, Family, Modules
 
 _GEMMA = Family(
     architectures=("GemmaForCausalLM",),

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from workloads.family import Family, Modules
+from workloads.families.family import Family, Modules
 
 GPT2_MODULES = Modules(layers="h", qkv=("attn.c_attn",), output="attn.c_proj", up=("c_fc",), down="c_proj")
 _FUSED = Modules(

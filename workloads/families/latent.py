@@ -1,7 +1,7 @@
 """Multi-head latent attention and compressed attention, with and without an indexer."""
 
 from workloads.families.classic import ATTENTION_BIAS
-from workloads.family import ExpertLayers, Family, Modules
+from workloads.families.family import ExpertLayers, Family, Modules
 
 _DEEPSEEK_V3 = Family(
     architectures=("DeepseekV3ForCausalLM",),

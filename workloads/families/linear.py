@@ -3,10 +3,10 @@
 import dataclasses
 
 from workloads.families.classic import ATTENTION_BIAS, LLAMA, OLMO2
+from workloads.families.family import ExpertLayers, Family, Modules
 from workloads.families.latent import LATENT
 from workloads.families.mixtures import MIXTRAL_MODULES
 from workloads.families.qwen import QWEN3, SHARED_EXPERTS
-from workloads.family import ExpertLayers, Family, Modules
 
 _QWEN3_NEXT = QWEN3.like(
     "Qwen3NextForCausalLM",

@@ -3,7 +3,7 @@
 import dataclasses
 
 from workloads.families.classic import ATTENTION_BIAS, ERNIE, HUNYUAN, LLAMA, MISTRAL, OLMO2
-from workloads.family import ExpertLayers, Family, Modules
+from workloads.families.family import ExpertLayers, Family, Modules
 
 MIXTRAL_MODULES = Modules(moe="block_sparse_moe", expert_up=("w1", "w3"), expert_down="w2")
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from workloads.families.classic import ATTENTION_BIAS, DENOISED
-from workloads.family import ExpertLayers, Family, Modules
+from workloads.families.family import ExpertLayers, Family, Modules
 
 _QWEN2 = Family(
     architectures=("Qwen2ForCausalLM",),

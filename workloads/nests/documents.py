@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwspaces import document
+from hwspaces.files import document
 from jaxroof.nests import Fanout, Machine, Memory, Problem
 from jaxroof.nests import Mapping as NestMapping
-from workloads.kinds import nearest
 from workloads.nests import checks
-from workloads.nests.problems import CONVOLUTION, MATMUL, TENSORS, Axes, convolution, einsum, matmul
+from workloads.nests.checks import CONVOLUTION, MATMUL, TENSORS, Axes, convolution, einsum, matmul
+from workloads.streams.kinds import nearest
 
 
 @dataclasses.dataclass(frozen=True)

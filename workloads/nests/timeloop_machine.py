@@ -8,8 +8,7 @@ from typing import Any
 from jaxroof.nests import Fanout, Machine, Memory
 from workloads.nests import checks
 from workloads.nests.checks import require, tables
-from workloads.nests.timeloop_sparse import sparse_fields
-from workloads.nests.timeloop_yaml import BELOW, TAGS, names, sections, target_of, targets
+from workloads.nests.timeloop_yaml import BELOW, TAGS, names, sections, sparse_fields, target_of, targets
 from workloads.traces.documents import yaml_object
 
 ENERGIES = {"read": "read_energy", "write": "write_energy", "update": "update_energy", "leak": "leakage"}

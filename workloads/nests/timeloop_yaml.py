@@ -48,3 +48,58 @@ def names(value: Any, where: str) -> list[str]:
     if isinstance(value, str):
         value = value.replace(",", " ").split() if "," in value or " " in value else list(value)
     return list(checks.words(value, where))
+
+
+# Sparse optimisations of Timeloop: compressed tensors, gating and skipping.
+
+
+PACKED, PLAIN = ("RLE", "CP", "B", "CSR", "COO"), ("UOP", "UB", "U")
+"""Formats of a rank that leave zeros out, and those that do not."""
+
+
+def sparse_fields(content: Mapping[str, Any], path: str) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """What `sparse_optimizations` say: fields of memories by name, and `gating` and `skipping` of the machine."""
+    memories: dict[str, dict[str, Any]] = {}
+    kinds: set[str] = set()
+    items, place = targets(content, "sparse_optimizations", path)
+    for item in items:
+        where = f"{place}: {item.get('name')}"
+        checks.table(item, where, ("name", "representation_format", "action_optimization"))
+        own = memories.setdefault(str(item.get("name")), {})
+        if packed := _packed(item.get("representation_format", {}), where):
+            own["compression"] = own.get("compression", {}) | dict.fromkeys(packed, 1.0)
+        actions = tables(item.get("action_optimization", []), f"{where}: action_optimization")
+        for each in actions:
+            kind = str(each.get("type"))
+            require(kind in ("gating", "skipping"), place, f"{kind} is no gating or skipping")
+            kinds.add(kind)
+        if gates := _gates(actions, where):
+            own["gated_by"] = gates
+    return memories, {kind: float(kind in kinds) for kind in ("gating", "skipping")}
+
+
+def _packed(content: Any, where: str) -> list[str]:
+    """Tensors of which a memory leaves zeros out."""
+    found = []
+    formats = checks.table(content, where, ("data_spaces",)).get("data_spaces", [])
+    for space in tables(formats, f"{where}: data_spaces"):
+        ranks = {str(rank.get("format")).upper() for rank in tables(space.get("ranks", []), f"{where}: ranks")}
+        unknown = ranks - {*PACKED, *PLAIN}
+        require(not unknown, where, f"format {', '.join(unknown)} is none of {', '.join((*PACKED, *PLAIN))}")
+        if ranks & set(PACKED):
+            found.append(checks.word(space.get("name"), where))
+    return found
+
+
+def _gates(actions: list[Mapping[str, Any]], where: str) -> tuple[str, ...]:
+    """Tensors for whose zeros the others of a memory are not accessed."""
+    leaders: dict[str, tuple[str, ...]] = {}
+    for each in actions:
+        for option in tables(each.get("options", []), f"{where}: options"):
+            checks.table(option, f"{where}: options", ("target", "condition_on"))
+            leaders[str(option.get("target"))] = tuple(names(option.get("condition_on", []), where))
+    gates = tuple(dict.fromkeys(name for group in leaders.values() for name in group))
+    for target, group in leaders.items():
+        whole = set(group) == {name for name in gates if name != target}
+        require(whole, where, f"{target} waits for {', '.join(group)} alone; all of a memory wait for the same")
+    return gates

@@ -11,14 +11,10 @@ from workloads.traced.fusion import grouped
 from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import DECODED_QUERIES, Amount, Run, TracedKernel, is_narrow
-from workloads.traced.liveness import Peaks
-from workloads.traced.messages import Message, message_of
-from workloads.traced.precisions import asked, strictest
-from workloads.traced.products import Product, product_of
-from workloads.traced.rules import LIGHT, RULES, SEQUENTIAL, kind_of, shape_work
-from workloads.traced.sharing import REPEATED
+from workloads.traced.memory import Peaks, moved, passed_on, stored, weights
+from workloads.traced.products import Message, Product, asked, message_of, product_of, strictest
+from workloads.traced.rules import LIGHT, REPEATED, RULES, SEQUENTIAL, kind_of, shape_work
 from workloads.traced.sizes import Shape, Sizes, is_one
-from workloads.traced.traffic import moved, passed_on, stored, weights
 
 
 class Emission:

@@ -14,12 +14,9 @@ from workloads.traced.emission import Emission
 from workloads.traced.fusion import POLICIES
 from workloads.traced.graph import Region, dtype_name
 from workloads.traced.kernels import Amount, Run, TracedKernel
-from workloads.traced.liveness import kept_moments, peak_bytes
-from workloads.traced.on_chip import with_on_chip
-from workloads.traced.precisions import is_asked
-from workloads.traced.products import Product
-from workloads.traced.rules import require_known
-from workloads.traced.sharing import with_shared_nodes
+from workloads.traced.memory import kept_moments, peak_bytes, with_on_chip
+from workloads.traced.products import Product, is_asked
+from workloads.traced.rules import require_known, with_shared_nodes
 from workloads.traced.sizes import Sizes, symbols_of
 from workloads.traced.walk import graph_of
 
@@ -91,7 +88,7 @@ class Traced:
         Args:
           sizes: of every symbol: a number, a column of them, or a tracer. Every quantity is differentiable in them.
           matrix: precisions of the hardware's matrix units, which with what JAX was asked for decide those of products:
-            `workloads.traced.precisions`.
+            `workloads.traced.products`.
           on_chip: memory that a compiler fills; what stays there is not among the bytes of an op.
         """
         at = Sizes(self.sizes if sizes is None else sizes)

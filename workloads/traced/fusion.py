@@ -7,9 +7,9 @@ from workloads.traced.attention import attentions
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.graph import Node, Region, Value, base, made_of
 from workloads.traced.groups import Group, Groups
+from workloads.traced.memory import read_bytes
 from workloads.traced.rules import kind_of
 from workloads.traced.sizes import Sizes
-from workloads.traced.traffic import read_bytes
 
 POLICIES = {
     "eager": "every primitive is a kernel; views are free",

@@ -14,9 +14,7 @@ from jaxroof.op import AnyOp, AttentionShape, Collective, ConvolutionShape, Kern
 from workloads.traced.attention import FORWARD, Attention
 from workloads.traced.graph import Node, dtype_name
 from workloads.traced.known import Mask
-from workloads.traced.messages import Message
-from workloads.traced.precisions import DEFAULT, VECTOR_TYPES, Products, products_of
-from workloads.traced.products import Product
+from workloads.traced.products import DEFAULT, VECTOR_TYPES, Message, Product, Products, products_of
 from workloads.traced.rules import RULES
 from workloads.traced.sizes import Shape, Sizes, is_one, shape_key
 

@@ -21,10 +21,9 @@ from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as dialect
 
-from hwspaces import document
+from hwspaces.files import document
 from workloads.traced.function import Traced, traced
-from workloads.traced.stablehlo_ops import ELEMENTWISE, OPERATIONS, array_of, is_stored, made
-from workloads.traced.stablehlo_regions import REGIONS
+from workloads.traced.stablehlo_ops import ELEMENTWISE, OPERATIONS, REGIONS, array_of, is_stored, made
 
 LARGEST = 1 << 29
 """B of a file at most."""

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from workloads.stream import Stream
+from workloads.streams.stream import Stream
 from workloads.traces.detection import FORMATS, format_of
-from workloads.traces.measured import Measured
 from workloads.traces.mooncake import LARGEST_BLOCK
-from workloads.traces.rows import UNITS, Options
+from workloads.traces.rows import UNITS, Measured, Options
 
 __all__ = ["FORMATS", "Measured", "format_of", "read_measured", "read_trace"]
 

@@ -1,6 +1,6 @@
 """Requests of Azure's LLM inference traces of 2023 and 2024: a CSV of times and token counts."""
 
-from workloads.stream import Stream
+from workloads.streams.stream import Stream
 from workloads.traces.rows import Options, checked, listed
 from workloads.traces.table import COUNT, TIMESTAMP, table
 

@@ -7,10 +7,9 @@ import re
 
 import numpy as np
 
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
 from workloads.traces.documents import Record, chosen, json_lines, json_object, run_of, shown
-from workloads.traces.measured import Measured, mean_gap
-from workloads.traces.rows import Options, Rows, checked, stream_name
+from workloads.traces.rows import Measured, Options, Rows, checked, mean_gap, stream_name
 
 _SUMMARY = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency)_ms")
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.kinds import nearest
-from workloads.stream import Stream, numbered
+from workloads.streams.kinds import nearest
+from workloads.streams.stream import Stream, numbered
 from workloads.traces.documents import Record, yaml_object
-from workloads.traces.measured import Measured, mean_gap
-from workloads.traces.rows import Checked, Options, Rows, checked
+from workloads.traces.rows import Checked, Measured, Options, Rows, checked, mean_gap
 from workloads.traces.table import COUNT, INTEGER, TEXT, Table, table
 
 COLUMNS = ("arrival_time_us", "input_tokens", "output_tokens")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from workloads.stream import Stream, numbered
+from workloads.streams.stream import Stream, numbered
 from workloads.traces.rows import Options, checked, listed
 from workloads.traces.table import COUNT, NUMBER, TEXT, table
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from workloads.kinds import nearest
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
+from workloads.streams.kinds import nearest
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
 from workloads.traces.documents import Record, json_lines
 from workloads.traces.rows import UNITS, Checked, Options, Rows, checked, listed
 from workloads.traces.table import COUNT, LARGEST_FILE, LONGEST_ROW, NUMBER, TEXT, TIMESTAMP, lines, table

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Container, Mapping
 from pathlib import Path
 
-from workloads.kinds import nearest
+from workloads.streams.kinds import nearest
 from workloads.traces import (
     azure,
     bench_result,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import document, extras
+from hwspaces.files import document, extras
 from workloads.traces.table import LARGEST_FILE, lines
 
 LARGEST_JSON = 512 * 2**20

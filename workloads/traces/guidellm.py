@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 
-from workloads.stream import LARGEST_TOKENS, Stream
+from workloads.streams.stream import LARGEST_TOKENS, Stream
 from workloads.traces.documents import Record, chosen, json_object, run_of
-from workloads.traces.measured import Measured, mean_gap
-from workloads.traces.rows import Options, Rows, checked
+from workloads.traces.rows import Measured, Options, Rows, checked, mean_gap
 
 _STATISTICS = {"mean": "mean", "median": "median", "std_dev": "std"}
 _METRICS = {"time_to_first_token_ms": ("ttft", 1e3), "inter_token_latency_ms": ("itl", 1e3)}

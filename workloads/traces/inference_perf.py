@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from workloads.kinds import nearest
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
+from workloads.streams.kinds import nearest
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
 from workloads.traces.documents import Record, yaml_object
 from workloads.traces.rows import Options, stream_name
 

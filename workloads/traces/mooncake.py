@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
 from workloads.traces.documents import Record, json_lines, shown
 from workloads.traces.rows import UNITS, Options, Rows, checked
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.kinds import nearest
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
+from workloads.streams.kinds import nearest
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
 from workloads.traces.documents import Record, json_object
 from workloads.traces.rows import Options
 from workloads.traces.table import NUMBER, TEXT, Table, table

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import document
-from workloads.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
+from hwspaces.files import document
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
 from workloads.traces.documents import Record, json_lines, shown
 from workloads.traces.rows import Options, Rows, checked
 

@@ -1,6 +1,6 @@
 """Requests of the simulators Splitwise and Vidur: a CSV of arrivals in seconds and token counts."""
 
-from workloads.stream import Stream
+from workloads.streams.stream import Stream
 from workloads.traces.rows import Options, checked, listed
 from workloads.traces.table import COUNT, NUMBER, header_of, table
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from hwspaces import document
-from workloads.kinds import nearest
-from workloads.stream import MOST_REQUESTS
+from hwspaces.files import document
+from workloads.streams.kinds import nearest
+from workloads.streams.stream import MOST_REQUESTS
 
 LARGEST_FILE = 2 * 2**30
 """B of a file of rows; a week of Azure's requests is 1.2 GB."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.spec import integer

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from hwspaces.units import TEXT_UNITS
+from hwspaces.quantities.units import TEXT_UNITS
 
 Dimension = Mapping[str, int] | None
 """Powers of base units, such as {"B": 1, "s": -1}; None: not known, or that of a plain number, which fits all."""
@@ -15,7 +15,7 @@ _WORD = re.compile(r"([A-Za-z]+|1)([2-9]?)")
 
 
 def dimension(unit: str) -> Dimension:
-    """The dimension of an SI unit as `hwspaces.units` writes it; None for any other text."""
+    """The dimension of an SI unit as `hwspaces.quantities.units` writes it; None for any other text."""
     found: dict[str, int] = {}
     for i, part in enumerate(unit.split("/")):
         for word in part.split() or [""]:

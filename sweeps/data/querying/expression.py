@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from sweeps.data.querying.dimensions import amount, require_same
 
 LONGEST = 10_000

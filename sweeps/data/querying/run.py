@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import xarray as xr
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data import labels
 from sweeps.data.pieces import gathered

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
-from hwspaces.unfinished import discarded, refusal
+from hwspaces.files.unfinished import discarded, refusal
 from sweeps.data.sound import require_sound
 
 _ONE_BY_ONE = threading.RLock()

@@ -11,8 +11,8 @@ import stat
 import time
 from collections.abc import Iterator
 
-from hwspaces import interrupted, unfinished
-from hwspaces.unfinished import NO_LINK, PREFIX
+from hwspaces.files import interrupted, unfinished
+from hwspaces.files.unfinished import NO_LINK, PREFIX
 
 LOCK = ".lock"
 """Name of the file whose lock the writing process holds; the system lets go of it however the process ends."""

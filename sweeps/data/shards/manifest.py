@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import document
-from hwspaces.unfinished import NO_LINK, refusal
+from hwspaces.files import document
+from hwspaces.files.unfinished import NO_LINK, refusal
 from sweeps.data.shards import folder
 
 NAME = "manifest.jsonl"

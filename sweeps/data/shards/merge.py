@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from hwspaces import output
+from hwspaces.files import output
 from sweeps.data import store
 from sweeps.data.pieces import Output, Piece, as_slice
 from sweeps.data.shards import encode, folder, manifest

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from hwspaces import document
-from hwspaces.extras import installing
+from hwspaces.files import document
+from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import Scalar

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwspaces.surface import SurfaceTable
-from hwspaces.surface_ops import node_ops
+from hwspaces.performance.surface import SurfaceTable, node_ops
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.roofline import op_time

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hwspaces.surface import SurfaceTable
+from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.microbench import kernels
 from sweeps.measure.microbench.collectives import Collective, bus_bandwidth, collective
 from sweeps.measure.microbench.device import Device, Figures

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hwspaces
-from hwspaces.surface import SurfaceTable
+from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.surface_import import aic, infersim, llmcompass
 from sweeps.measure.surface_import.bounds import possible
 from sweeps.measure.surface_import.complete_grid import Dropped, tables

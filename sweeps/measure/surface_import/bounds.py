@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwspaces.surface import FLAGS, SurfaceTable
-from hwspaces.surface_ops import node_ops
+from hwspaces.performance.surface import FLAGS, SurfaceTable, node_ops
 from jaxroof.hardware import Hardware, matrix_peak
 from sweeps.measure.surface_import.complete_grid import Dropped
 from sweeps.measure.surface_import.kernel_rows import KernelRows

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hwspaces.surface import SurfaceTable
+from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.surface_import.kernel_rows import KernelRows
 
 SCATTERED = 0.5

@@ -17,7 +17,7 @@ LARGEST = 1e30
 class KernelRows:
     """Calls of one kind of kernel that have the same labels."""
 
-    kind: str  # a key of `hwspaces.surface.AXES`
+    kind: str  # a key of `hwspaces.performance.surface.AXES`
     precision: str
     labels: dict[str, float]  # as of a `SurfaceTable`
     axes: dict[str, np.ndarray]  # shape [rows] each

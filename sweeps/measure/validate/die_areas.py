@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import hwspaces
-from hwspaces.load import known_dies
+from hwspaces.accelerators.load import known_dies
 
 
 @dataclasses.dataclass(frozen=True)

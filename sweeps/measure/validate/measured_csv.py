@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from hwspaces import document
+from hwspaces.files import document
 from sweeps.measure.validate.relative_errors import grouped
 
 LARGEST = 64 * 2**20

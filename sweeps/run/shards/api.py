@@ -7,8 +7,8 @@ from typing import Any
 
 import xarray as xr
 
-from hwspaces import output
-from hwspaces.plain import plain_arguments
+from hwspaces.files import output
+from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.spec import content
 from sweeps.data.shards.read import open as opened
 from sweeps.run.shards.run import Watch, local, run

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from hwspaces.extras import installing
+from hwspaces.files.extras import installing
 from sweeps.data.shards import manifest
 from sweeps.run.precision import precision
 from sweeps.run.shards.run import Executor, Watch

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from hwspaces import unfinished
+from hwspaces.files import unfinished
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.spec import Spec, as_tables, spec

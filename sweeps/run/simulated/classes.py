@@ -11,7 +11,7 @@ from hwspaces import formatted
 from jaxroof.batch import STATUSES, Served
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective
 from sweeps.run.simulated.objective import LIMITS, SHARE, Target, figure_text, limits, parse_target, slo_text
-from workloads.classes import RequestClass
+from workloads.streams.classes import RequestClass
 
 KNOWN = tuple(name for name in LATENCIES if name != "itl")
 """Latencies that are known of every class: the time between two tokens is one of the engine's steps."""

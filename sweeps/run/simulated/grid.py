@@ -25,7 +25,7 @@ from sweeps.ask.alike import alike
 from sweeps.ask.precisions import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective
 from sweeps.run.simulated.simulation import compiled, power, simulated, size_for
-from workloads.traffic import padded
+from workloads.streams.stream import padded
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.leaves import declared_quantity
+from hwspaces.quantities.leaves import declared_quantity
 from jaxroof.batch import Encode
 from sweeps.ask.leaves import leaf
 from sweeps.run.simulated.spec import ServeSpec
 from workloads import model
-from workloads.images import image_sizes, prompt_images
-from workloads.stream import ALONE, LARGEST_TOKENS, Stream
+from workloads.models.images import image_sizes, prompt_images
+from workloads.streams.stream import ALONE, LARGEST_TOKENS, Stream
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import quantity
-from hwspaces.leaves import declared_quantity
-from hwspaces.units import is_zero
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import is_zero
 from jaxroof.batch import Policy, Traffic
 from jaxroof.jobs.serve import Objective
 from sweeps.ask.leaves import leaf
@@ -17,12 +17,10 @@ from sweeps.data.labels import number
 from sweeps.run.simulated.classes import objective_of
 from sweeps.run.simulated.images import Images, images_of
 from sweeps.run.simulated.spec import ServeSpec
-from workloads.classes import RequestClass, classes_of, mixed
-from workloads.stream import ALONE, Stream, part
-from workloads.streams import first, generated, mean_rate, with_rate
+from workloads.streams.classes import RequestClass, classes_of, mixed
+from workloads.streams.stream import ALONE, Stream, part, span_text, traffic
+from workloads.streams.streams import first, generated, mean_rate, with_rate
 from workloads.traces import read_trace
-from workloads.traffic import traffic
-from workloads.words import span_text
 
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""

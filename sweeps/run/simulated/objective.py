@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import formatted, quantity
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Objective))

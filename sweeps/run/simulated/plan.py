@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import workloads
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.batch import Traffic
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from hwspaces.leaves import declared_quantity
-from hwspaces.units import nearest
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import nearest
 from jaxroof.batch import ORDERS, Policy
 from jaxroof.deployment import Deployment, degree
 from jaxroof.numerics.struct import Declaration, declarations
@@ -24,7 +24,7 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     """The policy of `engine` with `values` in place of its own.
 
     Args:
-      engine: as `hwspaces.engine` takes it: "vllm", "vllm@0.24".
+      engine: as `hwspaces.engines.engine` takes it: "vllm", "vllm@0.24".
       values: fields of `Policy` by name, as numbers or text: order and queue by their names, switches 0 or 1.
 
     Raises:

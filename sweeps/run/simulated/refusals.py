@@ -1,6 +1,6 @@
 """Refusals of what cannot be simulated: models and deployments without a price, and requests without room."""
 
-from hwspaces.units import formatted
+from hwspaces.quantities.units import formatted
 from jaxroof.deployment import Deployment, drafted_tokens, replica_devices
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes

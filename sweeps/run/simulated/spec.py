@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.cases import Case, case
 from sweeps.ask.offered_load import OfferedLoad

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hwspaces import EfficiencyEntry, formatted
-from hwspaces.efficiency import TABLES
-from hwspaces.efficiency_file import efficiency_text
-from hwspaces.kernel_tables import CLASSES
-from hwspaces.output import replacing
+from hwspaces.files.output import replacing
+from hwspaces.performance.efficiency import TABLES
+from hwspaces.performance.efficiency_file import efficiency_text
+from hwspaces.performance.kernel_tables import CLASSES
 from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.version import VERSION
 from sweeps.serving.calibration.fit import Calibration
@@ -96,7 +96,7 @@ def written(path: str | os.PathLike, text: str, force: bool = False) -> None:
     """Write a file, which appears when it is whole.
 
     Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
     with replacing(path, ("efficiency",), force=force) as name:
         pathlib.Path(name).write_text(text, encoding="utf-8")

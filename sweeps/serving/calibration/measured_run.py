@@ -6,9 +6,8 @@ import math
 import numpy as np
 
 from jaxroof.batch import Traffic
-from workloads.stream import Stream
+from workloads.streams.stream import Stream, traffic
 from workloads.traces import Measured
-from workloads.traffic import traffic
 
 LEAST_REQUESTS = 100
 """Requests with measured latencies below which a run says too little."""

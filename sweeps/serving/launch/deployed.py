@@ -18,7 +18,7 @@ from sweeps.run.simulated.policies import chosen_policy, profiled
 from sweeps.run.simulated.refusals import require_priced, require_room
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch.vendors import host_devices
-from workloads.stream import LARGEST_TOKENS
+from workloads.streams.stream import LARGEST_TOKENS
 
 DEGREES = ("tp", "pp", "attention_dp", "ep", "dp")
 """Parallel degrees that launch flags can say."""

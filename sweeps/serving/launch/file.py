@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from hwspaces.output import replacing
+from hwspaces.files.output import replacing
 
 
 def written(path: str | os.PathLike, text: str, inputs: tuple[str, ...] = (), force: bool = False) -> None:
@@ -16,7 +16,7 @@ def written(path: str | os.PathLike, text: str, inputs: tuple[str, ...] = (), fo
       force: replace a file that jaxroof did not write.
 
     Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.output`.
+      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
     with replacing(path, ("launch",), inputs, force) as name:
         pathlib.Path(name).write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from sweeps.ask.escapes import escaped
 from sweeps.serving.launch import dynamo, kubernetes, sglang, trtllm, vllm
 from sweeps.serving.launch.commands import commands_text

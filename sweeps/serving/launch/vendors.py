@@ -3,7 +3,7 @@
 import dataclasses
 
 from hwspaces import HardwareEntry
-from hwspaces.servers import servers
+from hwspaces.accelerators.prices import servers
 
 
 @dataclasses.dataclass(frozen=True)

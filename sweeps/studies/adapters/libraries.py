@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-from hwspaces.extras import installing
+from hwspaces.files.extras import installing
 
 
 def library(name: str, extra: str) -> ModuleType:

@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.jobs import JOBS
 from sweeps.ask.spec import Spec, read, spec
 from sweeps.data.opened import opened

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from sweeps.ask.laws import law_of
 from sweeps.ask.leaves import leaf as leaf_of
 from sweeps.ask.leaves import leaf_unit
@@ -31,7 +31,7 @@ class Knob:
 
     path: str
     value: float  # in the SI unit
-    unit: str  # SI unit, as `hwspaces.units` writes it
+    unit: str  # SI unit, as `hwspaces.quantities.units` writes it
     count: bool  # a count, taken as a real number
     whole: bool  # a count that is no use to change by a tenth
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.smooth import SHARPNESS, smoothing

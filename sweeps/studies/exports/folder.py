@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from hwspaces.output import KINDS, replacing
+from hwspaces.files.output import KINDS, replacing
 
 Contents = Mapping[str, Iterable[bytes]]
 """Parts of each file by its path inside the folder."""
@@ -19,7 +19,7 @@ def written(
     Args:
       folder: it is made where there is none.
       contents: of every file.
-      kinds: keys of `hwspaces.output.KINDS`; a file is of the first one with its suffix.
+      kinds: keys of `hwspaces.files.output.KINDS`; a file is of the first one with its suffix.
       what: what a file there is expected to be, in messages: "rank of this step".
       force: replace files of these names that jaxroof did not write.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from sweeps.studies import fleet_options
 from sweeps.studies.fleets.marginal import Marginals, marginals
 from sweeps.studies.fleets.option import Found, Option, kept
@@ -120,7 +120,7 @@ def fleet(
       with_marginals: find what one more of everything would gain, which takes several times as long.
       simulated: layouts of every class that are simulated at most; the others have estimates.
       prices: what devices cost where the file does not say: terms of renting, or a TOML file, of `hwspaces.priced`.
-      node: devices of one server where the file does not say; None: that of `hwspaces.servers`.
+      node: devices of one server where the file does not say; None: that of `hwspaces.accelerators.prices`.
       options: finds the replicas that a class can be served by, as `sweeps.studies.fleet_options.options`.
       progress: called with what is done next, in words.
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import workloads
-from hwspaces import document
-from hwspaces.units import is_zero, nearest, quantity
+from hwspaces.files import document
+from hwspaces.quantities.units import is_zero, nearest, quantity
 from sweeps.ask.shipped import specification
 from sweeps.studies.fleets.supply import Supply, supplies, whole
-from workloads.lengths import parse_lengths
+from workloads.streams.lengths import parse_lengths
 
 HOURS = 24
 
@@ -91,7 +91,7 @@ def question(
       source: the file or the name of one of the distribution, or the same as a dictionary.
       budget: in place of the file's: "2MUSD/year", or a number in USD/s.
       prices: of devices, as of `hwspaces.priced`; those in the file go before.
-      node: devices of one server where the file does not say; None: that of `hwspaces.servers`.
+      node: devices of one server where the file does not say; None: that of `hwspaces.accelerators.prices`.
 
     Raises:
       ValueError: one line that names the file, the class, the key, its value and what is allowed.

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import hwspaces
-from hwspaces.servers import server_devices
-from hwspaces.units import nearest, quantity
+from hwspaces.accelerators.prices import server_devices
+from hwspaces.quantities.units import nearest, quantity
 
 KEYS = {
     "available": "devices that can be rented at most",
@@ -44,7 +44,7 @@ def supplies(
       asked: None: all that are rented out; a list of names or files; or tables by name.
       where: what the message of an error begins with.
       prices: of devices whose table says none, as of `hwspaces.priced`.
-      node: devices of one server whose table says none; None: that of `hwspaces.servers`.
+      node: devices of one server whose table says none; None: that of `hwspaces.accelerators.prices`.
 
     Returns:
       Accelerators that can be rented or are owned; and the others with the reason.

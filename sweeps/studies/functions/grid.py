@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hwspaces
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs.function import FUNCTION
 from jaxroof.jobs.job import some_terms
 from jaxroof.jobs.scenario import Scenario

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import hwspaces
-from hwspaces.units import formatted
+from hwspaces.quantities.units import formatted
 from jaxroof.efficiency import Efficiency
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
@@ -74,7 +74,7 @@ def precision_notes(traced: "Traced", devices: Sequence[hwspaces.HardwareEntry])
 
     One accelerator: with the peak, and with that of the most accurate precision beside it.
     """
-    from workloads.traced.precisions import HIGHEST
+    from workloads.traced.products import HIGHEST
 
     notes = []
     for name, asked in traced.asked_products():
@@ -87,7 +87,7 @@ def precision_notes(traced: "Traced", devices: Sequence[hwspaces.HardwareEntry])
 
 def _runs(name: str, asked: str, devices: Sequence[hwspaces.HardwareEntry]) -> str:
     """Precision, passes and, of one accelerator, peak: "as tf32 at 495 TFLOP/s on H100-SXM"."""
-    from workloads.traced.precisions import products_of
+    from workloads.traced.products import products_of
 
     found: dict[str, list[str]] = {}
     for device in devices:

@@ -12,8 +12,7 @@ from jaxroof.step.overlap import overlapped_ops
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.studies.exports.folder import written as files_of_folder
-from workloads.nests.checks import checked_problem
-from workloads.nests.problems import matmul
+from workloads.nests.checks import checked_problem, matmul
 
 NOISE = 1e-6
 """Share of a dimension up to which a comment does not say that it is rounded."""

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
-from hwspaces.extras import installing
+from hwspaces.files.extras import installing
 from sweeps.run.precision import precision
 from sweeps.studies.optimization.problem import Problem
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from hwspaces.units import TEXT_UNITS, formatted, nearest, quantity
+from hwspaces.quantities.units import TEXT_UNITS, formatted, nearest, quantity
 from jaxroof.chip.area import USES
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import VARIABLES, variable

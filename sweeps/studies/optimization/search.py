@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from sweeps.studies.optimization.confirmation import confirmations
 from sweeps.studies.optimization.cube import legal_combinations
 from sweeps.studies.optimization.descent import KEPT, best_first, descended, scores, worst

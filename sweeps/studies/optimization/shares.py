@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.units import nearest
+from hwspaces.quantities.units import nearest
 from sweeps.studies.optimization.problem import Problem
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import hwspaces
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.chip.area import package_known
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.steady import STEADY

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.expression import Expression
-from hwspaces.units import nearest
+from hwspaces.quantities.expression import Expression
+from hwspaces.quantities.units import nearest
 
 NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*(?!\()\b", re.IGNORECASE)
 """A figure's name in a formula; not a function's."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from hwspaces.expression import Expression
-from hwspaces.units import nearest
+from hwspaces.quantities.expression import Expression
+from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable

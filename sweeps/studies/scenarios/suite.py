@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import workloads
-from hwspaces import document
-from hwspaces.units import nearest
+from hwspaces.files import document
+from hwspaces.quantities.units import nearest
 from sweeps.studies.scenarios.derivation import Figures, figures
 
 FILES = Path(workloads.__file__).parent / "scenarios"

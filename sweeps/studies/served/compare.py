@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.plain import plain_arguments
+from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
 from sweeps.ask.keys import takes
 from sweeps.ask.offered_load import COMPARED, OfferedLoad
@@ -81,7 +81,7 @@ def compare(
       draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
       efficiency, prices: constants and prices, as everywhere.
       adapters: low-rank adapters that requests run with: "rank=16,loaded=32,targets=q,v".
-      node: devices of one server, which is rented whole; None: that of `hwspaces.servers`.
+      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
       set: any number of accelerators or the deployment, by dotted path.
       simulate: places of every accelerator that are simulated at most; 0: none.
       disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left

@@ -19,7 +19,7 @@ from sweeps.studies.served.question import Question
 from sweeps.studies.served.rows import Row
 from sweeps.studies.served.search import scenario_at
 from sweeps.studies.served.trust import Trust, trust
-from workloads.classes import RequestClass
+from workloads.streams.classes import RequestClass
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

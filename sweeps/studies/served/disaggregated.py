@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hwspaces.servers import charged_devices
+from hwspaces.accelerators.prices import charged_devices
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import lane_time, transfer_bytes

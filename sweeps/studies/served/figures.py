@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.servers import charged_devices, rented_devices
+from hwspaces.accelerators.prices import charged_devices, rented_devices
 from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import economics
@@ -74,7 +74,7 @@ def figures_of(
     Args:
       deployment: for costs; where it has fewer devices than a replica, all devices are counted alike.
       devices: of one replica.
-      charged: devices that it is charged for, as of `hwspaces.servers.charged_devices`.
+      charged: devices that it is charged for, as of `hwspaces.accelerators.prices.charged_devices`.
       server: devices of a server; of replicas that take a rate together, whole servers are rented.
       joules: per output token.
     """

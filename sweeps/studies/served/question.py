@@ -8,8 +8,8 @@ from typing import Any
 
 import hwspaces
 import workloads
-from hwspaces.servers import server_devices
-from hwspaces.units import nearest
+from hwspaces.accelerators.prices import server_devices
+from hwspaces.quantities.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts

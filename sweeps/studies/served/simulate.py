@@ -17,7 +17,7 @@ from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.served.simulated import Candidate, Simulated
-from workloads.traffic import padded
+from workloads.streams.stream import padded
 
 FIRST = 0.05
 """How far the loads of the first round are below and above the estimated one, relative."""

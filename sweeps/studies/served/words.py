@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwspaces.leaves import declared_quantity
-from hwspaces.units import nearest
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import nearest
 from jaxroof.deployment import DEGREES
 from jaxroof.numerics.struct import Declaration, declarations
 from sweeps.ask.deployments import PREFIX

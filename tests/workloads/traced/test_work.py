@@ -22,7 +22,7 @@ from functions import (
 from jaxroof.op import AttentionShape, Collective
 from workloads.traced.function import traced
 from workloads.traced.fusion import POLICIES, grouped
-from workloads.traced.sharing import with_shared_nodes
+from workloads.traced.rules import with_shared_nodes
 from workloads.traced.sizes import Sizes
 from workloads.traced.walk import graph_of
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import hwspaces
-from hwspaces import document
-from hwspaces.engine import numbers
-from hwspaces.expression import Expression
-from hwspaces.leaves import declared_quantity
-from hwspaces.units import nearest
+from hwspaces.engines.engine import numbers
+from hwspaces.files import document
+from hwspaces.quantities.expression import Expression
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import nearest
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware

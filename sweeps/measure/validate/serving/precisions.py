@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import workloads
 from jaxroof.model import has_experts
-from workloads import formats
-from workloads.precision import EXPERTS
+from workloads.precisions import formats
+from workloads.precisions.precision import EXPERTS
 
 WHOLE = {
     "bfloat16": "bf16",

@@ -1,0 +1,182 @@
+"""Schema of an accelerator's TOML table: its keys and their units, and the entry made from it."""
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from hwspaces.accelerators.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored, widened
+from hwspaces.accelerators.energy import energized
+from hwspaces.accelerators.entry import LINKS, TIERS, HardwareEntry, assembled, given_price, press_figures
+from hwspaces.accelerators.silicon import curved, scaled, siliconed
+from hwspaces.accelerators.technology_tables import strings, texts
+from hwspaces.quantities.leaves import PRECISIONS
+from hwspaces.quantities.units import from_key, is_zero, nearest, positive
+from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import declaration, declarations
+
+_INPUTS = {
+    **dict.fromkeys(("vector.fp32", "vector.int8"), "FLOP/s"),
+    **dict.fromkeys(("vector.fraction_of_matrix", "memory.hbm.stacks"), "1"),
+}
+"""Figures of a file that are no leaf of `Hardware`, and their units."""
+
+
+def _tables() -> dict[str, dict[str, str]]:
+    given = {path: leaf.unit for path, leaf in declarations(Hardware).items() if leaf.given and not leaf.structure}
+    found: dict[str, dict[str, str]] = {"": {}}
+    for path, unit in (given | _INPUTS).items():
+        *around, key = path.split(".")
+        for depth in range(len(around)):
+            found.setdefault(".".join(around[: depth + 1]), {})
+        found[".".join(around)] |= dict.fromkeys(PRECISIONS, unit) if key == "*" else {key: unit}
+    return found
+
+
+TABLES = _tables()
+"""Table of an accelerator -> plain key -> SI unit. In a file a key ends in its unit unless it is dimensionless."""
+
+TEXTS = {
+    "": ("vendor", "product", "architecture", "status", "process", "die", "source"),
+    "memory.hbm": ("technology",),
+    **dict.fromkeys(LINKS, ("technology", "topology")),
+}
+"""Table of an accelerator -> keys that hold text."""
+
+STATUSES = ("GA", "announced", "hypothetical")
+
+_OTHERS = ("aliases", "date", "notes", "sources")
+
+
+def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
+    """The accelerator that `table` (as `tomllib` gives it) describes.
+
+    Args:
+      name: its canonical name.
+      table: keys of `TABLES` with unit suffixes, of `TEXTS`, and `aliases`, `date`, `notes`, `sources`.
+      shared: what it may refer to.
+      file: for messages and provenance.
+
+    Returns:
+      Its entry; what is neither given nor derivable is None in `hardware`.
+
+    Raises:
+      ValueError: one line that names file, field, value and what is allowed.
+    """
+    where = f"{file}: {name}"
+    figures = Figures({}, {}, {})
+    _read(table, "", where, figures)
+    figures.sources = _sources(table, figures, shared, where, file)
+    guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
+    assumed = [*press_figures(figures.sources), *(f"{path}: {figures.sources[path]}" for path in guessed)]
+    assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
+    assumed += energized(figures, shared.energy, where)
+    assumed += curved(figures, shared, where)
+    figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
+    figures.add("cores.wide_waves", 0.0, "32 threads run an instruction, or none, unless a source says otherwise")
+    figures.add("cores.tensor_memory", 0.0, "registers hold the matrix units' results unless a source says otherwise")
+    figures.add("cores.register_copies", 0.0, "copies run beside threads, or none, unless a source says otherwise")
+    figures.add("cores.compiled", 0.0, "blocks of threads run unless a source says otherwise")
+    leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
+    topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
+    hardware = assembled(leaves, where, topologies=topologies)
+    scales: dict[str, Any] = scaled(hardware, figures, shared, where)
+    if scales:
+        hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
+    leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
+    assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
+    date = iso_date(table.get("date"), where)
+    return HardwareEntry(
+        name=name,
+        aliases=strings(table.get("aliases", []), f"{where}: aliases"),
+        vendor=figures.texts.get("vendor"),
+        product=figures.texts.get("product"),
+        architecture=figures.texts.get("architecture"),
+        status=_status(figures.texts.get("status"), where),
+        date=date,
+        hardware=hardware,
+        figures=leaves,
+        sources=figures.sources,
+        assumptions=tuple(assumed),
+        notes=strings(table.get("notes", []), f"{where}: notes"),
+        file=file,
+        technologies={
+            tier.removeprefix("links."): figures.texts[f"{tier}.technology"]
+            for tier in LINKS
+            if f"{tier}.technology" in figures.texts
+        },
+        die=figures.texts.get("die"),
+        process=figures.texts.get("process"),
+        memory=figures.texts.get("memory.hbm.technology"),
+        price=given_price(leaves, figures.sources, file, date),
+    )
+
+
+def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
+    """Every key of `table` and of the tables in it into `figures`."""
+    place = f"{where}.{path}" if path else where
+    units, words = TABLES[path], TEXTS.get(path, ()) + (() if path else _OTHERS)
+    for key, value in table.items():
+        inner = f"{path}.{key}" if path else key
+        if key in _OTHERS and not path:
+            continue
+        if isinstance(value, Mapping):
+            if inner not in TABLES:
+                raise ValueError(f"{place}: table {key} is not known{nearest(inner, [t for t in TABLES if t])}")
+            _read(value, inner, where, figures)
+        elif inner in TABLES:
+            raise ValueError(f"{place}: {key} = {value!r} is not a table")
+        elif key in words:
+            if not isinstance(value, str):
+                raise ValueError(f"{place}: {key} = {value!r} is not text")
+            figures.texts[inner] = value
+        elif units.get(key) == "1":
+            zero = _may_be_zero(inner) and is_zero(value)
+            figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
+        else:
+            zero = is_zero(value)
+            plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
+            inner = f"{path}.{plain}" if path else plain
+            if zero:
+                number = 0.0 if _may_be_zero(inner) else positive(value, f"{place}: {key}")
+            if inner in figures.values:
+                raise ValueError(f"{place}: {key} = {value!r}: {plain} is given twice")
+            figures.values[inner] = number
+
+
+def _may_be_zero(path: str) -> bool:
+    leaf = declaration(Hardware, path)
+    return leaf is not None and leaf.zero
+
+
+def _sources(table: Mapping, figures: Figures, shared: Shared, where: str, file: str) -> dict[str, str]:
+    """The source of each figure that the file gives: its own, else the entry's, else the file."""
+    default = figures.texts.get("source", f"given in {file}")
+    own = texts(table.get("sources", {}), f"{where}.sources")
+    for path, text in own.items():
+        if path not in figures.values:
+            raise ValueError(f"{where}.sources: {path} = {text!r}: no such figure{nearest(path, figures.values)}")
+    return {path: shared.source(own.get(path, default)) for path in figures.values}
+
+
+def _unknown(tier: str, leaves: Mapping[str, float]) -> str | None:
+    """The sentence that says which half of a tier is unknown; None when the tier is whole or absent."""
+    missing = [leaf for leaf in TIERS[tier] if f"{tier}.{leaf}" not in leaves]
+    if not missing or len(missing) == len(TIERS[tier]):
+        return None
+    return f"{tier}: {' and '.join(missing)} unknown, so this level never binds"
+
+
+def _status(status: str | None, where: str) -> str | None:
+    if status is not None and status not in STATUSES:
+        raise ValueError(f"{where}: status = {status!r} is not known{nearest(status, STATUSES)}")
+    return status
+
+
+def iso_date(date: object, where: str) -> str | None:
+    """A date of a TOML file as ISO 8601; None where there is none, ValueError of one line when it is no date."""
+    if date is None:
+        return None
+    if not isinstance(date, datetime.date):
+        raise ValueError(f"{where}: date = {date!r} is not a date, such as 2026-11-20")
+    return date.isoformat()

@@ -1,0 +1,257 @@
+"""Inference engines by name and release: scheduler, memory rule, precisions and host times, with their sources."""
+
+import dataclasses
+import datetime
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hwspaces.files import document
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import nearest, quantity
+from jaxroof.batch import Policy
+from jaxroof.deployment import Deployment
+from jaxroof.numerics.struct import Declaration, declarations
+
+FILES = Path(__file__).parent
+
+TABLES = {"policy": Policy, "deployment": Deployment}
+"""Table of a file -> the struct some of whose fields it sets."""
+
+COMPUTE = ("cache", "weights")
+"""Precision of attention products: that of the cache, or that of the model's 16 bits."""
+
+DISPATCH = ("activations", "model")
+"""How tokens travel to experts: as the experts' products take them, or in the model's 16 bits."""
+
+RELEASED = ("policy", "deployment", "precisions", "host")
+"""What a release may change."""
+
+TEXTS = ("title", "newest", "evidence", "efficiency")
+"""Words that every file has."""
+
+_KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower")
+_RELEASE = ("date", "source", *RELEASED)
+_PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
+_SLOWER = ("vendor", "with", "without", "before", "step_time", "source")
+
+
+@dataclasses.dataclass(frozen=True)
+class Precisions:
+    """Precisions that an engine chooses where neither the user nor the checkpoint does."""
+
+    cache: Mapping[str, str]  # how the weights' precision begins -> that of the KV cache beside them
+    attention: str = "weights"  # one of COMPUTE
+    dispatch: str = "model"  # one of DISPATCH
+    microscaled: str | None = None  # activations of MXFP4 experts where matrix units multiply 4 bits; None: 16 bits
+
+
+@dataclasses.dataclass(frozen=True)
+class HostTimes:
+    """s that an engine's host takes beyond the constants of its kernels and its host."""
+
+    request_time: float = 0.0  # of every request: the front end before the queue
+    experts_time: float = 0.0  # that the first token of a mixture of experts comes later
+    step_time: float = 0.0  # of a step, beyond today's release
+    token_time: float = 0.0  # of a token: the end of one process beside the engine; 0: none is seen
+
+
+@dataclasses.dataclass(frozen=True)
+class Slower:
+    """Releases whose steps take longer on some devices than those of later ones, at any load alike."""
+
+    vendor: str
+    having: str  # precision of matrix units that the devices have
+    lacking: str | None  # and one that they lack
+    before: str  # first later version
+    step_time: float  # s of a step
+
+    def holds(self, version: str, vendor: str | None, matrix: Mapping[str, Any]) -> bool:
+        """Whether it is of this version on a device of this vendor with these matrix units."""
+        there = vendor == self.vendor and self.having in matrix and self.lacking not in matrix
+        return there and numbers(version) < numbers(self.before)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineEntry:
+    """One release of an engine."""
+
+    name: str
+    title: str
+    version: str  # what was asked for, or the newest release with evidence
+    newest: bool  # whether it is the newest release with evidence
+    evidence: str  # what the newest release with evidence was judged on
+    efficiency: str  # constants of its kernels and its host
+    released: datetime.date | None  # a day by which the last release whose rules these are was out; None: not known
+    vendor: str | None  # whose devices alone it runs on
+    policy: Mapping[str, Any]  # fields of `jaxroof.batch.Policy`, SI; words as codes where they have codes
+    deployment: Mapping[str, Any]  # fields of `jaxroof.deployment.Deployment`, SI
+    precisions: Precisions
+    host: HostTimes
+    slower: tuple[Slower, ...]
+    sources: Mapping[str, str]  # table, or dotted path of a number -> where it is from
+    file: str
+
+    @property
+    def text(self) -> str:
+        """It in words: "vllm 0.24 (newest with evidence)"."""
+        return f"{self.name} {self.version}{' (newest with evidence)' if self.newest else ''}"
+
+    @property
+    def words(self) -> str:
+        """It as `engine` takes it: "vllm@0.24"."""
+        return f"{self.name}@{self.version}"
+
+    def longer_step(self, vendor: str | None, matrix: Mapping[str, Any]) -> float:
+        """s by which a step takes longer on a device of this vendor with these matrix units than with today's."""
+        return self.host.step_time + next(
+            (one.step_time for one in self.slower if one.holds(self.version, vendor, matrix)), 0.0
+        )
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of the engines, the default one first."""
+    found = sorted(path.stem for path in FILES.glob("*.toml"))
+    return tuple(sorted(found, key=lambda name: name != DEFAULT))
+
+
+DEFAULT = "vllm"
+"""The engine where nothing names one."""
+
+
+def engine(words: str) -> EngineEntry:
+    """The engine of that name: its newest release with evidence, or the one of the version behind an @.
+
+    Args:
+      words: "vllm", or "vllm@0.11.2": the rules of the last known release up to that version.
+
+    Raises:
+      ValueError: one line, for an engine that there is not and for a version that is none.
+    """
+    if not isinstance(words, str):
+        raise ValueError(f"engine = {words!r} must be a name, such as vllm or vllm@0.24")
+    return _engine(words)
+
+
+@functools.cache
+def _engine(words: str) -> EngineEntry:
+    name, _, version = words.partition("@")
+    names = engine_names()
+    if name not in names:
+        raise ValueError(f"engine = {words!r} is not known; known: {', '.join(names)}, or NAME@VERSION")
+    newest = _read(name)["newest"]
+    if name != words and not re.fullmatch(r"\d+(\.\w+)*", version):
+        raise ValueError(f"engine = {words!r}: {version!r} is no version; give one such as {name}@{newest}")
+    return entry(name, _read(name), version or newest)
+
+
+def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
+    """The release of an engine that a file's tables describe: what all have, and the changes up to `version`.
+
+    Raises:
+      ValueError: one line that names file, key, value and what is allowed.
+    """
+    file = f"hwspaces/engines/{name}.toml"
+    _require_known(tables, _KEYS, file)
+    for key in TEXTS:
+        if not isinstance(tables.get(key), str):
+            raise ValueError(f"{file}: {key} is missing, or no text")
+    found: dict[str, Any] = {table: {} for table in RELEASED}
+    steps = sorted(tables.get("releases", {}).items(), key=lambda pair: numbers(pair[0]))
+    released = None
+    _merge(found, tables, file)
+    for known, table in steps:
+        where = f"{file}: releases.{known}"
+        _require_known(table, _RELEASE, where)
+        for key, kind in (("date", datetime.date), ("source", str)):
+            if not isinstance(table.get(key), kind):
+                raise ValueError(f"{where}.{key} = {table.get(key)!r} must be a {kind.__name__}")
+        if numbers(known) <= numbers(version):
+            _merge(found, table, where)
+            released = table["date"]
+    sources = tables.get("sources", {})
+    for path in RELEASED:
+        for key in tables.get(path, {}):
+            if path not in sources and f"{path}.{key}" not in sources:
+                raise ValueError(f"{file}: {path}.{key} has no source")
+    return EngineEntry(
+        name=name,
+        title=tables["title"],
+        version=version,
+        newest=version == tables["newest"],
+        evidence=tables["evidence"],
+        efficiency=tables["efficiency"],
+        released=released,
+        vendor=tables.get("vendor"),
+        policy=found["policy"],
+        deployment=found["deployment"],
+        precisions=Precisions(**({"cache": {}} | found["precisions"])),
+        host=HostTimes(**found["host"]),
+        slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
+        sources=sources,
+        file=file,
+    )
+
+
+def numbers(version: str) -> list[int]:
+    """The first three numbers of a version; [] of ""."""
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
+@functools.cache
+def _read(name: str) -> Mapping[str, Any]:
+    return document.toml(FILES / f"{name}.toml")
+
+
+def _merge(found: dict[str, Any], tables: Mapping[str, Any], where: str) -> None:
+    """Add what tables set to what was there, checked."""
+    for table, kind in TABLES.items():
+        declared = declarations(kind)
+        for key, value in _table(tables, table, where).items():
+            if key not in declared:
+                raise ValueError(f"{where}: there is no {table}.{key}{nearest(key, declared)}")
+            found[table][key] = _value(value, declared[key], f"{where}: {table}.{key}")
+    precisions = _table(tables, "precisions", where)
+    _require_known(precisions, _PRECISIONS, f"{where}: precisions")
+    for key, choices in (("attention", COMPUTE), ("dispatch", DISPATCH)):
+        if key in precisions and precisions[key] not in choices:
+            raise ValueError(f"{where}: precisions.{key} = {precisions[key]!r} must be {' or '.join(choices)}")
+    found["precisions"] |= precisions
+    times = [field.name for field in dataclasses.fields(HostTimes)]
+    _require_known(_table(tables, "host", where), tuple(times), f"{where}: host")
+    for key, value in _table(tables, "host", where).items():
+        found["host"][key] = declared_quantity(value, Declaration("s", "", zero=True), f"{where}: host.{key}")
+
+
+def _value(value: Any, declared: Declaration, where: str) -> Any:
+    if not declared.choices:
+        return declared_quantity(value, declared, where)
+    if value not in declared.choices:
+        raise ValueError(f"{where} = {value!r} must be {' or '.join(declared.choices)}")
+    return value
+
+
+def _slower(table: Mapping[str, Any], where: str) -> Slower:
+    _require_known(table, _SLOWER, where)
+    for key in ("vendor", "with", "before", "step_time", "source"):
+        if key not in table:
+            raise ValueError(f"{where}: {key} is missing")
+    seconds = quantity(table["step_time"], "s", f"{where}.step_time")
+    return Slower(table["vendor"], table["with"], table.get("without"), table["before"], seconds)
+
+
+def _table(tables: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    found = tables.get(key, {})
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{where}: {key} = {found!r} must be a table")
+    return found
+
+
+def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where} = {table!r} must be a table")
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{where}: there is no key {key}{nearest(key, known)}")

@@ -1,0 +1,218 @@
+"""Request streams: made from distributions and a seed, scaled to a rate, or cut."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from workloads.streams.arrivals import Arrivals, parse_arrivals
+from workloads.streams.lengths import (
+    Lengths,
+    Prefixes,
+    Sessions,
+    accumulated,
+    parse_lengths,
+    parse_prefixes,
+    parse_sessions,
+    shared_prefixes,
+    turns_of,
+)
+from workloads.streams.stream import ALONE, LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
+
+
+def generated(
+    arrivals: str | float | Arrivals,
+    isl: str | float | Lengths,
+    osl: str | float | Lengths,
+    *,
+    requests: int | None = None,
+    duration: float | None = None,
+    prefixes: str | Prefixes | None = None,
+    sessions: str | Sessions | None = None,
+    seed: int = 0,
+    name: str = "generated",
+) -> Stream:
+    """Requests drawn from distributions. The same arguments give the same stream.
+
+    Args:
+      arrivals: when requests arrive, or conversations start where there are `sessions`: "poisson:8".
+      isl: prompt tokens: "1024", "lognormal:mean=1024,sigma=0.8". What a system prompt or the turns before add to a
+        prompt comes on top.
+      osl: output tokens.
+      requests: how many, turns counted; None: as many as arrive within `duration`.
+      duration: s; requests that arrive later are cut away. One of the two is needed, unless `arrivals` ends.
+      prefixes: system prompts: "groups=10,tokens=1000,zipf=1".
+      sessions: conversations: "turns=4,think=30".
+      seed: of NumPy's PCG64.
+      name: of the stream.
+
+    Raises:
+      ValueError: one line that names the argument, its value and what is allowed.
+    """
+    arrivals, isl, osl = parse_arrivals(arrivals), _named("isl", isl), _named("osl", osl)
+    prefixes, sessions = parse_prefixes(prefixes), parse_sessions(sessions)
+    _check(requests, duration, seed)
+    rng = np.random.Generator(np.random.PCG64(seed))
+
+    # When requests arrive; of conversations, which one each belongs to and which of its turns it is.
+    starts = arrivals.drawn(rng, requests, duration)
+    arrival, session, turn = starts, np.arange(len(starts)), np.zeros(len(starts), np.int64)
+    if sessions is not None:
+        arrival, session, turn = turns_of(sessions, rng, starts)
+    count = len(arrival)
+    if not count:
+        raise ValueError(f"{arrivals.text}: no request arrives within {duration:g} s")
+    if count > MOST_REQUESTS:
+        raise ValueError(f"{count} requests; at most {MOST_REQUESTS} are allowed")
+
+    # A prompt is the system prompt, the turns before and what is new.
+    new, outputs = isl.drawn(rng, count), osl.drawn(rng, count)
+    key, prefix = session, np.zeros(count)
+    if prefixes is not None:
+        text, tokens = prefixes.drawn(rng, session[-1] + 1)
+        key, prefix = text[session], tokens[session]
+    said = accumulated(session, turn, new, outputs)
+    prompt = prefix + said + new
+
+    # In the order of arrival, without what is later than `duration` or beyond `requests`.
+    order = np.argsort(arrival, kind="stable")
+    if duration is not None:
+        order = order[arrival[order] < duration]
+    order = order[:requests]
+    if prompt.max() > LARGEST_TOKENS:
+        raise ValueError(f"a prompt grows to {prompt.max():.0f} tokens; at most {LARGEST_TOKENS} are allowed")
+
+    # What prompts begin with alike: a system prompt, and in later turns all that was said before.
+    group, shared = alone(len(order))
+    if prefixes is not None:
+        group, shared = shared_prefixes(key[order], prefix[order])
+    elif sessions is not None:
+        group = numbered(key[order])
+    shared = np.where(turn[order] > 0, (prefix + said)[order], shared)
+    return Stream(
+        name,
+        arrival[order],
+        prompt[order],
+        outputs[order],
+        group,
+        shared,
+        _source(arrivals, isl, osl, prefixes, sessions, requests, duration, seed),
+    )
+
+
+def mean_rate(stream: Stream) -> float:
+    """Requests per s between the first and the last arrival; infinite where all arrive at once, nan for one request."""
+    if len(stream) < 2:
+        return math.nan
+    span = float(stream.arrival[-1] - stream.arrival[0])
+    return (len(stream) - 1) / span if span > 0.0 else math.inf
+
+
+def with_rate(stream: Stream, rate: float) -> Stream:
+    """The stream with its times stretched or shrunk so that its mean rate is `rate` requests per s.
+
+    Raises:
+      ValueError: one line: a rate that is no positive number, or a stream without a mean rate.
+    """
+    if not math.isfinite(rate) or rate <= 0.0:
+        raise ValueError(f"rate is {rate:g}; it must be a positive number of requests per s")
+    now = mean_rate(stream)
+    if not math.isfinite(now):
+        raise ValueError(f"{stream.name}: its {len(stream)} requests arrive at one time, so it has no rate to scale")
+    arrival = stream.arrival * (now / rate)
+    note = f"times scaled by {now / rate:.4g}, from a mean rate of {now:.4g} to {rate:.4g} requests per s"
+    return dataclasses.replace(stream, arrival=arrival, notes=(*stream.notes, note))
+
+
+def first(stream: Stream, requests: int) -> Stream:
+    """The first requests of a stream.
+
+    Raises:
+      ValueError: one line, unless `requests` is from 1 to the stream's number.
+    """
+    if requests != int(requests) or not 1 <= requests <= len(stream):
+        raise ValueError(f"first {requests} requests: {stream.name} has {len(stream)}; ask for 1 to {len(stream)}")
+    requests = int(requests)
+    if requests == len(stream):
+        return stream
+    columns = {name: getattr(stream, name)[:requests] for name in ("arrival", "isl", "osl", "group", "shared")}
+    columns["kind"] = None if stream.kind is None else stream.kind[:requests]
+    note = f"the first {requests} of {len(stream)} requests"
+    return dataclasses.replace(stream, **columns, notes=(*stream.notes, note))
+
+
+def _named(name: str, text: str | float | Lengths) -> Lengths:
+    try:
+        return parse_lengths(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _check(requests: int | None, duration: float | None, seed: int) -> None:
+    if requests is not None and (requests != int(requests) or not 1 <= requests <= MOST_REQUESTS):
+        raise ValueError(f"requests is {requests}; it must be a whole number from 1 to {MOST_REQUESTS}")
+    if duration is not None and not 0.0 < duration <= 1e9:
+        raise ValueError(f"duration is {duration:g}; it must be above 0 and at most 1e9 s")
+    if seed != int(seed) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
+
+
+def _source(arrivals, isl, osl, prefixes, sessions, requests, duration, seed) -> str:
+    words = [f"arrivals {arrivals.text}", f"isl {isl.text}", f"osl {osl.text}"]
+    words += [f"prefixes {prefixes.text}"] if prefixes else []
+    words += [f"sessions {sessions.text}"] if sessions else []
+    words += [f"{requests} requests"] if requests is not None else []
+    words += [f"{duration:g} s"] if duration is not None else []
+    return "; ".join([*words, f"seed {seed}"])
+
+
+# Request stream in numbers: rate, burstiness, lengths, and the tokens that a prefix cache could reuse.
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthSummary:
+    """Lengths of prompts or of outputs, in tokens."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+    total: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A stream in numbers; nan where too few requests say nothing."""
+
+    requests: int
+    duration: float  # s from the first to the last arrival
+    rate: float  # requests per s, mean; inf where all arrive at once
+    burstiness: float  # coefficient of variation of the intervals between arrivals; 1: as Poisson, 0: even
+    isl: LengthSummary
+    osl: LengthSummary
+    cacheable: float  # share of prompt tokens that an earlier request began with
+    groups: int  # of requests that begin alike
+    grouped: float  # share of requests in groups
+
+
+def summary(stream: Stream) -> Summary:
+    """The numbers of a stream of at least one request."""
+    gaps = np.diff(stream.arrival)
+    mean = float(gaps.mean()) if len(gaps) > 1 else 0.0
+    return Summary(
+        requests=len(stream),
+        duration=float(stream.arrival[-1] - stream.arrival[0]),
+        rate=mean_rate(stream),
+        burstiness=round(float(gaps.std()) / mean, 12) if mean > 0.0 else math.nan,
+        isl=_lengths(stream.isl),
+        osl=_lengths(stream.osl),
+        cacheable=float(stream.shared.sum() / stream.isl.sum()),
+        groups=int(stream.group.max()) + 1,
+        grouped=float((stream.group != ALONE).mean()),
+    )
+
+
+def _lengths(tokens: np.ndarray) -> LengthSummary:
+    p50, p90, p99 = (float(value) for value in np.percentile(tokens, [50, 90, 99]))
+    return LengthSummary(float(tokens.mean()), p50, p90, p99, float(tokens.max()), float(tokens.sum()))
