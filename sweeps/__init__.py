@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from sweeps.serving.curve import latency_curve as latency_curve
     from sweeps.serving.files import serve as serve
     from sweeps.studies import adapters as adapters
-    from sweeps.studies.elasticity.api import sensitivity as sensitivity
-    from sweeps.studies.fleets.answer import fleet as fleet
-    from sweeps.studies.functions.question import from_function as from_function
-    from sweeps.studies.functions.question import from_stablehlo as from_stablehlo
-    from sweeps.studies.optimization.search import optimize as optimize
-    from sweeps.studies.optimization.spec import problem as problem
-    from sweeps.studies.served.compare import compare as compare
-    from sweeps.studies.served.comparison import Comparison as Comparison
-    from sweeps.studies.static_comparison import StaticComparison as StaticComparison
-    from sweeps.studies.static_comparison import compare_static as compare_static
+    from sweeps.studies.compare.compare import compare as compare
+    from sweeps.studies.compare.comparison import Comparison as Comparison
+    from sweeps.studies.compare.static import StaticComparison as StaticComparison
+    from sweeps.studies.compare.static import compare_static as compare_static
+    from sweeps.studies.fleet.answer import fleet as fleet
+    from sweeps.studies.optimize.search import optimize as optimize
+    from sweeps.studies.optimize.spec import problem as problem
+    from sweeps.studies.price.question import from_function as from_function
+    from sweeps.studies.price.question import from_stablehlo as from_stablehlo
+    from sweeps.studies.sensitivity.api import sensitivity as sensitivity
 
 _HOMES = {
     "linear": "sweeps.run.sweep",
@@ -35,19 +35,19 @@ _HOMES = {
     "sweep_to_file": "sweeps.run.sweep",
     "Case": "sweeps.ask.cases",
     "case": "sweeps.ask.cases",
-    "Comparison": "sweeps.studies.served.comparison",
-    "compare": "sweeps.studies.served.compare",
-    "StaticComparison": "sweeps.studies.static_comparison",
-    "compare_static": "sweeps.studies.static_comparison",
+    "Comparison": "sweeps.studies.compare.comparison",
+    "compare": "sweeps.studies.compare.compare",
+    "StaticComparison": "sweeps.studies.compare.static",
+    "compare_static": "sweeps.studies.compare.static",
     "capacity": "sweeps.serving.capacity",
     "latency_curve": "sweeps.serving.curve",
-    "fleet": "sweeps.studies.fleets.answer",
-    "from_function": "sweeps.studies.functions.question",
-    "from_stablehlo": "sweeps.studies.functions.question",
-    "optimize": "sweeps.studies.optimization.search",
-    "problem": "sweeps.studies.optimization.spec",
+    "fleet": "sweeps.studies.fleet.answer",
+    "from_function": "sweeps.studies.price.question",
+    "from_stablehlo": "sweeps.studies.price.question",
+    "optimize": "sweeps.studies.optimize.search",
+    "problem": "sweeps.studies.optimize.spec",
     "query": "sweeps.data.querying.run",
-    "sensitivity": "sweeps.studies.elasticity.api",
+    "sensitivity": "sweeps.studies.sensitivity.api",
     "serve": "sweeps.serving.files",
     "sweep_to_folder": "sweeps.run.shards.api",
     "merge": "sweeps.data.shards.merge",

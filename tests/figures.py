@@ -31,18 +31,17 @@ from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.spec import spec
 from sweeps.cli import main
 from sweeps.run.asked import asked
-from sweeps.run.point import answers_at, scenario_at
+from sweeps.run.points import answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch import pools
-from sweeps.serving.pool_command import pool_command
-from sweeps.serving.rows import row_spec
+from sweeps.serving.rows import pool_command, row_spec
 from sweeps.serving.run import setup
-from sweeps.studies.served.question import question
-from sweeps.studies.served.rows import row_spec as row_spec_of
-from sweeps.studies.served.search import scenario_at as served_scenario
-from sweeps.studies.static_comparison import compare_static
+from sweeps.studies.compare.question import question
+from sweeps.studies.compare.rows import row_spec as row_spec_of
+from sweeps.studies.compare.search import scenario_at as served_scenario
+from sweeps.studies.compare.static import compare_static
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
 """Parts of a scenario that say what is deployed."""
@@ -290,7 +289,7 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
         "set": point.settings | rest,
         **{name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options},
     }
-    with mock.patch("sweeps.studies.static_comparison.answers_over", stopped):
+    with mock.patch("sweeps.studies.compare.static.answers_over", stopped):
         try:
             compare_static(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
             return None  # no layout is possible

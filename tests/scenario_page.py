@@ -9,9 +9,8 @@ from typing import Any
 
 from hwspaces.quantities.units import formatted
 from sweeps.studies.scenarios import Check, ScenarioEntry, ScenarioRow, names, outside_by_default, run, scenario
-from sweeps.studies.scenarios.derivation import Figures, tabled
 from sweeps.studies.scenarios.rows import unit
-from sweeps.studies.scenarios.suite import WIDEST, shared_figures
+from sweeps.studies.scenarios.suite import WIDEST, Figures, shared_figures, tabled
 
 HEAD = """# Evidence: scenarios
 

@@ -15,21 +15,34 @@ from jaxroof.memory.legality import crosses_domain, first_broken
 from jaxroof.model import Experts, Model
 from jaxroof.numerics.struct import required
 from jaxroof.step.forward import as_run, without_fallbacks
-from sweeps.ask.cache_notes import attention_note, slower_cache
-from sweeps.ask.cache_precisions import KV_BYTES as KV_BYTES
-from sweeps.ask.cache_precisions import require_cache
-from sweeps.ask.deployments import PREFIX, with_settings
-from sweeps.ask.drafting import acceptance, require_drafts, with_draft
+from sweeps.ask.axes import number, replaced
+from sweeps.ask.deployments import (
+    PREFIX,
+    acceptance,
+    neighbour_entry,
+    neighbour_notes,
+    neighbour_requests,
+    neighbour_tenant,
+    prefill_pool,
+    require_drafts,
+    require_legal,
+    with_draft,
+    with_settings,
+)
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.laws import require_free, with_laws
-from sweeps.ask.leaves import leaf_unit
-from sweeps.ask.neighbours import neighbour_entry, neighbour_notes, neighbour_requests, neighbour_tenant
-from sweeps.ask.paths import number, replaced
-from sweeps.ask.pools import prefill_pool, require_legal
-from sweeps.ask.precisions import compute_precisions, device_notes, weight_only_notes
-from sweeps.ask.quantities import quantity_or_zero
-from sweeps.ask.training_case import training_workload
+from sweeps.ask.leaves import leaf_unit, quantity_or_zero
+from sweeps.ask.precisions import KV_BYTES as KV_BYTES
+from sweeps.ask.precisions import (
+    attention_note,
+    compute_precisions,
+    device_notes,
+    require_cache,
+    slower_cache,
+    weight_only_notes,
+)
+from sweeps.ask.training import training_workload
 
 SCALED_BYTE = 1.0 + 4.0 / 128.0
 """B per element of activations in 8 bits with a scale of 4 B per 128, as kernels that send tokens to experts pack

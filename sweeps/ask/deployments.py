@@ -4,11 +4,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import hwspaces
+import workloads
 from hwspaces.quantities.units import nearest, quantity
 from jaxroof.deployment import ADAPTED, DEGREES, Adapters, Deployment
+from jaxroof.deployment.deployment import MemoryLimits
+from jaxroof.deployment.speculation import beta_acceptance
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.scenario import Pool, Tenant
+from jaxroof.memory.legality import broken_rule
+from jaxroof.model import Model
 from jaxroof.numerics.struct import declarations
-from sweeps.ask.leaves import leaf_unit
-from sweeps.ask.quantities import quantity_or_zero
+from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 
 PREFIX = "deployment."
 
@@ -125,3 +133,198 @@ def label(settings: Mapping[str, Any]) -> str:
             text = ",".join(f"{float(v):g}" for v in value) if isinstance(value, list | tuple) else value
             parts.append(f"{name}={text}")
     return " ".join(parts) or "tp1"
+
+
+# Drafters and their acceptance, from text: a model; one probability, several, or a law of them.
+
+
+MOST_DRAFTS = 32
+"""Positions that a distribution of acceptance is written out for."""
+
+ACCEPTANCE = "a probability, several by position (0.8,0.7,0.6), or beta:MEAN,CONCENTRATION"
+
+
+def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.ModelEntry:
+    """The model with a smaller one that drafts for it, and a note on both; the model itself without one.
+
+    Raises:
+      ValueError: one line, for an unknown draft model, one that generates nothing, one that reads the hidden states
+        of another model, or a model that is such a draft itself.
+    """
+    if entry.model.features is not None:
+        raise ValueError(
+            f"model = {entry.name!r} is a draft that reads another model's hidden states: give it as draft"
+        )
+    if draft is None:
+        return entry
+    other = workloads.model(draft)
+    if not other.model.generates:
+        raise ValueError(f"draft = {draft!r}: {other.name} is an encoder and drafts nothing")
+    notes = [f"drafts by {other.name}, weights {other.precision} (from {other.precision_source})"]
+    if other.model.features is not None:
+        notes.append(_reads(draft, entry, other.model))
+    if other.model.vocabulary != entry.model.vocabulary:
+        vocabularies = f"{other.model.vocabulary:,.0f} and {entry.model.vocabulary:,.0f}"
+        notes.append(f"draft and model have vocabularies of {vocabularies}: their tokens have to be translated")
+    model = dataclasses.replace(entry.model, draft=dataclasses.replace(other.model, prediction=None))
+    return dataclasses.replace(entry, model=model, notes=(*entry.notes, *notes))
+
+
+def _reads(draft: str, entry: workloads.ModelEntry, model: Model) -> str:
+    """The note on a draft that reads hidden states of the model; ValueError where the model's are of another width."""
+    width, hidden = model.features.inputs, entry.model.hidden
+    own = model.hidden if model.features.every_run else 0.0
+    if (width - own) % hidden:
+        raise ValueError(
+            f"draft = {draft!r} reads hidden states of {width - own:,.0f} numbers in all; those of {entry.name} have "
+            f"{hidden:,.0f} each"
+        )
+    return f"the draft reads {(width - own) / hidden:.0f} of the model's hidden states and uses " + (
+        "its embedding" if model.shared_embedding else "an embedding of its own"
+    )
+
+
+def require_drafts(draft: str | None, deployment: Deployment) -> None:
+    """ValueError for a draft model without a number of drafted tokens."""
+    if draft is not None and deployment.drafts is None:
+        raise ValueError(f"draft = {draft!r} needs deployment.drafts: the tokens that it drafts per step")
+
+
+def acceptance(value: Any, path: str) -> float | tuple[float, ...]:
+    """Probabilities that drafted tokens are right; ValueError names the path, the value and what is allowed."""
+    if isinstance(value, str) and value.startswith("beta:"):
+        parts = value.removeprefix("beta:").split(",")
+        if len(parts) != 2:
+            raise ValueError(f"{path} = {value!r} must be {ACCEPTANCE}")
+        mean, concentration = _probability(parts[0], path), quantity(parts[1].strip(), "1", path)
+        if not 0.0 < mean < 1.0:
+            raise ValueError(f"{path} = {value!r}: the mean must be between 0 and 1")
+        return beta_acceptance(mean, concentration, MOST_DRAFTS)
+    if isinstance(value, str) and "," in value:
+        value = value.split(",")
+    if isinstance(value, list | tuple):
+        return tuple(_probability(part, path) for part in value)
+    return _probability(value, path)
+
+
+def _probability(value: Any, path: str) -> float:
+    return quantity_or_zero(value.strip() if isinstance(value, str) else value, "1", path)
+
+
+# The other model of a co-located pair from a user's settings: its name, its requests, its deployment.
+
+
+NAMES = ("model", "weights")
+REQUESTS = ("batch", "isl", "osl", "cached", "acceptance", "encoder_tokens", "encoder_inputs")
+"""Settings of a neighbour; all others are those of its deployment."""
+
+OF_ENGINE = tuple(field.name for field in dataclasses.fields(MemoryLimits) if field.name != "max_batched_tokens")
+"""The engine's rule for its memory: both models run on one."""
+
+SHARED = (*DEGREES, *OF_ENGINE)
+"""Settings of the deployment that are as the first model's."""
+
+
+def neighbour_entry(settings: Mapping[str, Any]) -> workloads.ModelEntry:
+    """The neighbour's model; ValueError in one line where none is named."""
+    if not settings.get("model"):
+        raise ValueError("neighbour.model is missing: the model that shares the devices")
+    return workloads.model(settings["model"], weights=settings.get("weights"))
+
+
+def neighbour_requests(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of the neighbour's requests by name, as a user writes them."""
+    return {name: settings[name] for name in REQUESTS if name in settings}
+
+
+def neighbour_notes(entry: workloads.ModelEntry) -> tuple[str, ...]:
+    """Notes on the neighbour for a reader."""
+    return (f"neighbour {entry.name}, weights {entry.precision} (from {entry.precision_source})", *entry.notes)
+
+
+def neighbour_tenant(
+    settings: Mapping[str, Any],
+    entry: workloads.ModelEntry,
+    deployment: Deployment,
+    requests: Requests,
+    scenario: Scenario,
+) -> Tenant:
+    """The neighbour; its degrees are those of the first model, but where `settings` say otherwise.
+
+    Args:
+      deployment: of its model, at its precisions.
+      scenario: of the first model.
+
+    Raises:
+      ValueError: one line that names the setting, its value and what is allowed.
+    """
+    first = scenario.deployment
+    same = {name: getattr(first, name) for name in SHARED}
+    spread = {name: value for name, value in settings.items() if name not in (*NAMES, *REQUESTS)}
+    try:
+        made = with_settings(dataclasses.replace(deployment, **same), spread)
+    except ValueError as error:
+        raise ValueError(str(error).replace("deployment.", "neighbour.")) from None
+    return Tenant(model=entry.model, deployment=made, requests=requests, efficiency=scenario.efficiency)
+
+
+# The prefill pool of a disaggregated deployment from a user's settings: accelerator, layout and constants.
+
+
+OBJECTS = ("hardware", "efficiency")
+"""Settings of a pool that are names; all others are those of its deployment."""
+
+
+SEPARATE = (*DEGREES, "stages", "drafts", "tree")
+"""Settings of the deployment that a pool has of its own: those of the decode pool say nothing about it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolEntry:
+    """A pool and where its parts are from."""
+
+    hardware: hwspaces.HardwareEntry
+    pool: Pool
+
+
+def prefill_pool(
+    settings: Mapping[str, Any],
+    entry: workloads.ModelEntry,
+    device: hwspaces.HardwareEntry,
+    efficiency: hwspaces.EfficiencyEntry,
+    deployment: Deployment,
+    prices: str | None = None,
+) -> PoolEntry:
+    """The pool that `settings` describe; what they do not say is as in the decode pool, but for degrees, which are 1.
+
+    Args:
+      settings: hardware, efficiency, and settings of the deployment by name.
+      entry: the model of both pools.
+      device, efficiency, deployment: of the decode pool.
+      prices: of `hwspaces.priced`, for both pools.
+
+    Raises:
+      ValueError: one line that names the setting, its value and what is allowed.
+    """
+    names = {name: settings[name] for name in OBJECTS if settings.get(name) is not None}
+    if "hardware" in names:
+        device = hwspaces.priced(hwspaces.hardware(names["hardware"]), prices)
+    if "efficiency" in names:
+        efficiency = hwspaces.efficiency(names["efficiency"])
+    spread = {name: value for name, value in settings.items() if name not in OBJECTS}
+    if "kv_bytes" in spread:
+        raise ValueError("prefill.kv_bytes: both pools store the cache at one precision; give it once, as kv")
+    one = dict.fromkeys(SEPARATE) | {"tp": 1.0, "dp": 1.0}
+    try:
+        spread_out = with_settings(dataclasses.replace(deployment, **one), spread)
+    except ValueError as error:
+        raise ValueError(str(error).replace("deployment.", "prefill.")) from None
+    pool = Pool(hardware=device.hardware, deployment=spread_out, efficiency=efficiency.efficiency)
+    return PoolEntry(device, pool)
+
+
+def require_legal(found: PoolEntry, entry: workloads.ModelEntry) -> None:
+    """ValueError in one line with the rule that a prefill pool breaks."""
+    broken = broken_rule(found.pool.hardware, entry.model, found.pool.deployment)
+    if broken:
+        raise ValueError(f"{entry.name} on {found.hardware.name}, prefill pool: {broken}")

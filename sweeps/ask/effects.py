@@ -11,10 +11,9 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.model import Block, Experts, Model
-from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.axes import Axis, Choice, leaf
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
-from sweeps.ask.paths import leaf
 
 SEVERAL = ("tp", "cp", "attention_dp", "pp")
 """Degrees by which the devices of one replica work together."""

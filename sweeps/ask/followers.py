@@ -1,18 +1,16 @@
 """Axes that move a prefill pool, or a neighbour on the same devices, together with the deployment beside it.
 
-`sweeps.ask.pools` and `sweeps.ask.neighbours` say what both have in common at one point. An axis over that moves both.
+`sweeps.ask.deployments` and `sweeps.ask.deployments` say what both have in common at one point. An axis over that moves
+both.
 """
 
 import dataclasses
 from typing import Any
 
 from jaxroof.jobs import Scenario
-from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.axes import Axis, Choice, replaced
 from sweeps.ask.cases import leaf_number
-from sweeps.ask.deployments import PREFIX
-from sweeps.ask.neighbours import SHARED
-from sweeps.ask.paths import replaced
-from sweeps.ask.pools import OBJECTS, SEPARATE
+from sweeps.ask.deployments import OBJECTS, PREFIX, SEPARATE, SHARED
 from sweeps.ask.spec import Spec
 
 

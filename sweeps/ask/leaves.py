@@ -3,8 +3,13 @@
 import functools
 import types
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
+
+from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.leaves import leaf_unit as hardware_leaf_unit
+from hwspaces.quantities.units import quantity
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
@@ -66,3 +71,20 @@ def leaf_long_name(path: str) -> str:
         return f"{leaf_long_name(plain_path(path))}, neighbour"
     declared = leaf(path)
     return path.replace("_", " ").replace(".", ", ") if declared is None else declared.meaning
+
+
+# Numbers from what a user writes, each within the range that its declaration gives.
+
+
+def quantity_or_zero(value: Any, unit: str, path: str) -> float:
+    """`value` of the leaf at `path` in the SI unit `unit`; ValueError names the path, the value and what is allowed."""
+    declared = leaf(path)
+    if declared is None or declared.structure:
+        return quantity(value, unit, path)
+    return declared_quantity(value, declared, path)
+
+
+def along_range(path: str, numbers: np.ndarray) -> np.ndarray:
+    """Numbers that a range gives the leaf at `path`: of a count the nearest whole ones."""
+    declared = leaf(path)
+    return np.round(numbers) if declared is not None and declared.counts else numbers

@@ -10,6 +10,62 @@ from jaxroof.batch import STATUSES
 from jaxroof.jobs import colocated, disaggregated, economics, fit, function, job, request, serve, steady, step, train
 from jaxroof.jobs.scenario import Metric, higher, lower
 
+
+def finite(value: Any) -> Any:
+    """A record whose NaN and infinities are None and whose tuples are lists, wherever they are: as JSON has it."""
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and value - value != 0.0 else value
+
+
+# Parts of a device's area, cost and power, and limits of its package, in words.
+
+
+PARTS = {
+    "matrix": "matrix units",
+    "vector": "vector units",
+    "double": "float64 units",
+    "graphics": "graphics",
+    "core": "rest of the cores",
+    "core_memory": "scratchpads, registers",
+    "l2": "shared caches",
+    "stacks": "memory PHYs",
+    "links": "links",
+    "fixed": "host interface, control",
+}
+"""Part of `jaxroof.area_parts` -> what it is called."""
+
+COST_PARTS = {
+    "dies": "dies",
+    "memory": "device memory",
+    "package": "package",
+    "test": "test and assembly",
+    "board": "board",
+}
+"""Part of `jaxroof.cost_parts` -> what it is called."""
+
+LIMITS = {
+    "shoreline": "die edge for PHYs",
+    "interposer": "package area",
+    "reticle": "area of one die",
+    "power_density": "power per area",
+    "cooling": "cooling",
+}
+"""Limit of `jaxroof.chip.area.USES` -> what it is called."""
+
+POWER_PARTS = {
+    "static": ("static",),
+    "device memory": ("hbm",),
+    "L2 and scratchpads": ("l2", "scratchpad"),
+    "matrix units": ("matrix",),
+    "vector, exponentials": ("vector", "exp"),
+    "links": ("scale_up", "scale_out", "cluster"),
+}
+"""Name of a part of a device's power -> parts of `jaxroof.jobs.request.step_powers`."""
+
+
 OF_REQUESTS = {
     "arrival": Metric("s", "when the request was sent"),
     "queueing": lower("s", serve.LATENCIES["queueing"]),

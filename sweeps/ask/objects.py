@@ -10,16 +10,13 @@ import hwspaces
 import workloads
 from jaxroof.model import Model
 from jaxroof.step.forward import without_fallbacks
-from sweeps.ask.axes import Axis, Choice, Coordinate
-from sweeps.ask.cache_precisions import require_cache
+from sweeps.ask.axes import Axis, Choice, Coordinate, number, replaced
 from sweeps.ask.cases import KV_BYTES, Case, cache_precision, leaf_number, model_deployment, require_precisions
 from sweeps.ask.deployments import label as deployment_label
-from sweeps.ask.deployments import with_settings
-from sweeps.ask.drafting import with_draft
+from sweeps.ask.deployments import with_draft, with_settings
 from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.laws import with_hardware_laws
-from sweeps.ask.paths import number, replaced
-from sweeps.ask.precisions import weight_only_notes
+from sweeps.ask.precisions import require_cache, weight_only_notes
 from sweeps.ask.spec import Range, Spec
 
 MEANINGS = {

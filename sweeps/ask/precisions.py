@@ -1,14 +1,25 @@
 """Precisions that a model needs of a device, and what the device runs weight-only for want of one."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 import hwspaces
+from jaxroof import batch
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.serve import Service
+from jaxroof.jobs.step import StepWork
 from jaxroof.model import Model, WeightFormat
+from jaxroof.numerics.arrays import eager
+from jaxroof.op import Kernel, Ops
 from jaxroof.step.forward import as_run, converted_precisions
+from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.step import times_of
 
 
 def compute_precisions(tree: Any) -> set[str]:
@@ -58,3 +69,106 @@ def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]
         f"them to {taken} (weight-only, as vLLM and SGLang do by Marlin on NVIDIA)"
         for lacking, taken in converted_precisions(model, device.hardware)
     ]
+
+
+# Precisions of the KV cache: bytes of each, and the units that a device needs for some.
+
+
+KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1.0 / 16.0}
+"""B per cached key or value element, by the precision that engines store it at; fp4 with a scale per 16 (NVFP4)."""
+
+CACHE_UNITS = {"fp4": "fp4"}
+"""Precision of the KV cache -> the matrix units without which no kernel reads it. Bytes of fp8 and int8 are converted
+on any device; keys and values of 4 bits with a scale per 16 (NVFP4) are made and read by instructions that devices with
+fp4 units have. Source: NVIDIA, "Optimizing Inference for Long Context and Large Batch Sizes with NVFP4 KV Cache", 2025,
+developer.nvidia.com: Blackwell."""
+
+
+def lacking_cache(hardware: Hardware, kv: str) -> str | None:
+    """The matrix unit that a KV cache of precision `kv` needs and the hardware lacks; None where it lacks none."""
+    unit = CACHE_UNITS.get(kv)
+    return unit if unit is not None and unit not in hardware.matrix else None
+
+
+def require_cache(device: hwspaces.HardwareEntry, kv: str) -> None:
+    """ValueError, one line, where no kernel of the device reads a KV cache of precision `kv`."""
+    if lacking_cache(device.hardware, kv):
+        allowed = ", ".join(name for name in KV_BYTES if not lacking_cache(device.hardware, name))
+        raise ValueError(f"kv = {kv}: {device.name} has no {CACHE_UNITS[kv]} figure; its cache may be {allowed}")
+
+
+def without_cache_units(devices: Sequence[tuple[str, hwspaces.HardwareEntry]], kv: str) -> dict[str, str]:
+    """Devices, each beside the name that it was asked for by, that lack a unit for a KV cache of `kv`, and why."""
+    return {
+        device.name: f"no {CACHE_UNITS[kv]} figure for its KV cache"
+        for _, device in devices
+        if lacking_cache(device.hardware, kv)
+    }
+
+
+# One line where a cache of less than 16 bits makes decoding slower: some engines convert it on the way.
+
+
+WIDE_BYTES = 2.0
+"""B of a cached element that kernels take as it is."""
+
+SLOWER = 1.01
+"""Ratio of both times from which on it is said."""
+
+SERVED = 64.0
+"""Sequences that count as decoding at once where requests come over time; ours."""
+
+
+def slower_cache(scenario: Scenario, work: tuple[float, float] | None = None) -> str | None:
+    """The line, where decode attention of the scenario takes longer than it would with a cache of 16 bits; else None.
+
+    Args:
+      work: sequences that decode at once and tokens of each; None: those of the scenario's workload.
+    """
+    work = work or decoding(scenario)
+    if work is None or float(scenario.deployment.kv_bytes) >= WIDE_BYTES:
+        return None
+    sequences, context = work
+    narrow, wide = (_attention_time(scenario, kv_bytes, *work) for kv_bytes in (None, WIDE_BYTES))
+    if narrow <= SLOWER * wide:
+        return None
+    return (
+        f"decode attention is slower with this cache than with one of 16 bits: {1e3 * narrow:.3g} against "
+        f"{1e3 * wide:.3g} ms a step of {sequences:,.0f} sequences of {context:,.0f} tokens"
+    )
+
+
+def attention_note(scenario: Scenario) -> str | None:
+    """The line on the precision of attention products beside a cache of 8 bits or fewer; None with a wider cache."""
+    deployment = scenario.deployment
+    if not scenario.model.generates or float(deployment.kv_bytes) >= WIDE_BYTES:
+        return None
+    if deployment.attention_compute == "fp8":
+        return "attention is multiplied in fp8, as its cache is stored"
+    words = f"attention is multiplied in {deployment.attention_compute}, to which kernels convert the narrower cache"
+    return f"{words}; --attention fp8 multiplies it as it is"
+
+
+def decoding(scenario: Scenario) -> tuple[float, float] | None:
+    """Sequences that decode at once, and tokens of each; None where nothing decodes."""
+    work = scenario.workload
+    if isinstance(work, Requests):
+        return float(work.batch), float(work.isl + 0.5 * work.osl)
+    if isinstance(work, StepWork) and work.decode is not None and work.context is not None:
+        return float(work.decode), float(work.context)
+    if isinstance(work, Service):
+        return SERVED, float(np.mean(np.asarray(work.traffic.isl) + 0.5 * np.asarray(work.traffic.osl)))
+    return None
+
+
+def _attention_time(scenario: Scenario, kv_bytes: float | None, sequences: float, context: float) -> float:
+    """s of all decode attention of one step."""
+    deployment = scenario.deployment
+    if kv_bytes is not None:
+        deployment = dataclasses.replace(deployment, kv_bytes=kv_bytes)
+    work = batch.decode(sequences, context)
+    with eager():
+        ops = overlapped_ops(as_run(scenario.model, scenario.hardware), deployment, work)
+        own: Ops = {name: op for name, op in ops.items() if isinstance(op, Kernel) and op.kind == "decode_attention"}
+        times = times_of(own, scenario.hardware, deployment, work, scenario.efficiency)
+        return float(sum(times[name] for name in own))

@@ -15,18 +15,16 @@ from jaxroof.jobs.job import some_terms
 from jaxroof.numerics.arrays import eager
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
-from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.axes import Axis, Choice, number
 from sweeps.ask.cases import Case, case, leaf_number
 from sweeps.ask.deployments import PREFIX, is_structure
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.followers import followed
 from sweeps.ask.laws import held_note, require_free
-from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart
+from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart, sampled
 from sweeps.ask.leaves import leaf
 from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
-from sweeps.ask.paths import number
 from sweeps.ask.precisions import compute_precisions
-from sweeps.ask.samples import sampled
 from sweeps.ask.spec import Range, Spec
 
 

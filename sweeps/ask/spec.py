@@ -16,8 +16,7 @@ from hwspaces.quantities.units import plain
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.names import VARIABLES
-from sweeps.ask.shipped import specification
-from sweeps.ask.spaces import spaced
+from sweeps.ask.spaces import spaced, specification
 
 KEYS = {
     "job": "request, step, train, disaggregated, colocated or serve",

@@ -27,7 +27,7 @@ def scored(options: argparse.Namespace) -> list[Any]:
 
 def pictures(rows: list[Any]) -> list[tuple[str, Any]]:
     """One picture of every die."""
-    from sweeps.show.area import area_by_part
+    from sweeps.show.kernels import area_by_part
 
     return [("die_area", area_by_part(rows))]
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.ask.pairs import pairs
+from sweeps.ask.flag_text import pairs
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.leaf_flags import flag as flag_of

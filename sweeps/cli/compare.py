@@ -130,8 +130,8 @@ def _compared(options: argparse.Namespace) -> Any:
     """The comparison that the flags ask for, with a line of what is done."""
     from sweeps.cli.progress import Line
     from sweeps.run.compile_cache import compilation_cache
-    from sweeps.studies.served.compare import comparison
-    from sweeps.studies.served.words import WORDS, read
+    from sweeps.studies.compare.compare import comparison
+    from sweeps.studies.compare.words import WORDS, read
 
     given = {name: value for name in (*WORDS, "batch") if (value := getattr(options, name, None)) is not None}
     wanted = read(given | {"disaggregated": not options.no_disaggregated}, flag)
@@ -166,7 +166,7 @@ def _write(options: argparse.Namespace, found: Any, shown: tuple, top: int) -> N
         compare_report.write_rows(path, found, shown, force)
     elif ending == ".nc":
         from sweeps.data.store import saved
-        from sweeps.studies.served.dataset import dataset
+        from sweeps.studies.compare.comparison import dataset
 
         saved(path, dataset(found), force)
     else:

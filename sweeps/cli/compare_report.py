@@ -12,9 +12,9 @@ import hwspaces
 from sweeps.ask.names import variable
 from sweeps.cli.tables import console, metric_text, print_lines, table
 from sweeps.data.labels import number
-from sweeps.studies.served.comparison import Comparison
-from sweeps.studies.served.figures import ascending
-from sweeps.studies.served.rows import Row
+from sweeps.studies.compare.comparison import Comparison
+from sweeps.studies.compare.figures import ascending
+from sweeps.studies.compare.rows import Row
 
 COLUMNS = {
     "load": "requests/s\n/replica",

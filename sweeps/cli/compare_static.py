@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = common.overrides(options.set)
     from sweeps.cli.progress import progress
-    from sweeps.studies.static_comparison import compare_static
+    from sweeps.studies.compare.static import compare_static
 
     chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
     chosen |= {"hardware": names, "set": settings, **numbers, **lists, **limit}
@@ -129,7 +129,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
     from sweeps.cli.tables import console, print_lines, size, table
     from sweeps.data.labels import number
     from sweeps.run.evidence import extrapolated
-    from sweeps.studies.reasons import limit_text
+    from sweeps.studies.compare.reasons import limit_text
 
     out = console()
     model, limits = found.model, ", ".join(limit_text(name, limit) for name, limit in found.slo.items())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sweeps.ask.silicon_names import COST_PARTS, PARTS
+from sweeps.ask.names import COST_PARTS, PARTS
 
 
 def die_record(entry: Any) -> dict[str, Any]:

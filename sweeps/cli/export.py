@@ -139,7 +139,7 @@ def _timeline(options: argparse.Namespace) -> None:
 
 def _traces(options: argparse.Namespace) -> None:
     from sweeps.run.answer import answer
-    from sweeps.studies.exports.chakra import written
+    from sweeps.studies.export.chakra import written
 
     case, what = _worded(options)
     *files, groups = written(options.output, case, answer(case), what, options.force)
@@ -148,7 +148,7 @@ def _traces(options: argparse.Namespace) -> None:
 
 
 def _products(options: argparse.Namespace) -> None:
-    from sweeps.studies.nests.products import written
+    from sweeps.studies.map.products import written
 
     case, what = _worded(options)
     for path in written(options.output, case, what, options.force):
@@ -157,7 +157,7 @@ def _products(options: argparse.Namespace) -> None:
 
 def _profiles(options: argparse.Namespace) -> None:
     from sweeps.ask.cases import case
-    from sweeps.studies.exports.vidur import names, written
+    from sweeps.studies.export.vidur import names, written
 
     common.require_names(options)
     degrees = [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]

@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Find the fleet, draw the day if wanted, and print the answer or its JSON."""
     from hwspaces import quantity
-    from sweeps.studies.fleets.answer import fleet
+    from sweeps.studies.fleet.answer import fleet
 
     limits: dict[str, Any] = {"prices": options.prices}
     if options.simulate is not None:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
 
         saved(day(plan), options.output, options.force)
     if options.json:
-        from sweeps.studies.fleets.record import record
+        from sweeps.studies.fleet.record import record
 
         return print_json(record(plan))
     from sweeps.cli.fleet_report import printed

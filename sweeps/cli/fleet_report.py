@@ -7,9 +7,9 @@ import numpy as np
 
 from sweeps.cli.tables import console, percent, print_lines, table
 from sweeps.data.labels import number
-from sweeps.studies.fleets.answer import YEAR, Plan
-from sweeps.studies.fleets.marginal import MORE, Marginal
-from sweeps.studies.fleets.program import COST
+from sweeps.studies.fleet.answer import YEAR, Plan
+from sweeps.studies.fleet.marginal import MORE, Marginal
+from sweeps.studies.fleet.program import COST
 
 SMALL = 0.01
 """Share of a class's requests below which replicas have no row of their own."""

@@ -135,7 +135,7 @@ def _searched(
       line: shows how far the search is.
       before, layers: of a network, layers that are done, and all.
     """
-    from sweeps.studies.nests import found_mapping
+    from sweeps.studies.map import found_mapping
     from workloads.nests.checks import require_names, residents
 
     mappings = MAPPINGS if options.mappings is None else int(whole_number("--mappings", options.mappings))

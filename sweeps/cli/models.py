@@ -67,8 +67,8 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
 
 
 def _print_entry(entry: Any) -> None:
-    from sweeps.ask.paths import leaf_paths
-    from sweeps.ask.paths import number as leaf
+    from sweeps.ask.axes import leaf_paths
+    from sweeps.ask.axes import number as leaf
     from sweeps.cli.printing import escaped
     from sweeps.cli.tables import console, size, table
     from sweeps.data.labels import number

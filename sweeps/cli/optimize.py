@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> None:
     """Search, write what is wanted, and print the best designs and what holds them there."""
     from sweeps.ask.spaces import in_space
     from sweeps.ask.spec import content
-    from sweeps.studies.optimization import spec as specs
-    from sweeps.studies.optimization.search import searched
+    from sweeps.studies.optimize import spec as specs
+    from sweeps.studies.optimize.search import searched
 
     source = content(pathlib.Path(options.spec))
     source = _with_flags(source if options.space is None else in_space(source, options.space), options)
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     seconds = time.perf_counter() - begin
     if options.output:
         from sweeps.serving.files import written
-        from sweeps.studies.optimization.result import dataset
+        from sweeps.studies.optimize.result import dataset
 
         written(options.output, dataset(found), options.force)
     if options.plot:
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
 
         saved(optimum(found), options.plot, options.force)
     if options.json:
-        from sweeps.studies.optimization.result import record
+        from sweeps.studies.optimize.result import record
 
         return print_json(record(found))
     from sweeps.cli.optimize_report import printed

@@ -8,11 +8,10 @@ import numpy as np
 from hwspaces import formatted
 from sweeps.ask.names import variable
 from sweeps.cli.tables import percent, table
-from sweeps.studies.optimization.combined import harmonic
-from sweeps.studies.optimization.goals import unit_of
-from sweeps.studies.optimization.optimum import Optimum
-from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.rates import trade_offs as rates
+from sweeps.studies.optimize.goals import harmonic, unit_of
+from sweeps.studies.optimize.optimum import Optimum
+from sweeps.studies.optimize.optimum import trade_offs as rates
+from sweeps.studies.optimize.problem import Problem
 
 UNBALANCED = 0.1
 """Share of the slopes that may be unbalanced where a rate of exchange is printed without a mark."""

@@ -5,8 +5,8 @@ from typing import Any
 from hwspaces import formatted
 from sweeps.cli.optimize_parts import means, robustness, simulations, trade_offs, whole_numbers
 from sweeps.cli.tables import console, percent, table
-from sweeps.studies.optimization.goals import unit_of
-from sweeps.studies.optimization.optimum import Optimum
+from sweeps.studies.optimize.goals import unit_of
+from sweeps.studies.optimize.optimum import Optimum
 
 SHOWN = 4
 """Designs side by side."""

@@ -152,9 +152,8 @@ def _best_device(options: argparse.Namespace) -> tuple[Any, ...]:
     from sweeps.data.keep.rows import as_sample
     from sweeps.data.opened import opened
     from sweeps.run.device_at import device_at
-    from sweeps.show.overview import default_metric
-    from sweeps.show.selection import metric_name, selected
-    from sweeps.show.wording import best_sentence
+    from sweeps.show.overview import default_metric, metric_name, selected
+    from sweeps.show.plane import best_sentence
 
     with opened(options.file) as whole:
         kept = as_sample(whole)
@@ -181,9 +180,8 @@ def _of_file(options: argparse.Namespace, kind: str) -> Any:
     from sweeps.data import labels
     from sweeps.data.keep.rows import as_sample
     from sweeps.data.opened import opened
-    from sweeps.show.overview import default_metric
+    from sweeps.show.overview import default_metric, metric_name, selected
     from sweeps.show.plane import REDUCTIONS
-    from sweeps.show.selection import metric_name, selected
 
     how = options.reduce or "best"
     labels.known(how, REDUCTIONS, "reduction")

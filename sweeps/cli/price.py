@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the table of ops, or of points; draw and write what is asked for."""
     from sweeps.cli import function_report as report
     from sweeps.cli.common import whole_number
-    from sweeps.studies.functions.question import USUAL_POLICY
+    from sweeps.studies.price.question import USUAL_POLICY
 
     fusion = USUAL_POLICY if options.fusion is None else options.fusion
     if fusion not in POLICIES:
@@ -122,7 +122,7 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     if options.function.endswith(MODULES):
         return _module(options, fusion, trips)
     from sweeps.ask.functions import arguments_of, named_object, users_code
-    from sweeps.studies.functions.question import Function
+    from sweeps.studies.price.question import Function
     from workloads.traced.function import traced
 
     if ":" not in options.function:
@@ -149,7 +149,7 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
 
 def _module(options: argparse.Namespace, fusion: str, trips: float | None) -> Any:
     """The question of a model in StableHLO."""
-    from sweeps.studies.functions.question import from_stablehlo
+    from sweeps.studies.price.question import from_stablehlo
 
     if options.args:
         raise ValueError(f"--args {options.args[0]}: a module of StableHLO has the sizes of its arguments")

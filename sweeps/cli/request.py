@@ -60,7 +60,7 @@ def request_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
-    from sweeps.ask.prompt_work import without_output
+    from sweeps.ask.offered_load import without_output
     from sweeps.cli import answers, tables
     from sweeps.run.answer import answer
 

@@ -83,9 +83,8 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
     said, case = _said(options)
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import notes
-    from sweeps.studies.elasticity.point import curvatures, sensitivity_at
-    from sweeps.studies.elasticity.reasons import reasoned
-    from sweeps.studies.elasticity.turns import turns_of
+    from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
+    from sweeps.studies.sensitivity.turns import reasoned, turns_of
 
     point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
     checked = reasoned(case.scenario, point, turns_of(case.scenario, point))
@@ -108,7 +107,7 @@ def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, expone
     compilation_cache()
     from sweeps.cli.sensitivity_report import Found
     from sweeps.cli.tables import heading
-    from sweeps.studies.elasticity.serve import sensitivity_of_serve
+    from sweeps.studies.sensitivity.serve import sensitivity_of_serve
 
     found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
     notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
@@ -139,7 +138,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
     from jaxroof.version import VERSION
     from sweeps.data.store import saved
-    from sweeps.studies.elasticity.labelled import labelled
+    from sweeps.studies.sensitivity.maps import labelled
 
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.show import style
@@ -174,7 +173,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         raise ValueError(f"--over {options.over}: no such file")
     from sweeps.cli import sensitivity_report as report
     from sweeps.data.store import saved
-    from sweeps.studies.elasticity.api import sensitivity
+    from sweeps.studies.sensitivity.api import sensitivity
 
     found = sensitivity(options.over, names, wanted, smoothing=exponent)
     if options.plot:

@@ -11,10 +11,9 @@ from hwspaces import formatted
 from sweeps.ask.names import units
 from sweeps.cli.tables import console, metric_text, percent, print_lines, table
 from sweeps.data.labels import number
-from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import FLAT, Sensitivities
-from sweeps.studies.elasticity.second_order import pairs
-from sweeps.studies.elasticity.turns import FACTORS, TOLERANCE, Turn, ranked
+from sweeps.studies.sensitivity.knobs import Knob, pairs
+from sweeps.studies.sensitivity.point import FLAT, Sensitivities
+from sweeps.studies.sensitivity.turns import FACTORS, TOLERANCE, Turn, ranked
 
 if TYPE_CHECKING:
     import xarray as xr

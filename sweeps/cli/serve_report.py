@@ -17,8 +17,7 @@ from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
-from sweeps.serving.binding import binding
-from sweeps.serving.report import cache_tokens, nearest, slo_lines, status_text
+from sweeps.serving.report import binding, cache_tokens, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing": "queueing"}

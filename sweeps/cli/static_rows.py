@@ -7,7 +7,7 @@ from typing import Any
 
 from hwspaces.files.output import replacing
 from sweeps.run.evidence import extrapolated
-from sweeps.studies.static_comparison import Candidate
+from sweeps.studies.compare.static import Candidate
 
 FLAGS = ("fits", "legal", "feasible")
 

@@ -96,7 +96,7 @@ def training_case(options: argparse.Namespace) -> Any:
     settings = common.overrides(others)
     work |= _workload([setting for setting in options.set if setting not in others])
     from sweeps.ask.cases import case
-    from sweeps.ask.training_layouts import settings as placed
+    from sweeps.ask.training import settings as placed
 
     spread: dict[str, Any] = placed(degrees)
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}

@@ -29,7 +29,7 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
         raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
     top = TOP if options.top is None else int(whole_number("--top", options.top))
     case = training_case(options)
-    from sweeps.studies.training_search import search
+    from sweeps.studies.train import search
 
     found = search(case, devices)
     if options.json:

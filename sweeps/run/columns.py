@@ -9,8 +9,7 @@ from jaxroof.numerics.arrays import eager, jnp
 from jaxroof.numerics.derivatives import Marked, marked
 from jaxroof.numerics.tree import leaves, mapped
 from sweeps.ask.question import Question
-from sweeps.run.point import in_dtype, scenario_at, used_terms
-from sweeps.run.points import along
+from sweeps.run.points import along, in_dtype, scenario_at, used_terms
 
 FLOAT64 = np.dtype("float64")
 

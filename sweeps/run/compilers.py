@@ -159,7 +159,7 @@ class LLVM(Compiler):
             from sweeps.run.native.program import Program
         except ModuleNotFoundError:
             raise ValueError(f"compiler = 'llvm' needs llvmlite: {installing('llvm')}") from None
-        from sweeps.run.terms import kept
+        from sweeps.run.program import kept
 
         return kept(Program, question, settings, dtype)
 
@@ -205,8 +205,7 @@ class XLA(Compiler):
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question as two programs."""
-        from sweeps.run.program import Program
-        from sweeps.run.terms import kept
+        from sweeps.run.program import Program, kept
 
         return kept(Program, question, settings, dtype)
 

@@ -14,7 +14,7 @@ from jaxroof.numerics.tree import mapped
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.question import unsampled
 from sweeps.ask.spec import KEYS, spec
-from sweeps.run.point import scenario_at
+from sweeps.run.points import scenario_at
 
 ROUNDING = 1e-6
 """Relative distance up to which a coordinate is the value of its axis: files may hold float32."""

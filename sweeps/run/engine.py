@@ -14,7 +14,7 @@ from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered
 from sweeps.run.compilers import COMPILERS, Compiler, chosen
 from sweeps.run.native.graph import Unsupported
-from sweeps.run.point import in_dtype
+from sweeps.run.points import in_dtype
 from sweeps.run.ways import MOST_EAGER
 
 LEAST = 1024

@@ -14,7 +14,7 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.keys import Keys, takes
 from sweeps.ask.question import Asked
 from sweeps.ask.spec import Range, Spec, read, spec
-from sweeps.data.dataset import coordinates, dataset, fill
+from sweeps.data.store import coordinates, dataset, fill
 from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision

@@ -13,8 +13,8 @@ import xarray as xr
 from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
-from sweeps.ask.prompt_work import without_output
-from sweeps.ask.shipped import specification
+from sweeps.ask.offered_load import without_output
+from sweeps.ask.spaces import specification
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.grid import Metrics
@@ -22,8 +22,7 @@ from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, Place, fleet
-from sweeps.serving.target import kept, missed_text
-from sweeps.serving.usual_loads import keeps_all_at_once, usual_clients, usual_rates
+from sweeps.serving.target import keeps_all_at_once, kept, missed_text, usual_clients, usual_rates
 from workloads.streams.classes import classes_of
 
 HOUR = 3600.0

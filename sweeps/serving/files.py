@@ -18,7 +18,7 @@ from sweeps.data.store import saved
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.columns import iteration_columns, request_columns
+from sweeps.serving.report import iteration_columns, request_columns
 from sweeps.serving.run import Simulation, simulation
 
 

@@ -22,8 +22,7 @@ from sweeps.ask.engines import chosen
 from sweeps.ask.layouts import reach
 from sweeps.run.simulated.grid import Metrics, outcomes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
-from sweeps.run.simulated.policies import chosen_policy, policy_values
-from sweeps.run.simulated.refusals import require_priced
+from sweeps.run.simulated.policies import chosen_policy, policy_values, require_priced
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.streams.streams import mean_rate
 

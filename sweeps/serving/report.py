@@ -1,15 +1,48 @@
 """Sentences on a simulation: its service-level objective, and requests that were not served."""
 
 import dataclasses
+import math
 
 import numpy as np
 
 from hwspaces import formatted
 from jaxroof.batch import STATUSES
+from jaxroof.numerics.struct import Array
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import WORDS, limits, slo_text
-from sweeps.serving.columns import request_columns
-from sweeps.serving.run import Simulation
+from sweeps.serving.run import Simulation, waiting
+
+
+def request_columns(found: Simulation) -> dict[str, Array]:
+    """Outcome of every request of the replica, in the order in which they were given. Shape [requests] each."""
+    served, stream = found.served, found.replica.stream
+    done = served.status == STATUSES.index("finished")
+    decoded = served.finish - served.first_token
+    arrival = served.arrival
+    if found.load.clients is None:
+        arrival = np.where(np.isfinite(arrival), arrival, stream.arrival)
+    return {
+        "arrival": arrival,
+        "ttft": served.first_token - served.arrival,
+        "tpot": np.where(stream.osl > 1, decoded / np.maximum(stream.osl - 1, 1), np.nan),
+        "e2e": np.where(done, served.finish - served.arrival, np.nan),
+        "queueing": served.admitted - served.arrival,
+        "isl": stream.isl.astype(np.int32),
+        "osl": stream.osl.astype(np.int32),
+        "status": served.status.astype(np.int8),
+        "preempted": served.preemptions.astype(np.int32),
+        "cached": served.cached.astype(np.int32),
+        **({} if stream.kind is None else {"request_class": stream.kind.astype(np.int8)}),
+    }
+
+
+def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
+    """Timeline of the replica's engine. Shape [iterations] each."""
+    timeline = found.timeline
+    counts = {name: getattr(timeline, name) for name in ("steps", "decoding", "prompt_tokens", "blocks", "running")}
+    counts["waiting"] = waiting(found)
+    times = {"end": timeline.end, "iteration_time": timeline.duration}
+    return times | {name: values.astype(np.int32) for name, values in counts.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,3 +121,52 @@ def _against(name: str, value: float, limit: float) -> str:
     """A time against its limit: TTFT 700 ms (40 % above 500 ms)."""
     far = f"{number(100.0 * (value / limit - 1.0))} % above" if value > limit else "within"
     return f"{WORDS[name]} {formatted(value, 's')} ({far} {formatted(limit, 's')})"
+
+
+# Limit on the requests that a simulated engine runs at once: the KV cache, or the policy's sequences.
+
+
+BINDING_WORDS = {"kv_cache": "KV cache", "max_sequences": "max_sequences"}
+"""Resource -> its name in a sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """The resource that binds, and how many of the requests that are there it lets run."""
+
+    resource: str  # a key of WORDS
+    running: int  # requests that ran at once
+    wanted: int  # requests that were there at once
+    preemptions: int
+
+    @property
+    def text(self) -> str:
+        """The sentence: "KV cache binds: 5 of 16 requests run at once"."""
+        more = f", and {self.preemptions:,} lost their cache" if self.preemptions else ""
+        return f"{BINDING_WORDS[self.resource]} binds: {self.running:,} of {self.wanted:,} requests run at once{more}"
+
+
+def binding(found: Simulation) -> Binding | None:
+    """The resource that keeps requests waiting; None where all that were there ran at once.
+
+    The cache binds where it was too full for another request of mean length while some waited, or where running
+    requests lost theirs; the policy where so many sequences ran as it allows. Requests that wait for their turn in a
+    step are kept by neither.
+    """
+    line, policy, stream = found.timeline, found.policy, found.replica.stream
+    if not len(line.end):
+        return None
+    there = line.running + waiting(found)
+    most, wanted = int(np.max(line.running)), int(np.max(there))
+    preemptions = int(found.metrics["preemptions"])
+    if preemptions:
+        usual = float(np.average(line.running, weights=line.duration))
+        return Binding("kv_cache", max(min(round(usual), wanted), 1), max(wanted, most), preemptions)
+    if most >= wanted:
+        return None
+    if most >= float(policy.max_sequences):
+        return Binding("max_sequences", most, wanted, 0)
+    tokens = np.mean(stream.isl) + (np.mean(stream.osl) if policy.reserve else 1.0)
+    needed = math.ceil(tokens / float(policy.block_size))
+    full = np.max(line.blocks) + needed > found.blocks * (1.0 - float(policy.watermark))
+    return Binding("kv_cache", most, wanted, 0) if full else None

@@ -16,13 +16,12 @@ from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.scheduler import cache_blocks
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, given_paths, require_effect
-from sweeps.ask.prompt_work import without_output
+from sweeps.ask.offered_load import without_output
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import chosen_policy, policy_values
-from sweeps.run.simulated.refusals import no_cache, require_priced
+from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
 from sweeps.run.simulated.simulation import compiled, simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
 

@@ -9,9 +9,7 @@ from sweeps.data import labels
 from sweeps.data.best import best
 from sweeps.show import style
 from sweeps.show.overview import default_metric
-from sweeps.show.plane import REDUCTIONS, line_axis
-from sweeps.show.positions import positions, spread, turned
-from sweeps.show.wording import source_note
+from sweeps.show.plane import REDUCTIONS, line_axis, positions, source_note, spread, turned
 
 MOST_OPS = 11
 """Ops that have a colour of their own; the smaller ones share one."""

@@ -9,7 +9,7 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.run.evidence import extrapolated
 from sweeps.show import style
-from sweeps.studies.static_comparison import RATE, Candidate, StaticComparison
+from sweeps.studies.compare.static import RATE, Candidate, StaticComparison
 
 MOST = 40
 """Bars that can be told apart on one page."""

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.show import style
-from sweeps.studies.fleets.answer import Plan
-from sweeps.studies.fleets.program import COST
+from sweeps.studies.fleet.answer import Plan
+from sweeps.studies.fleet.program import COST
 
 SOME = 0.05
 """Share of the cost from which an hour is marked as one that sets it."""

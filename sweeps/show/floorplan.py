@@ -8,10 +8,9 @@ import numpy as np
 from hwspaces import HardwareEntry, formatted
 from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
-from sweeps.ask.silicon_names import LIMITS, PARTS
+from sweeps.ask.names import LIMITS, PARTS
 from sweeps.show import style
-from sweeps.show.package_plan import Group, package_plan
-from sweeps.show.treemap import Rectangle
+from sweeps.show.package_plan import Group, Rectangle, package_plan
 
 _BOUNDS = style.BOUND_COLOURS
 

@@ -7,11 +7,20 @@ import xarray as xr
 
 from sweeps.ask.names import variable
 from sweeps.data import labels
-from sweeps.show import evidence, style
-from sweeps.show.plane import Plane, map_axes, plane
-from sweeps.show.positions import positions
+from sweeps.show import style
+from sweeps.show.plane import (
+    BEYOND_WORDS,
+    Plane,
+    beyond_handle,
+    beyond_there,
+    heading,
+    map_axes,
+    mark_beyond,
+    plane,
+    positions,
+    source_note,
+)
 from sweeps.show.scatter import bounds, scatter_metric
-from sweeps.show.wording import heading, source_note
 
 WRITTEN_ROWS = WRITTEN_COLUMNS = 8
 """Size up to which a map has its numbers written in its cells."""
@@ -55,10 +64,10 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
         words, unit = labels.title(dataset, drawn.metric), labels.unit(dataset, drawn.metric)
         style.colour_bar(made, mesh, axes, words, unit, finite)
         _numbers(axes, dataset, drawn, across, up, values, mesh.norm)
-        there = evidence.beyond_there(dataset, drawn)
-        evidence.mark(axes, across.edges, up.edges, there)
+        there = beyond_there(dataset, drawn)
+        mark_beyond(axes, across.edges, up.edges, there)
         if there.any():
-            axes.set_title(f"dots: {evidence.WORDS}", loc="right", fontweight="normal", fontsize=8, color=style.QUIET)
+            axes.set_title(f"dots: {BEYOND_WORDS}", loc="right", fontweight="normal", fontsize=8, color=style.QUIET)
         row, column = np.unravel_index(np.nanargmax(values) if higher else np.nanargmin(values), values.shape)
         if not _is_small(values):
             axes.plot(across.at[column], up.at[row], "*", ms=15, mfc="white", mec=style.INK, zorder=5, clip_on=False)
@@ -83,10 +92,10 @@ def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
     handles = [patch(color=style.BOUND_COLOURS[flags[code]], label=text) for code, text in found.items()]
     if not feasible.all():
         handles.append(patch(facecolor=style.INFEASIBLE, edgecolor=style.QUIET, hatch="////", label="infeasible"))
-    there = evidence.beyond_there(dataset, drawn)
+    there = beyond_there(dataset, drawn)
     if there.any():
-        evidence.mark(axes, across.edges, up.edges, there)
-        handles.append(evidence.handle())
+        mark_beyond(axes, across.edges, up.edges, there)
+        handles.append(beyond_handle())
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
     axes.legend(handles=handles, handlelength=1.2, columnspacing=1.2, **below)
     across.applied(axes, "x")

@@ -9,12 +9,12 @@ from hwspaces import formatted
 from jaxroof.efficiency.hull import BEYOND
 from sweeps.ask.leaves import leaf_long_name
 from sweeps.data import labels
-from sweeps.show import evidence, style
-from sweeps.studies.optimization.descent import KEPT, worst
-from sweeps.studies.optimization.goals import ROOTS, unit_of
-from sweeps.studies.optimization.optimum import Optimum
-from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.result import Slice, slices
+from sweeps.show import plane, style
+from sweeps.studies.optimize.descent import KEPT, worst
+from sweeps.studies.optimize.goals import ROOTS, unit_of
+from sweeps.studies.optimize.optimum import Optimum
+from sweeps.studies.optimize.problem import Problem
+from sweeps.studies.optimize.result import Slice, slices
 
 COLUMNS, LABEL = 3, 44
 """Slices side by side, and letters of a line below them."""
@@ -49,7 +49,7 @@ def _slices(found: Optimum) -> Any:
         f"the one that is broken most ({kept})."
     )
     if any((one.octaves >= BEYOND).any() for one in cut):
-        details += f" Dots, and choices in italics: {evidence.WORDS}."
+        details += f" Dots, and choices in italics: {plane.BEYOND_WORDS}."
     title = f"Best design: {words(objective.name)} {formatted(value, unit)}"
     heading = title, details, problem.attributes["title"]
     made, panels = style.panels(len(cut), COLUMNS, (10.5 / COLUMNS, 2.6), (0.0, 0.0), *heading)
@@ -121,7 +121,7 @@ def _mark(panel: Any, one: Slice) -> None:
     middle = np.concatenate([one.values[:1], 0.5 * (one.values[1:] + one.values[:-1]), one.values[-1:]])
     ends = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(int)))
     for first, last in ends.reshape(-1, 2):
-        look = {"fill": False, "hatch": evidence.HATCH, "lw": 0.0, "edgecolor": style.CLOUD, "zorder": 0}
+        look = {"fill": False, "hatch": plane.HATCH, "lw": 0.0, "edgecolor": style.CLOUD, "zorder": 0}
         panel.axvspan(middle[first], middle[last], **look)
 
 

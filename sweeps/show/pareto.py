@@ -8,10 +8,9 @@ import xarray as xr
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import PAIRS, feasible
-from sweeps.data.keep.best import unbeaten
-from sweeps.show import evidence, style
-from sweeps.show.plane import distinct, group_axis, picked
-from sweeps.show.wording import source_note
+from sweeps.data.keep.parse import unbeaten
+from sweeps.show import plane, style
+from sweeps.show.plane import distinct, group_axis, picked, source_note
 
 FLAGS = ("feasible", "legal", "fits")
 
@@ -48,7 +47,7 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     dims = tuple(dict.fromkeys((*dataset[x].dims, *dataset[y].dims)))
     if group is not None and dataset[group].dims[0] not in (*dims, *feasible(dataset).dims):
         group = None
-    wanted = [name for name in dict.fromkeys((x, y, *FLAGS, *evidence.extrapolations(dataset))) if name in dataset]
+    wanted = [name for name in dict.fromkeys((x, y, *FLAGS, *plane.extrapolations(dataset))) if name in dataset]
     dataset = dataset[wanted].load()  # picking groups from the file would read it point by point
     clouds, fronts = [], []
     for name, part in _groups(dataset, group):
@@ -81,7 +80,7 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
         style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), shown)
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
     corner = tuple(variable(name).higher_is_better is not False for name in (x, y))
-    hollow = f"hollow: {evidence.WORDS}   " if far[best].any() else ""
+    hollow = f"hollow: {plane.BEYOND_WORDS}   " if far[best].any() else ""
     axes.set_title(f"{hollow}better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)  # type: ignore[index]
     if group is not None:
         axes.legend(loc="best", title=labels.short(dataset, group), title_fontsize=8.5)
@@ -113,7 +112,7 @@ def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray,
     """Both metrics at every feasible point of the axes that either depends on, and whether it is extrapolated; flat."""
     arrays = xr.broadcast(dataset[x].drop_vars(dataset[x].coords), dataset[y].drop_vars(dataset[y].coords))
     mask = feasible(dataset)
-    keep, far = (_spread(one, arrays[0]) for one in (mask, evidence.beyond(dataset)))
+    keep, far = (_spread(one, arrays[0]) for one in (mask, plane.beyond(dataset)))
     first, second = arrays[0].values, arrays[1].transpose(*arrays[0].dims).values
     keep = keep & np.isfinite(first) & np.isfinite(second)
     return first[keep], second[keep], far[keep]

@@ -1,13 +1,159 @@
 """A sweep's metric over two of its axes, reduced over all others, and the choice behind each value."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from jaxroof.efficiency.hull import BEYOND
 from sweeps.ask.names import variable
 from sweeps.data import labels
-from sweeps.data.best import masked
+from sweeps.data.best import Best, best, coordinates, feasible_points, masked
+from sweeps.show import style
+
+SHOWN_TICKS = 12
+"""Positions up to which each gets a tick of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Positions:
+    """Numbers to plot at, in SI units or counted, and how to label them."""
+
+    name: str
+    label: str
+    unit: str
+    kind: str  # "log", "linear", or "index": names, and numbers without a rule between them
+    at: np.ndarray  # shape (n,): where each position is drawn
+    texts: tuple[str, ...]  # of each position, without its unit
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Borders between neighbours, and around the first and last, shape (n + 1,)."""
+        at = np.log(self.at) if self.kind == "log" else self.at
+        if len(at) == 1:
+            half = np.array([0.5])
+            borders = np.concatenate([at - half, at + half])
+        else:
+            middle = (at[1:] + at[:-1]) / 2
+            borders = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
+        return np.exp(borders) if self.kind == "log" else borders
+
+    def applied(self, axes: Any, side: str) -> None:
+        """Scale, ticks and label of the `side` ("x" or "y") of a matplotlib Axes."""
+        axis = getattr(axes, f"{side}axis")
+        getattr(axes, f"set_{side}label")(self.label)
+        if self.kind == "log":
+            getattr(axes, f"set_{side}scale")("log")
+        if self.kind != "index":
+            style.scaled_ticks(axis, self.at, self.unit, self.kind == "log")
+        if self.kind == "index" or len(self.at) <= 8:
+            shown = spread(len(self.at))
+            texts = [self.texts[i] for i in shown]
+            axis.set_minor_locator(style.matplotlib().ticker.NullLocator())
+            getattr(axes, f"set_{side}ticks")(self.at[shown], texts, **(turned(texts, 36) if side == "x" else {}))
+
+
+def turned(texts: list[str], most: int) -> dict[str, Any]:
+    """How texts below an axis stand, as matplotlib takes it: aslant where they have more than `most` letters."""
+    return {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, texts)) > most else {}
+
+
+def spread(n: int) -> np.ndarray:
+    """Positions of `n` that get a tick: all of a few, else every second, third, ..."""
+    return np.arange(0, n, -(-n // SHOWN_TICKS))
+
+
+def positions(dataset: xr.Dataset, name: str) -> Positions:
+    """Positions of the coordinate `name` of `dataset`."""
+    values, unit = dataset[name].values, labels.unit(dataset, name)
+    label = style.quantity_label(labels.title(dataset, name), unit, values)
+    if labels.is_text(dataset[name]):
+        return Positions(name, label, unit, "index", np.arange(len(values)), tuple(map(str, values)))
+    values = values.astype(float)
+    scale = style.prefix(values, unit)[1]
+    texts = tuple(style.tick_text(_rounded(value / scale)) for value in values)
+    kind = _kind(values)
+    return Positions(name, label, unit, kind, np.arange(len(values)) if kind == "index" else values, texts)
+
+
+def _rounded(value: float) -> float:
+    """A number to three digits; one that is whole but for rounding errors, exactly."""
+    return round(value) if abs(value - round(value)) <= 1e-6 * abs(value) else float(f"{value:.3g}")
+
+
+def _kind(values: np.ndarray) -> str:
+    if len(values) < 2:
+        return "index"
+    if (values > 0).all() and np.allclose(np.diff(np.log(values)), np.log(values[1] / values[0]), rtol=0.02):
+        return "log"
+    return "linear" if np.allclose(np.diff(values), values[1] - values[0], rtol=0.02) else "index"
+
+
+# Words of a picture: the best design as a sentence, the reduced axes, and the source of the numbers.
+
+
+def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
+    """The best feasible design by `metric`: (the answer as a sentence, where it is)."""
+    point = best(dataset, metric)
+    feasible, points = feasible_points(dataset)
+    if point is None:
+        return f"None of {points:,} designs is feasible", _obstacles(dataset)
+    counted = f"{points:,}" if feasible == points else f"{feasible:,} feasible"
+    swept = "" if feasible == points else f" ({points:,} were swept.)"
+    return f"Best of {counted} designs: {said(dataset, metric, point.value)}", f"At {place(dataset, point)}.{swept}"
+
+
+def heading(dataset: xr.Dataset, metric: str, shown: tuple[str | None, ...], reduce: str) -> tuple[str, str]:
+    """Title and details of a picture of `metric` over the axes `shown`, reduced over all others."""
+    rest = [labels.short(dataset, name) for name in labels.axes(dataset) if name not in shown]
+    which = "the best feasible design" if reduce == "best" else "the median of the feasible designs"
+    note = "" if not rest or labels.is_sample(dataset) else f"At every place, {which} over {', '.join(rest)}."
+    if reduce == "median" and note:
+        words = [labels.short(dataset, name) for name in shown if name is not None]
+        return f"Median {labels.title(dataset, metric)} by {' and '.join(words)}", note
+    title, details = best_sentence(dataset, metric)
+    return title, f"{details}\n{note}"
+
+
+def said(dataset: xr.Dataset, metric: str, value: float) -> str:
+    """A value with what it is: "359 tokens per second and device", "time to first token 643 ms"."""
+    words, number = labels.title(dataset, metric), labels.text(dataset, metric, value)
+    if metric.endswith(("mfu", "mbu")):
+        number = f"{100 * value:.1f} %"
+    number = number.replace(" ", "\u00a0")  # a line breaks before a number, not before its unit
+    if words.startswith(("tokens per", "US dollars")):
+        return f"{number} {words}"
+    return f"{words} {number}"
+
+
+def place(dataset: xr.Dataset, point: Best) -> str:
+    """Place of a point in words: "tp 8, HBM bandwidth 3.35 TB/s"."""
+    shown = coordinates(dataset, point)
+    parts = [
+        value if labels.is_text(dataset[name]) else f"{labels.short(dataset, name)} {value}".replace(" ", "\u00a0")
+        for name, value in shown.items()
+    ]
+    return ", ".join(parts) or "the only point"
+
+
+def _obstacles(dataset: xr.Dataset) -> str:
+    """Why nothing is feasible: how many designs are legal splits, and how many fit."""
+    words = {"legal": "are splits that the model and the links allow", "fits": "fit in memory"}
+    shares = [
+        f"{100 * float(dataset[name].mean()):.0f} % {meaning}" for name, meaning in words.items() if name in dataset
+    ]
+    return f"{'; '.join(shares)}." if shares else ""
+
+
+def source_note(dataset: xr.Dataset) -> str:
+    """Note on the sweep and its source, with the notes that the dataset carries."""
+    attributes = dataset.attrs
+    entries = attributes.get("entries", "").partition(", ")[0]
+    notes = attributes.get("notes", "").split(" | ")
+    parts = [attributes.get("title", ""), entries, *notes, attributes.get("source", "")]
+    return "; ".join(part for part in parts if part)
+
 
 REDUCTIONS = ("best", "median")
 
@@ -135,3 +281,50 @@ def _explained(codes: np.ndarray, logs: np.ndarray, finite: np.ndarray) -> float
     count = np.bincount(codes, finite)
     total = np.bincount(codes, np.where(finite, logs, 0.0))
     return float((total[count > 0] / count[count > 0]).var()) if finite.any() else 0.0
+
+
+# Marks of extrapolation in pictures: dotted where a design is beyond the evidence of its constants.
+
+
+HATCH = "...."
+BEYOND_WORDS = "beyond the evidence"
+
+
+def extrapolations(names: Any) -> list[str]:
+    """Names of the metrics that say how far engine steps are beyond the evidence, of those that are there."""
+    return [name for name in names if str(name).endswith("_extrapolation")]
+
+
+def beyond(dataset: xr.Dataset) -> xr.DataArray:
+    """Whether a step of a design is beyond the evidence; False where the sweep did not ask for how far it is."""
+    far = xr.DataArray(False)
+    for name in extrapolations(dataset):
+        far = far | (dataset[name] >= BEYOND)
+    return far
+
+
+def beyond_there(dataset: xr.Dataset, drawn: Plane) -> np.ndarray:
+    """Whether the points that hold a plane's values are beyond the evidence, shape (len(y), len(x)).
+
+    False everywhere where the sweep did not ask for a metric `*_extrapolation`, and for medians over other axes.
+    """
+    if drawn.chosen is None and drawn.others:
+        return np.zeros(drawn.values.shape, bool)
+    far = [drawn.variable(dataset, name) >= BEYOND for name in extrapolations(dataset)]
+    return np.any(far, axis=0) & np.isfinite(drawn.values) if far else np.zeros(drawn.values.shape, bool)
+
+
+def mark_beyond(axes: Any, across: np.ndarray, up: np.ndarray, there: np.ndarray) -> None:
+    """Dots over the cells of a map that are beyond the evidence, between the edges `across` and `up`."""
+    rectangle = style.matplotlib().patches.Rectangle
+    look = {"fill": False, "hatch": HATCH, "lw": 0.0, "edgecolor": style.INK, "zorder": 4}
+    for row, cells in enumerate(there):
+        ends = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(int)))
+        for first, last in ends.reshape(-1, 2):
+            corner, width = (across[first], up[row]), across[last] - across[first]
+            axes.add_patch(rectangle(corner, width, up[row + 1] - up[row], **look))
+
+
+def beyond_handle() -> Any:
+    """The mark in a legend."""
+    return style.matplotlib().patches.Patch(facecolor="white", edgecolor=style.INK, hatch=HATCH, lw=0.4, label=BEYOND_WORDS)

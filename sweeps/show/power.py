@@ -9,7 +9,7 @@ from hwspaces import formatted
 from jaxroof.energy.energy import power_known
 from jaxroof.jobs.request import step_powers
 from sweeps.ask.cases import Case
-from sweeps.ask.silicon_names import POWER_PARTS
+from sweeps.ask.names import POWER_PARTS
 from sweeps.data.labels import number
 from sweeps.run.answer import answer
 from sweeps.run.evaluate import at_base

@@ -8,10 +8,9 @@ import xarray as xr
 
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.show.positions import positions
-from sweeps.studies.elasticity.knobs import Knob
-from sweeps.studies.elasticity.point import Sensitivities
-from sweeps.studies.elasticity.second_order import gains, pairs
+from sweeps.show.plane import positions
+from sweeps.studies.sensitivity.knobs import Knob, gains, pairs
+from sweeps.studies.sensitivity.point import Sensitivities
 
 COLUMNS = 3
 """Metrics side by side."""

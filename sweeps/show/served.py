@@ -8,9 +8,9 @@ import numpy as np
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.studies.served.comparison import Comparison
-from sweeps.studies.served.figures import RATE
-from sweeps.studies.served.rows import Row
+from sweeps.studies.compare.comparison import Comparison
+from sweeps.studies.compare.figures import RATE
+from sweeps.studies.compare.rows import Row
 
 MOST = 30
 """Bars that can be told apart on one page."""

@@ -8,7 +8,7 @@ import xarray as xr
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.show.wording import source_note
+from sweeps.show.plane import source_note
 
 MOST = 9
 """Panels of one picture."""

@@ -8,8 +8,8 @@ import numpy as np
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
-from sweeps.studies.elasticity.point import Sensitivities
-from sweeps.studies.elasticity.turns import FACTORS, TOLERANCE, Turn, ranked
+from sweeps.studies.sensitivity.point import Sensitivities
+from sweeps.studies.sensitivity.turns import FACTORS, TOLERANCE, Turn, ranked
 
 COLUMNS = 3
 """Metrics side by side."""

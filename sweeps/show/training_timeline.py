@@ -12,8 +12,8 @@ from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer
 from sweeps.run.evaluate import at_base
 from sweeps.serving.trace_events import moment, named, span, us, written_events
-from sweeps.studies.exports.pipeline import Pipeline, Placed, placed
-from sweeps.studies.exports.training_graph import iteration_pipeline
+from sweeps.studies.export.pipeline import Pipeline, Placed, placed
+from sweeps.studies.export.training_graph import iteration_pipeline
 
 PASSES, BESIDE = 1, 2
 """Threads of a device: its passes, and messages that hide behind them."""

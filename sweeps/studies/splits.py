@@ -18,8 +18,7 @@ from sweeps.ask.cases import Case
 from sweeps.ask.layouts import MOST_DEVICES
 from sweeps.ask.names import variable_attributes
 from sweeps.run.evaluate import evaluate
-from sweeps.run.point import answers
-from sweeps.run.points import Points
+from sweeps.run.points import Points, answers
 from sweeps.run.simulated.objective import limits, slo_text
 
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))

@@ -7,9 +7,8 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.request import REQUEST
-from sweeps.ask.axes import Axis
+from sweeps.ask.axes import Axis, leaf, leaf_paths
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, leaf_paths
 from sweeps.ask.question import Question
 
 TOTALS = ("ttft", "tpot")

@@ -21,8 +21,8 @@ from sweeps.run.answer import answer
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.run.sweep import sweep
 from sweeps.serving.run import simulation
-from sweeps.studies.elasticity.point import sensitivity_at
-from sweeps.studies.static_comparison import compare_static
+from sweeps.studies.compare.static import compare_static
+from sweeps.studies.sensitivity.point import sensitivity_at
 from tests.figures import LAYOUT, PARTS, Deployed, comparable, deployments, figures, of_steps, possible, same, scenarios
 
 LATENCIES = ("ttft", "tpot", "e2e")

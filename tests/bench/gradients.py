@@ -17,10 +17,10 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.request import REQUEST
-from sweeps.ask.paths import leaf
-from sweeps.run.native.columns import mapped
-from sweeps.run.point import scenario_at
-from sweeps.studies.elasticity.gradient import at_factors
+from sweeps.ask.axes import leaf
+from sweeps.run.native.loops import mapped
+from sweeps.run.points import scenario_at
+from sweeps.studies.sensitivity.gradient import at_factors
 from tests.bench.cases import base
 
 KNOBS = (

@@ -14,9 +14,9 @@ import numpy as np
 
 import sweeps
 from sweeps.ask.spaces import spaced
-from sweeps.studies.optimization.goals import constraints
-from sweeps.studies.optimization.search import searched
-from sweeps.studies.optimization.spec import made, read
+from sweeps.studies.optimize.goals import constraints
+from sweeps.studies.optimize.search import searched
+from sweeps.studies.optimize.spec import made, read
 
 SPEC = Path("sweeps/specs/cheapest.toml")
 

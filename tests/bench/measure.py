@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from sweeps.ask.paths import replaced
+from sweeps.ask.axes import replaced
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 from tests import oracle

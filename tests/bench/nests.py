@@ -11,9 +11,9 @@ import time
 import numpy as np
 
 from sweeps.run import compilers
-from sweeps.studies.nests import found_mapping
-from sweeps.studies.nests.scores import compiled_scores, scores
-from sweeps.studies.nests.space import Rows, mapping_space
+from sweeps.studies.map import found_mapping
+from sweeps.studies.map.pool import compiled_scores, scores
+from sweeps.studies.map.space import Rows, mapping_space
 from workloads import nests
 from workloads.nests.checks import residents
 

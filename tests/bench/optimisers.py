@@ -183,7 +183,7 @@ def _run(problem, name: str, method: str, budget: int, seed: int, kept: pathlib.
     if path is not None and path.exists():
         return np.load(path)
     if method == OURS:
-        from sweeps.studies.optimization.frugal import frugal
+        from sweeps.studies.optimize.frugal import frugal
 
         values = frugal(problem, budget, UNSEEN + seed).values
     else:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from sweeps.studies.adapters import with_optuna, with_pymoo
-from sweeps.studies.optimization.cube import Cube
-from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimize.cube import Cube
+from sweeps.studies.optimize.problem import Problem
 
 POPULATION = 20
 """Of the genetic algorithm."""

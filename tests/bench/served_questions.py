@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.served.figures import PRICE
-from sweeps.studies.served.places import room
-from sweeps.studies.served.question import Question, question
-from sweeps.studies.served.search import search
+from sweeps.studies.compare.figures import PRICE
+from sweeps.studies.compare.places import room
+from sweeps.studies.compare.question import Question, question
+from sweeps.studies.compare.search import search
 
 MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B": 1, "Llama-3.1-70B": 4}
 """Models that are asked for, three dense ones and two mixtures, and the fewest devices that a replica may have."""
@@ -57,7 +57,7 @@ answered, up to the share of its time that they may wait; no engine takes such a
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """One random question: keys of `sweeps.studies.served.question.question`, and the places that are searched."""
+    """One random question: keys of `sweeps.studies.compare.question.question`, and the places that are searched."""
 
     number: int
     keys: dict[str, Any]

@@ -22,9 +22,9 @@ from rich.console import Console
 from jaxroof.scheduler import Size
 from sweeps.ask.layouts import label
 from sweeps.run.compile_cache import compilation_cache
-from sweeps.studies.served.figures import PRICE, ascending, figures
-from sweeps.studies.served.search import Found, candidate, search
-from sweeps.studies.served.simulate import largest_loads
+from sweeps.studies.compare.figures import PRICE, ascending, figures
+from sweeps.studies.compare.search import Found, candidate, search
+from sweeps.studies.compare.simulate import largest_loads
 from tests.bench.served_questions import BLOCK, CONTEXTS, REQUESTS, SEQUENCES, Asked, asked
 from tests.bench.served_scores import choice_table, error_table, picture
 from tests.bench.together import together

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from jaxroof.jobs import Scenario
-from sweeps.studies.served import simulate
+from sweeps.studies.compare import simulate
 from tests.bench import together as together_module
 from tests.bench.served_questions import SERVING, asked
 from tests.bench.served_scores import choice_table, choices, error_table, picture

@@ -13,7 +13,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.scheduler import Size
 from sweeps.run.precision import precision
 from sweeps.run.simulated import grid
-from sweeps.studies.served import simulate
+from sweeps.studies.compare import simulate
 
 WIDTH = 32
 """Simulations of one call."""
@@ -25,7 +25,7 @@ def together(searches: Sequence[Callable[[], Any]], size: Size) -> list[Any]:
     The result of a simulation does not depend on those beside it, nor on a `size` that is larger than it needs.
 
     Args:
-      searches: which call `sweeps.studies.served.simulate.outcomes`.
+      searches: which call `sweeps.studies.compare.simulate.outcomes`.
       size: of every simulation.
     """
     rounds = _Rounds(len(searches))

@@ -12,12 +12,10 @@ import numpy as np
 
 from jaxroof.jobs.train import TRAIN
 from sweeps.ask.cases import case
-from sweeps.run.compiled import prepared
-from sweeps.run.evaluate import evaluate, gathered
-from sweeps.run.point import answers, in_dtype
-from sweeps.run.points import Points
+from sweeps.run.evaluate import evaluate, gathered, prepared
+from sweeps.run.points import Points, answers, in_dtype
 from sweeps.run.ways import LAYOUTS
-from sweeps.studies.training_search import search, searched
+from sweeps.studies.train import search, searched
 
 DESIGNS = (
     *("hardware.matrix.bf16", "hardware.memory.hbm.bandwidth", "hardware.memory.hbm.capacity", "hardware.cores.count"),
@@ -29,7 +27,7 @@ TOTALS = ("iteration_time", "mfu", "training_memory", "feasible")
 
 def columns(scenario, points: int) -> dict[str, np.ndarray]:
     """Random layouts on random designs."""
-    from sweeps.ask.paths import leaf
+    from sweeps.ask.axes import leaf
 
     random = np.random.default_rng(0)
     powers = {"tp": 4, "pp": 5, "cp": 3, "dp": 6}

@@ -13,7 +13,7 @@ import pytest
 import sweeps
 from sweeps.ask.flag_text import flag_text
 from sweeps.cli import compare as verb
-from sweeps.studies.served.words import WORDS
+from sweeps.studies.compare.words import WORDS
 from tests.commands import printed, refused
 
 ASKED = {"model": "Llama-3.1-8B", "slo": "ttft=1s,tpot=30ms", "isl": 512, "osl": 64, "efficiency": "derated"}

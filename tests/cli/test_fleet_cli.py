@@ -7,8 +7,8 @@ import pytest
 
 import hwspaces
 from sweeps.cli import main
-from sweeps.studies.fleet_options import options
-from sweeps.studies.served.compare import compare
+from sweeps.studies.compare.compare import compare
+from sweeps.studies.fleet.options import options
 
 TRAFFIC = """
 headroom = 0.1

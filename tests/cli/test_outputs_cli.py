@@ -26,14 +26,14 @@ WRITERS = {
     "sweeps/show/style.py",
     "sweeps/serving/trace_events.py",
     "sweeps/serving/calibration/file.py",
-    "sweeps/serving/launch/file.py",
+    "sweeps/serving/launch/yaml_text.py",
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/compare.py",
     "sweeps/cli/compare_report.py",
     "sweeps/cli/map_report.py",
     "sweeps/cli/static_rows.py",
-    "sweeps/studies/exports/folder.py",
+    "sweeps/studies/export/folder.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
     "sweeps/data/shards/folder.py",
     "sweeps/data/shards/manifest.py",

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import hwspaces
 from jaxroof.efficiency import Efficiency
-from sweeps.ask.paths import leaf
+from sweeps.ask.axes import leaf
 from sweeps.measure.validate.relative_errors import errors
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.run.precision import precision

@@ -13,7 +13,7 @@ from rich.table import Table
 from hwspaces.performance.efficiency_file import UNITS, efficiency_text
 from hwspaces.quantities.units import formatted
 from jaxroof.efficiency import Efficiency
-from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.measure.validate.relative_errors import Errors, errors
 from sweeps.run.precision import precision
 from tests.evidence import saturated, silicon, step_cycles

@@ -19,7 +19,7 @@ from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import Experts, WeightFormat
 from jaxroof.op import Op
 from jaxroof.roofline import op_time
-from sweeps.measure.validate.stacks import stacked
+from sweeps.measure.validate.relative_errors import stacked
 
 DEVICES = ("h100_sxm", "h200_sxm")
 ENGINE = "vllm"

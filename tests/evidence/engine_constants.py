@@ -8,7 +8,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.ask.engines import ENGINES
-from sweeps.measure.validate.serving.deployment_labels import Layout
+from sweeps.measure.validate.serving.launches import Layout
 
 
 def engine_efficiencies(name: str | None = None) -> dict[str, Efficiency]:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 import hwspaces
 from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.deployment_labels import INFERENCEX
+from sweeps.measure.validate.serving.launches import INFERENCEX
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence.inferencex_points import published

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.jobs import JOBS, Job, Scenario
+from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity.gradient import Factors, at_factors, metric_names
-from sweeps.studies.elasticity.knobs import continuous
+from sweeps.studies.sensitivity.gradient import Factors, at_factors, metric_names
+from sweeps.studies.sensitivity.knobs import continuous
 from tests.evidence.unit_powers import BASES, follows_units, leaf_powers, metric_powers
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}

@@ -8,8 +8,7 @@ import hwspaces
 import workloads
 from jaxroof.model import has_experts
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
-from sweeps.measure.validate.serving.deployment_labels import INFERENCEX, Layout
-from sweeps.measure.validate.serving.launches import Run
+from sweeps.measure.validate.serving.launches import INFERENCEX, Layout, Run
 from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, served_point
 
 GPUS = {"b200": "b200_sxm", "h100": "h100_sxm", "h200": "h200_sxm"}

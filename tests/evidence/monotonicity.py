@@ -20,11 +20,10 @@ from jaxroof.memory.legality import holds
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.tree import leaf_paths, mapped
 from jaxroof.step.step import step_times
+from sweeps.ask.axes import leaf, replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, replaced
 from sweeps.run.evaluate import evaluate
-from sweeps.run.point import answers, in_dtype
-from sweeps.run.points import Points
+from sweeps.run.points import Points, answers, in_dtype
 from sweeps.run.ways import EAGERLY
 
 STEP = JOBS["step"]

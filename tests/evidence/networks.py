@@ -28,7 +28,7 @@ from jaxroof.jobs.function import FunctionWork
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.numerics.arrays import eager
 from sweeps.show import style
-from sweeps.studies.functions.question import answered
+from sweeps.studies.price.question import answered
 from tests.evidence.network_bench import Bench
 from tests.evidence.network_rows import ENGINES, NN_METER, Row, is_fitted, rows
 from workloads.networks import Network, training_step

@@ -13,7 +13,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.step.step import step_time
-from sweeps.measure.validate.stacks import stacked
+from sweeps.measure.validate.relative_errors import stacked
 
 
 @struct

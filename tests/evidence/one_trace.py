@@ -22,15 +22,14 @@ from jaxroof.efficiency import Efficiency, Host
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.serve import Service
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
-from sweeps.ask.paths import replaced
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.run.precision import precision
 from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
-from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
-from sweeps.serving.calibration.solver import Linearized, least
+from sweeps.serving.calibration.simulator import CONSTANTS, Linearized, Simulator, least
 from tests.evidence.saturated import NEW_TOKENS
 from tests.evidence.saturated import SET as SATURATED
 from workloads.streams.stream import Stream, traffic

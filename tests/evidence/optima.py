@@ -18,13 +18,13 @@ from hwspaces import formatted
 from hwspaces.accelerators.space import is_space
 from sweeps.cli.tables import console, table
 from sweeps.run.compile_cache import compilation_cache
-from sweeps.studies.optimization.cube import legal_combinations
-from sweeps.studies.optimization.descent import KEPT, worst
-from sweeps.studies.optimization.goals import unit_of
-from sweeps.studies.optimization.optimum import Optimum
-from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.search import searched
-from sweeps.studies.optimization.spec import made, read
+from sweeps.studies.optimize.cube import legal_combinations
+from sweeps.studies.optimize.descent import KEPT, worst
+from sweeps.studies.optimize.goals import unit_of
+from sweeps.studies.optimize.optimum import Optimum
+from sweeps.studies.optimize.problem import Problem
+from sweeps.studies.optimize.search import searched
+from sweeps.studies.optimize.spec import made, read
 from tests.evidence.buildable import broken
 
 SPEC = pathlib.Path(__file__).parents[2] / "sweeps" / "specs" / "cheapest.toml"

@@ -32,7 +32,7 @@ from sweeps.ask.cases import model_deployment
 from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, by_reason, rows
 from sweeps.measure.validate.relative_errors import errors, grouped
-from sweeps.measure.validate.serving.deployment_labels import Layout
+from sweeps.measure.validate.serving.launches import Layout
 from sweeps.measure.validate.serving.precisions import labelled_model
 from sweeps.run.answer import answer_of
 from tests.evidence import gaudi_tables

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxroof.efficiency import Efficiency, Host, KindEfficiency, LinkEfficiency
-from sweeps.ask.paths import leaf, leaf_paths, replaced
+from sweeps.ask.axes import leaf, leaf_paths, replaced
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,8 @@ import numpy as np
 from jaxroof.jobs import Scenario
 from sweeps.ask.cases import case
 from sweeps.data.labels import number
-from sweeps.studies.elasticity.point import sensitivity_at
-from sweeps.studies.elasticity.reasons import reasoned
-from sweeps.studies.elasticity.turns import Turn, ranked, turns_of
+from sweeps.studies.sensitivity.point import sensitivity_at
+from sweeps.studies.sensitivity.turns import Turn, ranked, reasoned, turns_of
 
 DEVICES = ("H100-SXM", "MI300X", "TPU-v6e")
 METRICS = ("ttft", "tpot")

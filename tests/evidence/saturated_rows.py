@@ -21,8 +21,7 @@ from sweeps.ask.cases import Case
 from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.relative_errors import grouped
-from sweeps.measure.validate.serving.deployment_labels import Layout
-from sweeps.measure.validate.serving.launches import Run
+from sweeps.measure.validate.serving.launches import Layout, Run
 from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence import inferencex_points, saturated

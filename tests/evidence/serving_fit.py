@@ -16,8 +16,8 @@ import hwspaces
 from hwspaces.performance.efficiency_file import UNITS
 from jaxroof.efficiency import Efficiency
 from jaxroof.prices.tables import Limits
-from sweeps.ask.paths import leaf, replaced
-from sweeps.measure.validate.serving.deployment_labels import ENGINES
+from sweeps.ask.axes import leaf, replaced
+from sweeps.measure.validate.serving.launches import ENGINES
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision

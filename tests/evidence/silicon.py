@@ -6,8 +6,8 @@ from pathlib import Path
 import hwspaces
 import workloads
 from jaxroof import batch
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment
-from sweeps.ask.paths import replaced
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from tests.evidence.observation import Observation, Step
 

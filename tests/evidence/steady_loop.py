@@ -8,8 +8,8 @@ import numpy as np
 from jaxroof.batch import ORDERS
 from jaxroof.prices.prices import visible_host_time
 from jaxroof.prices.tables import CONTEXT, LOGITS
-from sweeps.measure.validate.serving.little import load
 from sweeps.measure.validate.serving.serving_points import ServingPoint
+from sweeps.measure.validate.serving.suspects import load
 from tests.evidence.step_tables import DECODE, PROMPT, ROWS, Tables
 
 

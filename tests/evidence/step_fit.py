@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.efficiency import Efficiency
-from sweeps.ask.paths import leaf
+from sweeps.ask.axes import leaf
 from sweeps.measure.validate.relative_errors import Errors, errors
 from tests.evidence.least_squares import fitted
 from tests.evidence.observation import Observation, step_times

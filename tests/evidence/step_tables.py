@@ -26,8 +26,8 @@ from jaxroof.prices.tables import CONTEXT, LOGITS, Limits, octaves
 from jaxroof.roofline import op_time
 from jaxroof.step.overlap import computing_hardware, overlapped_ops
 from sweeps.ask.engines import Chosen, with_host
+from sweeps.measure.validate.relative_errors import positions_by_structure, stack
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.measure.validate.stacks import positions_by_structure, stack
 from sweeps.run.simulated.simulation import power
 
 ROWS, DECODE, PROMPT = 32, 8, 4

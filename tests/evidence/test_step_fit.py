@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from sweeps.ask.paths import leaf
+from sweeps.ask.axes import leaf
 from sweeps.measure.validate.measured_csv import rows
 from sweeps.run.precision import precision
 from tests.evidence import derated_fit, eager_fit, learned_fit, saturated, silicon, step_cycles

@@ -132,7 +132,7 @@ def _spec(path: str) -> Any:
 
 
 def _traffic(path: str) -> None:
-    from sweeps.studies.fleets.question import question
+    from sweeps.studies.fleet.question import question
 
     found = question(path)
     require_sensible([rate for one in found.classes for rate in one.load], beyond=1e30)
@@ -150,7 +150,7 @@ def _question(path: str) -> None:
 
 
 def _design(path: str) -> None:
-    from sweeps.studies.optimization.spec import read
+    from sweeps.studies.optimize.spec import read
 
     found = read(path)
     require_sensible([dataclasses.asdict(limit)["limit"] for limit in found.constraints])
@@ -158,7 +158,7 @@ def _design(path: str) -> None:
 
 
 def _problem(path: str) -> None:
-    from sweeps.studies.optimization.spec import problem
+    from sweeps.studies.optimize.spec import problem
 
     made = problem(path)
     for variable in made.variables:

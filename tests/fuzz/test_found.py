@@ -21,7 +21,7 @@ from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.show.heatmap import heatmap
 from sweeps.show.plane import plane
-from sweeps.studies.optimization.spec import design
+from sweeps.studies.optimize.spec import design
 from tests import trace_files
 from tests.fuzz.datasets import _HEADER as HEADER
 from workloads.streams.arrivals import parse_arrivals

@@ -19,7 +19,7 @@ def loaders() -> dict[str, tuple[str, Read]]:
     from sweeps.measure.surface_import import Wanted, imported
     from sweeps.measure.validate.measured_csv import rows
     from sweeps.serving.rows import row_of
-    from sweeps.studies.optimization.spec import read as design
+    from sweeps.studies.optimize.spec import read as design
     from sweeps.studies.scenarios.suite import scenario
     from workloads import model
     from workloads.traces import read_measured, read_trace

@@ -11,8 +11,8 @@ from hwspaces.performance.efficiency import OPTIONAL, TABLES, efficiencies
 from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.batch import decode
 from jaxroof.efficiency import KindEfficiency
+from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import model_deployment
-from sweeps.ask.paths import leaf, leaf_paths, replaced
 
 DERATED = hwspaces.efficiency("derated")
 

@@ -9,7 +9,7 @@ from hwspaces.performance.efficiency import TABLES
 from hwspaces.performance.efficiency_file import efficiency_text
 from hwspaces.performance.kernel_tables import CLASSES
 from jaxroof.numerics.tree import leaf_paths, leaves, structure
-from sweeps.ask.paths import replaced
+from sweeps.ask.axes import replaced
 
 
 def test_a_file_over_a_shipped_one_says_what_differs(tmp_path):

@@ -28,7 +28,7 @@ from jaxroof.layers.linear import elementwise, linear
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import AttentionShape, Kernel
-from sweeps.ask.paths import leaf, replaced
+from sweeps.ask.axes import leaf, replaced
 
 WIDE = Hardware(
     matrix={"bf16": 1e15},

@@ -14,7 +14,7 @@ from jaxroof.efficiency.prefill import PrefillKernel, TileLoop, attention_tiles,
 from jaxroof.layers.attention import fused_attention
 from jaxroof.layers.sight import Sight, attended_pairs, reachable_past
 from jaxroof.op import BOUNDS, AttentionShape, Kernel
-from sweeps.ask.paths import leaf_paths, replaced
+from sweeps.ask.axes import leaf_paths, replaced
 
 LOOP = TileLoop(matrix=0.5, serial=1.0, packing=1.0, padding=64.0, tile_cycles=1000.0, low_cache=1.0)
 KERNEL = PrefillKernel(

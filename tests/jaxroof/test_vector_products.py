@@ -12,7 +12,7 @@ from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import AttentionShape, Kernel
-from sweeps.ask.paths import leaf, replaced
+from sweeps.ask.axes import leaf, replaced
 
 VECTORS = Hardware(
     matrix={"fp16": 4e11},

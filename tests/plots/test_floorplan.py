@@ -13,8 +13,7 @@ from sweeps.data.best import best
 from sweeps.data.store import saved
 from sweeps.run.device_at import device_at
 from sweeps.show.floorplan import floorplan
-from sweeps.show.package_plan import package_plan
-from sweeps.show.treemap import Rectangle, squarified
+from sweeps.show.package_plan import Rectangle, package_plan, squarified
 
 ONE_DIE, CHIPLETS, SPACES = "H100-SXM", "MI300X", ("gpu-n3", "chiplet", "asic-systolic", "sram-heavy")
 

@@ -8,14 +8,14 @@ import xarray as xr
 import sweeps
 from sweeps.cli import main
 from sweeps.data import best
-from sweeps.show import evidence, style
+from sweeps.show import plane as evidence
+from sweeps.show import style
 from sweeps.show.breakdown import breakdown
 from sweeps.show.heatmap import heatmap
-from sweeps.show.lines import lines
 from sweeps.show.overview import overview
 from sweeps.show.pareto import front, pareto
-from sweeps.show.plane import influence, plane, two_axes
-from sweeps.show.positions import positions
+from sweeps.show.plane import influence, plane, positions, two_axes
+from sweeps.show.scatter import lines
 
 BANDWIDTH = "hardware.memory.hbm.bandwidth"
 VARIABLES = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweeps.show.served import DIAMETER, MOST, ranking
-from sweeps.studies.served.compare import compare
+from sweeps.studies.compare.compare import compare
 
 PAIR = ("H100-SXM", "MI300X")
 

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from sweeps.data.shards import manifest
-from sweeps.run.shards import cluster
+from sweeps.run.shards import api
 from sweeps.run.shards.run import run
 from tests.survival import Place, checksums, leftovers, scheduler_killed, small_work, worker_killed
 
@@ -43,20 +43,20 @@ def test_a_sweep_whose_scheduler_is_killed_goes_on_with_the_next(folder, tmp_pat
 
 def test_workers_that_cannot_help(folder):
     work = small_work()
-    asked = cluster.Asked.of(work, folder)
-    assert cluster.unfit(asked) is None
+    asked = api.Asked.of(work, folder)
+    assert api.unfit(asked) is None
     other = dataclasses.replace
-    assert "bits would differ" in cluster.unfit(other(asked, kind="gpu Other"))
-    words = cluster.unfit(other(asked, place=f"{folder}/nowhere"))
+    assert "bits would differ" in api.unfit(other(asked, kind="gpu Other"))
+    words = api.unfit(other(asked, place=f"{folder}/nowhere"))
     assert words == f"{folder}/nowhere is not here; workers need the folder under the same name"
     with pytest.raises(ValueError, match="here it is another sweep: shards was 56, is 1"):
-        cluster.computed(asked, 0)  # this process has chunks of another size
+        api.computed(asked, 0)  # this process has chunks of another size
     assert manifest.read(folder).complete
 
 
 def test_nothing_listens_beyond_this_machine():
     """Scheduler, nannies and workers, as the kernel lists their sockets; no page is served."""
-    with cluster._client("dask", 1) as client:
+    with api._client("dask", 1) as client:
         client.wait_for_workers(1)
         found = listening(os.getpid())
         port = client.scheduler_info()["services"]["dashboard"]
@@ -91,7 +91,7 @@ def listening(process: int) -> set[tuple[str, str]]:
 )
 def test_schedulers_that_are_none(scheduler, workers, words):
     with pytest.raises(ValueError, match=words):
-        cluster.cluster(scheduler, workers)
+        api.cluster(scheduler, workers)
 
 
 def test_what_a_worker_fails_at_can_be_sent(monkeypatch):
@@ -100,9 +100,9 @@ def test_what_a_worker_fails_at_can_be_sent(monkeypatch):
     def deeper(*words):
         return deeper(*words)
 
-    monkeypatch.setattr(cluster, "_computed", deeper)
+    monkeypatch.setattr(api, "_computed", deeper)
     with pytest.raises(RuntimeError, match="RecursionError: maximum recursion depth") as found:
-        cluster.computed(None, 0)
+        api.computed(None, 0)
     assert len(found.traceback) == 2
 
 
@@ -110,6 +110,6 @@ def test_what_a_worker_refuses_stays_what_it_is(monkeypatch):
     def refused(*words):
         raise ValueError("the folder is gone")
 
-    monkeypatch.setattr(cluster, "_computed", refused)
+    monkeypatch.setattr(api, "_computed", refused)
     with pytest.raises(ValueError, match="the folder is gone"):
-        cluster.computed(None, 0)
+        api.computed(None, 0)

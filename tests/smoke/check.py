@@ -171,7 +171,7 @@ def readme() -> None:
 
 def require_named(line: str) -> None:
     """AssertionError unless the specification that a command names is one of the distribution."""
-    from sweeps.ask.shipped import names
+    from sweeps.ask.spaces import names
 
     given = line.split()[2] if line.split()[1] in ("sweep", "optimize") else None
     assert given is None or pathlib.PurePath(given).stem in names(), line

@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import brentq, minimize
 
 from sweeps.studies.adapters import with_botorch, with_optax, with_optuna, with_pymoo, with_scipy
-from sweeps.studies.optimization.cube import Cube
-from sweeps.studies.optimization.shares import Shares
-from sweeps.studies.optimization.spec import problem
+from sweeps.studies.optimize.cube import Cube, Shares
+from sweeps.studies.optimize.spec import problem
 
 ASKED = {
     "job": "step",

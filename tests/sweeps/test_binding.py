@@ -6,7 +6,7 @@ import pytest
 from jaxroof.memory.capacity import kv_capacity_tokens
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.spec import serve_spec
-from sweeps.serving.binding import binding
+from sweeps.serving.report import binding
 from sweeps.serving.run import simulation
 
 MEMORY = "deployment.memory_utilization"

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from sweeps.ask.cache_notes import decoding, slower_cache
 from sweeps.ask.cases import case
+from sweeps.ask.precisions import decoding, slower_cache
 
 REQUESTS = {"batch": 512.0, "isl": 192.0, "osl": 64.0}
 

@@ -3,12 +3,12 @@
 import pytest
 
 import sweeps
-from sweeps.ask.cache_precisions import lacking_cache
 from sweeps.ask.cases import case
+from sweeps.ask.precisions import lacking_cache
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.fleet import fleet
-from sweeps.studies.served.places import room
-from sweeps.studies.served.question import question
+from sweeps.studies.compare.places import room
+from sweeps.studies.compare.question import question
 from tests.commands import refused
 
 MODEL = "Llama-3.1-8B"

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 import hwspaces
-from sweeps.ask.paths import leaf, leaf_paths
+from sweeps.ask.axes import leaf, leaf_paths
 from sweeps.run.precision import precision
 from sweeps.serving.calibration import calibrated, measured_run, residual
 from sweeps.serving.calibration.file import calibration_text, recorded_words
 from sweeps.serving.calibration.fit import PRIOR_SPREAD
 from sweeps.serving.calibration.measured_run import held_out
-from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
-from sweeps.serving.calibration.solver import Linearized, least
+from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Linearized, Simulator, least
 from tests.calibration_runs import TRUE, latencies, report, serving, stream
 from workloads.streams.stream import Stream
 from workloads.traces import read_measured

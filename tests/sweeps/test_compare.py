@@ -14,7 +14,7 @@ from sweeps.ask.alike import alike
 from sweeps.ask.layouts import label, layouts, reach
 from sweeps.run.answer import answer
 from sweeps.run.precision import precision
-from sweeps.studies.reasons import limits
+from sweeps.studies.compare.reasons import limits
 
 pytestmark = pytest.mark.xdist_group("compare")
 

@@ -13,16 +13,16 @@ from jaxroof.deployment import replica_devices
 from jaxroof.steady.queue import prompt_rate
 from sweeps.cli import main
 from sweeps.run.answer import answer
-from sweeps.serving.pool_command import pool_command
-from sweeps.studies.served import disaggregated
-from sweeps.studies.served.compare import compare
-from sweeps.studies.served.comparison import Comparison
-from sweeps.studies.served.disaggregated import pool_rows, with_pools
-from sweeps.studies.served.estimate import LADDER, QUEUE
-from sweeps.studies.served.pairs import FirstPass, Pairs, largest, places_of
-from sweeps.studies.served.pools import pool_steps
-from sweeps.studies.served.question import Question, question
-from sweeps.studies.served.search import search
+from sweeps.serving.rows import pool_command
+from sweeps.studies.compare import disaggregated
+from sweeps.studies.compare.compare import compare
+from sweeps.studies.compare.comparison import Comparison
+from sweeps.studies.compare.disaggregated import pool_rows, with_pools
+from sweeps.studies.compare.estimate import LADDER, QUEUE
+from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of
+from sweeps.studies.compare.pools import pool_steps
+from sweeps.studies.compare.question import Question, question
+from sweeps.studies.compare.search import search
 from tests.commands import printed, refused
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"

@@ -8,11 +8,11 @@ import pytest
 from jaxroof.jobs import JOBS
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.smooth import smoothing
+from sweeps.ask.axes import leaf, leaf_paths
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, leaf_paths
-from sweeps.run.point import in_dtype
+from sweeps.run.points import in_dtype
 from sweeps.run.precision import precision
-from sweeps.studies.elasticity.gradient import at_factors, changes, metric_names
+from sweeps.studies.sensitivity.gradient import at_factors, changes, metric_names
 from tests.uncompiled import uncompiled
 
 CASES = {

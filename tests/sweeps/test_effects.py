@@ -15,13 +15,12 @@ from jaxroof.training import Training
 from sweeps.ask.cases import case, model_deployment
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.effects import NEEDS, facts, require_effect
-from sweeps.ask.leaves import leaves
-from sweeps.ask.quantities import along_range, quantity_or_zero
+from sweeps.ask.leaves import along_range, leaves, quantity_or_zero
 from sweeps.ask.spec import content, read
 from sweeps.cli import main
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.studies.optimization.goals import constraints
-from sweeps.studies.optimization.spec import read as read_design
+from sweeps.studies.optimize.goals import constraints
+from sweeps.studies.optimize.spec import read as read_design
 
 DENSE, ROUTED, STATES = "Llama-3.1-8B", "Qwen3-30B-A3B", "Mamba2-2.7B"
 

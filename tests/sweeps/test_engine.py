@@ -9,9 +9,8 @@ import pytest
 
 import sweeps
 from jaxroof.jobs.request import REQUEST, request_cost
-from sweeps.ask.axes import Axis, Choice
+from sweeps.ask.axes import Axis, Choice, replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import replaced
 from sweeps.ask.question import Question
 from sweeps.ask.spec import spec
 from sweeps.run.asked import asked
@@ -81,7 +80,7 @@ def test_numpy_and_compiled_programs_agree(base):
 
 
 def test_numpy_needs_no_compilation(base, monkeypatch):
-    monkeypatch.setattr("sweeps.run.terms.kept", lambda *question: pytest.fail("a program was compiled"))
+    monkeypatch.setattr("sweeps.run.program.kept", lambda *question: pytest.fail("a program was compiled"))
     assert evaluated(Question(REQUEST, base, METRICS), grid_axes(), most_eager=1000)
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from sweeps.show.fleet import day
-from sweeps.studies.fleets import solve
-from sweeps.studies.fleets.answer import YEAR
-from sweeps.studies.fleets.answer import fleet as of_servers
-from sweeps.studies.fleets.marginal import Duals
-from sweeps.studies.fleets.option import Found, Option, kept
-from sweeps.studies.fleets.program import COST, SHARE, Program
-from sweeps.studies.fleets.question import question
-from sweeps.studies.fleets.record import record
+from sweeps.studies.fleet import program as solve
+from sweeps.studies.fleet.answer import YEAR
+from sweeps.studies.fleet.answer import fleet as of_servers
+from sweeps.studies.fleet.marginal import Duals
+from sweeps.studies.fleet.options import Found, Option, kept
+from sweeps.studies.fleet.program import COST, SHARE, Program
+from sweeps.studies.fleet.question import question
+from sweeps.studies.fleet.record import record
 
 NAMES = ("H100-SXM", "H200-SXM")
 

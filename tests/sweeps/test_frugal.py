@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sweeps.studies.optimization.frugal import frugal
-from sweeps.studies.optimization.spec import problem
+from sweeps.studies.optimize.frugal import frugal
+from sweeps.studies.optimize.spec import problem
 
 ASKED = {
     "job": "step",

@@ -62,8 +62,8 @@ def test_elasticities_are_slopes(asked):
 
 def test_elasticities_agree_with_jax(asked, float64):
     from jaxroof.jobs.function import FUNCTION
-    from sweeps.run.point import answers_at
-    from sweeps.studies.elasticity.gradient import moved
+    from sweeps.run.points import answers_at
+    from sweeps.studies.sensitivity.gradient import moved
 
     scenario = asked.scenario("H100-SXM", "derated", {"b": 2, "s": 256})
     path = "workload.sizes.s"

@@ -18,12 +18,13 @@ from jaxroof.numerics.arrays import jax as lazily_jax
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import case
 from sweeps.ask.question import Question
-from sweeps.run import compiled, terms, ways
+from sweeps.run import evaluate, ways
+from sweeps.run import program as terms
 from sweeps.run.engine import Plan
 from sweeps.run.points import Points
 from sweeps.run.precision import precision
 from sweeps.run.simulated import simulation
-from sweeps.studies.elasticity.gradient import all_slopes, metric_names
+from sweeps.studies.sensitivity.gradient import all_slopes, metric_names
 
 PLATFORMS = ("cuda", "rocm")
 LENGTHS = {"batch": 4, "isl": 512, "osl": 64}
@@ -60,9 +61,9 @@ def lowered(monkeypatch):
     stand_in = Lowered(jax.jit)
     monkeypatch.setattr(jax, "jit", stand_in)
     monkeypatch.setattr(lazily_jax, "jit", stand_in)
-    monkeypatch.setattr(compiled, "loops_known", lambda: False)
-    for place in (compiled, terms):
-        name = "_KNOWN" if place is compiled else "_KEPT"
+    monkeypatch.setattr(evaluate, "loops_known", lambda: False)
+    for place in (evaluate, terms):
+        name = "_KNOWN" if place is evaluate else "_KEPT"
         monkeypatch.setattr(place, name, type(getattr(place, name))())
     for cached in (simulation._programs, simulation._endings):
         cached.cache_clear()
@@ -103,7 +104,7 @@ def test_gradients_at_many_points(lowered):
     gradient = all_slopes(job, metric_names(job, scenario)[:4], paths)
     points = Points(np.arange(3), [{"hardware.memory.hbm.bandwidth": np.array([1e12, 2e12, 3e12])}])
     with precision("float64"):
-        compiled.called(gradient, scenario, points, ways.ALL_SLOPES, (), lambda points: None)
+        evaluate.called(gradient, scenario, points, ways.ALL_SLOPES, (), lambda points: None)
     assert len(lowered) == 1
 
 
@@ -131,7 +132,7 @@ def test_a_function_over_sizes(lowered):
     function = sweeps.from_function(forward, *arrays)
     scenario = function.scenario("H100-SXM", "derated", {"b": 8})
     column = {"workload.sizes.b": np.array([8.0, 64.0, 512.0])}
-    from sweeps.studies.functions.grid import FUNCTION
+    from sweeps.studies.price.grid import FUNCTION
 
     run(Plan(Question(FUNCTION, scenario), axes(column), compiler="xla"))
     assert len(lowered) >= 2

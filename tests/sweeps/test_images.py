@@ -31,13 +31,13 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
-from sweeps.serving.pool_command import pool_command
+from sweeps.serving.rows import pool_command
 from sweeps.serving.run import setup
-from sweeps.studies.optimization.spec import problem
-from sweeps.studies.served.places import columns, room
-from sweeps.studies.served.question import question
-from sweeps.studies.served.search import search
-from sweeps.studies.served.steps import micro_batch_cost, tables
+from sweeps.studies.compare.places import columns, room
+from sweeps.studies.compare.question import question
+from sweeps.studies.compare.search import search
+from sweeps.studies.compare.steps import micro_batch_cost, tables
+from sweeps.studies.optimize.spec import problem
 from tests.commands import printed, refused
 
 pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.usefixtures("standard_promotion")]

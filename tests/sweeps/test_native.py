@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 
 from jaxroof.jobs import JOBS
-from sweeps.ask.axes import Axis
+from sweeps.ask.axes import Axis, leaf, leaf_paths
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, leaf_paths
 from sweeps.ask.question import Question
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
 llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install '.[llvm]'")
 
-from sweeps.run.native.columns import mapped  # noqa: E402
 from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402
-from sweeps.run.native.nests import dependence, loop_order, nests  # noqa: E402
-from sweeps.run.native.quotients import exact, products  # noqa: E402
+from sweeps.run.native.loops import mapped  # noqa: E402
+from sweeps.run.native.nests import dependence, exact, loop_order, nests, products  # noqa: E402  # noqa: E402
 
 REQUEST = {"batch": 16, "isl": 2048, "osl": 256}
 
@@ -155,7 +153,7 @@ def test_quotients_that_become_products():
 
 def test_whole_numbers_of_quotients_stay_whole():
     """ceil(x / z) and x / z <= 1 where z divides x, though x (1 / z) is more for z = 49 and others."""
-    from sweeps.run.native.columns import mapped
+    from sweeps.run.native.loops import mapped
 
     def counts(columns):
         x, z = columns

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor, nest_cost
-from sweeps.studies.nests import found_mapping
-from sweeps.studies.nests.scores import compiled_scores, scores
-from sweeps.studies.nests.space import mapping_space
+from sweeps.studies.map import found_mapping
+from sweeps.studies.map.pool import compiled_scores, scores
+from sweeps.studies.map.space import mapping_space
 from workloads import nests
 from workloads.nests import checks
 from workloads.nests.checks import convolution, residents
@@ -113,8 +113,8 @@ def test_limits_that_no_factors_keep():
 
 
 def test_many_mappings_are_compiled(monkeypatch):
-    monkeypatch.setattr("sweeps.studies.nests.search.COMPILED", 1000)
-    monkeypatch.setattr("sweeps.studies.nests.pool.COMPILED_CHUNK", 8192)
+    monkeypatch.setattr("sweeps.studies.map.search.COMPILED", 1000)
+    monkeypatch.setattr("sweeps.studies.map.pool.COMPILED_CHUNK", 8192)
     found = found_mapping(PROBLEM, machine(), KEPT, objective="energy", mappings=3000)
     assert found.cost.energy == pytest.approx(everything("energy"), rel=1e-6)
 

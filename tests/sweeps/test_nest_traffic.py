@@ -8,7 +8,7 @@ import hwspaces
 from jaxroof.nests import Machine, Mapping, Memory, nest_cost
 from jaxroof.op import Kernel
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
-from sweeps.studies.nests import found_mapping
+from sweeps.studies.map import found_mapping
 from workloads.nests.checks import TENSORS, matmul
 
 WIDTH = 2.0

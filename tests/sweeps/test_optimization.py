@@ -8,12 +8,12 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
-from sweeps.studies.optimization.descent import descended, worst
-from sweeps.studies.optimization.multipliers import balance
-from sweeps.studies.optimization.pareto import nondominated, spread_weights
-from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.search import searched
-from sweeps.studies.optimization.spec import Effort, design, problem
+from sweeps.studies.optimize.confirmation import balance
+from sweeps.studies.optimize.descent import descended, worst
+from sweeps.studies.optimize.problem import Problem
+from sweeps.studies.optimize.search import searched
+from sweeps.studies.optimize.spec import Effort, design, problem
+from sweeps.studies.optimize.starts import nondominated, spread_weights
 
 pytestmark = [pytest.mark.xdist_group("optimization"), pytest.mark.usefixtures("cache")]
 

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from sweeps.studies.optimization.evaluator import Evaluator
-from sweeps.studies.optimization.quadratic import Polished
-from sweeps.studies.optimization.rates import elasticities, trade_offs
-from sweeps.studies.optimization.result import dataset, record
-from sweeps.studies.optimization.search import searched
-from sweeps.studies.optimization.spec import Effort, problem
-from sweeps.studies.optimization.whole import branched, discrete, enumerated
+from sweeps.studies.optimize.evaluator import Evaluator
+from sweeps.studies.optimize.optimum import elasticities, trade_offs
+from sweeps.studies.optimize.quadratic import Polished
+from sweeps.studies.optimize.result import dataset, record
+from sweeps.studies.optimize.search import searched
+from sweeps.studies.optimize.spec import Effort, problem
+from sweeps.studies.optimize.whole import branched, discrete, enumerated
 
 pytestmark = [pytest.mark.xdist_group("optimization"), pytest.mark.usefixtures("cache")]
 
@@ -197,8 +197,8 @@ def test_served_streams_in_closed_form():
 
 def test_the_largest_rate_is_that_of_the_comparison():
     """The first pass of a served comparison, which prices steps from tables, finds the same rate."""
-    from sweeps.studies.served.question import question
-    from sweeps.studies.served.search import search
+    from sweeps.studies.compare.question import question
+    from sweeps.studies.compare.search import search
 
     words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
     asked = question("Llama-3.1-8B", "ttft=500ms,tpot=20ms", {"isl": 1024, "osl": 256}, **words)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from jaxroof.jobs import JOBS
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import replaced
-from sweeps.studies.elasticity.point import sensitivity_at
-from sweeps.studies.elasticity.turns import metrics_at
+from sweeps.studies.sensitivity.point import sensitivity_at
+from sweeps.studies.sensitivity.turns import metrics_at
 
 METRICS = ("joules_per_token", "owning_usd_per_million_tokens")
 

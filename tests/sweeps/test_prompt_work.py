@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweeps.ask.names import variable
-from sweeps.ask.prompt_work import prompt_metric, without_output
+from sweeps.ask.offered_load import prompt_metric, without_output
 from sweeps.cli import main
 from tests.commands import printed, refused
 

@@ -8,8 +8,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
-from sweeps.data.querying.dimensions import dimension
-from sweeps.data.querying.expression import Condition
+from sweeps.data.querying.expression import Condition, dimension
 
 
 @pytest.fixture(scope="module")

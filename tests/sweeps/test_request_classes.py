@@ -16,8 +16,8 @@ from sweeps.serving.capacity import capacity
 from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
 from sweeps.serving.target import kept, missed_text
-from sweeps.studies.served.compare import compare
-from sweeps.studies.served.requests import Requests, demand
+from sweeps.studies.compare.compare import compare
+from sweeps.studies.compare.requests import Requests, demand
 from workloads.streams.classes import classes_of
 
 pytestmark = pytest.mark.xdist_group("classes")
@@ -184,7 +184,7 @@ def test_a_class_with_looser_limits_takes_a_load_between(written):
 
 
 def test_advice_names_the_class_whose_limit_it_loosens(compared):
-    from sweeps.studies.served.advice import _looser
+    from sweeps.studies.compare.advice import _looser
 
     assert set(_looser(compared.question.target)) == {
         "TTFT limit of 250 ms for chat",

@@ -14,7 +14,7 @@ from sweeps.cli import main
 from sweeps.studies import scenarios
 from sweeps.studies.scenarios import rows as rows_of
 from sweeps.studies.scenarios import suite
-from sweeps.studies.scenarios.derivation import figures
+from sweeps.studies.scenarios.suite import figures
 from tests import scenario_page
 from tests.reference import FOLDER
 

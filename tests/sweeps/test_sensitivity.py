@@ -13,16 +13,15 @@ import xarray as xr
 
 import sweeps
 from jaxroof.jobs import JOBS
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import replaced
 from sweeps.run import ways
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity.api import specification
-from sweeps.studies.elasticity.gradient import at_factors
-from sweeps.studies.elasticity.knobs import knobs, without_elasticity
-from sweeps.studies.elasticity.point import curvatures, sensitivity_at
-from sweeps.studies.elasticity.second_order import pairs
+from sweeps.studies.sensitivity.api import specification
+from sweeps.studies.sensitivity.gradient import at_factors
+from sweeps.studies.sensitivity.knobs import knobs, pairs, without_elasticity
+from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
 
 pytestmark = pytest.mark.xdist_group("sensitivity")
 

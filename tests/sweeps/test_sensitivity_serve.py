@@ -3,7 +3,7 @@
 import pytest
 
 from sweeps.run.simulated.spec import serve_spec
-from sweeps.studies.elasticity.serve import sensitivity_of_serve
+from sweeps.studies.sensitivity.serve import sensitivity_of_serve
 from tests.evidence.unit_powers import leaf_powers
 
 METRICS = ("e2e_mean", "ttft_mean", "tpot_mean")

@@ -16,16 +16,15 @@ from sweeps.ask.cases import case
 from sweeps.ask.names import variable
 from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
-from sweeps.studies.served.advice import changes
-from sweeps.studies.served.compare import compare
-from sweeps.studies.served.estimate import sequences
-from sweeps.studies.served.figures import SORTED_BY
-from sweeps.studies.served.places import columns, room
-from sweeps.studies.served.question import question
-from sweeps.studies.served.requests import Requests, demand
-from sweeps.studies.served.served_runs import POOLS, SERVED_RUNS
-from sweeps.studies.served.steps import micro_batch_cost, tables
-from sweeps.studies.served.trust import trust
+from sweeps.studies.compare.advice import changes
+from sweeps.studies.compare.compare import compare
+from sweeps.studies.compare.estimate import sequences
+from sweeps.studies.compare.figures import SORTED_BY
+from sweeps.studies.compare.places import columns, room
+from sweeps.studies.compare.question import question
+from sweeps.studies.compare.requests import Requests, demand
+from sweeps.studies.compare.steps import micro_batch_cost, tables
+from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust
 
 MODEL, MIXTURE = "Llama-3.1-8B", "Qwen3-30B-A3B"
 PAIR = ("H100-SXM", "A100-SXM-80GB")

@@ -19,14 +19,12 @@ from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup, simulation
-from sweeps.studies.served import simulate
-from sweeps.studies.served.compare import compare
-from sweeps.studies.served.comparison import Comparison
-from sweeps.studies.served.dataset import dataset
-from sweeps.studies.served.figures import SORTED_BY
-from sweeps.studies.served.search import contending
-from sweeps.studies.served.simulate import ROUNDS, TOLERANCE, largest_loads
-from sweeps.studies.served.simulated import Candidate
+from sweeps.studies.compare import simulate
+from sweeps.studies.compare.compare import compare
+from sweeps.studies.compare.comparison import Comparison, dataset
+from sweeps.studies.compare.figures import SORTED_BY
+from sweeps.studies.compare.search import contending
+from sweeps.studies.compare.simulate import ROUNDS, TOLERANCE, Candidate, largest_loads
 from workloads.streams.stream import Stream, alone
 
 pytestmark = pytest.mark.xdist_group("served simulations")

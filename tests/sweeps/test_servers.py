@@ -11,8 +11,8 @@ from sweeps.cli import main
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.fleet import fleet
 from sweeps.serving.run import setup
-from sweeps.studies.fleets.question import question
-from sweeps.studies.served.compare import compare
+from sweeps.studies.compare.compare import compare
+from sweeps.studies.fleet.question import question
 from tests.commands import refused
 
 KEYS = {"isl": 1024, "osl": 256, "efficiency": "derated", "simulate": 0, "hardware": ["H100-SXM"], "prices": "spot"}

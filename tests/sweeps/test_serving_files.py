@@ -16,8 +16,7 @@ from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy, policy_record, policy_text
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving import chrome, files
-from sweeps.serving.columns import request_columns
-from sweeps.serving.report import nearest, slo_lines, status_text
+from sweeps.serving.report import nearest, request_columns, slo_lines, status_text
 from sweeps.serving.run import simulation, waiting
 from sweeps.show.serving_run import serving_run
 

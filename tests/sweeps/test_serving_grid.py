@@ -18,10 +18,9 @@ from sweeps.run.simulated.objective import Target, parse_slo, parse_target, slo_
 from sweeps.run.simulated.plan import VARIABLES, planned
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving import capacity as search
-from sweeps.serving import usual_loads
+from sweeps.serving import target as usual_loads
 from sweeps.serving.curve import latency_curve, loads_of
-from sweeps.serving.target import good_share_of
-from sweeps.serving.usual_loads import POINTS
+from sweeps.serving.target import POINTS, good_share_of
 
 pytestmark = pytest.mark.xdist_group("grid")
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.data.keep.chunk import Points
+from sweeps.data.keep.rows import Points
 from sweeps.data.pieces import Box, View
 from sweeps.data.shards import manifest
 from sweeps.run.shards.run import run

@@ -3,10 +3,10 @@
 import pytest
 
 import sweeps
-from sweeps.ask.shipped import FOLDER, names, specification
+from sweeps.ask.spaces import FOLDER, names, specification
 from sweeps.ask.spec import content
 from sweeps.cli import main
-from sweeps.studies.fleets.question import question
+from sweeps.studies.fleet.question import question
 from workloads.streams.classes import classes_of
 
 

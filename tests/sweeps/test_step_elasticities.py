@@ -7,12 +7,12 @@ import pytest
 
 from jaxroof.jobs.step import STEP
 from jaxroof.numerics.smooth import smoothing
+from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, leaf_paths, replaced
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity.gradient import at_factors, metric_names
-from sweeps.studies.elasticity.knobs import continuous
+from sweeps.studies.sensitivity.gradient import at_factors, metric_names
+from sweeps.studies.sensitivity.knobs import continuous
 from tests.evidence.gradients import drawn
 from tests.evidence.unit_powers import BASES, follows_units, leaf_powers, metric_powers
 

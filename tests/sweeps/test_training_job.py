@@ -9,13 +9,13 @@ import sweeps
 from jaxroof import Deployment, Training
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.train import TRAIN
+from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import leaf, leaf_paths, replaced
-from sweeps.run.point import answers_at
+from sweeps.run.points import answers_at
 from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
-from sweeps.studies.elasticity.gradient import metric_names
-from sweeps.studies.elasticity.point import sensitivity_at
+from sweeps.studies.sensitivity.gradient import metric_names
+from sweeps.studies.sensitivity.point import sensitivity_at
 from tests.evidence.gradients import drawn
 from tests.evidence.unit_powers import BASES, leaf_powers, metric_powers
 

@@ -12,8 +12,8 @@ from jaxroof.memory.legality import first_broken
 from jaxroof.training import iteration_cost, training_memory
 from jaxroof.training.memory import total_memory
 from sweeps.ask.cases import case
-from sweeps.ask.training_layouts import COLUMNS, layouts, settings
-from sweeps.studies.training_search import search
+from sweeps.ask.training import COLUMNS, layouts, settings
+from sweeps.studies.train import search
 
 WORK = {"global_batch": 16, "seq": 2048}
 

@@ -5,13 +5,23 @@ import pytest
 
 from jaxroof.jobs import JOBS
 from jaxroof.numerics.arrays import eager
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import case
-from sweeps.ask.paths import replaced
-from sweeps.run.point import answers_at, in_dtype
-from sweeps.studies.elasticity.knobs import Knob, knobs
-from sweeps.studies.elasticity.point import sensitivity_at
-from sweeps.studies.elasticity.reasons import CURVED, EDGE, STRIDE, WORDS, reasoned
-from sweeps.studies.elasticity.turns import Turn, agree, ranked, turned_values, turns_of
+from sweeps.run.points import answers_at, in_dtype
+from sweeps.studies.sensitivity.knobs import Knob, knobs
+from sweeps.studies.sensitivity.point import sensitivity_at
+from sweeps.studies.sensitivity.turns import (
+    CURVED,
+    EDGE,
+    STRIDE,
+    WORDS,
+    Turn,
+    agree,
+    ranked,
+    reasoned,
+    turned_values,
+    turns_of,
+)
 
 NAMES = ("ttft", "tpot")
 

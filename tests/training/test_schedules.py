@@ -17,7 +17,7 @@ from jaxroof.training.schedules import (
     stage_sends,
     weight_copies,
 )
-from sweeps.studies.exports.pipeline import (
+from sweeps.studies.export.pipeline import (
     Pipeline,
     dual_pipe,
     gpipe,

@@ -9,8 +9,8 @@ import hwspaces
 import jaxroof
 import workloads
 from sweeps import cli
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment
-from sweeps.ask.paths import replaced
 from sweeps.measure.validate.single_requests import COLUMNS, request_errors
 
 DERATED = hwspaces.efficiency("derated").efficiency

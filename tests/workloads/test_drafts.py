@@ -8,7 +8,7 @@ import workloads
 from jaxroof import Deployment, decode, mixed, prefill
 from jaxroof.memory.capacity import kv_bytes_per_token, parameter_count, weight_bytes
 from jaxroof.step.forward import step_ops
-from sweeps.ask.drafting import with_draft
+from sweeps.ask.deployments import with_draft
 
 EAGLE3 = {
     "model_type": "llama",

@@ -1,15 +1,169 @@
 """Parts to keep of a sweep, from words such as "top=100:tpot"."""
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.spec import integer
 from sweeps.data.best import KEY_METRICS, PAIRS
-from sweeps.data.keep.best import Front, Top
-from sweeps.data.keep.spread import TOLD, Spread
+from sweeps.data.keep.rows import BLOCK, TOLD, Points, Rows, Spread, lower_better, sizes_and_types
+from sweeps.data.pieces import Box, View
+
+SAMPLE = 20_000
+"""Points of a chunk whose front rules most of the others out."""
+
+
+class Best:
+    """Points that are the best by some metrics, of all that it has looked at so far."""
+
+    kind: str  # how names of variables begin
+    dim: str
+
+    def __init__(self, metrics: tuple[str, ...], plan: Any):
+        self.metrics = metrics
+        self.higher = tuple(bool(variable(name).higher_is_better) for name in metrics)
+        self.sizes, self.types = sizes_and_types(plan)
+        self.rows = Rows.empty(self.types)
+
+    def begun(self) -> "Best":
+        """The same of points that have still to be looked at."""
+        return copy.copy(self)
+
+    def add(self, box: Box, arrays: Mapping[str, View]) -> None:
+        """Look at one more chunk."""
+        if set(self.metrics) <= arrays.keys():
+            points = Points(box, arrays, self.sizes)
+            bounds = [points.bounds(*each) for each in zip(self.metrics, self.higher, strict=True)]
+            self._look(points, bounds)
+
+    def best(self, rows: Rows) -> Rows:
+        """The best of some rows, in their order."""
+        raise NotImplementedError
+
+    def keys(self, rows: Rows) -> list[np.ndarray]:
+        """The metrics of rows, better lower; inf where one is not a number."""
+        each = zip(self.metrics, self.higher, strict=True)
+        return [lower_better(rows.values[name], higher) for name, higher in each]
+
+    def join(self, rows: Rows) -> None:
+        """Keep the best of some more rows too."""
+        self.rows = self.best(self.rows.followed_by(rows))
+
+    def dataset(self) -> xr.Dataset:
+        """The best points so far."""
+        return self.rows.dataset(self.kind, self.dim)
+
+    def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
+        """The best points of the whole sweep, from those of its parts, of which few are in memory at a time."""
+        found = self.begun()
+        for part in parts:
+            found.join(Rows.read(part, self.kind, self.types))
+        return found.dataset()
+
+    def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
+        """Keep what belongs to the best of a chunk; `bounds` are the best that its blocks could have."""
+        raise NotImplementedError
+
+
+class Top(Best):
+    """The `count` best feasible points by `metric`; of equal ones those that come first in the sweep."""
+
+    kind, dim = "top", "rank"
+
+    def __init__(self, count: int, metric: str, plan: Any):
+        super().__init__((metric,), plan)
+        self.count = count
+
+    def __str__(self) -> str:
+        return f"top={self.count}:{self.metrics[0]}"
+
+    def best(self, rows: Rows) -> Rows:
+        """The best of some rows, best first."""
+        (keys,) = self.keys(rows)
+        order = np.lexsort((rows.numbers, keys))
+        return rows.picked(order[np.isfinite(keys[order])][: self.count])
+
+    def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
+        blocks = np.flatnonzero(self._open(bounds[0], points))
+        if not blocks.size:
+            return
+        places = points.members(blocks)
+        keys = points.keys(self.metrics[0], self.higher[0], places)
+        if len(places) > self.count:  # the bound of the best rules most of them out before anything else is fetched
+            worst = np.partition(keys, self.count - 1)[self.count - 1]
+            places = places[keys <= worst]
+        self.join(Rows.of(points, places, self.types))
+
+    def _open(self, bounds: np.ndarray, points: Points) -> np.ndarray:
+        """True for blocks that may hold one of the best."""
+        open_ = np.isfinite(bounds)
+        if len(bounds) > self.count:  # each of these blocks has a point that is as good as its bound
+            open_ &= bounds <= np.partition(bounds, self.count - 1)[self.count - 1]
+        if len(self.rows.numbers) == self.count:
+            key, number = self.keys(self.rows)[0][-1], self.rows.numbers[-1]
+            open_ &= (bounds < key) | ((bounds == key) & (points.firsts() < number))
+        return open_
+
+
+class Front(Best):
+    """The Pareto front of all feasible points over two metrics; of equal points the first one stands for all."""
+
+    kind, dim = "pareto", "front"
+
+    def __str__(self) -> str:
+        return f"pareto={':'.join(self.metrics)}"
+
+    def best(self, rows: Rows) -> Rows:
+        """The front of some rows, in the order of the first metric."""
+        first, second = self.keys(rows)
+        return rows.picked(unbeaten(first, second, rows.numbers))
+
+    def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
+        (first, second), firsts = bounds, points.firsts()
+        blocks = np.flatnonzero(self._open(first, second, firsts))
+        if blocks.size * BLOCK > SAMPLE:
+            self._absorb(points, points.members(blocks[:: max(1, blocks.size * BLOCK // SAMPLE)]))
+            blocks = np.flatnonzero(self._open(first, second, firsts))
+        if blocks.size:
+            self._absorb(points, points.members(blocks))
+
+    def _absorb(self, points: Points, places: np.ndarray) -> None:
+        """Make some points of a chunk part of the front, where they belong to it."""
+        each = zip(self.metrics, self.higher, strict=True)
+        first, second = (points.keys(name, higher, places) for name, higher in each)
+        places = places[unbeaten(first, second, points.numbers(places))]
+        fresh = places[~np.isin(points.numbers(places), self.rows.numbers)]
+        self.join(Rows.of(points, fresh, self.types))
+
+    def _open(self, a: np.ndarray, b: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+        """True for blocks that may hold a point of the front: no known point is as good as the best they could have."""
+        open_ = np.isfinite(a) & np.isfinite(b)
+        known = self.keys(self.rows)  # rising in the first, falling in the second
+        if not known[0].size:
+            return open_
+        left = np.searchsorted(known[0], a, side="right") - 1  # the best in the second of those as good in the first
+        at = np.maximum(left, 0)
+        better = (known[1][at] < b) | ((known[1][at] == b) & ((known[0][at] < a) | (self.rows.numbers[at] <= firsts)))
+        return open_ & ~((left >= 0) & better)
+
+
+def unbeaten(a: np.ndarray, b: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Places of the points that no other beats, both keys being better lower, in the order of `a`.
+
+    Of points that are equal in both, the one with the lowest number stands for all. Infinite keys are no points.
+    """
+    order = np.lexsort((numbers, b, a))
+    order = order[np.isfinite(a[order]) & np.isfinite(b[order])]
+    lowest = np.minimum.accumulate(b[order])
+    before = np.concatenate([np.full(1, np.inf, b.dtype), lowest[:-1]])
+    return order[b[order] < before]
+
 
 FORMS = {
     "top": "top=N or top=N:METRIC, the N best feasible points",

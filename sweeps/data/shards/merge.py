@@ -10,7 +10,7 @@ from hwspaces.files import output
 from sweeps.data import store
 from sweeps.data.pieces import Output, Piece, as_slice
 from sweeps.data.shards import encode, folder, manifest
-from sweeps.data.shards.outline import outline
+from sweeps.data.shards.encode import outline
 from sweeps.data.shards.read import frame
 from sweeps.data.shards.read import open as opened
 

@@ -13,11 +13,11 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from sweeps.ask.names import variable_attributes
-from sweeps.data.dataset import dimensions
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Output, blank, crossed
 from sweeps.data.shards import encode, folder, manifest
-from sweeps.data.shards.outline import Outline, outline
+from sweeps.data.shards.encode import Outline, outline
+from sweeps.data.store import dimensions
 
 KEPT_FILES = 4
 """Shards that stay in memory after they are read."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeps.data.keep import keepers
 from sweeps.data.shards import folder, manifest, read
-from sweeps.data.shards.outline import outline
+from sweeps.data.shards.encode import outline
 
 
 def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from pathlib import Path
 import hwspaces
 from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.surface_import import aic, infersim, llmcompass
-from sweeps.measure.surface_import.bounds import possible
-from sweeps.measure.surface_import.complete_grid import Dropped, tables
+from sweeps.measure.surface_import.complete_grid import Dropped, possible, tables
 from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, Wanted, joined
 from sweeps.measure.validate.relative_errors import grouped
 

@@ -25,8 +25,7 @@ from sweeps.measure.validate.collective_rows import (
     launch_time,
 )
 from sweeps.measure.validate.measured_csv import LeftOut, require_some
-from sweeps.measure.validate.relative_errors import error_summary, grouped
-from sweeps.measure.validate.stacks import stack
+from sweeps.measure.validate.relative_errors import error_summary, grouped, stack
 
 BANDS = ((2.0**16, "< 64 KiB"), (2.0**20, "64 KiB to 1 MiB"), (2.0**26, "1 to 64 MiB"), (float("inf"), ">= 64 MiB"))
 """Upper end in B and name of each band of message sizes."""

@@ -1,8 +1,9 @@
 """One scorer: rows by their labels, and mean, median and sign of predicted / measured - 1 over them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 
 Row = TypeVar("Row")
@@ -36,3 +37,22 @@ def error_summary(predicted: np.ndarray | Sequence[float], measured: np.ndarray 
     """rows, mape, median_ape and signed_median of predicted / measured - 1, as the command prints them."""
     found = errors(predicted, measured)
     return {"rows": len(measured), "mape": found.mape, "median_ape": found.median, "signed_median": found.signed}
+
+
+# Structs of one structure as one struct of arrays, so that one compiled function prices them all.
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Trees of one structure as one tree whose leaves have a first axis of shape [trees]."""
+    return jax.tree.map(lambda *leaves: np.asarray(leaves, dtype=float), *trees)
+
+
+def positions_by_structure(trees: Sequence[Any]) -> list[list[int]]:
+    """Positions of the trees of each structure, in the order in which structures come first."""
+    return list(grouped(range(len(trees)), lambda position: jax.tree.structure(trees[position])).values())
+
+
+def stacked(trees: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Trees of one structure as one tree of arrays each; and where in their concatenation each of `trees` stands."""
+    kinds = positions_by_structure(trees)
+    return np.argsort(np.concatenate(kinds)), [stack([trees[i] for i in positions]) for positions in kinds]

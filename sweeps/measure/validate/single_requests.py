@@ -17,11 +17,10 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
+from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment, require_precisions
-from sweeps.ask.paths import replaced
 from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, Limit, at_least, records, require_some, rows
-from sweeps.measure.validate.relative_errors import error_summary
-from sweeps.measure.validate.stacks import stacked
+from sweeps.measure.validate.relative_errors import error_summary, stacked
 
 SYNCHRONOUS = "sync_guidellm"
 """The set whose rows are one request at a time. GuideLLM's TPOT column is E2E / output tokens: not used as TPOT."""

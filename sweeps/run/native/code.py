@@ -3,8 +3,7 @@
 import struct
 
 from sweeps.run.native.graph import Graph
-from sweeps.run.native.nests import Dims, Nest
-from sweeps.run.native.quotients import exact, products
+from sweeps.run.native.nests import Dims, Nest, exact, products
 
 PLAIN = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv contract"}
 WHOLE = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem"}

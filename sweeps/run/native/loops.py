@@ -1,14 +1,54 @@
 """A compiled graph over columns: tables of arrays, and just the loops whose inputs have changed since the last call."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
+import llvmlite.binding as llvm
 import numpy as np
 
-from sweeps.run.native import machine
 from sweeps.run.native.code import module
-from sweeps.run.native.graph import Graph
+from sweeps.run.native.graph import Graph, opened
 from sweeps.run.native.nests import Dims, dependence, nests
+
+
+class Machine:
+    """Functions of a module, of two pointers each. They are gone when this is.
+
+    Args:
+      text: of the module.
+      names: of its functions.
+
+    Attributes:
+      functions: in the order of `names`.
+    """
+
+    def __init__(self, text: str, names: list[str]):
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), _target())  # which owns both
+        self._engine.finalize_object()
+        form = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        self.functions: list[Any] = [form(self._engine.get_function_address(name)) for name in names]
+
+
+def lanes(itemsize: int) -> int:
+    """Floats of a vector register."""
+    features = llvm.get_host_cpu_features()
+    width = 64 if features.get("avx512f") else 32 if features.get("avx") else 16
+    return width // itemsize
+
+
+def _target() -> Any:
+    features = llvm.get_host_cpu_features().flatten()
+    return _native().create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _native() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple()
 
 
 class Loops:
@@ -27,7 +67,7 @@ class Loops:
         self.graph, self.inputs = graph, inputs
         self.dims = dependence(graph, inputs)
         self.outputs = tuple(dict.fromkeys(outputs))
-        self.lanes = machine.lanes(graph.dtype.itemsize)
+        self.lanes = lanes(graph.dtype.itemsize)
         self.nests = nests(graph, self.dims, self.outputs)
         self.slots: dict[int, int] = {}
         for nest in self.nests:
@@ -35,7 +75,7 @@ class Loops:
                 self.slots.setdefault(node, len(self.slots))
         text = module(graph, self.dims, self.nests, self.lanes, self.slots)
         self.own_outputs = [[node for node in nest.writes if node in set(self.outputs)] for nest in self.nests]
-        self._machine = machine.Machine(text, [f"nest{number}" for number in range(len(self.nests))])
+        self._machine = Machine(text, [f"nest{number}" for number in range(len(self.nests))])
         self.functions = self._machine.functions
 
 
@@ -147,3 +187,36 @@ class _State:
             return values[starts[dims[0]] : starts[dims[0]] + bound.lengths[dims[0]]] if dims else values
         found = self.arrays[node]
         return found[..., : bound.lengths[dims[-1]]] if dims else found
+
+
+# A function of one point over columns of points, as compiled loops.
+
+
+def mapped(function: Callable[[list[Any]], Any], columns: Sequence[np.ndarray]) -> Callable[..., Any]:
+    """What `jax.vmap(function)` returns, to rounding; from many threads at once if need be.
+
+    Args:
+      function: of a list of numbers, one of each column, to a tree of scalars; pure.
+      columns: shapes (points,), of one float type; examples.
+
+    Returns:
+      A function of columns of any one length, to a tree of columns.
+
+    Raises:
+      Unsupported: `function` has an operation that no node of a graph stands for.
+    """
+    dtype = np.result_type(*columns)
+    graph = Graph(dtype)
+    inputs = [graph.input() for _ in columns]
+    point = [jax.ShapeDtypeStruct((), dtype) for _ in columns]
+    nodes, results = opened(graph, function, (point,), (inputs,))
+    loops = Loops(graph, dict.fromkeys(inputs, (0,)), jax.tree.leaves(nodes))
+
+    def of_columns(columns: Sequence[np.ndarray]) -> Any:
+        points = len(columns[0])
+        found = Bound(loops, dict(zip(inputs, columns, strict=True)), [points])([0])
+        return jax.tree.map(
+            lambda node, result: np.broadcast_to(found[node], points).astype(result.dtype, copy=False), nodes, results
+        )
+
+    return of_columns

@@ -12,8 +12,8 @@ from sweeps.ask.question import Question
 from sweeps.run.native.graph import Graph, Value, elementwise, opened, total
 from sweeps.run.native.loops import Bound, Loops
 from sweeps.run.native.nests import dependence, loop_order
-from sweeps.run.point import in_dtype
-from sweeps.run.terms import Dims, Settings, Terms, groups
+from sweeps.run.points import in_dtype
+from sweeps.run.program import Dims, Settings, Terms, groups
 
 
 class Program:

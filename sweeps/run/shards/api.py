@@ -1,18 +1,240 @@
 """A sweep into a folder in one call: shards that are written as they are finished, and continued where they ended."""
 
+import dataclasses
+import functools
+import json
 import os
 import pathlib
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import jax
 import xarray as xr
 
 from hwspaces.files import output
+from hwspaces.files.extras import installing
 from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.spec import content
+from sweeps.data.shards import manifest
 from sweeps.data.shards.read import open as opened
-from sweeps.run.shards.run import Watch, local, run
-from sweeps.run.shards.work import Work
+from sweeps.run.precision import precision
+from sweeps.run.shards.run import Executor, Watch, local, run
+from sweeps.run.shards.work import Work, hardware_kind
+
+FAILURES = 10
+"""Workers, of those started here, that may die over one shard before it is taken for the shard's fault."""
+
+MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+"""Environment of workers that are started here: Dask's own has memory given back to the system at every chance, so that
+each of our chunks would be paged in anew, at half the speed."""
+
+LOOPBACK = "127.0.0.1"
+"""Where a scheduler and workers that are started here listen: no other machine reaches them."""
+
+QUIET = {
+    "host": LOOPBACK,
+    "dashboard_address": None,
+    "scheduler_kwargs": {"dashboard": False, "dashboard_address": f"{LOOPBACK}:0"},
+}
+"""No dashboard. Dask opens a port for pages all the same; `PAGES` leaves it without any."""
+
+PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+
+PATIENCE_SECONDS = 60.0
+"""s in which a scheduler that cannot be reached any more, or that has no workers, has to get better."""
+
+
+def cluster(scheduler: str, workers: int | None) -> Executor:
+    """Executor of shards on Dask workers.
+
+    Args:
+      scheduler: "dask" for workers that are started here, or the address of a scheduler.
+      workers: how many are started; None: one per core.
+
+    Raises:
+      ValueError: one line: Dask is not installed, or workers are asked for that a scheduler elsewhere has already.
+    """
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise ValueError(f"scheduler = {scheduler} needs Dask: {installing('dask')}") from None
+    if scheduler != "dask" and "://" not in scheduler:
+        raise ValueError(f"scheduler = {scheduler} must be dask or an address, such as tcp://HOST:8786")
+    if scheduler != "dask" and workers is not None:
+        raise ValueError(f"workers = {workers} are started by scheduler = dask alone; {scheduler} has its own")
+
+    def executed(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
+        yield from _executed(scheduler, workers, work, list(numbers), place, watch)
+
+    return executed
+
+
+def _executed(
+    scheduler: str, workers: int | None, work: Work, numbers: list[int], place: pathlib.Path, watch: Watch
+) -> Iterator[manifest.Shard]:
+    """Every shard as it is finished. Where the scheduler is lost, what is left begins again with the next one."""
+    left = dict.fromkeys(numbers)
+    met, since = False, time.monotonic()
+    while left:
+        try:
+            with _client(scheduler, workers) as client:
+                met = True
+                for shard in _from_client(client, work, list(left), place, watch):
+                    del left[shard.number]
+                    since = time.monotonic()
+                    yield shard
+        except _Lost as error:
+            if not met or time.monotonic() - since > PATIENCE_SECONDS:
+                raise ValueError(f"the scheduler {scheduler} cannot be reached: {error}") from None
+            watch.failed(-1, str(error))
+            time.sleep(1.0)
+
+
+class _Lost(Exception):
+    """The scheduler does not answer."""
+
+
+def _client(scheduler: str, workers: int | None) -> Any:
+    """A connection to a scheduler, with workers of its own where none is named; closes all that it opens."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    settings = {
+        "distributed.scheduler.allowed-failures": FAILURES,
+        "distributed.nanny.pre-spawn-environ": MALLOC,
+        **PAGES,
+    }
+    if scheduler == "dask":
+        count = workers or os.cpu_count() or 1
+        if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]  # workers read what this process has compiled
+            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
+            os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        with dask.config.set(settings):
+            made = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=50, memory_limit=0, **QUIET)
+        return _closing(Client(made), made)
+    try:
+        return Client(scheduler, timeout=5.0)
+    except (OSError, ValueError) as error:
+        raise _Lost(" ".join(str(error).split())) from None
+
+
+def _closing(client: Any, made: Any) -> Any:
+    import contextlib
+
+    @contextlib.contextmanager
+    def both() -> Iterator[Any]:
+        with made, client:
+            yield client
+
+    return both()
+
+
+def _from_client(
+    client: Any, work: Work, numbers: list[int], place: pathlib.Path, watch: Watch
+) -> Iterator[manifest.Shard]:
+    """Shards from one connection; `_Lost` where it ends."""
+    from distributed import as_completed
+    from distributed.comm import CommClosedError
+
+    asked = Asked.of(work, place)
+    _all_fit(client, asked)
+    futures = client.map(functools.partial(computed, asked), numbers, pure=False, batch_size=256)
+    try:
+        for future, result in as_completed(futures, with_results=True, raise_errors=False):
+            if future.status != "finished":
+                _raise(future, result)
+            shard = manifest.Shard(**result)
+            watch.points(shard.points)
+            future.release()
+            yield shard
+    except (CommClosedError, TimeoutError) as error:
+        raise _Lost(" ".join(str(error).split()) or "the connection is closed") from None
+
+
+def _raise(future: Any, result: Any) -> None:
+    """Raise the error of a shard that is not finished."""
+    if future.status in ("cancelled", "lost"):
+        raise _Lost(f"a shard was {future.status}")
+    error = result[1] if isinstance(result, tuple) else future.exception()
+    raise ValueError(f"a worker failed: {type(error).__name__}: {' '.join(str(error).split())}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A worker's task."""
+
+    source: str  # the specification as JSON
+    shard_points: int
+    kind: str  # of machine that results have to come from
+    place: str  # the folder, under its name on every machine
+
+    @classmethod
+    def of(cls, work: Work, place: pathlib.Path) -> "Asked":
+        """The task to compute shards of `work` into a folder."""
+        return cls(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
+
+
+def _all_fit(client: Any, asked: Asked) -> None:
+    """Refuse workers that cannot help, before they are asked to; wait for the first where there is none yet."""
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
+    except TimeoutError:
+        raise ValueError(f"the scheduler has had no workers for {PATIENCE_SECONDS:.0f} s") from None
+    for address, words in client.run(unfit, asked).items():
+        if words is not None:
+            raise ValueError(f"worker {address}: {words}")
+
+
+def unfit(asked: Asked) -> str | None:
+    """Why this worker cannot compute shards of a sweep; None where it can."""
+    if hardware_kind() != asked.kind:
+        return f"this is {hardware_kind()}, the sweep was begun on {asked.kind}; bits would differ"
+    if not (pathlib.Path(asked.place) / manifest.NAME).is_file():
+        return f"{asked.place} is not here; workers need the folder under the same name"
+    return None
+
+
+def computed(asked: Asked, number: int) -> dict[str, Any]:
+    """One shard, computed and written by a worker, which plans a sweep once.
+
+    Raises:
+      ValueError: one line: the worker is not fit, its software or its files are others, or it cannot write.
+      RuntimeError: one line: anything else, without what it came from, which may be too deep for Dask to send.
+    """
+    try:
+        return _computed(asked, number)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
+
+
+def _computed(asked: Asked, number: int) -> dict[str, Any]:
+    words = unfit(asked)
+    if words is not None:
+        raise ValueError(words)
+    place = pathlib.Path(asked.place)
+    with _ONE_BY_ONE:
+        begun, work = time.perf_counter(), _work(asked)
+        with precision(work.precision):
+            unfinished, _ = work.compute(place, number)
+    return vars(work.finish(place, number, unfinished, time.perf_counter() - begun))
+
+
+_ONE_BY_ONE = threading.Lock()
+"""Of a worker's threads: compiled code has threads of its own, and the netCDF library is not made for several."""
+
+
+@functools.lru_cache(maxsize=1)
+def _work(asked: Asked) -> Work:
+    """The sweep, if it is here what it is where it was begun: same software, same catalogue, same files."""
+    work = Work(json.loads(asked.source), asked.shard_points)
+    changed = manifest.differences(manifest.read(pathlib.Path(asked.place)).header, work.header)
+    if changed:
+        raise ValueError(f"here it is another sweep: {'; '.join(changed[:3])}")
+    return work
 
 
 @plain_arguments
@@ -60,6 +282,5 @@ def executor(scheduler: str | None, workers: int | None) -> Any:
         if workers is not None:
             raise ValueError(f"workers = {workers} are started by scheduler = dask alone")
         return local
-    from sweeps.run.shards.cluster import cluster
 
     return cluster(scheduler, workers)

@@ -17,11 +17,11 @@ from hwspaces.files import unfinished
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.spec import Spec, as_tables, spec
-from sweeps.data.dataset import blanks, coordinates, dimensions, fill
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Box, Output, Piece
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.encode import Stored
+from sweeps.data.store import blanks, coordinates, dimensions, fill
 from sweeps.run.precision import precision
 from sweeps.run.sweep import planned, working
 

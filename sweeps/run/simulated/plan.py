@@ -20,19 +20,17 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.engines import policy as engine_policy
-from sweeps.ask.leaves import leaf_unit
+from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 from sweeps.ask.offered_load import LOAD
-from sweeps.ask.quantities import quantity_or_zero
 from sweeps.ask.question import Asked, attributes, resolved
 from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.run.asked import names_at, refusal, values_at
-from sweeps.run.point import scenario_at
+from sweeps.run.points import scenario_at
 from sweeps.run.simulated.grid import bounds, outcomes
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values, profiled
-from sweeps.run.simulated.refusals import require_priced
+from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values, profiled, require_priced
 from sweeps.run.simulated.spec import ServeSpec
 
 TIMES = ("workload.think", "workload.duration")

@@ -9,8 +9,7 @@ import numpy as np
 from jaxroof.jobs import Scenario
 from sweeps.serving.calibration.measured_run import Run
 from sweeps.serving.calibration.residual import Residual, positive, scored
-from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Simulator
-from sweeps.serving.calibration.solver import Linearized, least
+from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Linearized, Simulator, least
 
 FITTED = ("ttft", "tpot")
 """Metrics whose log ratios are made small. E2E follows from both, and counting it too would count queues twice."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from sweeps.serving.launch import trtllm
 from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, notes
-from sweeps.serving.launch.header import header, versions
+from sweeps.serving.launch.engine import Engine, Flag, header, notes, versions
 from sweeps.serving.launch.kubernetes import container, slug
 from sweeps.serving.launch.yaml_text import yaml_text
 

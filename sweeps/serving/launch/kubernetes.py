@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.serving.launch import trtllm
-from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, notes
-from sweeps.serving.launch.header import header, versions
-from sweeps.serving.launch.vendors import resource
+from sweeps.serving.launch.deployed import Pool, resource
+from sweeps.serving.launch.engine import Engine, Flag, header, notes, versions
 from sweeps.serving.launch.yaml_text import yaml_text
 
 PORT = 8000

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.studies.adapters.libraries import library
-from sweeps.studies.optimization.cube import Cube
-from sweeps.studies.optimization.problem import Problem
-from sweeps.studies.optimization.shares import Shares
+from sweeps.studies.optimize.cube import Cube, Shares
+from sweeps.studies.optimize.problem import Problem
 
 
 def outcomes(problem: Problem) -> Callable[[Any], Any]:

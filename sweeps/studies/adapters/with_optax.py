@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sweeps.studies.optimization.shares import Shares
+from sweeps.studies.optimize.cube import Shares
 
 PENALTY = 100.0
 """Default weight of half the squared violation, in logarithms. Ours: it leaves a violation of the multiplier over the

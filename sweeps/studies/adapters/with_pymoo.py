@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.studies.adapters.libraries import library
-from sweeps.studies.optimization.cube import Cube
-from sweeps.studies.optimization.problem import Problem
+from sweeps.studies.optimize.cube import Cube
+from sweeps.studies.optimize.problem import Problem
 
 
 def pymoo_problem(problem: Problem) -> Any:

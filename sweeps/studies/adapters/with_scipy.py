@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.studies.optimization.shares import Shares
+from sweeps.studies.optimize.cube import Shares
 
 
 def arguments(shares: Shares, start: np.ndarray | None = None, method: str = "SLSQP") -> dict[str, Any]:

@@ -16,11 +16,9 @@ from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import asking
 from sweeps.ask.spec import spec
-from sweeps.run.answered import answers_over, labelled
-from sweeps.run.asked import asked
+from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.run.sweep import sweep
-from sweeps.studies.scenarios.derivation import NAME
-from sweeps.studies.scenarios.suite import Check, ScenarioEntry, names, scenario
+from sweeps.studies.scenarios.suite import NAME, Check, ScenarioEntry, names, scenario
 
 ASSUMED = "half"
 """Efficiency that the hand-worked values assume: half of the matrix peak, all bandwidth, no fixed time."""

@@ -14,7 +14,7 @@ from jaxroof.efficiency.prefill import PrefillKernel, prefill_timing, published
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware
 from jaxroof.op import Op
-from sweeps.ask.paths import leaf, replaced
+from sweeps.ask.axes import leaf, replaced
 from sweeps.measure.kernel_data.attention import latent_context_groups, prefill_groups
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import Errors, errors

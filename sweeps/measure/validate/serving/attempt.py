@@ -17,7 +17,7 @@ from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import Metrics, comparable, outcomes
-from sweeps.run.simulated.refusals import require_room
+from sweeps.run.simulated.policies import require_room
 from sweeps.run.simulated.simulation import power
 from sweeps.serving.run import setup
 

@@ -13,11 +13,18 @@ from jaxroof.deployment import Deployment
 from jaxroof.model import Model, has_experts
 from sweeps.ask.cases import Case
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, CsvRow, LeftOut, records, rows
-from sweeps.measure.validate.serving.deployment_labels import ENGINES, Layout, layout, scripted_degrees, suite
-from sweeps.measure.validate.serving.launches import Launch, Run, launch
+from sweeps.measure.validate.serving.launches import (
+    ENGINES,
+    Launch,
+    Layout,
+    Run,
+    launch,
+    layout,
+    scripted_degrees,
+    suite,
+)
 from sweeps.measure.validate.serving.precisions import MICROSCALED, Checkpoint, labelled, precision_of
-from sweeps.run.simulated.policies import chosen_policy
-from sweeps.run.simulated.refusals import require_priced
+from sweeps.run.simulated.policies import chosen_policy, require_priced
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
 
 NVIDIA_DEVICES = "NVIDIA"

@@ -1,0 +1,213 @@
+"""A training workload from a user's settings: numbers and adapters."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from hwspaces.quantities.units import nearest
+from jaxroof.deployment import ADAPTED
+from jaxroof.model import Model, expert_layers
+from jaxroof.training.schedules import SCHEDULES
+from jaxroof.training.training import RECOMPUTES, LoRA, Training
+from sweeps.ask.deployments import adapter_settings
+from sweeps.ask.leaves import leaf
+
+ADAPTER_NUMBERS = ("lora.rank", "lora.dropout")
+"""Numbers of adapters that a user may give by their path."""
+
+
+def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], float], encoder: bool) -> Training:
+    """The workload that a user describes.
+
+    Args:
+      given: by field, as a user writes them; None: not given. `lora` is "rank=16,target=q,v", or a table of rank and
+        targets; `lora.rank` and `lora.dropout` replace its numbers.
+      parsed: the number of a leaf's path and of what a user writes for it, in SI units.
+      encoder: whether the model attends to an encoder's output, which training does not know.
+
+    Raises:
+      ValueError: one line that names the field, its value and what is allowed.
+    """
+    known = [field.name for field in dataclasses.fields(Training)]
+    for name in given:
+        if name not in (*known, *ADAPTER_NUMBERS):
+            raise ValueError(f"workload.{name} is not a number of a training run{nearest(name, known)}")
+    lora = given.get("lora")
+    values: dict[str, Any] = {
+        name: parsed(f"workload.{name}", value)
+        for name, value in given.items()
+        if value is not None and not name.startswith("lora")
+    }
+    missing = [f"workload.{name}" for name in ("global_batch", "seq") if name not in values]
+    if missing:
+        raise ValueError(f"a training run needs {' and '.join(missing)}")
+    if encoder:
+        raise ValueError("training of models that attend to an encoder's output is not modelled")
+    if values.get("offload", 0.0) > 0.0 and values.get("host_bandwidth") is None:
+        raise ValueError(
+            "workload.offload streams optimiser states over the link to the host, whose bandwidth the catalogue does "
+            "not have: give workload.host_bandwidth, such as 55GB/s"
+        )
+    if lora is None:
+        lone = next((name for name in ADAPTER_NUMBERS if name in given), None)
+        if lone is not None:
+            raise ValueError(f"workload.{lone} is of adapters that are not there: give workload.lora")
+        return Training(**values)
+    lora = adapters(lora)
+    numbers: dict[str, Any] = {
+        path.removeprefix("lora."): parsed(f"workload.{path}", given[path])
+        for path in ADAPTER_NUMBERS
+        if given.get(path) is not None
+    }
+    return Training(**values, lora=dataclasses.replace(lora, **numbers))
+
+
+def adapters(text: Any) -> LoRA:
+    """LoRA of "rank=16,target=q,v", or of a table; ValueError of one line for another."""
+    if isinstance(text, LoRA):
+        return text
+    found = adapter_settings(text) or {}
+    targets = tuple(found.get("targets") or ())
+    for target in targets:
+        if target not in ADAPTED:
+            raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, ADAPTED)}")
+    try:
+        number = float(found.get("rank"))
+    except (TypeError, ValueError):
+        number = 0.0
+    whole, once = number >= 1.0 and number % 1.0 == 0.0, len(set(targets)) == len(targets)
+    if set(found) != {"rank", "targets"} or not (whole and targets and once):
+        raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(ADAPTED)}")
+    return LoRA(rank=number, targets=targets)
+
+
+# Layouts of a training run on a number of devices, and a deployment's degrees from those that people name.
+
+
+CHUNKS = (2, 4, 8)
+"""Chunks of layers per device that interleaved schedules are tried with."""
+
+LARGEST_CONTEXT = 16
+"""Context-parallel degree that is tried at most; beyond it sequences are longer than most runs'."""
+
+COLUMNS = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule", "virtual_stages")
+"""What sets layouts apart, in the order of tables; ep and dp as training counts them (see `settings`)."""
+
+
+def settings(degrees: dict[str, int]) -> dict[str, int]:
+    """Settings of `jaxroof.Deployment` from degrees as training frameworks count them.
+
+    There ep devices that share experts are taken from the tp x cp x dp ones. Here they are those of a stage: with
+    ep above tp x cp, ep / (tp x cp) attention groups share experts, and dp is what is left of the copies.
+
+    Args:
+      degrees: tp, pp, cp, ep, dp by name, those that were given.
+
+    Raises:
+      ValueError: one line, where they do not divide.
+    """
+    given = dict(degrees)
+    ep, stage = given.get("ep", 1), given.get("tp", 1) * given.get("cp", 1)
+    if ep <= stage:
+        return given
+    if ep % stage:
+        raise ValueError(f"ep = {ep} must be a multiple of tp x cp = {stage}, or divide it")
+    groups = ep // stage
+    dp = given.get("dp", groups)
+    if dp % groups:
+        raise ValueError(f"dp = {dp} must be a multiple of ep / (tp x cp) = {groups}")
+    return given | {"attention_dp": groups, "dp": dp // groups}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layouts:
+    """Every layout that is tried, as columns of numbers by name: those of `COLUMNS`."""
+
+    columns: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.columns["tp"])
+
+    def paths(self, experts: bool) -> dict[str, np.ndarray]:
+        """The same by the paths of a scenario's leaves; degrees of experts only where the model has some."""
+        own = self.columns
+        groups = np.maximum(1, own["ep"] // (own["tp"] * own["cp"]))
+        found = {f"deployment.{name}": own[name] for name in ("tp", "pp", "cp")}
+        if experts:
+            found |= {"deployment.ep": own["ep"], "deployment.attention_dp": groups}
+        found["deployment.dp"] = own["dp"] // groups
+        names = ("micro_batch", "zero", "recompute", "schedule", "virtual_stages")
+        return found | {f"workload.{name}": own[name] for name in names}
+
+    def row(self, place: int) -> dict[str, float | str]:
+        """One layout in numbers and words."""
+        found = {name: column[place].item() for name, column in self.columns.items()}
+        for name in ("recompute", "schedule"):
+            found[name] = leaf(f"workload.{name}").codes[int(found[name])]
+        return found
+
+
+def layouts(model: Model, devices: int, global_batch: int, seq: int) -> Layouts:
+    """Every layout on `devices` devices that can be: degrees that divide what they split, whole micro-batches,
+    stages and chunks that have layers, schedules that run with them.
+
+    ZeRO is tried where there are copies of the weights, schedules where there are stages. With experts ep is 1, or any
+    divisor of tp x cp x dp that divides the experts and spans whole tp x cp groups.
+    """
+    degrees = np.array(list(_degrees(model, devices, global_batch, seq)), dtype=np.int64)
+    if not len(degrees):
+        return Layouts({name: np.zeros(0, np.int64) for name in COLUMNS})
+    rows = [row for tp, pp, cp, ep, dp in degrees.tolist() for row in _ways(model, global_batch, tp, pp, cp, ep, dp)]
+    return Layouts(dict(zip(COLUMNS, np.array(rows, np.int64).T, strict=True)))
+
+
+def _degrees(model: Model, devices: int, global_batch: int, seq: int) -> Iterator[tuple[int, ...]]:
+    layers = sum(int(block.count) for block in model.blocks)
+    experts = expert_layers(model)
+    shared = math.gcd(*(int(layer.experts) for layer in experts)) if experts else 1
+    for tp in divisors(devices):
+        for pp in divisors(devices // tp):
+            if pp > layers:
+                continue
+            for cp in divisors(devices // (tp * pp)):
+                if cp > LARGEST_CONTEXT or seq % cp:
+                    continue
+                dp = devices // (tp * pp * cp)
+                if global_batch % dp:
+                    continue
+                stage = tp * cp
+                for ep in divisors(stage * dp) if experts else (1,):
+                    if shared % ep == 0 and (stage % ep == 0 or ep % stage == 0):
+                        yield tp, pp, cp, ep, dp
+
+
+def _ways(model: Model, global_batch: int, tp: int, pp: int, cp: int, ep: int, dp: int) -> Iterator[tuple[int, ...]]:
+    layers = sum(int(block.count) for block in model.blocks)
+    sequences = global_batch // dp
+    for size in divisors(sequences):
+        if size & (size - 1):
+            continue  # kernels and people like powers of two
+        schedules = list(_schedules(pp, sequences // size, layers))
+        zeros = range(4) if dp * cp > 1 else (0,)
+        for zero, recompute, (schedule, chunks) in itertools.product(zeros, range(len(RECOMPUTES)), schedules):
+            yield tp, pp, cp, ep, dp, size, zero, recompute, schedule, chunks
+
+
+def _schedules(pp: int, number: int, layers: int) -> Iterator[tuple[int, int]]:
+    """Codes of schedules that run, with chunks per device."""
+    names = ("1f1b",) if pp == 1 else ("gpipe", "1f1b", "zero_bubble")
+    yield from ((SCHEDULES.index(name), 1) for name in names)
+    if pp > 1 and number % pp == 0:
+        yield from ((SCHEDULES.index("interleaved"), v) for v in CHUNKS if layers % (pp * v) == 0)
+    if pp > 1 and pp % 2 == 0 and number % 2 == 0 and number >= 2 * pp:
+        yield SCHEDULES.index("dualpipe"), 1
+
+
+def divisors(number: int) -> list[int]:
+    """Divisors in rising order."""
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})

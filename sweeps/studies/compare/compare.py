@@ -1,0 +1,253 @@
+"""Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hwspaces.quantities.units import plain_arguments
+from jaxroof.deployment import replica_devices
+from sweeps.ask.keys import takes
+from sweeps.ask.offered_load import COMPARED, OfferedLoad, prompt_metric, without_output
+from sweeps.run.simulated.objective import SHARE
+from sweeps.studies.compare.comparison import Comparison
+from sweeps.studies.compare.disaggregated import pool_rows, with_pools
+from sweeps.studies.compare.figures import PRICE, RATE, SORTED_BY, ascending
+from sweeps.studies.compare.question import Question, question
+from sweeps.studies.compare.rows import Row, missed, ranked_row
+from sweeps.studies.compare.search import SIMULATED, Found, at_once, search
+from sweeps.studies.compare.words import Asked, read
+
+
+@takes(OfferedLoad, COMPARED)
+@plain_arguments
+def compare(
+    model: str,
+    slo: str | Mapping[str, Any] | None = None,
+    *,
+    share: float | str = SHARE,
+    rate: float | str | None = None,
+    headroom: float | str | None = None,
+    hardware: str | Iterable[str] | None = None,
+    devices: int | str | Iterable[int] | None = None,
+    max_devices: int | str | None = None,
+    weights: str | Iterable[str] | None = None,
+    kv: str | Iterable[str] | None = None,
+    engine: str | None = None,
+    policy: str | Iterable[str] | Mapping[str, Any] | None = None,
+    draft: str | None = None,
+    drafts: int | str | Iterable[int] | None = None,
+    efficiency: str | None = None,
+    adapters: str | Mapping[str, Any] | None = None,
+    prices: str | None = None,
+    node: int | str | None = None,
+    set: str | Iterable[str] | Mapping[str, Any] | None = None,
+    simulate: int | str = SIMULATED,
+    disaggregated: bool = True,
+    sort: str | None = None,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    **load: Any,
+) -> Comparison:
+    """Rank deployments by what serving a stream of requests takes, each at the largest load that keeps the target.
+
+    What `jaxroof compare` asks, in the same words: the rows are those that it prints. Numbers are in SI units, or texts
+    as the flags take them; several values are a list, or a text with commas.
+
+    In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
+    the steady state (`jaxroof.steady.steady_state`), all of them as arrays. The second simulates the best of every
+    accelerator with the scheduler, each at loads that close in on the largest that keeps the target. What is found for
+    one accelerator does not depend on the others. Simulated rows come first, then those that are estimated.
+
+    Args:
+      model: a catalogue name or a config file.
+      slo: what has to be kept, as of `sweeps.capacity`: "ttft=1s,tpot=30ms" by a `share` of the requests,
+        "ttft.p99=1s,tpot.mean=30ms" by figures of the run; or a table of them, in s. Every class of a `traffic` file
+        keeps these limits by itself, or its own in their place; None where all have their own.
+      share: of the requests that keep the limits of requests.
+      rate: requests/s that have to be served; then as many replicas as it takes, with `headroom`. None: one replica.
+      headroom: load that the replicas take beyond `rate`, as a share of it; None: a tenth.
+      hardware: names or files; None: all of the catalogue that are rented out.
+      devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
+      max_devices: in place of `devices`; None: 16.
+      weights: precision in place of the checkpoint's, or several, which are ranked together.
+      kv: precision of the KV cache, or several that are tried.
+      engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
+      policy: changes to the engine's policy by name, each one value or several that are tried. None: token budgets of
+        2,048 and 8,192.
+      draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
+      efficiency, prices: constants and prices, as everywhere.
+      adapters: low-rank adapters that requests run with: "rank=16,loaded=32,targets=q,v".
+      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
+      set: any number of accelerators or the deployment, by dotted path.
+      simulate: places of every accelerator that are simulated at most; 0: none.
+      disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left
+        out where classes of requests have limits of their own.
+      sort: one of `sweeps.studies.compare.figures.SORTED_BY`; None: US dollars per million tokens where most
+        accelerators have prices.
+      begun: called with about as many simulations as come; returns what is called with those that are done.
+      **load: of `sweeps.ask.offered_load.COMPARED`: isl, osl, trace, traffic, prefixes, sessions, requests ...
+
+    Returns:
+      The ranking: `best_layouts` are the rows that the command prints, `rows` those of its --all, and `record()` is the
+      object of its --json.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      sweeps.compare("Llama-3.1-8B", "ttft=1s,tpot=30ms", isl=2048, osl=256, hardware=["H100-SXM", "MI300X"], rate=40)
+    """
+    words = {
+        "model": model,
+        "slo": slo,
+        "share": share,
+        "rate": rate,
+        "headroom": headroom,
+        "hardware": hardware,
+        "devices": devices,
+        "max_devices": max_devices,
+        "weights": weights,
+        "kv": kv,
+        "engine": engine,
+        "policy": policy,
+        "draft": draft,
+        "drafts": drafts,
+        "efficiency": efficiency,
+        "adapters": adapters,
+        "prices": prices,
+        "node": node,
+        "set": set,
+        "simulate": simulate,
+        "disaggregated": disaggregated,
+        "sort": sort,
+    }
+    return comparison(read({**load, **words}), begun)
+
+
+def comparison(wanted: Asked, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
+    """The comparison that words ask for; `begun` as of `compare`."""
+    ask = functools.partial(question, **wanted.question)
+    questions = {one: ask(weights=one) for one in wanted.weights}  # all are checked before the first is searched
+    made = [_compared(one, wanted, begun) for one in questions.values()]
+    found = made[0] if len(made) == 1 else _together(questions, made)
+    return _of_prompts(found) if found.question.requests.without_output else found
+
+
+def _compared(asked: Question, wanted: Asked, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
+    """The comparison of one question."""
+    start = time.perf_counter()
+    metric, chosen = _metric(wanted.sort, asked)
+    found = search(asked, metric, wanted.rate, wanted.headroom, wanted.simulated, begun)
+    rows, infeasible = _rows(asked, found, metric)
+    if wanted.disaggregated and not asked.target.classes and not asked.requests.without_output:
+        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, wanted.rate, wanted.headroom), metric)
+    return Comparison(
+        question=asked,
+        metric=metric,
+        chosen=chosen,
+        rate=wanted.rate,
+        headroom=wanted.headroom,
+        rows=rows,
+        infeasible=infeasible,
+        requests=(min(found.requests.values(), default=0), max(found.requests.values(), default=0)),
+        places=int(found.wanted.sum()),
+        simulations=found.simulations,
+        estimate_seconds=found.estimate_seconds,
+        seconds=time.perf_counter() - start,
+        arrays=found.arrays,
+    )
+
+
+def _together(questions: Mapping[str | None, Question], made: Sequence[Comparison]) -> Comparison:
+    """Comparisons of one model at several precisions of its weights as one, whose rows say which is theirs."""
+
+    def named(rows: Sequence[Row], weights: str | None) -> list[Row]:
+        words = [", ".join(filter(None, (f"weights {weights}", row.setting))) for row in rows]
+        return [dataclasses.replace(row, weights=weights, setting=text) for row, text in zip(rows, words, strict=True)]
+
+    pairs = list(zip(questions, made, strict=True))
+    rows = [row for weights, one in pairs for row in named(one.rows, weights)]
+    missed_rows = [row for weights, one in pairs for row in named(one.infeasible, weights)]
+    lacking: dict[str, str] = {}
+    for weights, asked in questions.items():
+        for name, reason in asked.lacking.items():
+            lacking[name] = "; ".join(filter(None, (lacking.get(name), f"weights {weights}: {reason}")))
+    known = [one.requests for one in made if one.requests[1]]
+    return dataclasses.replace(
+        made[0],
+        question=dataclasses.replace(made[0].question, lacking=lacking),
+        questions=questions,
+        rows=with_pools(tuple(rows), (), made[0].metric),
+        infeasible=tuple(missed_rows),
+        requests=(min((few for few, _ in known), default=0), max((many for _, many in known), default=0)),
+        **{
+            name: sum(getattr(one, name) for one in made)
+            for name in ("places", "simulations", "estimate_seconds", "seconds")
+        },
+    )
+
+
+def _of_prompts(found: Comparison) -> Comparison:
+    """The comparison with its figures in terms of requests and prompt tokens."""
+    prompt = float(np.mean(found.question.requests.sample.isl))
+    rows = tuple(dataclasses.replace(row, metrics=without_output(row.metrics, prompt)) for row in found.rows)
+    return dataclasses.replace(found, rows=rows, metric=prompt_metric(found.metric))
+
+
+def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
+    if sort is not None:
+        if sort not in SORTED_BY:
+            raise ValueError(f"sort = {sort!r} is not known; known: {', '.join(SORTED_BY)}")
+        return sort, "asked for"
+    devices = asked.options.devices
+    priced = sum(device.hardware.price is not None for device in devices)
+    said = f"default: {priced} of {len(devices)} accelerators have a price"
+    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+
+
+def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
+    values = ascending(found.arrays[metric], metric)
+    known = np.zeros(values.shape, bool)
+    for place, one in found.results.items():
+        known[place] = one.load > 0.0
+    best = np.where(known | ~known.any(axis=0), values, np.inf).argmin(axis=0)  # setting, shape [devices, layouts]
+    used = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
+    places = [(int(best[device, layout]), device, layout) for device, layout in np.ndindex(best.shape)]
+    legal = [place for place in places if found.bounds.legal[place]]
+    serving = sorted(
+        (place for place in legal if np.isfinite(values[place])),
+        key=lambda place: (not known[place], values[place], used[place[2]]),
+    )
+    ranked = tuple(
+        ranked_row(
+            asked,
+            found.estimate,
+            {name: float(array[place]) for name, array in found.arrays.items()},
+            place,
+            used[place[2]],
+            found.results.get(place),
+            at_once(asked, found.estimate, place),
+            found.requests.get(place[1], 0),
+        )
+        for place in serving
+    )
+    possible = {device for _, device, _ in legal}
+    others = [place for place in legal if not np.isfinite(values[place])]
+    others += [place for place in places if place[1] not in possible]
+    return ranked, tuple(
+        missed(
+            asked,
+            found.bounds,
+            found.wanted,
+            found.estimate,
+            place,
+            used[place[2]],
+            metric,
+            found.results.get(place),
+        )
+        for place in others
+    )

@@ -1,0 +1,245 @@
+"""Disaggregated pools as rows of a served comparison: prompts on some replicas, decoding on others, as estimated."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from hwspaces.accelerators.prices import charged_devices
+from jaxroof.deployment import replica_devices
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.splits import lane_time, transfer_bytes
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped
+from jaxroof.steady.steady_state import LEAST_STEPS, Demand
+from sweeps.ask.layouts import label, reach
+from sweeps.studies.compare.estimate import LADDER, sequences
+from sweeps.studies.compare.figures import ascending, figures_of
+from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of, prompts_of
+from sweeps.studies.compare.pools import PoolSteps, decode_loads, pool_steps, prefill_loads, within
+from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.rows import Row, limit_text, ranked_row
+
+MOST_REPLICAS = 8
+"""Replicas of one pool at most."""
+
+RATIOS = np.array(
+    [(p, d) for p in range(1, MOST_REPLICAS + 1) for d in range(1, MOST_REPLICAS + 1) if math.gcd(p, d) == 1]
+)
+"""Replicas that prefill and that decode: whole numbers without a common factor, which would be two such units."""
+
+CANDIDATES = 24
+"""Pairs of an accelerator whose load is searched with both pools and the links together."""
+
+
+def pool_rows(
+    asked: Question, found: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
+) -> tuple[Row, ...]:
+    """The best pair of pools of every accelerator that serves within the limits, best first; none is simulated.
+
+    Both pools have the same accelerator and precision of the cache, each its own layout and number of replicas;
+    together at most as many devices as the largest replica that was asked for, and as its links connect.
+
+    Args:
+      metric, rate, headroom: as of `sweeps.compare`.
+    """
+    options = asked.options
+    needs = mapped(lambda *leaves: np.array(leaves).reshape(-1, 1, 1), found.needs[0], *found.needs[1:])
+    steps = pool_steps(options, found.wanted, found.needs, found.prices, found.estimate)
+    output = float(np.mean(asked.requests.sample.osl))
+    candidates = []
+    for pairs in _pairs(asked, found, steps, needs):
+        joules = _joules(asked, found, steps, pairs, pairs.load)
+        values = ascending(_figures(asked, pairs, pairs.load, joules, output, rate, headroom)[metric], metric)
+        best = np.lexsort((pairs.total, values))[:CANDIDATES]
+        candidates.append(pairs.of(best[np.isfinite(values[best])]))
+    if not candidates:
+        return ()
+    every = Pairs(
+        *(
+            np.concatenate([getattr(pairs, field.name) for pairs in candidates])
+            for field in dataclasses.fields(candidates[0])
+        )
+    )
+    load, state, binding = largest(asked, found, steps, every)
+    joules = _joules(asked, found, steps, every, load)
+    rows = []
+    for device in np.unique(every.device):
+        (own,) = np.nonzero(every.device == device)
+        figures = _figures(asked, every.of(own), load[own], joules[own], output, rate, headroom)
+        values = ascending(figures[metric], metric)
+        i = int(np.lexsort((every.total[own], values))[0])
+        if np.isfinite(values[i]):
+            chosen = {name: float(array[i]) for name, array in figures.items()}
+            rows.append(_row(asked, found, steps, every, own[i], chosen, load, state, binding))
+    return tuple(sorted(rows, key=lambda row: _order(row, metric)))
+
+
+def with_pools(rows: tuple[Row, ...], pools: tuple[Row, ...], metric: str) -> tuple[Row, ...]:
+    """Ranked rows of both kinds, simulated ones first; of equal ones the replica that does both comes first."""
+    return tuple(
+        sorted((*rows, *pools), key=lambda row: (not row.simulated, _order(row, metric), row.prefill is not None))
+    )
+
+
+def _order(row: Row, metric: str) -> float:
+    return float(ascending(np.array(row.metrics[metric]), metric))
+
+
+def _pairs(asked: Question, found: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
+    """Of every accelerator, each number of devices of both pools at its best layout, in every ratio."""
+    options = asked.options
+    if not found.prices:  # no place holds the model
+        return
+    used = np.array([int(replica_devices(deployment)) for deployment in options.deployments[0]])
+    sizes = np.unique(used)
+    first = prefill_loads(steps, needs, asked.limits, float(options.efficiency.host.request_time))
+    second = decode_loads(steps, needs, asked.limits)
+    transfer = _transfers(asked, found, sizes)
+    alike = list(dict.fromkeys(group.settings for group, _ in found.prices))  # of the same precisions
+    for device in range(len(options.devices)):
+        most = min(float(used.max()), reach(options.devices[device].hardware))
+        made: list[list[np.ndarray]] = []
+        for settings in alike:
+            best = [_best_of_sizes(loads[list(settings), device], used, sizes) for loads in (first, second)]
+            p, d, r = (axis.ravel() for axis in np.indices((len(sizes), len(sizes), len(RATIOS))))
+            loads = np.stack([best[0][0][p], best[1][0][d]], axis=1) * RATIOS[r]
+            sent = transfer[settings[0], device, np.minimum(p, d)]
+            load = np.minimum(loads.min(axis=1), RATIOS[r].min(axis=1) / sent)
+            counts = np.stack([sizes[p], sizes[d]], axis=1)
+            can = (load > 0.0) & ((counts * RATIOS[r]).sum(axis=1) <= most)
+            places = [np.stack([np.array(settings)[s], w], axis=1) for _, s, w in best]
+            columns = (places[0][p], places[1][d], RATIOS[r], counts, sent, load)
+            made.append([column[can] for column in columns])
+        joined = [np.concatenate(parts) for parts in zip(*made, strict=True)]
+        if len(joined[0]):
+            yield Pairs(np.full(len(joined[0]), device), *joined)
+
+
+def _best_of_sizes(loads: np.ndarray, used: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Largest load, its setting and its layout for every number of devices, from loads of shape [settings, layouts]."""
+    found = [(0.0, 0, 0)] * len(sizes)
+    for i, size in enumerate(sizes):
+        of = np.where(used == size, loads, -1.0)
+        setting, layout = np.unravel_index(int(of.argmax()), of.shape)
+        found[i] = float(of[setting, layout]), int(setting), int(layout)
+    return tuple(np.array(column) for column in zip(*found, strict=True))
+
+
+def _transfers(asked: Question, found: FirstPass, sizes: np.ndarray) -> np.ndarray:
+    """s that one request's cache is on its way over so many links, [settings, devices, sizes]; NaN without links."""
+    options = asked.options
+    tokens = float(np.mean(asked.requests.sample.isl))
+    made = np.full((len(options.settings), len(options.devices), len(sizes)), np.nan)
+    for group, _ in found.prices:
+        devices, first = np.unique(group.device, return_index=True)
+        links = group.hardware.links
+        where = np.ix_(np.array(group.settings), devices)
+        if (links.scale_up is None and links.scale_out is None) or np.isfinite(made[where]).all():
+            continue
+        deployment = options.deployments[group.settings[0]][0]
+        hardware = mapped(lambda leaf, first=first: leaf[first, 0], group.hardware)
+        with eager():
+            part = transfer_bytes(options.model.model, deployment, tokens) / sizes
+            made[where] = lane_time(Pool(hardware=hardware, deployment=deployment, efficiency=options.efficiency), part)
+    return made
+
+
+def _joules(asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
+    """J of all devices of both pools per request at `load` requests/s, static power included; NaN where unknown."""
+    first, second = places_of(pairs, "prefill"), places_of(pairs, "decode")
+    options = asked.options
+    outputs = np.array([max(needs.output - 1.0, LEAST_STEPS) for needs in found.needs])  # decode steps of a request
+    static = np.array([device.hardware.power.static or math.nan for device in options.devices], float)[pairs.device]
+    with eager():
+        # The batch at this load, on the ladder: load = batch / (steps x time of a step).
+        ladder, decode = steps.ladder[second], steps.decode[second]
+        taken = (load / pairs.replicas[:, 1] * outputs[second[0]])[:, None]
+        rates = ladder / decode
+        below = np.clip((rates <= taken).sum(axis=1) - 1, 0, LADDER - 2)[:, None]
+        ends = [np.take_along_axis(array, below + more, axis=1) for array in (ladder, rates) for more in (0, 1)]
+        share = np.clip((taken - ends[2]) / (ends[3] - ends[2]), 0.0, 1.0)
+        batch = np.where(taken < rates[:, :1], 1.0, ends[0] + share * (ends[1] - ends[0]))
+        busy = np.minimum(taken / rates[:, :1], 1.0)[:, 0]
+        joules = within(ladder, steps.decode_joules[second], batch) / within(ladder, decode, batch)
+        watts = (load / pairs.replicas[:, 0] * steps.prompt_joules[first], joules[:, 0] * busy)
+        counts = pairs.replicas * pairs.devices
+        return sum(counts[:, i] * (static + watts[i]) for i in range(2)) / load
+
+
+def _figures(
+    asked: Question,
+    pairs: Pairs,
+    load: np.ndarray,
+    joules: np.ndarray,
+    output: float,
+    rate: float | None,
+    headroom: float,
+) -> dict[str, np.ndarray]:
+    """Figures of pairs of one accelerator at their largest load, those of `sweeps.studies.compare.figures.figures`."""
+    options = asked.options
+    hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
+    one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
+    server = float(options.servers[int(pairs.device[0])]) if len(pairs.device) else 1.0
+    charged = (pairs.replicas * charged_devices(pairs.devices, server)).sum(axis=1)
+    return figures_of(hardware, one, pairs.total, charged, server, load, joules / output, output, rate, headroom)
+
+
+def _row(
+    asked: Question,
+    found: FirstPass,
+    steps: PoolSteps,
+    pairs: Pairs,
+    i: int,
+    figures: dict[str, float],
+    load: np.ndarray,
+    at: dict[str, np.ndarray],
+    binding: np.ndarray,
+) -> Row:
+    """The row of one pair: its own settings are those of the decode pool."""
+    options, device = asked.options, int(pairs.device[i])
+    prefills, decodes = (int(number) for number in pairs.replicas[i])
+    (first, prefill), (second, decode) = ((int(a), int(b)) for a, b in (pairs.prefill[i], pairs.decode[i]))
+    if steps.same[first] == steps.same[second]:
+        second = first  # decodes as well, and one policy describes both pools
+    place, policy = (second, device, decode), options.settings[second].policy
+    batch = float(at["batch_mean"][i])
+    running = sequences(policy, batch, float(steps.most[place]), False)
+    base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, 0)
+    power = figures["joules_per_token"] * float(np.mean(asked.requests.sample.osl)) * load[i] / pairs.total[i]
+    words = [limit_text(limit) for limit in asked.limits]
+    words += ["prefill pool", "links between the pools", "decode pool"]
+    layouts = [label(options.layouts[layout]) for layout in (prefill, decode)]
+    setting = options.settings[first]
+    share = figures["rented_devices"] / figures["devices"]  # of servers, for every device of either pool
+    charged = [{} if share == 1.0 else {"charged": share * float(count)} for count in pairs.devices[i]]
+    return dataclasses.replace(
+        base,
+        layout=f"prefill {prefills} x {layouts[0]} + decode {decodes} x {layouts[1]}",
+        binds=words[int(binding[i])],
+        metrics={
+            **base.metrics,
+            **{name: float(array[i]) for name, array in at.items() if name != "batch"},
+            "load": float(load[i]),
+            "power": float(power),
+        },
+        spec={
+            **base.spec,
+            "deployment": {**base.spec["deployment"], **charged[1]},
+            "rate": float(load[i]) / decodes,
+        },
+        prefill={
+            "deployment": {
+                **{name: degree for name, degree in options.layouts[prefill].items() if degree > 1 or name == "tp"},
+                **setting.deployment,
+                **charged[0],
+            },
+            "replicas": prefills,
+            "hardware": options.devices[device].name,
+            "policy": dict(setting.changes),
+            "prompts": int(prompts_of(asked, found, pairs.of(np.array([i])))[0]),
+            "decode_batch": int(at["batch"][i]),
+        },
+        decode_replicas=decodes,
+    )

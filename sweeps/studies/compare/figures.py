@@ -1,0 +1,110 @@
+"""Figures of places at their largest load, by which they are sorted: throughput, money, energy, emissions."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from hwspaces.accelerators.prices import charged_devices, rented_devices
+from jaxroof.deployment import Deployment, replica_devices
+from jaxroof.hardware import Hardware
+from jaxroof.jobs.economics import economics
+from jaxroof.numerics.arrays import eager
+from sweeps.ask.names import variable
+from sweeps.studies.compare.estimate import Estimate
+from sweeps.studies.compare.places import Options, by_structure
+
+HOUR = 3600.0
+
+PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
+
+SORTED_BY = (
+    *(PRICE, "usd_per_hour", RATE, "tokens_per_second", "requests_per_second", "devices", "rented_devices"),
+    *("joules_per_token", "gco2_per_million_tokens", "tokens_per_joule_at_tdp"),
+    *("energy_usd_per_million_tokens", "capital_usd_per_million_tokens", "owning_usd_per_million_tokens"),
+)
+"""Figures by which a served comparison can be sorted."""
+
+
+def figures(
+    options: Options, load: np.ndarray, found: Estimate, output: np.ndarray, rate: float | None, headroom: float
+) -> dict[str, np.ndarray]:
+    """Figures of every place, arrays of shape [settings, devices, layouts]; NaN where one is unknown or nothing serves.
+
+    Args:
+      load: requests/s that one replica takes.
+      found: whose power they have.
+      output: tokens/s that a load of one request/s makes: tokens of an answer, mean; where a place is simulated, those
+        of the steady part of its simulation.
+      rate: requests/s that replicas have to take together, with `headroom` beside; None: one replica at its load.
+    """
+    load = np.where(load > 0.0, load, np.nan)
+    made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    for settings, devices, hardware, layouts, deployment in by_structure(options):
+        where = np.ix_(settings, devices, layouts)
+        with eager():
+            each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
+            # Power is that of the largest load: a replica that does less idles for the rest of the time.
+            joules = found.power[where] * each / (load[where] * output[where])
+            server = np.array([options.servers[device] for device in devices], float).reshape(1, -1, 1)
+            charged = charged_devices(each, server)
+            own = figures_of(
+                hardware, deployment, each, charged, server, load[where], joules, output[where], rate, headroom
+            )
+        for name, values in own.items():
+            made[name][where] = values
+    return made
+
+
+def figures_of(
+    hardware: Hardware,
+    deployment: Deployment,
+    devices: np.ndarray,
+    charged: np.ndarray,
+    server: np.ndarray | float,
+    load: np.ndarray,
+    joules: np.ndarray,
+    output: np.ndarray | float,
+    rate: float | None,
+    headroom: float,
+) -> dict[str, np.ndarray]:
+    """Figures of replicas, by name of `SORTED_BY`, arrays of the shape of `load`; others as of `figures`.
+
+    Args:
+      deployment: for costs; where it has fewer devices than a replica, all devices are counted alike.
+      devices: of one replica.
+      charged: devices that it is charged for, as of `hwspaces.accelerators.prices.charged_devices`.
+      server: devices of a server; of replicas that take a rate together, whole servers are rented.
+      joules: per output token.
+    """
+    load = np.where(load > 0.0, load, np.nan)
+    served = load if rate is None else share_of(rate, headroom, load)  # requests/s of one replica
+    replicas = np.ones(load.shape) if rate is None else np.round(rate / served)
+    tokens = served * output
+    price = math.nan if hardware.price is None else hardware.price
+    made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    rented = charged * replicas if rate is None else rented_devices(charged, replicas, server)
+    with eager():
+        own = replica_devices(deployment)
+        paid = dataclasses.replace(deployment, charged=rented / (devices * replicas) * own)
+        costs = economics(hardware, paid, tokens / (devices / own), joules)
+    made |= {name: np.broadcast_to(value, load.shape) for name, value in costs.items() if name in made}
+    made["devices"] = np.where(np.isfinite(load), devices * replicas, np.nan)
+    made["rented_devices"] = np.where(np.isfinite(load), rented, np.nan)
+    made["joules_per_token"] = joules
+    made["usd_per_hour"] = price * HOUR * rented
+    made["tokens_per_second"] = tokens * replicas
+    made["requests_per_second"] = served * replicas
+    return made
+
+
+def share_of(rate: float, headroom: float, load: Any) -> Any:
+    """Requests/s of each of the replicas that take `rate` together, with `headroom` beside; `load` is one's largest."""
+    return rate / np.ceil(rate * (1.0 + headroom) / load - 1e-9)
+
+
+def ascending(values: np.ndarray, name: str) -> np.ndarray:
+    """Numbers that are lower where a place is better; infinite where the figure is unknown."""
+    sign = -1.0 if variable(name).higher_is_better else 1.0
+    return np.where(np.isfinite(values), sign * values, math.inf)

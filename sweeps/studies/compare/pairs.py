@@ -1,0 +1,189 @@
+"""Largest load of pairs of pools: steps and waiting of the job of two pools, within limits of the steady state."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxroof.deployment import degree
+from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.splits import waiting_time
+from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.tree import mapped
+from jaxroof.steady.queue import PromptQueue, prompt_queue
+from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, mean_ttft
+from sweeps.studies.compare.estimate import Estimate, Priced, kept
+from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together
+from sweeps.studies.compare.question import Question
+
+FULLEST = 0.999
+"""Load of a pair at most, over what its pools and the links can do."""
+
+IDLE = 1e-9
+"""Requests/s of a pair that can serve none."""
+
+COARSE, FINE = 64, 24
+"""Batches that this search looks at, first over all, then between two of these."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FirstPass:
+    """What the first pass of a served comparison knows of every place; arrays of shape [settings, devices, layouts]."""
+
+    wanted: np.ndarray  # bool: places that hold the model and one request
+    needs: Sequence[Demand]  # by setting
+    prices: Priced  # of the wanted places' steps
+    estimate: Estimate
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of pools of one accelerator each; arrays of shape [pairs]."""
+
+    device: np.ndarray
+    prefill: np.ndarray  # (setting, layout) of a prefill replica, shape [pairs, 2]
+    decode: np.ndarray  # of a decode replica, shape [pairs, 2]
+    replicas: np.ndarray  # that prefill and that decode, shape [pairs, 2]
+    devices: np.ndarray  # of a replica of each, shape [pairs, 2]
+    transfer: np.ndarray  # s that the cache of one request is on its way
+    load: np.ndarray  # requests/s of the whole pair, at most
+
+    @property
+    def total(self) -> np.ndarray:
+        """Devices of both pools."""
+        return (self.replicas * self.devices).sum(axis=1)
+
+    def of(self, chosen: np.ndarray) -> "Pairs":
+        """Some of them."""
+        return Pairs(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
+
+
+def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Settings, accelerators and layouts of one pool of every pair, "prefill" or "decode"."""
+    setting, layout = getattr(pairs, pool).T
+    return setting, pairs.device, layout
+
+
+def _jobs(
+    asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None = None
+) -> HandoverCost:
+    """What the job of two pools says of every pair; arguments as of `_job`."""
+    made = []
+    for device in np.unique(pairs.device):
+        (own,) = np.nonzero(pairs.device == device)
+        sent = None if rate is None else rate[own]
+        made.append((own, _job(asked, found, pairs.of(own), batch[own], sent)))
+    order = np.argsort(np.concatenate([own for own, _ in made]))
+    wide = [mapped(lambda leaf, own=own: np.broadcast_to(leaf, (len(own), batch.shape[1])), one) for own, one in made]
+    return mapped(lambda *leaves: np.concatenate(leaves)[order], wide[0], *wide[1:])
+
+
+def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None) -> HandoverCost:
+    """What `jaxroof disaggregate` says of pairs of one accelerator, at decode batches of shape [pairs, n].
+
+    Args:
+      rate: requests/s of every pair, shape [pairs, 1]; None: nobody waits.
+    """
+    options, stream = asked.options, asked.requests.sample
+    hardware = options.devices[int(pairs.device[0])].hardware
+    ends = []
+    for pool, position in (("prefill", 0), ("decode", 1)):
+        deployments = [
+            dataclasses.replace(options.deployments[setting][layout], dp=float(replicas))
+            for (setting, layout), replicas in zip(getattr(pairs, pool), pairs.replicas[:, position], strict=True)
+        ]
+        stacked = mapped(lambda *leaves: np.array(leaves, float)[:, None], deployments[0], *deployments[1:])
+        ends.append(Pool(hardware=hardware, deployment=stacked, efficiency=options.efficiency))
+    settings, images = pairs.decode[:, 0], found.needs[0].encode
+    work = Handover(
+        batch=batch,
+        isl=float(np.mean(stream.isl)),
+        osl=float(np.mean(stream.osl)),
+        cached=np.array([found.needs[setting].cached for setting in settings])[:, None],
+        acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
+        prompts=prompts_of(asked, found, pairs)[:, None],
+        encoder_tokens=None if images is None else images.tokens,
+        encoder_inputs=None if images is None else images.sequences,
+        rate=rate,
+    )
+    with eager():
+        return disaggregated_cost(ends[0], ends[1], options.model.model, work)
+
+
+def prompts_of(asked: Question, found: FirstPass, pairs: Pairs) -> np.ndarray:
+    """Prompts of one prefill step, shape [pairs]: as many as its token budget has room for, and one of every group."""
+    options = asked.options
+    made = []
+    for setting, layout in pairs.prefill:
+        groups = float(degree(options.deployments[setting][layout].attention_dp))
+        room = float(options.settings[setting].policy.token_budget) // found.needs[setting].prompt
+        made.append(max(groups, room))
+    return np.array(made)
+
+
+def largest(
+    asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Largest load in requests/s, 0 where none; latencies there; and what stops a larger one, shape [pairs] each.
+
+    Steps and waiting are those of the job of two pools, `jaxroof.disaggregated_cost`, their spread that of the steady
+    state. Steps between two batches of the ladder are found again from the step of the batch itself.
+    """
+    job = _jobs(asked, found, pairs, steps.ladder[places_of(pairs, "decode")])
+    for last in (False, True):
+        load, at, binding = _within_limits(asked, found, steps, pairs, job)
+        own = _jobs(asked, found, pairs, at["batch"][:, None])
+        if not last:
+            job = dataclasses.replace(job, tpot=job.tpot * own.tpot / at["tpot_mean"][:, None])
+    load = np.minimum(load, FULLEST * own.rate[:, 0])
+    own = _jobs(asked, found, pairs, at["batch"][:, None], np.maximum(load, IDLE)[:, None])
+    return load, at | {"ttft_mean": own.ttft[:, 0], "tpot_mean": own.tpot[:, 0]}, binding
+
+
+def _within_limits(
+    asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, job: HandoverCost
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """As `_largest`, from what the job says at the batches of the ladder, that nobody waits for."""
+    limits, second = asked.limits, places_of(pairs, "decode")
+    ladder, most = steps.ladder[second], steps.most[second]
+    needs = mapped(lambda *leaves: np.array(leaves)[second[0], None], found.needs[0], *found.needs[1:])
+    alone, exposed = job.ttft[:, :1] - job.exposed[:, :1], job.exposed[:, :1]
+    delay = float(asked.options.efficiency.host.request_time)
+    step, links = alone - delay, job.transfer_rate[:, 0]
+    service = pairs.replicas[:, :1] / job.prefill_rate[:, :1]
+    with eager():
+        times = StepTimes(decode=0.0, first=service, further=service, steps=1.0, full=1.0, filled=service)
+
+        def state(batch: np.ndarray) -> tuple[np.ndarray, PromptQueue, SteadyState]:
+            decodes = decoding(ladder, job.tpot, most, needs, batch)
+            load = decodes.load * pairs.replicas[:, 1:]
+            each = load / pairs.replicas[:, :1]
+            prompts = prompt_queue(each, times, needs.evenness)
+            prompts = dataclasses.replace(prompts, ttft=waiting_time(each, service) + step)
+            return load, prompts, together(prompts, decodes, delay + exposed, step)
+
+        def fine(load: np.ndarray, both: SteadyState) -> np.ndarray:
+            return kept(both, limits) & (load < links[:, None])
+
+        coarse = LEAST_BATCH * (ladder[:, -1:] / LEAST_BATCH) ** np.linspace(0.0, 1.0, COARSE)
+        load, _, both = state(coarse)
+        best = np.where(fine(load, both), load, -1.0).argmax(axis=1)[:, None]
+        low, high = (np.take_along_axis(coarse, np.minimum(best + more, COARSE - 1), axis=1) for more in (0, 1))
+        batch = low * (high / low) ** np.linspace(0.0, 1.0, FINE)
+        load, prompts, both = state(batch)
+        good = np.where(fine(load, both), load, 0.0)
+        best = good.argmax(axis=1)[:, None]
+        after = np.minimum(best + 1, FINE - 1)
+        arrays = {
+            "ttft_mean": mean_ttft(both),
+            "tpot_mean": both.tpot,
+            "batch_mean": both.under_way,
+            "batch": np.ceil(both.batch),
+            "prefill_use": prompts.use,
+        }
+        at = {name: np.take_along_axis(array, best, axis=1)[:, 0] for name, array in arrays.items()}
+        missed = [limit.short(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
+        stops = np.stack([np.take_along_axis(np.broadcast_to(one, load.shape), after, axis=1)[:, 0] for one in missed])
+        binding = np.where(stops.any(axis=0), stops.argmax(axis=0), len(missed))
+    return np.take_along_axis(good, best, axis=1)[:, 0], at, binding

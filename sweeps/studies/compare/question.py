@@ -1,0 +1,264 @@
+"""Question of a served comparison: what is asked, checked, and everything that is to be combined."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import hwspaces
+import workloads
+from hwspaces.accelerators.prices import server_devices
+from hwspaces.quantities.units import nearest
+from jaxroof.hardware import Hardware
+from jaxroof.jobs import Scenario
+from jaxroof.model import has_experts
+from sweeps.ask.cases import cache_precision, model_deployment, with_number
+from sweeps.ask.deployments import PREFIX, require_drafts, with_draft, with_settings
+from sweeps.ask.effects import Facts, given_paths, require_effect
+from sweeps.ask.engines import chosen, unsupported, with_host
+from sweeps.ask.layouts import layouts, possible, powers_of_two
+from sweeps.ask.offered_load import LOAD
+from sweeps.ask.precisions import compute_precisions, device_notes, lacking_cache, lacking_precisions
+from sweeps.data.labels import number
+from sweeps.run.simulated.classes import target_of
+from sweeps.run.simulated.load import require_prefix_cache
+from sweeps.run.simulated.objective import SHARE, Target
+from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
+from sweeps.studies.compare.estimate import Limit, limits_of
+from sweeps.studies.compare.places import Options, Setting
+from sweeps.studies.compare.requests import Requests
+
+MAX_DEVICES = 16
+"""Devices of one replica that are tried at most where nothing is said."""
+
+TOKEN_BUDGETS = (2048, 8192)
+"""Tokens of one step that are tried where the engine splits prompts and nothing is said."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Question:
+    """A question whose parts are known to fit together."""
+
+    options: Options
+    every_accelerator: bool  # of the catalogue that is rented out: none is named
+    requests: Requests
+    target: Target
+    slo: str | Mapping[str, Any] | None  # as given
+    engine: str
+    efficiency: hwspaces.EfficiencyEntry
+    weights: str | None
+    draft: str | None
+    settings: Mapping[str, Any]  # numbers by dotted path, as given
+    prices: str | None  # as given
+    lacking: Mapping[str, str]  # accelerators that cannot run the model -> why
+    refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
+
+    @functools.cached_property
+    def limits(self) -> list[Limit]:
+        """Limits of the target, as a steady state knows them."""
+        return limits_of(self.target)
+
+    @property
+    def model(self) -> workloads.ModelEntry:
+        """The model that is served."""
+        return self.options.model
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the model's reader wants said aloud, and what accelerators run weight-only."""
+        of_devices = (device_notes(device, self.model.model) for device in self.options.devices)
+        return (*self.model.notes, *(note for notes in of_devices for note in notes))
+
+
+def question(
+    model: str,
+    slo: str | Mapping[str, Any] | None,
+    load: Mapping[str, Any],
+    *,
+    share: float | str = SHARE,
+    hardware: Iterable[str] | None = None,
+    devices: Iterable[int] | None = None,
+    max_devices: int = MAX_DEVICES,
+    weights: str | None = None,
+    kv: Sequence[str] | str | None = None,
+    draft: str | None = None,
+    drafts: Sequence[int] | int | None = None,
+    engine: str | None = None,
+    policy: Mapping[str, Any] | None = None,
+    efficiency: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    prices: str | None = None,
+    node: int | None = None,
+) -> Question:
+    """The question that these words ask; arguments as of `sweeps.compare`.
+
+    Args:
+      load: keys of `sweeps.ask.offered_load.OfferedLoad`, without a rate.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    for key in load:
+        if key not in LOAD:
+            raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
+    requests = Requests(load, model)
+    target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
+    given = dict(settings or {})
+    of = chosen(engine, efficiency)
+    constants = of.constants
+    entry = with_draft(workloads.model(model, weights=weights), draft)
+    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    entry, constants = _with_numbers(entry, constants, given)
+
+    # What is tried beside accelerators and layouts.
+    caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))
+    drafted = [None] if drafts is None else [drafts] if isinstance(drafts, int) else list(dict.fromkeys(drafts))
+    tried = dict(policy or {})
+    base = chosen_policy(of.engine.words, {})
+    if "token_budget" not in tried:
+        whole = max(float(base.token_budget), requests.longest)
+        tried["token_budget"] = [*TOKEN_BUDGETS] if base.chunked else [whole]
+    policies = [
+        dict(zip(tried, values, strict=True))
+        for values in itertools.product(*(_several(value) for value in tried.values()))
+    ]
+    choices = []
+    for cache, count, changes in itertools.product(caches, drafted, policies):
+        beside = {} if count in (None, 0) else {"drafts": count}
+        words = [f"kv {cache}"] * (len(caches) > 1) + [f"drafts {count}"] * (len(drafted) > 1)
+        words += [
+            f"{name} {number(float(value)) if _is_number(value) else value}"
+            for name, value in changes.items()
+            if len(_several(tried[name])) > 1
+        ]
+        scheduler = chosen_policy(of.engine.words, changes)
+        require_prefix_cache(load.get("hit_rate"), scheduler)
+        choices.append(Setting(", ".join(words), cache, beside, changes, scheduler))
+
+    # Accelerators that can run it, and layouts that the model allows.
+    plain = model_deployment(entry, caches[0], engine=of.engine)
+    needed = compute_precisions((entry.model, with_settings(plain, spread)))
+    found = _entries(hardware, given, prices)
+    runnable, lacking = [], {}
+    for device in found:
+        missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
+        why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(of.engine, device.vendor)
+        units = [lacking_cache(device.hardware, cache_precision(entry, cache, of.engine)) for cache in caches]
+        if not why and all(units):
+            why = f"no {units[0]} figure for its KV cache"
+        if not why and of.engine.longer_step(device.vendor, device.hardware.matrix):
+            why = f"steps of {of.engine.words} take longer on it, which `serve` prices and a comparison does not"
+        if why:
+            lacking[device.name] = why
+        else:
+            runnable.append(device)
+    counts = list(dict.fromkeys(devices)) if devices is not None else powers_of_two(max_devices)
+    ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
+    allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
+    for beside in (choice.deployment for choice in choices if choice.deployment):
+        drafting, rules = possible(allowed, found[0].hardware, entry.model, with_settings(plain, {**spread, **beside}))
+        if allowed and not drafting:
+            raise ValueError(f"{entry.name}: {next(iter(rules.values()))}")
+    if not any(drafted):
+        require_drafts(draft, plain)
+    one = {name: 1 for layout in allowed for name in layout}  # so that all deployments have one structure
+    options = Options(
+        model=entry,
+        efficiency=with_host(of, constants.efficiency, None, found[0].hardware, entry.model, plain),
+        devices=runnable,
+        layouts=allowed,
+        settings=choices,
+        deployments=[
+            [
+                profiled(
+                    with_settings(
+                        model_deployment(entry, choice.kv, engine=of.engine),
+                        {**one, **spread, **choice.deployment, **layout},
+                    ),
+                    choice.changes,
+                )
+                for layout in allowed
+            ]
+            for choice in choices
+        ],
+        precisions=frozenset(needed),
+        servers=[server_devices(device.name, node) for device in runnable],
+    )
+    for deployments in options.deployments:
+        for deployment in deployments[:1]:
+            require_priced(entry.name, entry.model, deployment)
+    asked_for = given_paths(policy=policy or (), overrides=given, kv=caches[0])
+    require_effect(asked_for, _facts(options, found[0].hardware))
+    return Question(
+        options=options,
+        every_accelerator=hardware is None,
+        requests=requests,
+        target=target,
+        slo=slo,
+        engine=of.engine.words,
+        efficiency=constants,
+        weights=weights,
+        draft=draft,
+        settings=given,
+        prices=prices,
+        lacking=lacking,
+        refused=refused,
+    )
+
+
+def _with_numbers(
+    entry: workloads.ModelEntry, constants: hwspaces.EfficiencyEntry, given: Mapping[str, Any]
+) -> tuple[workloads.ModelEntry, hwspaces.EfficiencyEntry]:
+    """The model and the efficiency with the numbers of theirs that are set."""
+    parts = Scenario(
+        hardware=None, model=entry.model, deployment=None, workload=None, efficiency=constants.efficiency
+    )
+    for path, value in given.items():
+        if not path.startswith((PREFIX, "hardware.")):
+            parts = with_number(parts, path, value)
+    return dataclasses.replace(entry, model=parts.model), dataclasses.replace(constants, efficiency=parts.efficiency)
+
+
+def _facts(options: Options, hardware: Hardware) -> Facts:
+    """Every deployment and policy that is tried."""
+    scenarios = tuple(
+        Scenario(
+            hardware=hardware,
+            model=options.model.model,
+            deployment=deployment,
+            workload=None,
+            efficiency=options.efficiency,
+        )
+        for deployments in options.deployments
+        for deployment in deployments
+    )
+    columns: dict[str, tuple] = {}
+    for choice in options.settings:
+        for path, values in policy_values(choice.policy).items():
+            columns[path] = (*columns.get(path, ()), *values)
+    return Facts(scenarios, columns)
+
+
+def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
+    """Every accelerator at its price, with the figures that are set."""
+    own = {path: value for path, value in given.items() if path.startswith("hardware.")}
+    found = [
+        hwspaces.priced(hwspaces.hardware(name), prices)
+        for name in dict.fromkeys(hwspaces.rented_names() if names is None else names)
+    ]
+    if not found:
+        raise ValueError("hardware is empty; give at least one name")
+    return [hwspaces.overridden(device, own) if own else device for device in found]
+
+
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,383 @@
+"""A ranking of accelerators, their number and parallelism for one model, over a grid of all of them."""
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import hwspaces
+import workloads
+from hwspaces.quantities.units import plain_arguments
+from jaxroof.memory.capacity import room_for_weights, weight_bytes
+from jaxroof.memory.legality import broken_rule
+from jaxroof.model import has_experts
+from sweeps.ask import engines
+from sweeps.ask.axes import Axis
+from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
+from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.flag_text import counts, several
+from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
+from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
+from sweeps.ask.question import alike_devices, asking
+from sweeps.ask.spec import spec
+from sweeps.data.labels import known
+from sweeps.run.asked import answers_over, asked, labelled
+from sweeps.studies.compare import reasons
+from sweeps.studies.compare.reasons import FEASIBLE, UNTRIED
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+METRICS = (
+    *("ttft", "tpot", "e2e", "devices", "tokens_per_second", "tokens_per_second_per_request"),
+    *("tokens_per_second_per_device", "tokens_per_joule_at_tdp", "usd_per_million_tokens"),
+    *("weight_bytes", "kv_capacity_tokens", "sequence_capacity", "fits", "legal", "feasible"),
+    *("prefill_extrapolation", "decode_extrapolation"),
+)
+"""Variables of every comparison; the one that it is sorted by comes to them."""
+
+AXES = ("hardware", "deployment", "batch")
+MAX_DEVICES = 16
+BATCHES = tuple(2**i for i in range(10))
+"""Requests at once that are tried by default: powers of two up to 512."""
+
+PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One accelerator, a number of devices and a layout, at its best batch; or why it is none to choose."""
+
+    hardware: str
+    devices: int
+    layout: str
+    batch: int
+    metrics: Mapping[str, float]  # SI units; NaN where the accelerator has no figure for it
+    capacity: float  # B of one device's memory
+    stage: int  # one of the codes of `sweeps.studies.compare.reasons`
+    distance: float  # from being feasible, between rows of one stage; 0 for feasible ones
+    reason: str | None  # None: feasible
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class StaticComparison:
+    """Result of a static comparison: every row that was tried, best first."""
+
+    sizes: Mapping[str, int]  # of hardware, deployment and batch; none where nothing was tried
+    metric: str  # what rows are sorted by
+    chosen: str  # why by that one: "asked for", or how the default came about
+    rows: tuple[Candidate, ...]  # every feasible (hardware, devices, layout), best first
+    infeasible: tuple[Candidate, ...]  # every other one that was tried, in the order of the hardware
+    lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
+    announced: frozenset[str]  # accelerators that cannot be bought yet
+    prices: Mapping[str, hwspaces.Price]  # of the accelerators that have one
+    refused: Mapping[str, str]  # layouts that the model does not allow -> the broken rule
+    model: workloads.ModelEntry
+    isl: float  # prompt tokens of every request
+    osl: float  # output tokens
+    slo: Mapping[str, float]  # limit by metric, SI units
+    kv: str  # precision of the KV cache in words
+    efficiency: str  # name of the constants that every point was computed with
+    points: int
+    seconds: float
+    notes: tuple[str, ...]
+    grid: Callable[[], "xr.Dataset"]  # makes `dataset`
+
+    def __repr__(self) -> str:
+        best = f", best {self.rows[0].hardware} as {self.rows[0].layout}" if self.rows else ""
+        rows = f"{len(self.rows)} rows of {self.points:,} points"
+        return f"<StaticComparison of {self.model.name} by {self.metric}: {rows}{best}>"
+
+    @functools.cached_property
+    def dataset(self) -> "xr.Dataset":
+        """Every point, over hardware, deployment and batch; made when it is first asked for."""
+        return self.grid()
+
+    @property
+    def best_layouts(self) -> tuple[Candidate, ...]:
+        """Of `rows`, the best of every (hardware, devices)."""
+        first: dict[tuple[str, int], Candidate] = {}
+        for row in self.rows:
+            first.setdefault((row.hardware, row.devices), row)
+        return tuple(first.values())
+
+    @property
+    def nearest_misses(self) -> tuple[Candidate, ...]:
+        """For every accelerator without any feasible row, the row that came nearest to one."""
+        return reasons.nearest_misses(self.rows, self.infeasible)
+
+    @property
+    def accelerators(self) -> int:
+        """Number of accelerators that were looked at."""
+        return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
+
+
+@plain_arguments
+def compare_static(
+    model: str,
+    isl: float | str,
+    osl: float | str,
+    *,
+    hardware: str | Iterable[str] | None = None,
+    devices: int | str | Iterable[int] | None = None,
+    max_devices: int = MAX_DEVICES,
+    batch: int | str | Iterable[int] | None = None,
+    slo: str | Mapping[str, Any] | None = None,
+    sort: str | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    efficiency: str | None = None,
+    prices: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
+) -> StaticComparison:
+    """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
+
+    What `jaxroof compare --static` asks. Several values are a list, or a text with commas.
+
+    Args:
+      model: a catalogue name or a config file.
+      isl, osl: prompt and output tokens of every request.
+      hardware: names or files; None: all of the catalogue that are rented out.
+      devices: how many are tried; None: powers of two up to `max_devices` and to what an accelerator's links connect.
+      batch: requests at once, of which every row takes the best; None: powers of two up to 512.
+      slo: limits by metric, as "ttft=500ms,tpot=40ms" or a dictionary; points that miss one are not feasible.
+      sort: a metric; None: US dollars per million tokens where any accelerator has a price, else tokens per second and
+        device.
+      weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
+      prices: what devices cost: terms of renting, or a TOML file, of `hwspaces.priced`; None: on demand.
+      set: any number by dotted path, as of a sweep.
+      begun: called with the number of points before they are computed; returns a callback for those that are done.
+
+    Returns:
+      The ranking, the reasons of what is not in it, and a Dataset of all points. `sweeps.ask.layouts.layouts` says
+      which layouts are tried.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    start = time.perf_counter()
+
+    # What is asked: limits, the model and its deployment, accelerators that can run it, the metric to rank by.
+    wanted = reasons.limits(slo)
+    if sort is not None:
+        known(sort, reasons.RANKED, "metric")
+    entry = workloads.model(model, weights=weights)
+    given = dict(set or {})
+    of = engines.chosen(None, efficiency)
+    plain = model_deployment(entry, kv, engine=of.engine)
+    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    asked_for = with_settings(plain, spread)
+    constants = of.constants
+    needed = compute_precisions((entry.model, asked_for))
+    runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
+    lacking |= without_cache_units(runnable, cache_precision(entry, kv, of.engine))
+    runnable = [pair for pair in runnable if pair[1].name not in lacking]
+    metric, chosen = _metric(sort, [device for _, device in runnable])
+
+    # Layouts on every number of devices, without those that the model does not allow.
+    numbers = powers_of_two(max_devices) if devices is None else list(dict.fromkeys(counts(devices, "devices")))
+    candidates = [layout for count in numbers for layout in layouts(count, has_experts(entry.model))]
+    base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
+    tried, refused = possible(candidates, base, entry.model, plain)
+    notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
+    notes = (*notes, *(note for _, device in runnable for note in device_notes(device, entry.model)))
+    nothing = StaticComparison(
+        sizes={},
+        metric=metric,
+        chosen=chosen,
+        rows=(),
+        infeasible=(),
+        lacking=lacking,
+        announced=frozenset(device.name for _, device in runnable if device.status == "announced"),
+        prices={device.name: device.price for _, device in runnable if device.price is not None},
+        refused=refused,
+        model=entry,
+        isl=leaf_number("workload.isl", isl),
+        osl=leaf_number("workload.osl", osl),
+        slo=wanted,
+        kv=cache_text(asked_for, cache_precision(entry, kv, of.engine)),
+        efficiency=constants.name,
+        points=0,
+        seconds=time.perf_counter() - start,
+        notes=notes,
+        grid=_empty,
+    )
+    if not runnable or not tried:
+        return nothing
+
+    # Every accelerator under every layout at every batch.
+    options = {"weights": weights, "kv": kv, "efficiency": efficiency, "prices": prices}
+    source: dict[str, Any] = {
+        "hardware": [name for name, _ in runnable],
+        "model": model,
+        "workload": {"isl": isl, "osl": osl, "batch": list(BATCHES if batch is None else counts(batch, "batch"))},
+        "deployments": tried,
+        "output": {"illegal": "mask"},
+        **({"set": given} if given else {}),
+        **{k: v for k, v in options.items() if v is not None},
+    }
+    points = len(runnable) * len(tried) * len(source["workload"]["batch"])
+    figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
+    question = asking(alike_devices(asked(spec(source)), needed), figures)
+    found = answers_over(question.question, question.axes, begun(points))
+    deployment = question.question.base.deployment
+    batches = next(axis.coordinates[0].values for axis in question.axes if axis.name == "batch")
+    sizes = dict(zip(AXES, (len(runnable), len(tried), len(batches)), strict=True))
+    blank = np.full(tuple(sizes.values()), np.nan, np.float32)
+    arrays = {name: _in_order(found[name], question.axes) if name in found else blank for name in figures}
+
+    # Rows: each accelerator and layout at its best batch, or the reason why there is none.
+    setting = _Setting(
+        [device for _, device in runnable],
+        tried,
+        np.array([reach(device.hardware) for _, device in runnable]) if devices is None else None,
+        float(weight_bytes(entry.model, plain)),
+        lambda h, d: float(room_for_weights(runnable[h][1].hardware, entry.model, with_settings(deployment, tried[d]))),
+        lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
+    )
+    rows, infeasible = _rows(arrays, batches, setting, wanted, metric)
+
+    def grid() -> "xr.Dataset":
+        swept = labelled(found, question.axes, question.attributes)
+        return _with_blanks(_relabelled(swept, [device.name for _, device in runnable], tried), figures)
+
+    seconds = time.perf_counter() - start
+    return dataclasses.replace(
+        nothing, sizes=sizes, rows=rows, infeasible=infeasible, points=points, seconds=seconds, grid=grid
+    )
+
+
+def _empty() -> "xr.Dataset":
+    import xarray as xr
+
+    return xr.Dataset()
+
+
+def _in_order(values: np.ndarray, axes: Iterable[Axis]) -> np.ndarray:
+    """Values over `axes`, over AXES: an axis that is not there has one position."""
+    names = [axis.name for axis in axes]
+    there = values.transpose([names.index(name) for name in AXES if name in names])
+    return there[tuple(slice(None) if name in names else np.newaxis for name in AXES)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """Facts from which the sentences of infeasible rows are made."""
+
+    devices: list[hwspaces.HardwareEntry]
+    layouts: list[Layout]
+    reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
+    whole: float  # B of the model's weights on one device
+    usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
+    broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
+
+
+def _entries(
+    names: str | Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
+) -> list[tuple[str, hwspaces.HardwareEntry]]:
+    """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
+    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
+    found = []
+    for name in dict.fromkeys(hwspaces.rented_names() if names is None else several(names, "hardware")):
+        device = hwspaces.priced(hwspaces.hardware(name), prices)
+        found.append((name, hwspaces.overridden(device, own) if own else device))
+    return found
+
+
+def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
+    if sort is not None:
+        return sort, "asked for"
+    priced = sum(device.hardware.price is not None for device in devices)
+    said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
+    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+
+
+def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "xr.Dataset":
+    """The sweep with all three dimensions, and layouts labelled without degrees of 1."""
+    labels = {"hardware": names, "deployment": [label(layout) for layout in tried]}
+    for dim, values in labels.items():
+        attributes = swept[dim].attrs if dim in swept.coords else {"units": "1", "long_name": dim}
+        swept = swept if dim in swept.dims else swept.expand_dims(dim)
+        swept = swept.assign_coords({dim: (dim, np.array(values, object), attributes)})
+    return swept
+
+
+def _with_blanks(grid: "xr.Dataset", figures: Iterable[str]) -> "xr.Dataset":
+    """The grid with NaN for figures that no accelerator has, such as those per joule without a TDP."""
+    shape = tuple(grid.sizes[dim] for dim in AXES)
+    blank = np.full(shape, np.nan, np.float32)
+    lacking = [name for name in figures if name not in grid]
+    return grid.assign({name: (AXES, blank, variable_attributes(name, blank.dtype)) for name in lacking})
+
+
+def _rows(
+    arrays: Mapping[str, np.ndarray], batches: np.ndarray, setting: _Setting, slo: Mapping[str, float], metric: str
+) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
+    """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
+    shape = arrays[metric].shape
+    groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
+    used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
+
+    # How far each point gets: tried, legal, within memory, within limits. A batch has to divide among the groups.
+    tried = np.ones(shape, bool) if setting.reached is None else used[:, None] <= setting.reached[:, None, None]
+    even = np.mod(batches, groups[:, None])[None] == 0
+    stage = reasons.stages(arrays, tried, even, slo, metric)
+    furthest = stage.max(axis=2)
+
+    # Of each (hardware, layout) the best feasible batch, or the one that came nearest to being feasible.
+    better = _ascending(arrays, metric)
+    best = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
+    distance = reasons.distances(arrays, stage, batches, slo)
+    nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
+    chosen = np.where(furthest == FEASIBLE, best, nearest)
+
+    def row(h: int, d: int) -> Candidate:
+        b = int(chosen[h, d])
+        hardware = setting.devices[h].hardware
+        capacity = float(hardware.memory.hbm.capacity)
+        point = reasons.Obstructed(
+            stage=int(furthest[h, d]),
+            metrics={name: float(array[h, d, b]) for name, array in arrays.items()},
+            batch=int(batches[b]),
+            devices=int(used[d]),
+            groups=int(groups[d]),
+            capacity=capacity,
+            usable=setting.usable(h, d),
+            whole=setting.whole,
+            reach=reach(hardware),
+        )
+        reason = None
+        if point.stage != FEASIBLE:
+            reason = reasons.sentence(point, slo, metric, lambda: setting.broken(h, d))
+        return Candidate(
+            hardware=setting.devices[h].name,
+            devices=point.devices,
+            layout=label(setting.layouts[d]),
+            batch=point.batch,
+            metrics=point.metrics,
+            capacity=capacity,
+            stage=point.stage,
+            distance=float(distance[h, d, b]),
+            reason=reason,
+        )
+
+    value = np.take_along_axis(better, chosen[:, :, None], axis=2)[:, :, 0]
+    order = [divmod(int(i), shape[1]) for i in np.argsort(value, axis=None, kind="stable")]
+    ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
+    others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
+    return ranked, tuple(row(h, d) for h, d in others)
+
+
+def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
+    """Numbers that are lower where a point is better; of equals, the one with more tokens per second and device."""
+    sign = -1.0 if variable(metric).higher_is_better else 1.0
+    order = np.lexsort((-arrays[RATE].ravel(), (sign * arrays[metric].astype(float)).ravel()))
+    place = np.empty(order.size)
+    place[order] = np.arange(order.size)
+    return place.reshape(arrays[metric].shape)

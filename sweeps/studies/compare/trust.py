@@ -1,0 +1,142 @@
+"""Served runs that confirm the predictions of every engine: whose accelerators, which layouts and weights."""
+
+import dataclasses
+import math
+
+import hwspaces
+from jaxroof.efficiency.timing import NINETY_PERCENT
+from sweeps.ask.engines import engine_of
+from sweeps.run.evidence import Beyond
+
+POOLS = "pools"
+"""Prefill and decode on replicas of their own, as if it were a parallelism."""
+
+WORDS = {
+    "pp": "pipeline stages",
+    "tp": "tensor parallelism",
+    "ep": "expert parallelism",
+    "attention_dp": "data-parallel attention",
+    "cp": "context parallelism",
+    POOLS: "pools that only prefill or only decode",
+}
+"""Parallelisms in words."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """Runs of one vendor's accelerators that one engine's constants were fitted to, or that they predict as well."""
+
+    engine: str
+    vendor: str
+    devices: tuple[str, ...]
+    runs: int
+    parallelism: frozenset[str]  # that some of the runs had; a row may have any other only at degree 1
+    weights: frozenset[str]  # precisions
+
+
+_TEXT = frozenset(("bf16", "fp16", "fp8", "nvfp4", "mxfp4"))
+_NODE = frozenset(("tp", "ep", "attention_dp"))
+_HOPPER_AND_BLACKWELL = ("H100-SXM", "H200-SXM", "B200-SXM")
+
+SERVED_RUNS = (
+    Runs("vllm", "NVIDIA", _HOPPER_AND_BLACKWELL, 280 + 158, _NODE, _TEXT),
+    Runs("sglang", "NVIDIA", _HOPPER_AND_BLACKWELL, 254 + 228, _NODE, _TEXT),
+    Runs("trtllm", "NVIDIA", _HOPPER_AND_BLACKWELL, 806 + 86, _NODE, _TEXT),
+    Runs("sglang", "AMD", ("MI300X", "MI355X"), 40 + 98, frozenset(("tp",)), frozenset(("fp8", "mxfp4"))),
+    Runs("vllm", "AMD", ("MI355X",), 27, frozenset(("tp",)), frozenset(("mxfp4",))),  # ATOM, vLLM's constants
+    Runs("vllm", "Google", ("TPU-v7",), 12, frozenset(("tp", "ep", "attention_dp")), frozenset(("fp8",))),
+)
+"""All runs. None has pipeline stages, and none is of two pools. Eight runs of Gaudi 3 are not among them: they are
+three times slower than predicted.
+
+Source: docs/evidence/serving.md (models under load, AMD's devices by day, time to the first token; data-parallel
+attention and experts over many nodes), docs/evidence/other_accelerators.md.
+"""
+
+
+def runs_of(engine: str, vendor: str) -> Runs | None:
+    """The runs of an engine on a vendor's accelerators; None where there are none."""
+    return next((one for one in SERVED_RUNS if (one.engine, one.vendor) == (engine, vendor)), None)
+
+
+def not_confirmed(engine: str, vendor: str, parallelism: frozenset[str], weights: str) -> list[str]:
+    """What no served run of the engine on the vendor's accelerators confirms, in words; empty where all is covered.
+
+    Args:
+      parallelism: names of degrees above 1, and `POOLS`.
+      weights: precision of the weights.
+    """
+    found = runs_of(engine, vendor)
+    covered = frozenset().union(*(one.parallelism for one in SERVED_RUNS)) if found is None else found.parallelism
+    said = [f"accelerators of {vendor}"] if found is None else []
+    if found is not None and weights.partition(",")[0] not in found.weights:
+        said.append(f"{weights} weights")
+    return said + [WORDS.get(name, name) for name in sorted(parallelism - covered)]
+
+
+# Certainty of predicted throughput, by how far a place is beyond what its constants were fitted to.
+
+
+INSIDE = 0.16
+"""Standard deviation of the logarithm of predicted over measured throughput inside of the evidence: models that no fit
+had seen, on Hopper, were 10.7 % off at the median, which is 0.6745 standard deviations."""
+
+GROWTH = 0.2
+"""The same per octave beyond it: B300, 0.9 octaves out and predicted blind, was 15 % off at the median and 23 % on
+average, which is 0.25."""
+
+UNCONFIRMED = 0.2
+"""The same for everything that no served run confirms: a vendor, a parallelism, a precision, pools. Of five published
+comparisons of vendors (Gaudi 3 0.64, Gaudi 2 0.48, MI300X 1.31, MI325X 1.43, MI355X 1.08 of the published speed) the
+root mean square of errors over their standard deviations is 1.0; for the others it is assumed."""
+
+ESTIMATED = 0.15
+"""The same of a load that is estimated and not simulated: 90 % of estimates are within 26 to 28 % of simulations."""
+
+UNKNOWN = 0.43
+"""The same where nothing is known of the evidence: the root mean square of those five."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trust:
+    """Evidence for the predictions of one place."""
+
+    words: str
+    unconfirmed: str  # the part of the words that names what no served run confirms; "": there is none
+    spread: float  # standard deviation of the logarithm of predicted over measured throughput
+    extrapolated: bool
+    octaves: float | None  # beyond the evidence; None: none is known
+
+    def interval(self, value: float) -> tuple[float, float]:
+        """Where 90 % of the true values lie, were errors normal: of a cost or a throughput."""
+        factor = math.exp(NINETY_PERCENT * self.spread)
+        return value / factor, value * factor
+
+
+def trust(
+    device: hwspaces.HardwareEntry,
+    efficiency: hwspaces.EfficiencyEntry,
+    found: Beyond,
+    parallelism: frozenset[str] = frozenset(),
+    weights: str = "bf16",
+    simulated: bool = True,
+) -> Trust:
+    """Certainty of a place on `device`.
+
+    spread = sqrt(INSIDE^2 + (GROWTH octaves)^2 + UNCONFIRMED^2 for everything unconfirmed + ESTIMATED^2)
+
+    Args:
+      found: how far a step under load is beyond the evidence.
+      parallelism: names of the place's degrees above 1, and `served_runs.POOLS`.
+      weights: precision of the weights.
+      simulated: whether its load is from simulations.
+    """
+    estimated = 0.0 if simulated else ESTIMATED**2
+    if found.octaves is None:
+        return Trust(found.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
+    engine = engine_of(efficiency)
+    lacking = not_confirmed(engine, device.vendor, parallelism, weights)
+    unconfirmed = f"no served run of {engine} confirms {' or '.join(lacking)}" if lacking else ""
+    words = "; ".join(filter(None, (found.text if found.marked else "", unconfirmed))) or found.text
+    square = INSIDE**2 + (GROWTH * found.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
+    return Trust(words, unconfirmed, math.sqrt(square), found.marked or bool(lacking), found.octaves)

@@ -1,0 +1,166 @@
+"""Words of a comparison: what its function and its command take, numbers and texts alike, and what they ask."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hwspaces.quantities.leaves import declared_quantity
+from hwspaces.quantities.units import nearest
+from jaxroof.deployment import DEGREES
+from jaxroof.numerics.struct import Declaration, declarations
+from sweeps.ask.deployments import PREFIX
+from sweeps.ask.flag_text import COUNT, counts, flag_text, pairs, several
+from sweeps.ask.offered_load import COMPARED, OfferedLoad
+from sweeps.run.simulated.classes import dotless
+from sweeps.run.simulated.policies import DECLARED as POLICY
+from sweeps.studies.compare.search import HEADROOM, SIMULATED
+
+NUMBERS = {
+    "rate": Declaration("1/s", "requests that have to be served"),
+    "headroom": Declaration("1", "load beyond the rate, as a share of it", zero=True),
+    "max_devices": COUNT,
+    "simulate": dataclasses.replace(COUNT, zero=True),
+    "node": COUNT,
+}
+"""Words that are one number."""
+
+COUNTS = {"devices": COUNT, "drafts": dataclasses.replace(COUNT, zero=True)}
+"""Words that are one number or several, which are tried."""
+
+NAMES = ("hardware", "kv", "weights")
+"""Words that are one name or several, which are tried."""
+
+SINGLE = ("model", "slo", "share", "engine", "draft", "efficiency", "adapters", "prices", "sort")
+
+WORDS = (*SINGLE, *NUMBERS, *COUNTS, *NAMES, "policy", "set", "disaggregated", *COMPARED)
+"""All words of a comparison, those of its requests last."""
+
+_LOAD_UNITS, _POLICY_UNITS = (
+    {name: declared.unit or "1" for name, declared in of.items()} for of in (declarations(OfferedLoad), POLICY)
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What the words ask, every value checked that is no other module's."""
+
+    weights: tuple[str | None, ...]  # precisions that are ranked together
+    question: Mapping[str, Any]  # of `sweeps.studies.compare.question.question`, but the weights
+    rate: float | None  # requests/s that have to be served; None: what one replica takes
+    headroom: float
+    sort: str | None
+    simulated: int
+    disaggregated: bool
+
+
+def keyword(name: str) -> str:
+    """A word as an argument of `sweeps.compare` is named."""
+    return "sweeps.compare_static" if name == "static" else name
+
+
+def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Asked:
+    """What words ask.
+
+    A number is read as the text that a flag would have, so both give the same answer and the same errors.
+
+    Args:
+      words: values by name, of `WORDS`; None: not given.
+      said: a word's name in errors: the argument, or the command's flag.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+    """
+    given = {name: value for name, value in words.items() if value is not None}
+    _require_known(given, said)
+    question: dict[str, Any] = {name: flag_text(given[name]) for name in SINGLE if name in given}
+    question["load"] = {name: flag_text(given[name], _LOAD_UNITS[name]) for name in COMPARED if name in given}
+    question["slo"] = dotless(flag_text(given.get("slo"), "s"))
+    numbers = {
+        name: declared_quantity(flag_text(given[name], declared.unit), declared, said(name))
+        for name, declared in NUMBERS.items()
+        if name in given
+    }
+    if "headroom" in numbers and "rate" not in numbers:
+        raise ValueError(f"{said('headroom')} needs {said('rate')}: what one replica takes has no headroom")
+    for name in NAMES:
+        if name in given:
+            question[name] = [_name(part, said(name)) for part in several(given[name], said(name))]
+    for name, declared in COUNTS.items():
+        if name in given:
+            question[name] = counts(given[name], said(name), declared)
+    question |= {name: int(numbers[name]) for name in ("max_devices", "node") if name in numbers}
+    question["policy"] = _policy(given.get("policy", ()), said("policy"))
+    question["settings"] = _settings(given.get("set", ()), said)
+    if "adapters" in given:
+        question["settings"]["deployment.adapters"] = question.pop("adapters")
+    pools = given.get("disaggregated", True)
+    if not isinstance(pools, bool):
+        raise ValueError(f"{said('disaggregated')} = {pools!r} must be True or False")
+    return Asked(
+        weights=tuple(dict.fromkeys(question.pop("weights", [None]))),
+        question=question,
+        rate=numbers.get("rate"),
+        headroom=numbers.get("headroom", HEADROOM),
+        sort=question.pop("sort", None),
+        simulated=int(numbers.get("simulate", SIMULATED)),
+        disaggregated=pools,
+    )
+
+
+def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None:
+    if "model" not in given:
+        raise ValueError(f"{said('model')} is missing")
+    if "batch" in given:
+        raise ValueError(
+            f"{said('batch')} needs {said('static')}: requests that arrive over time make their own batches"
+        )
+    for name in given:
+        if name not in WORDS:
+            raise ValueError(f"there is no key {name}{nearest(name, WORDS)}")
+    if "devices" in given and "max_devices" in given:
+        raise ValueError(f"{said('devices')} and {said('max_devices')} say the same in two ways: give one")
+    if "slo" not in given and "traffic" not in given:
+        example = "what has to be kept, such as ttft=1s,tpot=30ms"
+        raise ValueError(f"{said('slo')} is missing: {example}; {said('static')} needs none")
+
+
+def _name(value: Any, where: str) -> str | None:
+    name = flag_text(value)
+    if not isinstance(name, str | None):
+        raise ValueError(f"{where} = {value!r} must be a text")
+    return name
+
+
+def _table(given: Any, where: str, form: str, example: str) -> dict[str, Any]:
+    """Values by name, of a table, of a text as the flag takes it, or of several."""
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where} = {given!r} must be a table of values by name, or {form}, such as {example}")
+    return {name: value for name, value, _ in pairs(where, texts, form, example)}
+
+
+def _policy(given: Any, where: str) -> dict[str, list[Any]]:
+    """Values of every number of the scheduler, which are tried."""
+    return {
+        name: [_switch(flag_text(part, _POLICY_UNITS.get(name, "1"))) for part in several(value, f"{where} {name}")]
+        for name, value in _table(given, where, "NAME=VALUE", "token_budget=2048").items()
+    }
+
+
+def _switch(value: Any) -> Any:
+    return str(int(value)) if isinstance(value, bool) else value
+
+
+def _settings(given: Any, said: Callable[[str], str]) -> dict[str, Any]:
+    """Numbers by dotted path, but for those that have words of their own."""
+    found = _table(given, said("set"), "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s")
+    for path, value in found.items():
+        name = path.partition(".")[2]
+        if path.startswith("workload."):
+            raise ValueError(f"{said('set')} {path}={value}: use {said(name)}")
+        if path.startswith(PREFIX) and name in DEGREES:
+            tried = f"a comparison tries layouts itself; {said('devices')} says of how many devices"
+            raise ValueError(f"{said('set')} {path}={value}: {tried}")
+    return found

@@ -1,0 +1,5 @@
+"""Search of the best mapping of a loop nest."""
+
+from sweeps.studies.map.search import METHODS, OBJECTIVES, Found, found_mapping
+
+__all__ = ["METHODS", "OBJECTIVES", "Found", "found_mapping"]

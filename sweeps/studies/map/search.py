@@ -1,0 +1,169 @@
+"""The best mapping of a loop nest: enumeration, random draws or gradients, and then moves of single prime factors."""
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from jaxroof.nests import Machine, Mapping, NestCost, Problem, nest_cost
+from sweeps.studies.map.pool import CHUNK, MOST_CHANGED, Pool, Report
+from sweeps.studies.map.space import Orders, Rows, Space, mapping_space
+
+METHODS = ("random", "enumerate", "gradient")
+"""Ways to look for a mapping."""
+
+OBJECTIVES = ("edp", "energy", "cycles")
+"""What is made small, each a figure of `NestCost`; edp: energy times cycles."""
+
+COMPILED = 2_000_000
+"""Mappings from which a search compiles a program for each loop order, after JAX is imported."""
+
+FIRST = 200_000
+"""Mappings by which compiled searches and descents choose loop orders."""
+
+MOST_ORDERS = 9
+"""Loop orders in which the factors of one draw are evaluated."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The best mapping that was found."""
+
+    mapping: Mapping
+    cost: NestCost
+    evaluated: int  # mappings
+    seconds: float  # of drawing and evaluating them
+    complete: bool  # whether all mappings of the space were evaluated
+    space: float  # mappings of the space, among them those that do not fit
+
+
+def found_mapping(
+    problem: Problem,
+    machine: Machine,
+    kept: tuple[tuple[str, ...], ...],
+    objective: str = "edp",
+    method: str = "random",
+    mappings: int = 500_000,
+    seed: int = 0,
+    report: Report = lambda done, total: None,
+    bypass: bool = False,
+    pad: float = 0.0,
+) -> Found:
+    """The best mapping of about `mappings` evaluated ones.
+
+    Args:
+      problem, machine: what is mapped, and on what.
+      kept: tensors that reside in each node.
+      objective: one of `OBJECTIVES`.
+      method: "random"; "enumerate": all factors that fit, in every order that differs in reuse, thinned at random where
+        there are more than `mappings`; "gradient": relaxed factors, descended from many starts in the best loop order
+        of some random mappings, and rounded.
+      mappings: how many are evaluated; moves of single factors come on top.
+      seed: of the draws.
+      report: told about progress.
+      pad: share by which each dimension may be larger, where that has better factors; what is added is computed for
+        nothing. Half of the mappings are of the sizes as they are.
+      bypass: also try tensors that pass memories that `kept` has them in, one after the other, from the best mapping.
+
+    Raises:
+      ValueError: one line, for an objective or a method that there is not, and where no mapping fits.
+    """
+    for what, value, known in (("objective", objective, OBJECTIVES), ("search", method, METHODS)):
+        if value not in known:
+            raise ValueError(f"{what} {value} is none of {', '.join(known)}")
+    begun, pads = time.perf_counter(), (0.0, pad) if pad else (0.0,)
+    total, found = max(1, mappings // len(pads)), []
+    for share in pads:
+        random = np.random.default_rng(seed)
+        space = mapping_space(problem, machine, kept, random, share)
+        found.append(_found(Pool(space, objective, total, report), method, random, bypass))
+    return dataclasses.replace(
+        min(found, key=lambda each: getattr(each.cost, objective)),
+        evaluated=sum(each.evaluated for each in found),
+        seconds=time.perf_counter() - begun,
+        complete=found[0].complete and not pad,
+        space=found[-1].space,
+    )
+
+
+def _found(pool: Pool, method: str, random: np.random.Generator, bypass: bool) -> Found:
+    """The best mapping of a pool's space; see `found_mapping`."""
+    begun, space = time.perf_counter(), pool.space
+    if method == "enumerate":
+        complete = _enumerate(pool, random)
+    else:
+        complete = False
+        _draw(pool, method, random)
+    if not pool.best:
+        raise ValueError(
+            f"no mapping of {pool.tried or pool.total} fits into the memories and fan-outs of the architecture"
+        )
+    pool.compiled = False
+    if not complete:
+        pool.improve()
+    while bypass and (other := _without_one(pool, space.kept)) is not None:
+        other.improve()
+        pool, complete = other, False
+    best = pool.best[0]
+    mapping = pool.space.single(best.row, best.orders)
+    cost = nest_cost(space.problem, space.machine, mapping)
+    return Found(mapping, cost, pool.tried, time.perf_counter() - begun, complete, space.size)
+
+
+def _enumerate(pool: Pool, random: np.random.Generator) -> bool:
+    """Try all factors that fit in all orders, thinned at random where these are too many; whether these are all."""
+    orders = pool.space.orders
+    each = pool.total // len(orders)
+    pool.compiled = pool.total >= COMPILED and each >= COMPILED // MOST_ORDERS
+    rows, complete = pool.space.all_rows(max(1, each), random)
+    pool.try_all((part, order) for some in rows for part in pool.parts(some) for order in orders)
+    return complete
+
+
+def _draw(pool: Pool, method: str, random: np.random.Generator) -> None:
+    """Try random factors in all orders; then descend in the best one, or go on in the best few if there are many."""
+    space = pool.space
+    first = pool.total if method == "random" and pool.total < COMPILED else min(pool.total, FIRST)
+    pool.try_all(_draws(space, space.orders, first, random, pool.chunk))
+    orders = list(dict.fromkeys([*(each.orders for each in pool.best), *space.orders]))
+    if method == "gradient":
+        from sweeps.studies.map.descent import descended
+
+        rows = descended(space, orders[0], pool.objective, random)
+        pool.try_all((part, orders[0]) for part in pool.parts(rows))
+    elif first < pool.total:
+        pool.compiled = True
+        pool.try_all(_draws(space, orders[:MOST_ORDERS], pool.total - first, random, pool.chunk))
+
+
+def _draws(
+    space: Space, orders: Sequence[Orders], mappings: int, random: np.random.Generator, chunk: int
+) -> Iterator[tuple[Rows, Orders]]:
+    """Chunks of random factors, each in some of the orders, until `mappings` are drawn or nearly nothing fits."""
+    drawn = asked = 0
+    many = min(len(orders), MOST_ORDERS)
+    while drawn < mappings and asked < 40 * mappings:
+        rows = Rows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
+        asked += chunk * many
+        for number in random.choice(len(orders), size=many if len(rows) else 0, replace=False):
+            drawn += len(rows)
+            yield rows, orders[number]
+
+
+def _without_one(pool: Pool, kept: tuple[tuple[str, ...], ...]) -> Pool | None:
+    """The best mapping with one tensor passing or staying in one memory, where that is better; of all such changes."""
+    found, least, row = None, pool.best[0].score, pool.best[0].row
+    own = pool.space.kept
+    for place, name in [(node, name) for node in range(1, len(kept)) for name in kept[node]]:
+        changed = tuple(each for each in kept[place] if (each in own[place]) != (each == name))
+        residency = (*own[:place], changed, *own[place + 1 :])
+        other = Pool(dataclasses.replace(pool.space, kept=residency), pool.objective, pool.total, pool.report)
+        other.tried = pool.tried
+        other.try_all((Rows(row[None]), orders) for orders in pool.space.orders[:MOST_CHANGED])
+        pool.tried = other.tried
+        if other.best and other.best[0].beats(least):
+            found, least = other, other.best[0].score
+    if found is not None:
+        found.tried = pool.tried
+    return found

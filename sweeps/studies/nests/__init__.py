@@ -1,5 +1,0 @@
-"""Search of the best mapping of a loop nest."""
-
-from sweeps.studies.nests.search import METHODS, OBJECTIVES, Found, found_mapping
-
-__all__ = ["METHODS", "OBJECTIVES", "Found", "found_mapping"]

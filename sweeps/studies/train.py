@@ -1,0 +1,68 @@
+"""The best layouts of a training run on a number of devices: all that can be."""
+
+import dataclasses
+import time
+
+import numpy as np
+
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.train import TRAIN
+from jaxroof.model import has_experts
+from sweeps.ask.cases import Case
+from sweeps.ask.training import Layouts, layouts
+from sweeps.run.evaluate import evaluate, gathered
+from sweeps.run.points import Points, answers
+
+METRICS = (
+    *("iteration_time", "mfu", "training_memory", "bubble_share", "communication_exposed", "communication_hidden"),
+    *("training_tokens_per_second", "training_tokens_per_second_per_device", "fits", "legal", "feasible"),
+)
+"""What is known of every layout."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RankedLayouts:
+    """Layouts and what they are worth, best first."""
+
+    layouts: Layouts
+    metrics: dict[str, np.ndarray]  # of every layout, in the order of `layouts`
+    order: np.ndarray  # places of feasible layouts, fastest first
+    seconds: float  # of evaluating all
+
+    def rows(self, top: int) -> list[dict]:
+        """The best layouts in numbers and words, with their metrics."""
+        return [
+            self.layouts.row(place) | {name: values[place].item() for name, values in self.metrics.items()}
+            for place in self.order[:top].tolist()
+        ]
+
+
+def search(case: Case, devices: int) -> RankedLayouts:
+    """Every layout of the case's model and workload on `devices` devices, the fastest that fits first.
+
+    Args:
+      case: of job "train"; its own degrees, micro-batch, ZeRO stage, recomputation and schedule do not count.
+
+    Raises:
+      ValueError: one line, where no layout can be.
+    """
+    scenario, work = searched(case.scenario), case.scenario.workload
+    tried = layouts(scenario.model, devices, int(work.global_batch), int(work.seq))
+    if not len(tried):
+        raise ValueError(
+            f"devices = {devices}: no layout divides layers, tokens and a global batch of {work.global_batch:g}"
+        )
+    points = Points(np.arange(len(tried)), [tried.paths(has_experts(scenario.model))])
+    begun = time.perf_counter()
+    metrics = gathered(evaluate(answers(TRAIN, METRICS), scenario, [points]), len(tried))
+    seconds = time.perf_counter() - begun
+    order = np.argsort(metrics["iteration_time"], kind="stable")
+    return RankedLayouts(tried, metrics, order[metrics["feasible"][order]], seconds)
+
+
+def searched(scenario: Scenario) -> Scenario:
+    """`scenario` with a number for every degree that layouts set: degrees that are None are structure."""
+    spread = dataclasses.replace(scenario.deployment, pp=1.0, cp=1.0, stages=None)
+    if has_experts(scenario.model):
+        spread = dataclasses.replace(spread, ep=1.0, attention_dp=1.0)
+    return dataclasses.replace(scenario, deployment=spread)
