@@ -1,1 +1,1 @@
-"""TODO."""
+"""Accelerators: the catalogue, a user's own devices, their silicon, technology, prices and design spaces."""

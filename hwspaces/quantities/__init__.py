@@ -1,1 +1,1 @@
-"""TODO."""
+"""Quantities: units, names of the cost model's numbers, and figures that follow from others by expressions."""

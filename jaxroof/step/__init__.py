@@ -1,1 +1,1 @@
-"""TODO."""
+"""One engine step: its ops, what runs beside what, and its time."""

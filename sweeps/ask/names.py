@@ -10,16 +10,6 @@ from jaxroof.batch import STATUSES
 from jaxroof.jobs import colocated, disaggregated, economics, fit, function, job, request, serve, steady, step, train
 from jaxroof.jobs.scenario import Metric, higher, lower
 
-
-def finite(value: Any) -> Any:
-    """A record whose NaN and infinities are None and whose tuples are lists, wherever they are: as JSON has it."""
-    if isinstance(value, dict):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and value - value != 0.0 else value
-
-
 # Parts of a device's area, cost and power, and limits of its package, in words.
 
 

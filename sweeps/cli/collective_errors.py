@@ -35,7 +35,7 @@ def scored(options: argparse.Namespace) -> tuple[float, Any]:
 
 def pictures(found: tuple[float, Any]) -> Iterator[tuple[str, Any]]:
     """A picture of every device."""
-    from sweeps.show.collectives import measured_against_predicted
+    from sweeps.show.collective_errors import measured_against_predicted
 
     rows = found[1].scored
     for device in dict.fromkeys(one.row.device for one in rows):

@@ -1,6 +1,6 @@
 """Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
 
-from sweeps.ask.flag_text import escaped as escaped
+from sweeps.ask.text import escaped as escaped
 
 
 def print_json(record: object, indent: int | None = 2) -> None:
@@ -12,7 +12,7 @@ def json_text(record: object, indent: int | None = 2) -> str:
     """A record as one JSON value; a number that does not exist is null."""
     import json
 
-    from sweeps.ask.names import finite
+    from sweeps.ask.text import finite
 
     return json.dumps(finite(record), indent=indent, allow_nan=False)
 

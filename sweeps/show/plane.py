@@ -327,4 +327,5 @@ def mark_beyond(axes: Any, across: np.ndarray, up: np.ndarray, there: np.ndarray
 
 def beyond_handle() -> Any:
     """The mark in a legend."""
-    return style.matplotlib().patches.Patch(facecolor="white", edgecolor=style.INK, hatch=HATCH, lw=0.4, label=BEYOND_WORDS)
+    words = BEYOND_WORDS
+    return style.matplotlib().patches.Patch(facecolor="white", edgecolor=style.INK, hatch=HATCH, lw=0.4, label=words)

@@ -12,7 +12,8 @@ import numpy as np
 
 from jaxroof.jobs.train import TRAIN
 from sweeps.ask.cases import case
-from sweeps.run.evaluate import evaluate, gathered, prepared
+from sweeps.run.compiled import prepared
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.points import Points, answers, in_dtype
 from sweeps.run.ways import LAYOUTS
 from sweeps.studies.train import search, searched

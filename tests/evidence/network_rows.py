@@ -41,7 +41,7 @@ ENGINES = {
 class Row:
     """One published measurement."""
 
-    network: str  # a name in `workloads.networks`
+    network: str  # a name in `docs.examples.networks`
     device: str
     engine: str  # a key of `ENGINES`
     precision: str  # fp32, tf32, fp16, int8

@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
+import docs.examples.networks
 import hwspaces
-import workloads.networks
+from docs.examples.networks import Network, training_step
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.function import FunctionWork
@@ -31,7 +32,6 @@ from sweeps.show import style
 from sweeps.studies.price.question import answered
 from tests.evidence.network_bench import Bench
 from tests.evidence.network_rows import ENGINES, NN_METER, Row, is_fitted, rows
-from workloads.networks import Network, training_step
 from workloads.traced.function import Traced, traced
 
 DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "int8": "int8"}
@@ -41,7 +41,7 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "int8": "int8
 @functools.cache
 def traced_network(network: str, precision: str, batch: int, policy: str, training: bool, size: int | None) -> Traced:
     """A network at one batch, traced once."""
-    found: Network = dataclasses.replace(getattr(workloads.networks, network), dtype=DTYPES[precision])
+    found: Network = dataclasses.replace(getattr(docs.examples.networks, network), dtype=DTYPES[precision])
     found = found if size is None else dataclasses.replace(found, size=size)
     asked = jax.default_matmul_precision("default" if precision == "tf32" else "highest")
     with asked, jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # JAX as users have it

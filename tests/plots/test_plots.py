@@ -8,7 +8,7 @@ import xarray as xr
 import sweeps
 from sweeps.cli import main
 from sweeps.data import best
-from sweeps.show import plane as evidence
+from sweeps.show import plane as planes
 from sweeps.show import style
 from sweeps.show.breakdown import breakdown
 from sweeps.show.heatmap import heatmap
@@ -111,14 +111,14 @@ def test_what_is_beyond_the_evidence_is_marked(grid):
     outside = grid["hbm_bandwidth"].values > 3e12
     marked = grid.assign(decode_extrapolation=("hbm_bandwidth", np.where(outside, 0.5, 0.1)))
     drawn = plane(marked, "tpot", "hbm_bandwidth", "batch")
-    there = evidence.beyond_there(marked, drawn)
+    there = planes.beyond_there(marked, drawn)
     assert outside.sum() == 2 and (there == (np.isfinite(drawn.values) & outside[None, :])).all()
-    assert not evidence.beyond_there(grid, drawn).any()
+    assert not planes.beyond_there(grid, drawn).any()
     said = [heatmap(one, "tpot", "hbm_bandwidth", "batch").axes[0] for one in (marked, grid)]
     assert [axes.get_title(loc="right") for axes in said] == ["dots: beyond the evidence", ""]
     assert [sum(bool(patch.get_hatch()) for patch in axes.patches) > 0 for axes in said] == [True, False]
     few = xr.Dataset({"step_extrapolation": ("n", [0.0, 0.3, 0.2])})
-    assert evidence.beyond(few).values.tolist() == [False, True, False]
+    assert planes.beyond(few).values.tolist() == [False, True, False]
 
 
 def test_the_axes_of_a_map_are_the_influential_ones(grid, sample):

@@ -18,7 +18,7 @@ from jaxroof.numerics.arrays import jax as lazily_jax
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import case
 from sweeps.ask.question import Question
-from sweeps.run import evaluate, ways
+from sweeps.run import compiled, ways
 from sweeps.run import program as terms
 from sweeps.run.engine import Plan
 from sweeps.run.points import Points
@@ -61,9 +61,9 @@ def lowered(monkeypatch):
     stand_in = Lowered(jax.jit)
     monkeypatch.setattr(jax, "jit", stand_in)
     monkeypatch.setattr(lazily_jax, "jit", stand_in)
-    monkeypatch.setattr(evaluate, "loops_known", lambda: False)
-    for place in (evaluate, terms):
-        name = "_KNOWN" if place is evaluate else "_KEPT"
+    monkeypatch.setattr(compiled, "loops_known", lambda: False)
+    for place in (compiled, terms):
+        name = "_KNOWN" if place is compiled else "_KEPT"
         monkeypatch.setattr(place, name, type(getattr(place, name))())
     for cached in (simulation._programs, simulation._endings):
         cached.cache_clear()
@@ -104,7 +104,7 @@ def test_gradients_at_many_points(lowered):
     gradient = all_slopes(job, metric_names(job, scenario)[:4], paths)
     points = Points(np.arange(3), [{"hardware.memory.hbm.bandwidth": np.array([1e12, 2e12, 3e12])}])
     with precision("float64"):
-        evaluate.called(gradient, scenario, points, ways.ALL_SLOPES, (), lambda points: None)
+        compiled.called(gradient, scenario, points, ways.ALL_SLOPES, (), lambda points: None)
     assert len(lowered) == 1
 
 

@@ -24,7 +24,8 @@ from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.comparison import Comparison, dataset
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.search import contending
-from sweeps.studies.compare.simulate import ROUNDS, TOLERANCE, Candidate, largest_loads
+from sweeps.studies.compare.simulate import ROUNDS, TOLERANCE, largest_loads
+from sweeps.studies.compare.simulated import Candidate
 from workloads.streams.stream import Stream, alone
 
 pytestmark = pytest.mark.xdist_group("served simulations")

@@ -4,8 +4,8 @@ import jax
 import pytest
 
 import sweeps
-from workloads.functions import dit, graph, mamba, training, unet
-from workloads.functions.arrays import array
+from docs.examples.functions import dit, graph, mamba, training, unet
+from docs.examples.functions.arrays import array
 
 
 @pytest.fixture(autouse=True)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Models: the catalogue, and Hugging Face configs read into the layers of the cost model."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Streams of requests: arrivals, lengths, shared prefixes and classes, drawn with a seed."""

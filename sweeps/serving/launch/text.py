@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hwspaces.quantities.units import nearest
-from sweeps.ask.flag_text import escaped
+from sweeps.ask.text import escaped
 from sweeps.serving.launch import dynamo, kubernetes, sglang, trtllm, vllm
 from sweeps.serving.launch.deployed import Pool, pools
 from sweeps.serving.launch.engine import Engine, Flag, header, notes, versions

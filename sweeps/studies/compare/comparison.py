@@ -11,8 +11,9 @@ import xarray as xr
 from hwspaces import HardwareEntry
 from jaxroof.version import VERSION
 from sweeps.ask.layouts import label
-from sweeps.ask.names import finite, units, variable, variable_attributes
+from sweeps.ask.names import units, variable, variable_attributes
 from sweeps.ask.precisions import slower_cache
+from sweeps.ask.text import finite
 from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.compare.advice import changes

@@ -19,7 +19,7 @@ from sweeps.studies.compare.estimate import Estimate, Limit
 from sweeps.studies.compare.figures import PRICE
 from sweeps.studies.compare.places import Room
 from sweeps.studies.compare.question import Question
-from sweeps.studies.compare.simulate import Simulated
+from sweeps.studies.compare.simulated import Simulated
 from sweeps.studies.compare.trust import POOLS
 
 ILLEGAL, WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(6)

@@ -20,7 +20,7 @@ from sweeps.studies.compare.figures import ascending, figures, share_of
 from sweeps.studies.compare.pairs import FirstPass
 from sweeps.studies.compare.places import Options, Room, room
 from sweeps.studies.compare.question import Question
-from sweeps.studies.compare.simulate import Candidate, Simulated
+from sweeps.studies.compare.simulated import Candidate, Simulated
 
 SIMULATED = 6
 """Places of every accelerator that are simulated at most where nothing is said."""

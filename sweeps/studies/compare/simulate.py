@@ -1,4 +1,7 @@
-"""Places that are simulated, and the result of each."""
+"""Largest load of a few places by simulation: every place at several loads at once, closer each time.
+
+The loads of a place do not depend on those beside it, so its result is that of a search of this place alone.
+"""
 
 import dataclasses
 import math
@@ -6,42 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jaxroof.batch import Policy
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import GROWS, Service
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
-from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import kept, missed_text
+from sweeps.studies.compare.simulated import Candidate, Simulated
 from workloads.streams.stream import padded
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Candidate:
-    """A place that is simulated."""
-
-    scenario: Scenario  # without a workload
-    policy: Policy
-    load: float  # requests/s that it is estimated to take
-    offered: Load  # what it is sent, at `rate`
-    rate: float  # requests/s
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Simulated:
-    """Result of the simulations of one place."""
-
-    load: float  # requests/s, the largest that kept the target; 0: none did
-    fails: float  # the smallest above it that did not
-    metrics: Mapping[str, float]  # at `share` where a load is asked for, else at `load`, or at the smallest that failed
-    missed: str  # what `fails` misses, in words
-    share: float | None = None  # requests/s of one replica where a load is asked for
-
-
-# Largest load of a few places by simulation: every place at several loads at once, closer each time.
-
 
 FIRST = 0.05
 """How far the loads of the first round are below and above the estimated one, relative."""

@@ -12,7 +12,8 @@ import numpy as np
 from jaxroof.jobs import Job, Scenario
 from jaxroof.memory.legality import legal
 from sweeps.ask.axes import leaf, segments
-from sweeps.run.evaluate import evaluate, gathered, prepared
+from sweeps.run.compiled import prepared
+from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.points import Points, answers, answers_at, scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.ways import EAGERLY, Way

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import workloads.networks
-from workloads.networks import Network, training_step
+import docs.examples.networks
+from docs.examples.networks import Network, training_step
 from workloads.traced.function import traced
 
 PUBLISHED = {
@@ -55,20 +55,21 @@ def multiplications(network, policy="compiler"):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_weights_and_multiplications_are_those_published(name):
     """Every primitive a kernel of its own: depthwise convolutions then have no other work on vector units."""
-    network, (weights, millions) = getattr(workloads.networks, name), PUBLISHED[name]
+    network, (weights, millions) = getattr(docs.examples.networks, name), PUBLISHED[name]
     assert network.parameters == weights
     counted = LITE if "lite" in name else {"abs": 0.6}
     assert multiplications(network, "eager") / 1e6 == pytest.approx(millions, **counted)
 
 
 def test_every_network_is_compared():
-    networks = {name for name in workloads.networks.__all__ if isinstance(getattr(workloads.networks, name), Network)}
+    examples = docs.examples.networks
+    networks = {name for name in examples.__all__ if isinstance(getattr(examples, name), Network)}
     assert networks == set(PUBLISHED)
 
 
 @pytest.mark.parametrize(("network", "dtype"), [("resnet18", jnp.float16), ("mobilenet_v2", jnp.int8)])
 def test_products_have_the_type_that_is_asked_for(network, dtype):
-    found = getattr(workloads.networks, network)
+    found = getattr(docs.examples.networks, network)
     found = found.int8 if dtype == jnp.int8 else found.float16
     result = jax.eval_shape(found, found.weights(), found.input(3))
     assert (result.shape, result.dtype) == ((3, 1000), dtype)
@@ -76,7 +77,7 @@ def test_products_have_the_type_that_is_asked_for(network, dtype):
 
 def test_a_narrow_network_passes_nothing_but_8_bit_numbers_on():
     """Results of all kernels: those of images have one byte per element, four times fewer than in float32."""
-    narrow, wide = workloads.networks.resnet18.int8, workloads.networks.resnet18
+    narrow, wide = docs.examples.networks.resnet18.int8, docs.examples.networks.resnet18
     ops = [traced(one, one.weights(), one.input(64), policy="compiler").ops().values() for one in (narrow, wide)]
     moved = [sum(float(op.count * op.bytes) for op in each) for each in ops]
     assert moved[1] / moved[0] == pytest.approx(4.0, rel=0.02)
@@ -84,7 +85,7 @@ def test_a_narrow_network_passes_nothing_but_8_bit_numbers_on():
 
 def test_a_training_step_has_three_times_the_products_of_a_forward_pass():
     """Of the first convolution nobody needs the gradient of its input: 118 of 1,814 M multiplications."""
-    network = workloads.networks.resnet18
+    network = docs.examples.networks.resnet18
     weights = network.weights()
     arguments = weights, weights, network.input(2), jax.ShapeDtypeStruct((2,), jnp.int32)
     ops = traced(lambda *each: training_step(network, *each), *arguments, policy="operators").ops().values()
@@ -93,7 +94,7 @@ def test_a_training_step_has_three_times_the_products_of_a_forward_pass():
 
 
 def test_a_norm_in_training_has_the_gradient_of_its_formula():
-    from workloads.networks.vocabulary import batch_norm_trained
+    from docs.examples.networks.vocabulary import batch_norm_trained
 
     def formula(x, scale, shift):
         mean = x.mean((0, 1, 2))

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.functions.arrays import array, layer_norm
+from docs.examples.functions.arrays import array, layer_norm
 
 LAYERS, WIDTH, HEADS, PATCH, CHANNELS, SIDE = 28, 1152, 16, 2, 4, 32
 FREQUENCIES = 256

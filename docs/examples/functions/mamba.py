@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.functions.arrays import array, rms_norm
+from docs.examples.functions.arrays import array, rms_norm
 
 LAYERS, WIDTH, INNER, STATE, RANK, TAPS, VOCABULARY = 24, 768, 1536, 16, 48, 4, 50280
 

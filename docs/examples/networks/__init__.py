@@ -1,6 +1,6 @@
-"""Published networks as functions of their weights and inputs, with shapes alone: `workloads.networks:resnet50`."""
+"""Published networks as functions of their weights and inputs, with shapes alone: `docs.examples.networks:resnet50`."""
 
-from workloads.networks.convolutional import (
+from docs.examples.networks.convolutional import (
     alexnet,
     efficientnet_b0,
     efficientnet_b4,
@@ -25,8 +25,8 @@ from workloads.networks.convolutional import (
     vgg16,
     vgg19,
 )
-from workloads.networks.transformers import bert_base, bert_large, vit_b16, vit_s16
-from workloads.networks.vocabulary import Network, training_step
+from docs.examples.networks.transformers import bert_base, bert_large, vit_b16, vit_s16
+from docs.examples.networks.vocabulary import Network, training_step
 
 __all__ = [
     "Network",

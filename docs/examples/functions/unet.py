@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.functions.arrays import array
+from docs.examples.functions.arrays import array
 
 SIDE, COLOURS, CHANNELS = 32, 3, 128
 LEVELS = (1, 2, 2, 2)

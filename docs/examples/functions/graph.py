@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.functions.arrays import array, layer_norm
+from docs.examples.functions.arrays import array, layer_norm
 
 ROUNDS, WIDTH = 15, 128
 NODE_INPUTS, EDGE_INPUTS, OUTPUTS = 12, 8, 3

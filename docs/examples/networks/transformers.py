@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.networks.vocabulary import Network, Weights, added, convolved, multiplied
+from docs.examples.networks.vocabulary import Network, Weights, added, convolved, multiplied
 
 WORDS = 30522
 """Of BERT's English vocabulary without capitals."""

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.functions.arrays import array, layer_norm
+from docs.examples.functions.arrays import array, layer_norm
 
 LAYERS, WIDTH, HEADS, VOCABULARY = 12, 768, 12, 50304
 RATE, FIRST, SECOND, DECAY = 3e-4, 0.9, 0.95, 0.1

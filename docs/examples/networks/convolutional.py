@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workloads.networks.vocabulary import (
+from docs.examples.networks.vocabulary import (
     Activation,
     Network,
     Weights,

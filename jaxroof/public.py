@@ -1,0 +1,40 @@
+"""Public names of a package, written once: in its `__init__.pyi`, which editors and type checkers read as well."""
+
+import sys
+from collections.abc import Callable
+
+
+def public_names(package: str, stub: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package whose names are imported when they are first used.
+
+    Args:
+      package: its name.
+      stub: the path of its `__init__.pyi`, in which every line is `from MODULE import NAME as PUBLIC`.
+    """
+    homes: dict[str, tuple[str, str]] = {}
+    # Text, not a syntax tree: `jaxroof --help` passes through here, and parsing takes longer than everything else.
+    with open(stub, encoding="utf-8") as lines:
+        for line in lines:
+            words = line.split()
+            if words[:1] == ["from"]:
+                homes[words[5]] = (words[1], words[3])
+
+    def found(name: str) -> object:
+        """Import a public name, or a module of the package, when it is first used: most questions need few of them."""
+        import importlib
+        import importlib.util
+
+        if name in homes:
+            module, attribute = homes[name]
+            if module != package and hasattr(importlib.import_module(module), attribute):
+                return getattr(sys.modules[module], attribute)
+            return importlib.import_module(f"{module}.{attribute}")  # a public module of a package
+        if name[:1] == "_" or importlib.util.find_spec(f"{package}.{name}") is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return importlib.import_module(f"{package}.{name}")
+
+    def listed() -> list[str]:
+        """Names that `dir` shows."""
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return sorted(homes), found, listed
