@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.nests import Fanout, Machine, Mapping, Memory, accesses
+from jaxroof.nests import Mapping, NestFanout, NestMachine, NestMemory, accesses
 from workloads.nests import checks
 
 W, X, Y = ALL = "Weights", "Inputs", "Outputs"
@@ -23,7 +23,7 @@ def thinned(problem, density):
 def memory(name, block=1, energies=(0, 0, 0), leakage=0, **figures):
     """A memory with energies in pJ of a read, a fill and an update."""
     read, write, update = (PJ * energy for energy in energies)
-    return Memory(
+    return NestMemory(
         name=name,
         keeps=ALL,
         block=float(block),
@@ -50,7 +50,7 @@ MANY = convolution(M=32, P=16, R=3)
 DEEP = convolution(C=32, M=32, P=16, R=3)
 
 RF, GLB, DRAM = memory("rf"), memory("glb"), memory("dram")
-SERIES = Machine(nodes=(DRAM, GLB, RF))
+SERIES = NestMachine(nodes=(DRAM, GLB, RF))
 
 
 def counted(problem, machine, nest):
@@ -60,12 +60,12 @@ def counted(problem, machine, nest):
 CONV1 = convolution(stride=2, C=3, M=32, P=112, Q=112, R=3, S=3)
 """The default problem of the example designs, 10,838,016 MACs."""
 
-EYERISS = Machine(
+EYERISS = NestMachine(
     nodes=(
         memory("dram", 8, (512, 512, 512)),
         memory("glb", 8, (18.183829, 14.137929, 14.137929), 0.005652, read_bandwidth=16.0, write_bandwidth=16.0),
-        Fanout(name="columns", size=14.0),
-        Fanout(name="rows", size=12.0),
+        NestFanout(name="columns", size=14.0),
+        NestFanout(name="rows", size=12.0),
         memory("ifmap", 2, (0.202442, 0.176713, 0.176713), 0.000101, read_bandwidth=2.0, write_bandwidth=2.0),
         memory("weights", 2, (1.976602, 1.881657, 1.881657), 0.001592, read_bandwidth=2.0, write_bandwidth=2.0),
         memory("psum", 1, (0.2513, 0.2191, 0.2191), 0.000134, read_bandwidth=2.0, write_bandwidth=2.0),

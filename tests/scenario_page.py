@@ -10,7 +10,7 @@ from typing import Any
 from hwspaces.quantities.units import formatted
 from sweeps.studies.scenarios import Check, ScenarioEntry, ScenarioRow, names, outside_by_default, run, scenario
 from sweeps.studies.scenarios.rows import unit
-from sweeps.studies.scenarios.suite import WIDEST, Figures, shared_figures, tabled
+from sweeps.studies.scenarios.suite import WIDEST, ScenarioFigures, shared_figures, tabled
 
 HEAD = """# Evidence: scenarios
 
@@ -98,7 +98,7 @@ def _section(entry: ScenarioEntry) -> Iterator[str]:
     if entry.ours:
         yield f"Ours: {entry.ours}."
     yield ""
-    own = Figures({name: figure for name, figure in entry.figures.items() if "." not in name})
+    own = ScenarioFigures({name: figure for name, figure in entry.figures.items() if "." not in name})
     if own:
         yield from _figures(own, entry.figures)
         yield ""
@@ -106,7 +106,7 @@ def _section(entry: ScenarioEntry) -> Iterator[str]:
     yield from (f"- {_words(refusal.set)} must be refused: it has no {refusal.says}." for refusal in entry.refusals)
 
 
-def _figures(shown: Figures, known: Figures | None = None) -> Iterator[str]:
+def _figures(shown: ScenarioFigures, known: ScenarioFigures | None = None) -> Iterator[str]:
     yield "| figure | value | formula | source |"
     yield "|---|---|---|---|"
     for name, figure in shown.items():
@@ -116,7 +116,7 @@ def _figures(shown: Figures, known: Figures | None = None) -> Iterator[str]:
         yield f"| {name} | {figure.value:.6g} | {formula} | {figure.source} |"
 
 
-def _sentence(check: Check, known: Figures) -> str:
+def _sentence(check: Check, known: ScenarioFigures) -> str:
     place = f" at {_words(check.at)}" if check.at else ""
     over = f", over that at {_words(check.over)}" if check.over else ""
     kind = "1" if check.over is not None else unit(check)

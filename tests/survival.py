@@ -22,7 +22,7 @@ import sweeps.run.compilers
 from sweeps.data.shards import manifest
 from sweeps.data.shards.status import status
 from sweeps.run.shards.run import run
-from sweeps.run.shards.work import Work
+from sweeps.run.shards.work import ShardWork
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -288,18 +288,18 @@ def corrupted(folder: pathlib.Path, rng: random.Random) -> str:
     return f"{path.name}: {kind} at {at}"
 
 
-def small_work(changes: Mapping[str, object] | None = None) -> Work:
+def small_work(changes: Mapping[str, object] | None = None) -> ShardWork:
     """The sweep of `SPEC` in chunks of a few points, in this process."""
     before = sweeps.run.compilers.CHUNK_BYTES
     sweeps.run.compilers.CHUNK_BYTES = {"cpu": CHUNK_BYTES}
     try:
-        return Work({**tomllib.loads(SPEC), **(changes or {})}, 1)
+        return ShardWork({**tomllib.loads(SPEC), **(changes or {})}, 1)
     finally:
         sweeps.run.compilers.CHUNK_BYTES = before
 
 
 def harmed_and_repaired(
-    folder: pathlib.Path, work: Work, truth: xr.Dataset, whole: dict[str, str], rng: random.Random
+    folder: pathlib.Path, work: ShardWork, truth: xr.Dataset, whole: dict[str, str], rng: random.Random
 ) -> str:
     """Harm a finished folder once to thrice, use it in every way, and continue it; says what was done and came of it.
 

@@ -53,7 +53,7 @@ class Shared:
 
 
 @dataclasses.dataclass
-class Figures:
+class DerivedFigures:
     """Figures of one accelerator so far: plain path -> SI value, its source, and text such as a link's technology."""
 
     values: dict[str, float]
@@ -66,7 +66,7 @@ class Figures:
             self.values[path], self.sources[path] = value, source
 
 
-def clocked(figures: Figures, shared: Shared, where: str) -> list[str]:
+def clocked(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """Add what the architecture gives per clock and per core; returns what had to be assumed.
 
     Without a clock only the registers are known; without such an architecture nothing is.
@@ -100,7 +100,7 @@ def clocked(figures: Figures, shared: Shared, where: str) -> list[str]:
     return assumed
 
 
-def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
+def linked(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """Add what each link's technology says: latency, topology, what collectives lose; returns what was assumed.
 
     Raises:
@@ -140,7 +140,7 @@ def linked(figures: Figures, shared: Shared, where: str) -> list[str]:
     return assumed
 
 
-def _add_plain(figures: Figures, tier: str) -> None:
+def _add_plain(figures: DerivedFigures, tier: str) -> None:
     """Add the usual figures of a link, where nothing says otherwise."""
     for leaf, (value, source) in PLAIN_LINK.items():
         figures.add(f"{tier}.{leaf}", value, source)
@@ -153,7 +153,7 @@ POWER_OF_TWO = 0.01
 """How far a width may be from a power of two that it is taken for: peaks are printed with three or four digits."""
 
 
-def widened(figures: Figures, shared: Shared, where: str) -> list[str]:
+def widened(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """Add the matrix FLOP per clock of one core by precision: peak / (cores x clock), or the power of two within 1 %.
 
     Nothing where the number of cores or the clock is unknown, and of products in float32 that run on the vector units.
@@ -173,7 +173,7 @@ def widened(figures: Figures, shared: Shared, where: str) -> list[str]:
     return []
 
 
-def vectored(figures: Figures, shared: Shared, where: str) -> list[str]:
+def vectored(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """Add the vector rate of one core, which is the rate of float32 products too where matrix units have none.
 
     Vector units whose rate is given as `int8` have no float32, and nor has the device.

@@ -67,7 +67,7 @@ def energized(figures, known: Technologies | None, where: str) -> list[str]:
     where the process, the memory's technology or that of a link is unknown.
 
     Args:
-      figures: a `hwspaces.accelerators.derived.Figures`, to which rates and links have been added.
+      figures: a `hwspaces.accelerators.derived.DerivedFigures`, to which rates and links have been added.
       known: None: no tables.
 
     Raises:

@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.accelerators.derived import ASSUMPTION, Figures, Shared, clocked, linked, vectored, widened
+from hwspaces.accelerators.derived import ASSUMPTION, DerivedFigures, Shared, clocked, linked, vectored, widened
 from hwspaces.accelerators.energy import energized
 from hwspaces.accelerators.entry import LINKS, TIERS, HardwareEntry, assembled, given_price, press_figures
 from hwspaces.accelerators.silicon import curved, scaled, siliconed
@@ -64,7 +64,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
       ValueError: one line that names file, field, value and what is allowed.
     """
     where = f"{file}: {name}"
-    figures = Figures({}, {}, {})
+    figures = DerivedFigures({}, {}, {})
     _read(table, "", where, figures)
     figures.sources = _sources(table, figures, shared, where, file)
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
@@ -112,7 +112,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     )
 
 
-def _read(table: Mapping, path: str, where: str, figures: Figures) -> None:
+def _read(table: Mapping, path: str, where: str, figures: DerivedFigures) -> None:
     """Every key of `table` and of the tables in it into `figures`."""
     place = f"{where}.{path}" if path else where
     units, words = TABLES[path], TEXTS.get(path, ()) + (() if path else _OTHERS)
@@ -149,7 +149,7 @@ def _may_be_zero(path: str) -> bool:
     return leaf is not None and leaf.zero
 
 
-def _sources(table: Mapping, figures: Figures, shared: Shared, where: str, file: str) -> dict[str, str]:
+def _sources(table: Mapping, figures: DerivedFigures, shared: Shared, where: str, file: str) -> dict[str, str]:
     """The source of each figure that the file gives: its own, else the entry's, else the file."""
     default = figures.texts.get("source", f"given in {file}")
     own = texts(table.get("sources", {}), f"{where}.sources")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from hwspaces.accelerators.derived import ASSUMPTION, Figures, Shared
+from hwspaces.accelerators.derived import ASSUMPTION, DerivedFigures, Shared
 from hwspaces.accelerators.technology_tables import aliases, table
 from hwspaces.quantities.leaves import units
 from hwspaces.quantities.units import formatted
@@ -18,7 +18,7 @@ _STATIC_SOURCE = f"{ASSUMPTION}: half of static power is spent at the cores' vol
 _FULL_SOURCE = "the most that the process takes, as boards do at full boost; {}"
 
 
-def curved(figures: Figures, shared: Shared, where: str) -> list[str]:
+def curved(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """Add the voltage curve of a device whose energy and process are known; returns what had to be assumed.
 
     Of a package with dies of two processes, the curve is that of the dies with cores. What a file gives stays.
@@ -46,7 +46,7 @@ def curved(figures: Figures, shared: Shared, where: str) -> list[str]:
     return assumed
 
 
-def _check(figures: Figures, where: str) -> None:
+def _check(figures: DerivedFigures, where: str) -> None:
     volts = {
         leaf: figures.values.get(f"power.curve.{leaf}") for leaf, unit in units(VoltageCurve).items() if unit == "V"
     }
@@ -70,7 +70,7 @@ Add = Callable[[str, float, str], None]
 """Adds a leaf of `Silicon` with its value and its source, where it is not known yet."""
 
 
-def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> dict[str, float]:
+def scaled(hardware: Hardware, figures: DerivedFigures, shared: Shared, where: str) -> dict[str, float]:
     """`scale` and `shared_scale` of its silicon, so that dies of known size have it; 1 where it is unknown.
 
     Dies with cores and without are scaled apart where both sizes are known. Sources are added to `figures`.
@@ -102,7 +102,7 @@ def scaled(hardware: Hardware, figures: Figures, shared: Shared, where: str) -> 
     return found
 
 
-def siliconed(figures: Figures, shared: Shared, where: str) -> list[str]:
+def siliconed(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """Add silicon and costs of a device whose process and memory technology are known; returns what was assumed.
 
     Nothing is added where the process, the memory's technology or the number of cores is unknown.
@@ -119,7 +119,9 @@ def siliconed(figures: Figures, shared: Shared, where: str) -> list[str]:
     return assumed + _prices(figures, shared, where, processes, technology)
 
 
-def _dies(figures: Figures, shared: Shared, where: str, processes: tuple[str, str], technology: str) -> list[str]:
+def _dies(
+    figures: DerivedFigures, shared: Shared, where: str, processes: tuple[str, str], technology: str
+) -> list[str]:
     """Add what `Silicon` needs; returns what was assumed. The first value of a leaf stays: the usual ones come last."""
     values, name = figures.values, figures.texts.get("die")
     area, cited = table("area", "usual", shared, where)
@@ -179,7 +181,7 @@ def _add_processes(add: Add, processes: tuple[str, str], shared: Shared, where: 
     return sum(densities) / 2.0
 
 
-def _add_stack(add: Add, figures: Figures, stack: Mapping[str, float], of_stack: Mapping[str, str]) -> None:
+def _add_stack(add: Add, figures: DerivedFigures, stack: Mapping[str, float], of_stack: Mapping[str, str]) -> None:
     """Add bandwidth and capacity of one memory stack: the device's over its stacks, or the technology's."""
     values = figures.values
     stacks = values.get("memory.hbm.stacks")
@@ -208,7 +210,9 @@ def _add_used_shares(
         add("double_flops", die["double_per_core"] * count * clock, of_die["double_per_core"])
 
 
-def _prices(figures: Figures, shared: Shared, where: str, processes: tuple[str, str], technology: str) -> list[str]:
+def _prices(
+    figures: DerivedFigures, shared: Shared, where: str, processes: tuple[str, str], technology: str
+) -> list[str]:
     """Add what `Costs` needs."""
     core, of_core = table("wafer", processes[0], shared, where)
     outer, of_outer = table("wafer", processes[1], shared, where)

@@ -39,7 +39,7 @@ _SLOWER = ("vendor", "with", "without", "before", "step_time", "source")
 
 
 @dataclasses.dataclass(frozen=True)
-class Precisions:
+class EnginePrecisions:
     """Precisions that an engine chooses where neither the user nor the checkpoint does."""
 
     cache: Mapping[str, str]  # how the weights' precision begins -> that of the KV cache beside them
@@ -88,7 +88,7 @@ class EngineEntry:
     vendor: str | None  # whose devices alone it runs on
     policy: Mapping[str, Any]  # fields of `jaxroof.batch.Policy`, SI; words as codes where they have codes
     deployment: Mapping[str, Any]  # fields of `jaxroof.deployment.Deployment`, SI
-    precisions: Precisions
+    precisions: EnginePrecisions
     host: HostTimes
     slower: tuple[Slower, ...]
     sources: Mapping[str, str]  # table, or dotted path of a number -> where it is from
@@ -187,7 +187,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         vendor=tables.get("vendor"),
         policy=found["policy"],
         deployment=found["deployment"],
-        precisions=Precisions(**({"cache": {}} | found["precisions"])),
+        precisions=EnginePrecisions(**({"cache": {}} | found["precisions"])),
         host=HostTimes(**found["host"]),
         slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
         sources=sources,

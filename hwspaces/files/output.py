@@ -25,7 +25,7 @@ MOST_NAMES = 100_000
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """A kind of file that jaxroof writes, and by what it knows its own again."""
 
     words: str  # that name it in messages
@@ -70,28 +70,30 @@ def _head(path: Path) -> bytes:
 
 
 KINDS = {
-    "dataset": Kind("a dataset", (".nc",), _is_dataset),
-    "surfaces": Kind("measured kernels", (".nc",), _is_surface),
-    "png": Kind("a picture", (".png",), _says(rb"\x89PNG\r\n\x1a\n.*tEXtSoftware\0jaxroof")),
-    "svg": Kind("a picture", (".svg",), _says(rb"<\?xml .*<dc:title>jaxroof</dc:title>")),
-    "rows": Kind("rows", (".csv",), _says(rb"rank,hardware,devices,layout,(batch|replicas),")),
-    "answer": Kind("an answer", (".json",), _says(rb'\{\s*"jaxroof_version": ')),
-    "timeline": Kind(
+    "dataset": FileKind("a dataset", (".nc",), _is_dataset),
+    "surfaces": FileKind("measured kernels", (".nc",), _is_surface),
+    "png": FileKind("a picture", (".png",), _says(rb"\x89PNG\r\n\x1a\n.*tEXtSoftware\0jaxroof")),
+    "svg": FileKind("a picture", (".svg",), _says(rb"<\?xml .*<dc:title>jaxroof</dc:title>")),
+    "rows": FileKind("rows", (".csv",), _says(rb"rank,hardware,devices,layout,(batch|replicas),")),
+    "answer": FileKind("an answer", (".json",), _says(rb'\{\s*"jaxroof_version": ')),
+    "timeline": FileKind(
         "a timeline",
         (".json",),
         _says(rb'\{("otherData": \{"source": "jaxroof |[^\n]*"traceEvents": \[\n[^\n]*\{"name": "engine: )'),
     ),
-    "efficiency": Kind(
+    "efficiency": FileKind(
         "an efficiency",
         (".toml",),
         _says(rb'# [^\n]*\n\n.*\nrefit = "(jaxroof calibrate|python -m )'),
     ),
-    "launch": Kind("launch flags", (".sh", ".yaml", ".yml"), _says(rb"# jaxroof \d")),
-    "problem": Kind("a problem of Timeloop", (".yaml",), _says(rb"# Timeloop problem, jaxroof \d")),
-    "trace": Kind("an execution trace", (".et",), _says(rb".{1,2}\n\x05\d\.\d\.\d.{1,4}source.{1,4}jaxroof \d")),
-    "groups": Kind("groups of ranks", (".json",), _says(rb'\{\}|\{"1": \[\d+, \d')),
-    "profile": Kind("a profile of Vidur", (".csv",), _says(rb"[^\n]*,jaxroof_version\n")),
-    "hardware": Kind("a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")),
+    "launch": FileKind("launch flags", (".sh", ".yaml", ".yml"), _says(rb"# jaxroof \d")),
+    "problem": FileKind("a problem of Timeloop", (".yaml",), _says(rb"# Timeloop problem, jaxroof \d")),
+    "trace": FileKind("an execution trace", (".et",), _says(rb".{1,2}\n\x05\d\.\d\.\d.{1,4}source.{1,4}jaxroof \d")),
+    "groups": FileKind("groups of ranks", (".json",), _says(rb'\{\}|\{"1": \[\d+, \d')),
+    "profile": FileKind("a profile of Vidur", (".csv",), _says(rb"[^\n]*,jaxroof_version\n")),
+    "hardware": FileKind(
+        "a hardware entry", (".toml",), _says(rb"# [^\n]*, measured by jaxroof bench on \d{4}-\d\d-\d\d")
+    ),
 }
 """What jaxroof writes, by name."""
 
@@ -299,7 +301,7 @@ def _same(one: Path, other: Path) -> bool:
         return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _inside(target: Path, folder: str, kinds: Iterable[Kind]) -> bool:
+def _inside(target: Path, folder: str, kinds: Iterable[FileKind]) -> bool:
     """True for a file that belongs to a folder which is read: a shard, or what is there and jaxroof did not write."""
     real = Path(os.path.realpath(folder))
     if real not in target.parents or not target.is_file():

@@ -14,7 +14,7 @@ from hwspaces.accelerators.schema import texts
 from hwspaces.files import document
 from hwspaces.quantities.units import KEY_UNITS, LARGEST, from_key, nearest, positive
 from jaxroof.efficiency import Kernels, Spread
-from jaxroof.efficiency.hull import FEATURES, Hull, Range
+from jaxroof.efficiency.hull import FEATURES, FittedRange, Hull
 from jaxroof.efficiency.kernels import MODELS
 from jaxroof.efficiency.timing import Constants
 from jaxroof.hardware import Hardware
@@ -64,7 +64,7 @@ def hull(table: Any, where: str) -> Hull:
     return Hull(ranges=ranges, precisions=tuple(precisions), compiled=compiled, growth=float(growth))
 
 
-def _range(key: str, value: Any, where: str) -> Range:
+def _range(key: str, value: Any, where: str) -> FittedRange:
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{where}: {key} = {value!r} must be [least, largest]")
     if key in FEATURES and key not in SUFFIXES:
@@ -77,7 +77,7 @@ def _range(key: str, value: Any, where: str) -> Range:
         raise ValueError(f"{where}: {key} is not known{nearest(key, map(_key, FEATURES))}")
     if low > high:
         raise ValueError(f"{where}: {key} = {value!r}: the least is more than the largest")
-    return Range(name, low, high)
+    return FittedRange(name, low, high)
 
 
 def hull_lines(found: Hull, prefix: str = "") -> list[str]:
@@ -117,7 +117,9 @@ def hull_of(measured: Iterable[tuple[Kernel, Hardware]], growth: float = 0.0, sh
             positive_values = positive_values[positive_values > 0.0]
             if positive_values.size:
                 ends.setdefault(name, []).extend((float(positive_values.min()), float(positive_values.max())))
-    ranges = [Range(name, _outward(min(own), math.floor), _outward(max(own), math.ceil)) for name, own in ends.items()]
+    ranges = [
+        FittedRange(name, _outward(min(own), math.floor), _outward(max(own), math.ceil)) for name, own in ends.items()
+    ]
     known = tuple(sorted(precision for precision in precisions if precision is not None))
     return Hull(ranges=tuple(ranges), precisions=known, compiled=classes == {1.0}, growth=growth)
 

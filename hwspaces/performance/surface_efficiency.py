@@ -13,7 +13,7 @@ from hwspaces.accelerators.load import hardware as catalogue_hardware
 from hwspaces.performance.kernel_tables import hull_of
 from hwspaces.performance.surface import AXES, FLAGS, SurfaceTable, node_ops, read_surfaces
 from jaxroof.efficiency import Efficiency, Hull
-from jaxroof.efficiency.surface import BORDERS, INTERPOLATIONS, LABELS, Axis, Surface, Surfaces
+from jaxroof.efficiency.surface import BORDERS, INTERPOLATIONS, LABELS, Surface, SurfaceAxis, Surfaces
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.arrays import eager
@@ -197,7 +197,7 @@ def _surface(
     )
 
 
-def _axis(name: str, positions: np.ndarray) -> Axis:
+def _axis(name: str, positions: np.ndarray) -> SurfaceAxis:
     """The axis with its buckets; one position alone is a cell in which nothing changes."""
     ends = positions if len(positions) > 1 else np.array([positions[0], 2.0 * positions[0]])
     octaves = np.log2(ends)
@@ -205,7 +205,7 @@ def _axis(name: str, positions: np.ndarray) -> Axis:
     per_octave = (1.0 + 3.0 * _MARGIN) / float(apart.min()) if len(apart) else 1.0
     begins = octaves[0] + np.arange(math.ceil((octaves[-1] - octaves[0]) * per_octave)) / per_octave
     cells = np.searchsorted(octaves, begins - _MARGIN / per_octave, side="right") - 1
-    return Axis(
+    return SurfaceAxis(
         name=name,
         low=float(positions[0]),
         high=float(positions[-1]),

@@ -44,7 +44,7 @@ class Feature(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
+class FittedRange:
     """Least and largest measured value of a feature."""
 
     feature: str  # a key of `FEATURES`
@@ -56,7 +56,7 @@ class Range:
 class Hull:
     """Evidence for the constants of one class of kernels. Structure: no time depends on it, and no gradient."""
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[FittedRange, ...]
     precisions: tuple[str, ...] = ()  # that were measured, keys of `Hardware.matrix`; empty: any
     compiled: bool = False  # whether a compiler schedules the cores of what was measured, `Cores.compiled`
     growth: float = 0.0  # standard deviation of the log ratio of measured to predicted times, per octave outside

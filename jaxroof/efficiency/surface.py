@@ -43,7 +43,7 @@ _SMALLEST = 2.0**-20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Axis:
+class SurfaceAxis:
     """Positions of a table along one dimension. Structure: its arrays are constants of a program.
 
     A position is found without a search: buckets of equal width hold `BORDERS` borders of cells at most.
@@ -70,7 +70,7 @@ class Surface:
     precision: str | None  # of the ops; None: any
     scaled: bool  # operands have a scale per block
     dequantised: bool  # weights are converted inside the product
-    axes: tuple[Axis, ...]  # that have more than one position
+    axes: tuple[SurfaceAxis, ...]  # that have more than one position
     names: tuple[str, ...]  # of the labels
     labels: Any  # float array [tables, len(names)], log2
     values: Any  # float array [tables, positions of every axis]: log(measured / base)
@@ -195,7 +195,7 @@ def _measured(table: Surface, op: Kernel) -> bool:
     return isinstance(op.shape, AttentionShape) and op.shape.causal and not op.shape.latent
 
 
-def _place(axis: Axis, position: Scalar) -> tuple[Array, Array]:
+def _place(axis: SurfaceAxis, position: Scalar) -> tuple[Array, Array]:
     """The cell that `position`, clamped to the axis, is in, and where in it from 0 to 1."""
     position = jnp.clip(jnp.asarray(position), axis.low, axis.high)
     bucket = (jnp.log2(position * (1.0 / axis.low)) * axis.buckets_per_octave).astype(jnp.int32)

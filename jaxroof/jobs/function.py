@@ -36,7 +36,7 @@ METRICS = {
 """Metrics of a function beside those that it shares with a step."""
 
 
-class Kernels(Protocol):
+class FunctionKernels(Protocol):
     """What a function is for the cost model."""
 
     def ops(self, sizes: Mapping[str, Scalar], matrix: Collection[str], on_chip: OnChip | None) -> Ops:
@@ -51,7 +51,7 @@ class FunctionWork:
     """One run of a function."""
 
     sizes: dict[str, Scalar]  # of the symbols in the shapes of its arguments
-    function: Kernels = static()
+    function: FunctionKernels = static()
 
 
 @dataclasses.dataclass(frozen=True)

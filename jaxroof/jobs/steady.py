@@ -35,7 +35,7 @@ METRICS = {
 
 
 @struct
-class Stream:
+class SteadyStream:
     """Requests that arrive as a Poisson stream, how engines schedule them, and limits on their latencies."""
 
     demand: Demand
@@ -129,4 +129,4 @@ def limit_ratio(state: SteadyState, limits: Mapping[str, Scalar], share: Scalar)
     return maximum(*ratios)
 
 
-STEADY = Job("serve", Stream, steady_metrics)  # type: ignore[arg-type]  # which are computed when asked for
+STEADY = Job("serve", SteadyStream, steady_metrics)  # type: ignore[arg-type]  # which are computed when asked for

@@ -2,18 +2,18 @@
 
 from jaxroof.nests.cost import NestCost, nest_cost
 from jaxroof.nests.counts import Accesses, accesses
-from jaxroof.nests.structs import Fanout, Limits, Machine, Mapping, Memory, Problem, Tensor
+from jaxroof.nests.structs import Limits, Mapping, NestFanout, NestMachine, NestMemory, NestProblem, NestTensor
 
 __all__ = [
     "Accesses",
-    "Fanout",
+    "NestFanout",
     "Limits",
-    "Machine",
+    "NestMachine",
     "Mapping",
-    "Memory",
+    "NestMemory",
     "NestCost",
-    "Problem",
-    "Tensor",
+    "NestProblem",
+    "NestTensor",
     "accesses",
     "nest_cost",
 ]

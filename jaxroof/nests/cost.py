@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from jaxroof.nests.counts import Accesses, accesses
-from jaxroof.nests.structs import Fanout, Machine, Mapping, Memory, Problem
+from jaxroof.nests.structs import Mapping, NestFanout, NestMachine, NestMemory, NestProblem
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
 from jaxroof.numerics.struct import Scalar
@@ -30,7 +30,7 @@ class NestCost(NamedTuple):
         return self.energy * self.cycles
 
 
-def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
+def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> NestCost:
     """Accesses, cycles and energy of a problem on a machine in one mapping.
 
     cycles = max of (temporal loops; reads, writes and both over their bandwidths, of each memory and fan-out);
@@ -49,9 +49,9 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     used, steps, instances, fits = 1.0, 1.0, {}, True
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
         copies = math.prod(factors.values(), start=1.0)
-        if isinstance(node, Memory) or place in machine.networks:
+        if isinstance(node, NestMemory) or place in machine.networks:
             instances[node.name] = used
-        if isinstance(node, Fanout):
+        if isinstance(node, NestFanout):
             used = used * copies
             fits = jnp.logical_and(fits, copies <= node.size)
         else:
@@ -62,7 +62,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     arithmetic = steps * (1.0 - machine.skipping * zeros)
     times = [arithmetic]
     for node, kept in zip(machine.nodes, mapping.kept, strict=True):
-        if isinstance(node, Memory):
+        if isinstance(node, NestMemory):
             own = {(node.name, name): found[node.name, name] for name in kept}
             fits = jnp.logical_and(fits, sum(each.tile for each in own.values()) <= node.capacity)
             times += _transfer_cycles(node, list(own.values()))
@@ -81,7 +81,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
         energies[network.name] = sum(spent.values())
     cycles = maximum(*times)
     for node in machine.nodes:
-        if isinstance(node, Memory):
+        if isinstance(node, NestMemory):
             energies[node.name] = energies[node.name] + node.leakage * instances[node.name] * cycles
     acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * zeros
     energies["mac"] = machine.mac_energy * acting * steps * used
@@ -99,7 +99,7 @@ def nest_cost(problem: Problem, machine: Machine, mapping: Mapping) -> NestCost:
     )
 
 
-def _effective(problem: Problem, machine: Machine) -> Scalar:
+def _effective(problem: NestProblem, machine: NestMachine) -> Scalar:
     """Share of the MACs whose operands are not zero, of those that count; zeros stand at random."""
     share: Scalar = 1.0
     for name, tensor in problem.tensors.items():
@@ -108,7 +108,7 @@ def _effective(problem: Problem, machine: Machine) -> Scalar:
     return share
 
 
-def _transfer_cycles(node: Memory, moved: list[Accesses]) -> list[Scalar]:
+def _transfer_cycles(node: NestMemory, moved: list[Accesses]) -> list[Scalar]:
     """Cycles of the ports of a memory, where their bandwidth is limited."""
     reads = sum(each.reads for each in moved)
     writes = sum(each.fills + each.updates for each in moved)
@@ -116,7 +116,7 @@ def _transfer_cycles(node: Memory, moved: list[Accesses]) -> list[Scalar]:
     return [words / bandwidth for words, bandwidth in ports]
 
 
-def _access_energy(node: Memory, moved: Accesses) -> Scalar:
+def _access_energy(node: NestMemory, moved: Accesses) -> Scalar:
     """J of the accesses of one instance for one tensor: whole blocks."""
     return (
         node.read_energy * ceiling(moved.reads / node.block)

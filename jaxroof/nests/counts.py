@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxroof.nests.structs import Fanout, Machine, Mapping, Problem, Tensor
+from jaxroof.nests.structs import Mapping, NestFanout, NestMachine, NestProblem, NestTensor
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar
 
@@ -46,7 +46,7 @@ class _Loop(NamedTuple):
     step: Scalar  # iterations of its dimension that one of its steps advances
 
 
-def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple[str, str], Accesses]:
+def accesses(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> dict[tuple[str, str], Accesses]:
     """Accesses by names of memory and tensor, for tensors that reside there; words per instance.
 
     Args:
@@ -91,7 +91,7 @@ def accesses(problem: Problem, machine: Machine, mapping: Mapping) -> dict[tuple
     return found
 
 
-def _acting(problem: Problem, node: Any, name: str) -> Scalar:
+def _acting(problem: NestProblem, node: Any, name: str) -> Scalar:
     """Share of the MACs that access a tensor in a memory: none where another one that gates it is zero."""
     share: Scalar = 1.0
     for other in node.gated_by:
@@ -100,7 +100,7 @@ def _acting(problem: Problem, node: Any, name: str) -> Scalar:
     return share
 
 
-def words(tensor: Tensor, extents: Extents) -> Scalar:
+def words(tensor: NestTensor, extents: Extents) -> Scalar:
     """Elements of a tensor that a box of iterations touches."""
     return math.prod((_length(axis, extents) for axis in tensor.axes), start=1.0)
 
@@ -136,10 +136,10 @@ def _times(extents: Extents, factors: Extents) -> Extents:
     return extents | {name: extents[name] * count if name in extents else count for name, count in factors.items()}
 
 
-def _temporal(machine: Machine, mapping: Mapping, inner: list[Extents], end: int) -> Iterator[_Loop]:
+def _temporal(machine: NestMachine, mapping: Mapping, inner: list[Extents], end: int) -> Iterator[_Loop]:
     """Temporal loops of the nodes before `end`, from the innermost."""
     for place in reversed(range(end)):
-        if isinstance(machine.nodes[place], Fanout):
+        if isinstance(machine.nodes[place], NestFanout):
             continue
         for name in reversed(mapping.orders[place]):
             if name in mapping.factors[place]:
@@ -154,7 +154,7 @@ class _Held(NamedTuple):
     distinct: Scalar  # of those of an output: each of these comes once for the first time
 
 
-def _held(tensor: Tensor, machine: Machine, mapping: Mapping, inner: list[Extents], place: int) -> _Held:
+def _held(tensor: NestTensor, machine: NestMachine, mapping: Mapping, inner: list[Extents], place: int) -> _Held:
     extents = inner[place]
     tile, loops = words(tensor, extents), list(_temporal(machine, mapping, inner, place))
     slides = any(len(axis) > 1 for axis in tensor.axes)
@@ -166,7 +166,7 @@ def _held(tensor: Tensor, machine: Machine, mapping: Mapping, inner: list[Extent
     return _Held(tile, loaded, words(tensor, extents))
 
 
-def _moved(tensor: Tensor, tile: Scalar, loops: list[_Loop]) -> Scalar:
+def _moved(tensor: NestTensor, tile: Scalar, loops: list[_Loop]) -> Scalar:
     """Words loaded into a tile that overlaps none of its neighbours."""
     moving, loads = tensor.dimensions, tile
     for name, count, _ in loops:  # those that do not move it cost nothing, until one does
@@ -174,7 +174,7 @@ def _moved(tensor: Tensor, tile: Scalar, loops: list[_Loop]) -> Scalar:
     return loads
 
 
-def _slid(tensor: Tensor, extents: Extents, tile: Scalar, loops: list[_Loop]) -> Scalar:
+def _slid(tensor: NestTensor, extents: Extents, tile: Scalar, loops: list[_Loop]) -> Scalar:
     """Words loaded into a tile that may overlap its neighbours.
 
     `kept` is what stays of the tile at a step like that of the innermost loop; `shift` is that step along each axis,
@@ -213,19 +213,19 @@ def _overlap(axis: tuple[tuple[int, str], ...], extents: Extents, shift: Scalar)
     return jnp.where(gapless, jnp.maximum(length - shift / shared, 0.0) / length, 0.0)
 
 
-def _copies(tensor: Tensor, machine: Machine, mapping: Mapping, inner: list[Extents], between: range) -> Scalar:
+def _copies(tensor: NestTensor, machine: NestMachine, mapping: Mapping, inner: list[Extents], between: range) -> Scalar:
     """Different tiles of a tensor in the copies of some nodes; without multicast or reduction, all copies."""
     total: Scalar = 1.0
     for place in between:
         node, factors = machine.nodes[place], mapping.factors[place]
-        if isinstance(node, Fanout):
+        if isinstance(node, NestFanout):
             shared = node.reduces if tensor.output else node.multicast
             copies = math.prod(factors.values(), start=1.0)
             total = total * (_different(tensor, factors, inner[place + 1]) if shared else copies)
     return total
 
 
-def _different(tensor: Tensor, factors: Extents, steps: Extents) -> Scalar:
+def _different(tensor: NestTensor, factors: Extents, steps: Extents) -> Scalar:
     """Different tiles of a tensor in one fan-out.
 
     Of two loops on one axis, those coincide whose sums of steps do, if one step is a multiple of the other.

@@ -6,7 +6,7 @@ from jaxroof.numerics.struct import Scalar, static, struct
 
 
 @struct
-class Tensor:
+class NestTensor:
     """One tensor of an einsum: the elements that a point of the iteration space touches.
 
     Each axis is a sum of terms (coefficient, dimension): a convolution's input row is ((stride, "P"), (dilation, "R")).
@@ -24,11 +24,11 @@ class Tensor:
 
 
 @struct
-class Problem:
+class NestProblem:
     """An einsum: sizes of its dimensions and its tensors, by name. Each point of the iteration space is one MAC."""
 
     sizes: dict[str, Scalar]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, NestTensor]
 
     @property
     def macs(self) -> Scalar:
@@ -41,7 +41,7 @@ Limits = tuple[tuple[str, float, float], ...]
 
 
 @struct
-class Memory:
+class NestMemory:
     """One level of memory. An access moves a block of `block` words."""
 
     name: str = static()
@@ -65,7 +65,7 @@ class Memory:
 
 
 @struct
-class Fanout:
+class NestFanout:
     """Copies of everything below, that work side by side."""
 
     name: str = static()
@@ -80,10 +80,10 @@ class Fanout:
 
 
 @struct
-class Machine:
+class NestMachine:
     """Memories and fan-outs from the outermost to the innermost, and the arithmetic units below them."""
 
-    nodes: tuple[Memory | Fanout, ...]
+    nodes: tuple[NestMemory | NestFanout, ...]
     mac_energy: Scalar = 0.0  # J per multiply-accumulate
     clock: Scalar = 1e9  # Hz
     gating: Scalar = 0.0  # 1 where MACs with a zero operand cost no energy
@@ -106,7 +106,7 @@ class Machine:
         return tuple(
             place
             for place, node in enumerate(self.nodes)
-            if isinstance(node, Fanout) and (node.transfer_energy or node.transfer_bandwidth)
+            if isinstance(node, NestFanout) and (node.transfer_energy or node.transfer_bandwidth)
         )
 
     @property
@@ -118,7 +118,7 @@ class Machine:
     @property
     def units(self) -> Scalar:
         """Arithmetic units."""
-        return math.prod(node.size for node in self.nodes if isinstance(node, Fanout))
+        return math.prod(node.size for node in self.nodes if isinstance(node, NestFanout))
 
 
 @struct

@@ -9,7 +9,7 @@ from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import (
-    Groups,
+    PrefixGroups,
     Slots,
     State,
     Step,
@@ -37,7 +37,7 @@ class Admission(NamedTuple):
     last: Array  # decode count at which it ends
 
 
-class Candidate(NamedTuple):
+class AdmissionCandidate(NamedTuple):
     """The sequence that is next to get work: the prompt under way, else a preempted one, else the queue's first."""
 
     there: Array  # bool: there is one
@@ -128,7 +128,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed:
     )
 
 
-def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
+def _candidate(engine: Engine, state: State, shortest: bool) -> AdmissionCandidate:
     """The prompt under way; else, of the preempted sequences, the one admitted first; else the first of the queue."""
     slots = state.slots
     under_way = state.progress >= 0
@@ -144,7 +144,7 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
     swapped = holds_slot & is_swapped(end)
     isl = entry(engine.isl, request)
     total = isl + entry(engine.osl, request)
-    return Candidate(
+    return AdmissionCandidate(
         there=holds_slot | queued.there,
         request=request,
         slot=slot,
@@ -161,7 +161,7 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> Candidate:
     )
 
 
-def _place(engine: Engine, state: State, candidate: Candidate) -> Place:
+def _place(engine: Engine, state: State, candidate: AdmissionCandidate) -> Place:
     """The candidate's part of its group's chain: what it finds there, and what a later one of the group will find."""
     none = jnp.int32(0)
     groups = state.groups
@@ -182,7 +182,7 @@ def _place(engine: Engine, state: State, candidate: Candidate) -> Place:
     return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
 
 
-def _room(engine: Engine, state: State, candidate: Candidate, place: Place, need: Array) -> Room:
+def _room(engine: Engine, state: State, candidate: AdmissionCandidate, place: Place, need: Array) -> Room:
     """Whether the candidate's blocks fit beside those that decoding sequences are about to begin, and it has a slot."""
     tokens = jnp.where(engine.reserve, candidate.total, candidate.target)
     blocks = blocks_of(tokens, engine.size) - place.chained
@@ -200,7 +200,7 @@ def _room(engine: Engine, state: State, candidate: Candidate, place: Place, need
     return Room(enough & (candidate.under_way | below_limit), blocks, starts_block, cuts_chain)
 
 
-def _share(engine: Engine, state: State, candidate: Candidate, place: Place) -> Share:
+def _share(engine: Engine, state: State, candidate: AdmissionCandidate, place: Place) -> Share:
     """Tokens of the candidate's prompt that the token budget has room for: a chunk, or all of them or none.
 
     Without chunks a prompt that exceeds the budget runs in a step of its own.
@@ -214,7 +214,7 @@ def _share(engine: Engine, state: State, candidate: Candidate, place: Place) -> 
     return Share(past, remaining, budget, chunk)
 
 
-def _work(engine: Engine, state: State, candidate: Candidate, share: Share, fits: Array) -> Work:
+def _work(engine: Engine, state: State, candidate: AdmissionCandidate, share: Share, fits: Array) -> Work:
     """The candidate's work in the coming step, if it `fits` and the budget has a token for it."""
     swapped = candidate.swapped
     takes = fits & (swapped | (share.chunk >= 1))
@@ -240,7 +240,7 @@ def _work(engine: Engine, state: State, candidate: Candidate, share: Share, fits
 def _after(
     engine: Engine,
     state: State,
-    candidate: Candidate,
+    candidate: AdmissionCandidate,
     place: Place,
     room: Room,
     share: Share,
@@ -270,7 +270,7 @@ def _after(
     )
 
 
-def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -> Slots:
+def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, work: Work) -> Slots:
     """The slots with the candidate in its own: it decodes, or holds the place of a prompt that is not complete."""
     slots = state.slots
     here = at_slot(slots, candidate.slot, work.takes)
@@ -284,14 +284,14 @@ def _slots_after(state: State, candidate: Candidate, place: Place, work: Work) -
     )
 
 
-def _groups_after(state: State, place: Place, work: Work, cuts_chain: Array) -> Groups | None:
+def _groups_after(state: State, place: Place, work: Work, cuts_chain: Array) -> PrefixGroups | None:
     """The groups after a sequence that enters has taken hold of its prefix."""
     groups = state.groups
     if groups is None:
         return None
     here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == place.group) & work.enters
     chain = jnp.where(cuts_chain, place.chained, jnp.maximum(groups.chain, place.chained))
-    return Groups(
+    return PrefixGroups(
         chain=jnp.where(here, chain, groups.chain),
         users=groups.users + whole(here),
         used=jnp.where(here, state.event, groups.used),

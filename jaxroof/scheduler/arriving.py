@@ -10,7 +10,7 @@ from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import (
     NEVER,
     Clock,
-    Groups,
+    PrefixGroups,
     State,
     Waiting,
     at_slot,
@@ -73,7 +73,9 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     ), Ended(allowed & (soonest <= state.count), soonest)
 
 
-def _kept(engine: Engine, groups: Groups, group: Array, request: Array, ends: Array) -> tuple[Groups, Array]:
+def _kept(
+    engine: Engine, groups: PrefixGroups, group: Array, request: Array, ends: Array
+) -> tuple[PrefixGroups, Array]:
     """The groups with the blocks of an ended sequence that a later one of its group begins with; the chain's growth."""
     keep = entry(engine.keep, request) // engine.size
     here = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group

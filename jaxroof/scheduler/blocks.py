@@ -6,7 +6,7 @@ from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import (
     NEVER,
-    Groups,
+    PrefixGroups,
     State,
     at_slot,
     blocks_of,
@@ -60,7 +60,9 @@ def counted(phases: Array, offset: Array, size: Array, change: Array) -> Array:
     return phases + jnp.where(places > jnp.mod(offset, size), change, 0)
 
 
-def left_group(groups: Groups | None, group: Array, event: Array, leaves: Array) -> tuple[Groups | None, Array | int]:
+def left_group(
+    groups: PrefixGroups | None, group: Array, event: Array, leaves: Array
+) -> tuple[PrefixGroups | None, Array | int]:
     """The groups after one sequence has let go of its prefix, and the blocks that this leaves idle.
 
     Args:
@@ -73,7 +75,7 @@ def left_group(groups: Groups | None, group: Array, event: Array, leaves: Array)
     here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
     users = groups.users - whole(here)
     idle = total_of(jnp.where(here & (users == 0), groups.chain, 0))
-    return Groups(groups.chain, users, jnp.where(here, event, groups.used)), idle
+    return PrefixGroups(groups.chain, users, jnp.where(here, event, groups.used)), idle
 
 
 def shortened(engine: Engine, state: State, happens: Array) -> State:
@@ -105,7 +107,7 @@ def evicted(state: State) -> State:
     taken = jnp.minimum(total_of(jnp.where(here, groups.chain, 0)), missing)
     chain = groups.chain - jnp.where(here, taken, 0)
     return state._replace(
-        groups=Groups(chain, groups.users, groups.used), free=state.free + taken, idle=state.idle - taken
+        groups=PrefixGroups(chain, groups.users, groups.used), free=state.free + taken, idle=state.idle - taken
     )
 
 

@@ -40,7 +40,7 @@ class Slots(NamedTuple):
     chained: Array | None  # its blocks that are in its group's chain; None: there are no groups
 
 
-class Groups(NamedTuple):
+class PrefixGroups(NamedTuple):
     """Prefixes in the cache, arrays of shape [groups], int32."""
 
     chain: Array  # blocks
@@ -75,7 +75,7 @@ class State(NamedTuple):
     clock: Clock
     count: Array  # type: ignore[assignment]  # hides tuple.count; decode steps so far
     slots: Slots
-    groups: Groups | None
+    groups: PrefixGroups | None
     waiting: Waiting
     step: Step
     running: Array  # sequences that decode

@@ -72,7 +72,7 @@ MEANS = {
 
 
 @struct
-class Engine:
+class SteadyEngine:
     """One replica's engine: times and energies of its steps at the batches of a ladder; leaves of shape [..., n]."""
 
     times: StepTimes  # s, at the ladder
@@ -100,7 +100,7 @@ class Engine:
 
 def engine(
     hardware: Hardware, model: Model, deployment: Deployment, efficiency: Efficiency, demand: Demand, policy: Policy
-) -> Engine:
+) -> SteadyEngine:
     """The engine of one replica for requests of these means; leaves are numbers, or on NumPy columns."""
     tree = hardware, model, deployment, efficiency, demand, policy
     hardware, model, deployment, efficiency, needs, policy = mapped(lambda leaf: jnp.asarray(leaf)[..., None], tree)
@@ -130,7 +130,7 @@ def engine(
 
     priced = step_times(both, *mapped(lambda leaf: leaf[None], (policy, needs, ladder)))
     split = [mapped(lambda leaf, i=i: leaf[min(i, len(leaf) - 1)], priced) for i in range(1 + known)]
-    return Engine(
+    return SteadyEngine(
         times=split[0],
         joules=split[1] if known else None,
         ladder=ladder,
@@ -201,7 +201,7 @@ def _read(nodes: tuple[float, ...], table: Array, values: Array) -> Array:
     return table[..., :1, :] + covered @ slopes
 
 
-def batch_at(of: Engine, load: Scalar) -> tuple[Array, SteadyState, Array]:
+def batch_at(of: SteadyEngine, load: Scalar) -> tuple[Array, SteadyState, Array]:
     """The batch at which an engine answers `load` requests/s, shape [..., 1], the state, and the use of the engine.
 
     Where the use is above 1, no batch answers as many: the batch is then the largest.
@@ -216,7 +216,7 @@ def batch_at(of: Engine, load: Scalar) -> tuple[Array, SteadyState, Array]:
     return batch, found, jnp.maximum(load / of.state(top).load, found.use)
 
 
-def largest_batch(of: Engine, limits: Mapping[str, Scalar], share: Scalar) -> Array:
+def largest_batch(of: SteadyEngine, limits: Mapping[str, Scalar], share: Scalar) -> Array:
     """The largest batch at which an engine keeps limits, shape [..., 1]; the least there is where it keeps none.
 
     Args:
@@ -225,7 +225,7 @@ def largest_batch(of: Engine, limits: Mapping[str, Scalar], share: Scalar) -> Ar
     """
     top = of.most * FULL
 
-    def short(of: Engine, batch: Array) -> Array:
+    def short(of: SteadyEngine, batch: Array) -> Array:
         """How far from being kept the limit is that is missed most: > 0 where one is missed."""
         found = of.state(batch)
         missed = [found.use - 1.0]
@@ -295,7 +295,7 @@ def _constant(tree: Any) -> Any:
     return mapped(jax.lax.stop_gradient, tree) if is_traced() else tree
 
 
-def _idle(of: Engine) -> Array:
+def _idle(of: SteadyEngine) -> Array:
     return jnp.full_like(of.most, LEAST_BATCH)
 
 

@@ -13,7 +13,7 @@ from sweeps.ask.axes import Axis, Choice
 
 
 @dataclasses.dataclass(frozen=True)
-class Figures:
+class ChangedFigures:
     """Optional figures that get a neutral number where an accelerator lacks them."""
 
     clock: bool = True
@@ -23,7 +23,7 @@ class Figures:
     scale_out: bool = True
 
     @classmethod
-    def of_any(cls, devices: Iterable[Hardware]) -> "Figures":
+    def of_any(cls, devices: Iterable[Hardware]) -> "ChangedFigures":
         """Those that at least one of the accelerators has."""
         devices = tuple(devices)
         return cls(
@@ -35,10 +35,10 @@ class Figures:
         )
 
 
-ALL = Figures()
+ALL = ChangedFigures()
 
 
-def alike(hardware: Hardware, precisions: Collection[str], figures: Figures = ALL) -> Hardware:
+def alike(hardware: Hardware, precisions: Collection[str], figures: ChangedFigures = ALL) -> Hardware:
     """`hardware` with the matrix peaks of `precisions` alone, and with neutral numbers for figures that are unknown.
 
     An unknown clock is the usual one, an unknown price NaN, and so is what is computed from it; so are silicon and
@@ -90,10 +90,10 @@ def _alike_axis(axis: Axis, precisions: Collection[str]) -> Axis:
     column = axis.columns.get("hardware")
     if column is None or len({structure(item) for item in column.items}) == 1:
         return axis
-    return _replaced(axis, precisions, Figures.of_any(column.items))
+    return _replaced(axis, precisions, ChangedFigures.of_any(column.items))
 
 
-def _replaced(axis: Axis, precisions: Collection[str], figures: Figures) -> Axis:
+def _replaced(axis: Axis, precisions: Collection[str], figures: ChangedFigures) -> Axis:
     """The axis with its accelerators replaced by `alike`, also those of a prefill pool beside them."""
     columns = {
         path: Choice(tuple(alike(item, precisions, figures) for item in column.items), column.index)

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
-from sweeps.ask.spec import Range
+from sweeps.ask.spec import AxisRange
 
 Function = TypeVar("Function", bound=Callable)
 Table = Mapping[str, Any]
@@ -34,7 +34,7 @@ class Keys(TypedDict, total=False):
     engine: str
     policy: Table
     slo: str | Table
-    axes: Mapping[str, list | Range | Table]
+    axes: Mapping[str, list | AxisRange | Table]
     set: Table
     laws: Mapping[str, str]
     sample: Table

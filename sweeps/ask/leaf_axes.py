@@ -8,15 +8,15 @@ import numpy as np
 
 from sweeps.ask.axes import Axis, Choice, Coordinate
 from sweeps.ask.leaves import along_range, leaf_long_name, leaf_unit
-from sweeps.ask.spec import Range, Spec, range_values
+from sweeps.ask.spec import AxisRange, Spec, range_values
 
 Parser = Callable[[str, Any], float | str]
 """From a path and what a user wrote to its value."""
 
 
-def leaf_axis(path: str, values: tuple | Range, spec: Spec, parsed: Parser) -> Axis:
+def leaf_axis(path: str, values: tuple | AxisRange, spec: Spec, parsed: Parser) -> Axis:
     """An axis over one number, or words. In sample mode a range has no positions yet: `sampled` draws them."""
-    if isinstance(values, Range):
+    if isinstance(values, AxisRange):
         low, high = parsed(path, values.low), parsed(path, values.high)
         if isinstance(low, str) or isinstance(high, str):
             raise ValueError(f"{path}: from = {values.low!r}, to = {values.high!r} must be numbers; list words instead")
@@ -79,7 +79,7 @@ def sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
     for axis, share in zip(axes, shares.T, strict=True):
         label = axis.coordinates[0]
         pick = np.minimum((share * axis.size).astype(int), axis.size - 1)
-        interval = next((spec.axes[path] for path in axis.columns if isinstance(spec.axes.get(path), Range)), None)
+        interval = next((spec.axes[path] for path in axis.columns if isinstance(spec.axes.get(path), AxisRange)), None)
         for path, column in axis.columns.items():
             if isinstance(column, Choice):
                 columns[path] = Choice(column.items, column.index[pick])

@@ -17,7 +17,7 @@ from sweeps.ask.deployments import with_draft, with_settings
 from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.precisions import require_cache, weight_only_notes
-from sweeps.ask.spec import Range, Spec
+from sweeps.ask.spec import AxisRange, Spec
 
 MEANINGS = {
     "hardware": "accelerator",
@@ -35,9 +35,9 @@ def under(paths: dict[str, Any], root: str) -> dict[str, Any]:
     return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
 
 
-def first_value(values: tuple | Range) -> Any:
+def first_value(values: tuple | AxisRange) -> Any:
     """The value that an axis starts from."""
-    return values.low if isinstance(values, Range) else values[0]
+    return values.low if isinstance(values, AxisRange) else values[0]
 
 
 def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tuple[Axis, list[str]]:

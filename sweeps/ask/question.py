@@ -25,7 +25,7 @@ from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart, sampled
 from sweeps.ask.leaves import leaf
 from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
 from sweeps.ask.precisions import compute_precisions
-from sweeps.ask.spec import Range, Spec
+from sweeps.ask.spec import AxisRange, Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Question:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class AskedSweep:
     """A question and its axes, ready to be planned, with what the dataset records about them."""
 
     question: Question | None  # None: a simulation
@@ -49,7 +49,7 @@ class Asked:
     notes: tuple[str, ...]
 
 
-def named(spec: Spec) -> Asked:
+def named(spec: Spec) -> AskedSweep:
     """Every name and number of `spec` looked up; whether its deployments are legal is not checked.
 
     Raises:
@@ -59,15 +59,15 @@ def named(spec: Spec) -> Asked:
     axes = alike_axes(axes, precisions_of(base.scenario, axes))
     _check_variables(spec, base.scenario)
     question = Question(JOBS[spec.job], base.scenario, spec.variables, spec.breakdown)
-    return Asked(question, axes, base, attributes(spec, base), notes)
+    return AskedSweep(question, axes, base, attributes(spec, base), notes)
 
 
-def asking(question: Asked, names: tuple[str, ...]) -> Asked:
+def asking(question: AskedSweep, names: tuple[str, ...]) -> AskedSweep:
     """The same of these variables alone."""
     return dataclasses.replace(question, question=dataclasses.replace(question.question, names=names))
 
 
-def alike_devices(question: Asked, precisions: Collection[str]) -> Asked:
+def alike_devices(question: AskedSweep, precisions: Collection[str]) -> AskedSweep:
     """The question with every accelerator, the first and those along axes, replaced by `alike`."""
     base = question.question.base
     base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
@@ -95,7 +95,7 @@ def resolved(
     return base, (sampled(axes, spec),) if spec.mode == "sample" else axes, notes
 
 
-def _start(path: str, values: tuple | Range) -> Any:
+def _start(path: str, values: tuple | AxisRange) -> Any:
     """The value that an axis starts from: of a range of what is counted, its first whole number.
 
     Raises:
@@ -104,7 +104,7 @@ def _start(path: str, values: tuple | Range) -> Any:
     first = first_value(values)
     declared = leaf(path)
     whole = declared is not None and declared.counts and isinstance(first, int | float)
-    if not isinstance(values, Range) or not whole:
+    if not isinstance(values, AxisRange) or not whole:
         return first
     if math.ceil(first) > float(values.high):
         raise ValueError(f"{path}: there is no whole number from {first:g} to {float(values.high):g}")

@@ -67,7 +67,7 @@ METHODS = ("sobol", "latin_hypercube", "random")
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
+class AxisRange:
     """An interval, in whatever units its ends are written: `n` points of a grid, or the bounds of a sample."""
 
     low: Any
@@ -84,7 +84,7 @@ class Spec:
     mode: str
     objects: dict[str, tuple[str, ...]]  # hardware, model, weights, kv, efficiency: one entry, or the axis' positions
     fixed: dict[str, Any]  # path -> value
-    axes: dict[str, tuple | Range]  # path -> values along the axis
+    axes: dict[str, tuple | AxisRange]  # path -> values along the axis
     deployments: tuple[Mapping[str, Any], ...]  # settings of every deployment of an axis over them; empty without one
     points: int
     method: str
@@ -236,7 +236,7 @@ def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def as_tables(value: Any) -> Any:
     """A specification, or a part of one, as JSON and TOML have it: ranges as tables, arrays and tuples as lists."""
-    if isinstance(value, Range):
+    if isinstance(value, AxisRange):
         table = {"from": value.low, "to": value.high, "n": value.n, "scale": "log" if value.log else "linear"}
         return {key: as_tables(part) for key, part in table.items() if part is not None}
     if isinstance(value, Mapping):
@@ -246,17 +246,17 @@ def as_tables(value: Any) -> Any:
     return plain(value)
 
 
-def range_values(interval: Range, low: float, high: float, shares: np.ndarray) -> np.ndarray:
+def range_values(interval: AxisRange, low: float, high: float, shares: np.ndarray) -> np.ndarray:
     """Numbers at `shares` (in [0, 1]) of the way from `low` to `high` in SI units, on the interval's scale."""
     if interval.log:
         return low * (high / low) ** shares
     return low + (high - low) * shares
 
 
-def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict[str, tuple | Range]]:
+def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict[str, tuple | AxisRange]]:
     """Every number of the tables workload, deployment, set and axes, by full dotted path."""
     fixed: dict[str, Any] = {}
-    axes: dict[str, tuple | Range] = {}
+    axes: dict[str, tuple | AxisRange] = {}
     for table in ("workload", "deployment", "policy", "axes", "set"):
         prefix = f"{table}." if table not in ("axes", "set") else ""
         for key, value in _table(source, table).items():
@@ -264,7 +264,7 @@ def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict
             if path in fixed or path in axes:
                 raise ValueError(f"{where}: {path} is given twice")
             parsed = _axis_values(value, where, mode)
-            if isinstance(parsed, tuple | Range):
+            if isinstance(parsed, tuple | AxisRange):
                 if table == "set":
                     raise ValueError(f"{where} = {value!r} must be one value; lists and ranges belong in [axes]")
                 axes[path] = parsed
@@ -310,7 +310,7 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
         if len(set(values)) < len(values):
             raise ValueError(f"{where} = {list(values)!r} has a value twice")
         return values
-    if isinstance(value, Range):
+    if isinstance(value, AxisRange):
         value = as_tables(value)
     if isinstance(value, Mapping):
         require_known(value, RANGE_KEYS, f"{where}.")
@@ -321,7 +321,7 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
             raise ValueError(f"{where}.n is missing: how many points the grid has along it")
         n = integer(value["n"], f"{where}.n", 1, MOST_ALONG_A_RANGE) if "n" in value else None
         scale = _one_of(value.get("scale", "linear"), f"{where}.scale", ("linear", "log"))
-        return Range(value["from"], value["to"], n, scale == "log")
+        return AxisRange(value["from"], value["to"], n, scale == "log")
     return value
 
 

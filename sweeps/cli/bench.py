@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     _measure(options, asked)
 
 
-class Progress(Line):
+class BenchProgress(Line):
     """What is being measured, and how much is left of the budget in s, or of the shapes where they are `counted`."""
 
     def __init__(self, total: float, counted: bool = False):
@@ -101,7 +101,7 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     device, start = seen_device(), time.perf_counter()
     if options.hardware_out and not {"gemm", "bandwidth"} <= set(asked.families):
         raise ValueError("--hardware-out needs both gemm and bandwidth in --only")
-    with Progress(asked.budget) as bar:
+    with BenchProgress(asked.budget) as bar:
         found = bench(asked, device, bar.add)
     date = datetime.date.today().isoformat()
     toml = hardware_toml(device, found.figures, date) if options.hardware_out else None
@@ -148,7 +148,7 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     device, total = seen_device(options.hardware), points * len(tables)
     efficiencies = surfaces.efficiency, base.efficiency
     fresh = seed + 1  # not the numbers that the file was made with
-    with Progress(total, counted=True) as bar:
+    with BenchProgress(total, counted=True) as bar:
         rows = checked_rows(tables, entry.hardware, *efficiencies, device, implementations, points, fresh, bar.add)
     if options.json:
         return print_json({"errors": check_errors(rows), "rows": [row._asdict() for row in rows]})

@@ -7,7 +7,7 @@ import numpy as np
 
 from sweeps.cli.tables import console, percent, print_lines, table
 from sweeps.data.labels import number
-from sweeps.studies.fleet.answer import YEAR, Plan
+from sweeps.studies.fleet.answer import YEAR, FleetPlan
 from sweeps.studies.fleet.marginal import MORE, Marginal
 from sweeps.studies.fleet.program import COST
 
@@ -17,7 +17,7 @@ SMALL = 0.01
 MORE_TEXT = f"{100.0 * MORE:g} %"
 
 
-def printed(plan: Plan, every_hour: bool) -> None:
+def printed(plan: FleetPlan, every_hour: bool) -> None:
     """Print the answer; with `every_hour` a table of the day too."""
     out = console()
     asked, program = plan.question, plan.program
@@ -38,7 +38,7 @@ def printed(plan: Plan, every_hour: bool) -> None:
     print_lines(out, "note", [note for supply in asked.supplies for note in supply.notes])
 
 
-def _devices(plan: Plan) -> Any:
+def _devices(plan: FleetPlan) -> Any:
     """Devices of each kind and their cost."""
     heads = ("owned", "rented", "available", "in use\nat most", "USD/h", "USD/year")
     made = table("accelerator", *heads, numbers=heads)
@@ -56,7 +56,7 @@ def _devices(plan: Plan) -> Any:
     return made
 
 
-def _replicas(plan: Plan) -> Any:
+def _replicas(plan: FleetPlan) -> Any:
     """Replicas of each class."""
     heads = ("devices", "requests/s\nof one", "replicas\nat peak", "share of\nrequests")
     made = table("class", "model", "limits", "accelerator", "layout", *heads, numbers=heads)
@@ -78,7 +78,7 @@ def _replicas(plan: Plan) -> Any:
     return made
 
 
-def _hours(plan: Plan) -> Any:
+def _hours(plan: FleetPlan) -> Any:
     """Load and capacity of each class, and devices in use of each kind, in every hour."""
     used = [s for s in range(len(plan.question.supplies)) if plan.in_use[:, s].any()]
     heads = [f"{one.name}\nload / capacity" for one in plan.question.classes]
@@ -95,7 +95,7 @@ def _hours(plan: Plan) -> Any:
     return made
 
 
-def _one_more(plan: Plan) -> Any:
+def _one_more(plan: FleetPlan) -> Any:
     """Marginal values of one device of each kind."""
     found = plan.marginals
     given = ("one more given:\ndual", "solved again")
@@ -123,7 +123,7 @@ def _again(one: Marginal) -> str:
     return f"{one.again:,.0f}" + (f" ± {one.error:,.0f}" if one.error >= 1.0 else "")
 
 
-def _lines(plan: Plan) -> list[tuple[str, str]]:
+def _lines(plan: FleetPlan) -> list[tuple[str, str]]:
     """The answer in sentences."""
     found, lines = plan.marginals, []
     if plan.goal == COST:
@@ -164,7 +164,7 @@ def _lines(plan: Plan) -> list[tuple[str, str]]:
     return lines
 
 
-def _unserved(plan: Plan) -> list[str]:
+def _unserved(plan: FleetPlan) -> list[str]:
     """Classes of which a part is not served, and when."""
     texts = []
     for c, one in enumerate(plan.question.classes):
@@ -177,7 +177,7 @@ def _unserved(plan: Plan) -> list[str]:
     return texts
 
 
-def _left_out(plan: Plan) -> list[str]:
+def _left_out(plan: FleetPlan) -> list[str]:
     """Accelerators without a price, and those that cannot serve a class, by reason."""
     reasons: dict[str, list[str]] = {}
     for name, reason in plan.question.left_out.items():

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.nests import Machine
+from jaxroof.nests import NestMachine
 
 
-def run(options: argparse.Namespace, machine: Machine, names: tuple[str, ...], search: Callable[..., Any]) -> None:
+def run(options: argparse.Namespace, machine: NestMachine, names: tuple[str, ...], search: Callable[..., Any]) -> None:
     """Map each layer, and print or write what all of them cost together.
 
     Args:
@@ -67,7 +67,7 @@ def totals(records: list[dict[str, Any]]) -> dict[str, Any]:
     return summed
 
 
-def _show(answer: dict[str, Any], machine: Machine) -> None:
+def _show(answer: dict[str, Any], machine: NestMachine) -> None:
     from hwspaces import formatted
     from sweeps.cli import map_report
     from sweeps.cli.tables import console, percent, table

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout
+from jaxroof.nests import NestFanout
 
 
 def print_names(json: bool) -> None:
@@ -42,7 +42,7 @@ def record(
     kept = {
         node.name: list(own)
         for node, own in zip(machine.nodes, mapping.kept, strict=True)
-        if not isinstance(node, Fanout)
+        if not isinstance(node, NestFanout)
     }
     answer: dict[str, Any] = {
         "jaxroof_version": VERSION,
@@ -100,7 +100,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     out.print(f"{options.layer} on {options.arch}: {problem.macs:,.0f} MACs, {_sizes(problem)}\n")
     shown = table("node", "loops, outermost first", "holds")
     for node, factors, order, kept in zip(machine.nodes, mapping.factors, mapping.orders, mapping.kept, strict=True):
-        where = f"in parallel, of {node.size:.0f}" if isinstance(node, Fanout) else ", ".join(kept)
+        where = f"in parallel, of {node.size:.0f}" if isinstance(node, NestFanout) else ", ".join(kept)
         shown.add_row(node.name, _loops(factors, order), where)
     out.print(shown)
     numbers = ("tile", "reads", "fills", "updates", "instances", "energy")

@@ -13,7 +13,7 @@ FORCE_HELP = "replace files of these names that jaxroof did not write"
 
 
 @dataclasses.dataclass(frozen=True)
-class Output:
+class OutputFile:
     """A flag that names a file or a folder."""
 
     dest: str  # its name among the parsed flags
@@ -36,12 +36,12 @@ def output_argument(
     Args:
       parser: a parser or a group of one.
       *flags: its spellings.
-      kinds, folder, default: as of `Output`.
+      kinds, folder, default: as of `OutputFile`.
       **words: as `add_argument` takes them.
     """
     declared = declared_outputs(parser)
     action = parser.add_argument(*flags, **words)
-    parser.set_defaults(_outputs=(*declared, Output(action.dest, flags[0], kinds, folder, default)))
+    parser.set_defaults(_outputs=(*declared, OutputFile(action.dest, flags[0], kinds, folder, default)))
     if not declared:
         parser.add_argument("--force", action="store_true", help=FORCE_HELP)
 
@@ -61,7 +61,7 @@ def pictures_argument(parser: Any, what: str) -> None:
     output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
 
 
-def declared_outputs(parser: Any) -> tuple[Output, ...]:
+def declared_outputs(parser: Any) -> tuple[OutputFile, ...]:
     """The flags of a parser that name what is written."""
     return parser.get_default("_outputs") or ()
 

@@ -122,7 +122,7 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     if options.function.endswith(MODULES):
         return _module(options, fusion, trips)
     from sweeps.ask.functions import arguments_of, named_object, users_code
-    from sweeps.studies.price.question import Function
+    from sweeps.studies.price.question import PricedFunction
     from workloads.traced.function import traced
 
     if ":" not in options.function:
@@ -144,7 +144,7 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
     except TypeError as error:
         words = " ".join(str(error).split())[:300]
         raise ValueError(f"--args: {words}") from error
-    return Function(found)
+    return PricedFunction(found)
 
 
 def _module(options: argparse.Namespace, fusion: str, trips: float | None) -> Any:

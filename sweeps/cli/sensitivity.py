@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
 def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
     """The sensitivities of one step, static batch or iteration of training."""
     said, case = _said(options)
-    from sweeps.cli.sensitivity_report import Found
+    from sweeps.cli.sensitivity_report import Ranking
     from sweeps.cli.tables import notes
     from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
     from sweeps.studies.sensitivity.turns import reasoned, turns_of
@@ -93,7 +93,7 @@ def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float
         for name in point.metrics:
             turned = [knob for knob in point.top(top, [name]) if not knob.whole][:8]
             second[name] = turned, curvatures(case.scenario, point, turned, name)
-    return Found(said, notes(case), point, checked, second)
+    return Ranking(said, notes(case), point, checked, second)
 
 
 def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
@@ -105,13 +105,13 @@ def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, expone
         raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
     asked = serve.question(options)
     compilation_cache()
-    from sweeps.cli.sensitivity_report import Found
+    from sweeps.cli.sensitivity_report import Ranking
     from sweeps.cli.tables import heading
     from sweeps.studies.sensitivity.serve import sensitivity_of_serve
 
     found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
     notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
-    return Found(heading(found.case, found.load.text, asked.overrides), notes, point, checked, {})
+    return Ranking(heading(found.case, found.load.text, asked.overrides), notes, point, checked, {})
 
 
 def _said(options: argparse.Namespace) -> tuple[str, Any]:

@@ -27,7 +27,7 @@ MARK = " *"
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Ranking:
     """All that one call finds."""
 
     heading: str
@@ -37,7 +37,7 @@ class Found:
     curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]]
 
 
-def show(found: Found, top: int, every: bool, files: Sequence[str]) -> None:
+def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
     """Print the tables, and which files are written."""
     out, point = console(), found.point
     out.print(found.heading, end="\n\n")
@@ -107,7 +107,7 @@ def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
     print_lines(out, "file", files)
 
 
-def record(found: Found) -> dict[str, Any]:
+def record(found: Ranking) -> dict[str, Any]:
     """Everything for machines: SI numbers; an elasticity that does not exist is null."""
     point = found.point
     return {

@@ -7,12 +7,12 @@ from typing import Any
 
 from hwspaces.files.output import replacing
 from sweeps.run.evidence import extrapolated
-from sweeps.studies.compare.static import Candidate
+from sweeps.studies.compare.static import StaticCandidate
 
 FLAGS = ("fits", "legal", "feasible")
 
 
-def row_record(row: Candidate) -> dict[str, Any]:
+def row_record(row: StaticCandidate) -> dict[str, Any]:
     """One row for machines: SI numbers, null where the accelerator has no figure."""
     metrics: dict[str, Any] = {
         name: bool(value) if name in FLAGS else value if math.isfinite(value) else None
@@ -31,7 +31,9 @@ def row_record(row: Candidate) -> dict[str, Any]:
     }
 
 
-def write_rows(path: str, ranked: Iterable[Candidate], others: Iterable[Candidate], force: bool = False) -> None:
+def write_rows(
+    path: str, ranked: Iterable[StaticCandidate], others: Iterable[StaticCandidate], force: bool = False
+) -> None:
     """Ranked rows, then those without a rank and their reasons, as a CSV file that appears when it is whole."""
     records = [{"rank": rank, **row_record(row)} for rank, row in enumerate(ranked, 1)]
     records += [{"rank": None, **row_record(row)} for row in others]

@@ -50,9 +50,9 @@ def _import(options: argparse.Namespace) -> None:
     import datetime
 
     from hwspaces.performance.surface import write_surfaces
-    from sweeps.measure.surface_import import Wanted, imported
+    from sweeps.measure.surface_import import WantedRows, imported
 
-    wanted = Wanted(options.gpu, options.engine, options.version)
+    wanted = WantedRows(options.gpu, options.engine, options.version)
     holes = "keep" if options.keep_holes else "refuse"
     found = imported([Path(file) for file in options.files], options.format, wanted, options.drop, holes)
     words = [*options.files, f"--format {options.format}"]

@@ -29,14 +29,14 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     from sweeps.cli.tables import size
     from sweeps.run.shards.api import executor
     from sweeps.run.shards.run import run as run_shards
-    from sweeps.run.shards.work import Work
+    from sweeps.run.shards.work import ShardWork
 
     place, asked = pathlib.Path(options.output), source(options)
     points = _number("--shard-points", options.shard_points)
     compiling = Compiling(progress_kind(options.progress))
     execute = executor(options.scheduler, _number("--workers", options.workers))
     try:
-        work = Work(asked, points, compiling)
+        work = ShardWork(asked, points, compiling)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
     finally:

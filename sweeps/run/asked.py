@@ -10,7 +10,7 @@ from jaxroof.jobs import Job, Scenario, legality
 from jaxroof.memory.legality import first_broken
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
-from sweeps.ask.question import Asked, Question, named
+from sweeps.ask.question import AskedSweep, Question, named
 from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Output, Piece
 from sweeps.run.evaluate import evaluate, gathered
@@ -55,7 +55,7 @@ def _stored(column: np.ndarray) -> np.ndarray:
     return column.astype(DTYPE) if column.dtype.kind == "f" else column
 
 
-def asked(spec: Spec) -> Asked:
+def asked(spec: Spec) -> AskedSweep:
     """Resolve every name and number of `spec`, and refuse a deployment that is not possible unless it is to be masked.
 
     Raises:

@@ -156,12 +156,12 @@ class LLVM(Compiler):
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question as loops; ValueError with what to install where there is no LLVM."""
         try:
-            from sweeps.run.native.program import Program
+            from sweeps.run.native.program import NativeProgram
         except ModuleNotFoundError:
             raise ValueError(f"compiler = 'llvm' needs llvmlite: {installing('llvm')}") from None
         from sweeps.run.program import kept
 
-        return kept(Program, question, settings, dtype)
+        return kept(NativeProgram, question, settings, dtype)
 
     def chunks(
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
@@ -205,9 +205,9 @@ class XLA(Compiler):
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question as two programs."""
-        from sweeps.run.program import Program, kept
+        from sweeps.run.program import XlaProgram, kept
 
-        return kept(Program, question, settings, dtype)
+        return kept(XlaProgram, question, settings, dtype)
 
     def chunks(
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]

@@ -104,7 +104,7 @@ MOST_KEPT = 64
 _KEPT: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
 
 
-class Program:
+class XlaProgram:
     """A question compiled for settings of one structure.
 
     Args:

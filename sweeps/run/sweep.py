@@ -12,8 +12,8 @@ from hwspaces.files import output
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.jobs import JOBS
 from sweeps.ask.keys import Keys, takes
-from sweeps.ask.question import Asked
-from sweeps.ask.spec import Range, Spec, read, spec
+from sweeps.ask.question import AskedSweep
+from sweeps.ask.spec import AxisRange, Spec, read, spec
 from sweeps.data.store import coordinates, dataset, fill
 from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
@@ -54,7 +54,7 @@ def sweep(
 def sweep_to_file(
     path: str | os.PathLike,
     source: str | os.PathLike | Mapping[str, Any],
-    begun: Callable[[Asked, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
+    begun: Callable[[AskedSweep, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
     *,
     force: bool = False,
     compiling: Callable[[int, int], None] = lambda number, total: None,
@@ -85,15 +85,15 @@ def sweep_to_file(
 
 
 @plain_arguments
-def linear(low: Any, high: Any, n: int | None = None) -> Range:
+def linear(low: Any, high: Any, n: int | None = None) -> AxisRange:
     """An axis of `n` evenly spaced values, both ends included; in sample mode the bounds of a uniform draw."""
-    return Range(low, high, n, log=False)
+    return AxisRange(low, high, n, log=False)
 
 
 @plain_arguments
-def log(low: Any, high: Any, n: int | None = None) -> Range:
+def log(low: Any, high: Any, n: int | None = None) -> AxisRange:
     """An axis of `n` values in equal ratios, both ends included; in sample mode the bounds of a log-uniform draw."""
-    return Range(low, high, n, log=True)
+    return AxisRange(low, high, n, log=True)
 
 
 def working(checked: Spec) -> str:
@@ -103,7 +103,7 @@ def working(checked: Spec) -> str:
 
 def planned(
     checked: Spec, compiling: Callable[[int, int], None] = lambda number, total: None, most: float = math.inf
-) -> tuple[Asked, Plan]:
+) -> tuple[AskedSweep, Plan]:
     """The question with every name looked up, and its plan; to be called in its working precision.
 
     Args:

@@ -4,17 +4,17 @@ import dataclasses
 import os
 from typing import Any
 
-from sweeps.run.xla_options import Options
+from sweeps.run.xla_options import XlaOptions
 
-QUICK: Any = Options(xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=False)
+QUICK: Any = XlaOptions(xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=False)
 """XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
 the newer emitters of fused loops of jax 0.10 twice as long as its older ones; later releases have no older ones."""
 
-LIGHT: Any = Options(xla_backend_optimization_level=1, xla_cpu_use_fusion_emitters=False)
+LIGHT: Any = XlaOptions(xla_backend_optimization_level=1, xla_cpu_use_fusion_emitters=False)
 """The same for loops that may run for seconds, as simulations do: LLVM's first level makes them as fast as its last
 one, and is there in half the time."""
 
-QUICKLY: Any = Options(xla_cpu_use_fusion_emitters=False)
+QUICKLY: Any = XlaOptions(xla_cpu_use_fusion_emitters=False)
 """XLA's options for programs of gradients: on a CPU they compile in half the time and run a little slower."""
 
 MOST_EAGER = 1 << 20

@@ -17,7 +17,7 @@ SECONDS = 5
 """In which XLA has read its flags."""
 
 
-class Options(Mapping[str, Value]):
+class XlaOptions(Mapping[str, Value]):
     """Options for programs on a CPU, by name: those that XLA knows, which is asked at the first use.
 
     Where programs run on other devices there are none.

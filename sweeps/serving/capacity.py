@@ -21,7 +21,7 @@ from sweeps.run.simulated.grid import Metrics
 from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.curve import curve_dataset, loads_of
-from sweeps.serving.fleet import Fleet, Place, fleet
+from sweeps.serving.fleet import Fleet, FleetPlace, fleet
 from sweeps.serving.target import keeps_all_at_once, kept, missed_text, usual_clients, usual_rates
 from workloads.streams.classes import classes_of
 
@@ -37,7 +37,7 @@ MET, MORE, NEVER = STATES
 class Capacity:
     """Capacity of one place."""
 
-    place: Place
+    place: FleetPlace
     state: str  # MET, MORE or NEVER
     load: float  # the largest that keeps the target, requests per s or clients, of MORE the largest tried; NaN: none
     fails: float  # the smallest above it that does not; NaN where none was found

@@ -31,7 +31,7 @@ MOST_DEVICES = 16
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Place:
+class FleetPlace:
     """One deployment on one accelerator, charged by whole servers."""
 
     label: str  # the accelerator's name, and its deployment where there are several
@@ -59,7 +59,7 @@ class Place:
 class Fleet:
     """Places, the policy of their engines, and the requests that each of them is sent."""
 
-    places: tuple[Place, ...]
+    places: tuple[FleetPlace, ...]
     left_out: Mapping[str, str]  # accelerator -> why it cannot serve the model
     policy: Policy
     engine: str
@@ -149,7 +149,7 @@ def fleet(
     return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
 
 
-def _require_effect(asked: ServeSpec, places: Iterable[Place], policy: Policy) -> None:
+def _require_effect(asked: ServeSpec, places: Iterable[FleetPlace], policy: Policy) -> None:
     """ValueError, one line, for a setting that changes nothing at any place."""
     words: dict[str, Any] = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
     given = given_paths(asked.deployment, (), asked.overrides, **words)
@@ -160,7 +160,9 @@ class Unable(Exception):
     """Why an accelerator cannot serve a model."""
 
 
-def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: float, node: int | None) -> list[Place]:
+def _places(
+    name: str, asked: ServeSpec, degrees: list[int] | None, longest: float, node: int | None
+) -> list[FleetPlace]:
     def at(degree: int | str) -> Case:
         settings = {**asked.deployment, "tp": degree}
         return dataclasses.replace(asked, hardware=name, deployment=settings, draft=None).case(check=False)
@@ -202,7 +204,7 @@ def _places(name: str, asked: ServeSpec, degrees: list[int] | None, longest: flo
     return found
 
 
-def _charged(label: str, case: Case, server: int) -> Place:
+def _charged(label: str, case: Case, server: int) -> FleetPlace:
     """The place, charged for its part of whole servers unless the deployment says what it is charged for."""
     deployment = case.scenario.deployment
     used = float(replica_devices(deployment))
@@ -210,4 +212,4 @@ def _charged(label: str, case: Case, server: int) -> Place:
     if deployment.charged is None and charged != used:
         paid = dataclasses.replace(deployment, charged=charged)
         case = dataclasses.replace(case, scenario=dataclasses.replace(case.scenario, deployment=paid))
-    return Place(label, case, server)
+    return FleetPlace(label, case, server)

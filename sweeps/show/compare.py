@@ -9,14 +9,14 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.run.evidence import extrapolated
 from sweeps.show import style
-from sweeps.studies.compare.static import RATE, Candidate, StaticComparison
+from sweeps.studies.compare.static import RATE, StaticCandidate, StaticComparison
 
 MOST = 40
 """Bars that can be told apart on one page."""
 
 
 @style.styled
-def ranking(found: StaticComparison, rows: Sequence[Candidate]) -> Any:
+def ranking(found: StaticComparison, rows: Sequence[StaticCandidate]) -> Any:
     """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
 
     Raises:
@@ -43,7 +43,7 @@ def ranking(found: StaticComparison, rows: Sequence[Candidate]) -> Any:
     return made
 
 
-def _bars(axes: Any, rows: Sequence[Candidate], metric: str, colours: dict[str, str]) -> None:
+def _bars(axes: Any, rows: Sequence[StaticCandidate], metric: str, colours: dict[str, str]) -> None:
     """One bar per row with its value; the rows' names stand at the axis."""
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
@@ -62,7 +62,7 @@ def _bars(axes: Any, rows: Sequence[Candidate], metric: str, colours: dict[str, 
     style.quantity_axis(axes, "x", _words(metric), unit, np.append(values, 0.0), False)
 
 
-def _trade(axes: Any, rows: Sequence[Candidate], colours: dict[str, str]) -> None:
+def _trade(axes: Any, rows: Sequence[StaticCandidate], colours: dict[str, str]) -> None:
     """Throughput per device over TPOT, every row by its rank."""
     across, up = (np.array([row.metrics[name] for row in rows]) for name in ("tpot", RATE))
     axes.scatter(across, up, s=150, color=[colours[row.hardware] for row in rows], alpha=0.9, lw=0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.show import style
-from sweeps.studies.fleet.answer import Plan
+from sweeps.studies.fleet.answer import FleetPlan
 from sweeps.studies.fleet.program import COST
 
 SOME = 0.05
@@ -16,7 +16,7 @@ EDGES = np.arange(25)
 
 
 @style.styled
-def day(plan: Plan) -> Any:
+def day(plan: FleetPlan) -> Any:
     """A panel per class: its load and the capacity of its replicas, stacked by accelerator; below, devices in use."""
     classes, supplies = plan.question.classes, plan.question.supplies
     shown = [s for s in range(len(supplies)) if plan.in_use[:, s].any() or plan.rented[s]]
@@ -53,7 +53,7 @@ def _stacked(axes: Any, values: np.ndarray, shown: list[int], colours: dict[int,
     return below
 
 
-def _devices(axes: Any, plan: Plan, shown: list[int], colours: dict[int, str]) -> None:
+def _devices(axes: Any, plan: FleetPlan, shown: list[int], colours: dict[int, str]) -> None:
     """Devices in use of each kind, and how many there are."""
     used = plan.in_use.sum(axis=0)
     _stacked(axes, used, shown, colours)
@@ -68,7 +68,7 @@ def _devices(axes: Any, plan: Plan, shown: list[int], colours: dict[int, str]) -
     style.grid_behind(axes)
 
 
-def _handles(plan: Plan, shown: list[int], colours: dict[int, str]) -> list[Any]:
+def _handles(plan: FleetPlan, shown: list[int], colours: dict[int, str]) -> list[Any]:
     package = style.matplotlib()
     from matplotlib.lines import Line2D
 
@@ -86,7 +86,7 @@ def _handles(plan: Plan, shown: list[int], colours: dict[int, str]) -> list[Any]
     return found
 
 
-def _heading(plan: Plan, shown: list[int]) -> tuple[str, str, str]:
+def _heading(plan: FleetPlan, shown: list[int]) -> tuple[str, str, str]:
     """Title, details and source."""
     requests = plan.program.load.sum() * 3600.0
     parts = []

@@ -10,7 +10,7 @@ from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
 from sweeps.ask.names import LIMITS, PARTS
 from sweeps.show import style
-from sweeps.show.package_plan import Group, Rectangle, package_plan
+from sweeps.show.package_plan import Rectangle, TileGroup, package_plan
 
 _BOUNDS = style.BOUND_COLOURS
 
@@ -81,7 +81,7 @@ def _title(entry: HardwareEntry, hardware: Hardware, area: float, count: int) ->
     return f"{entry.name}: {area * MM2:,.0f} mm2 on {number}{process}, TDP {tdp}"
 
 
-def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[Group, ...], what: str) -> str:
+def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[TileGroup, ...], what: str) -> str:
     words = ["Areas to scale; shapes and places are schematic."]
     if any(group.stacks for group in plan):
         number = sum(len(group.stacks) for group in plan)
@@ -138,7 +138,7 @@ def _named_rows(axes: Any, names: list[str], right: float) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _package(made: Any, axes: Any, plan: tuple[Group, ...], memory: str) -> None:
+def _package(made: Any, axes: Any, plan: tuple[TileGroup, ...], memory: str) -> None:
     """Dies with their parts, stacks, captions and the scale."""
     boxes = [group.box for group in plan]
     low = min(box.y for box in boxes) * MM
@@ -165,7 +165,7 @@ def _package(made: Any, axes: Any, plan: tuple[Group, ...], memory: str) -> None
             _name(made, axes, stack, memory, "", "#ffffff")
 
 
-def _group(axes: Any, group: Group) -> None:
+def _group(axes: Any, group: TileGroup) -> None:
     patch = style.matplotlib().patches.Rectangle
     for die in group.dies:
         for name, part in group.parts_on(die).items():

@@ -87,7 +87,7 @@ GAP, APART = 0.5e-3, 6e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class TileGroup:
     """Dies of one kind, all alike, and the stacks around them; lengths in m."""
 
     cores: bool  # whether they have cores
@@ -95,9 +95,9 @@ class Group:
     parts: dict[str, Rectangle]  # by the keys of `area_parts`, on the first die
     stacks: tuple[Rectangle, ...]  # of memory
 
-    def moved(self, x: float, y: float) -> "Group":
+    def moved(self, x: float, y: float) -> "TileGroup":
         """The same ones further right and up."""
-        return Group(
+        return TileGroup(
             self.cores,
             tuple(die.moved(x, y) for die in self.dies),
             {name: part.moved(x, y) for name, part in self.parts.items()},
@@ -115,7 +115,7 @@ class Group:
         return _box((*self.dies, *self.stacks))
 
 
-def package_plan(hardware: Hardware) -> tuple[Group, ...]:
+def package_plan(hardware: Hardware) -> tuple[TileGroup, ...]:
     """Dies with cores and, where there are any, dies without, from left to right.
 
     Stacks have their sizes where `hardware.package` is known and they stand in it, and are left out elsewhere.
@@ -150,14 +150,14 @@ def die_counts(hardware: Hardware) -> tuple[int, int]:
     return first, second
 
 
-def _group(areas: dict[str, float], number: int, cores: bool, upright: bool) -> Group:
+def _group(areas: dict[str, float], number: int, cores: bool, upright: bool) -> TileGroup:
     """Equal square dies in rows, the first at the upper left; more rows than columns where `upright`."""
     side = math.sqrt(sum(areas.values()) / number)
     columns = -(-number // _columns(number)) if upright else _columns(number)
     places = [
         Rectangle((side + GAP) * (i % columns), -(side + GAP) * (i // columns), side, side) for i in range(number)
     ]
-    return Group(cores, tuple(places), squarified(areas, places[0]), ())
+    return TileGroup(cores, tuple(places), squarified(areas, places[0]), ())
 
 
 def _columns(number: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.measure.validate.serving.scores import BANDS, HIT, Prediction, band, score
+from sweeps.measure.validate.serving.scores import BANDS, HIT, ServingPrediction, band, score
 from sweeps.serving.calibration.fit import Calibration
 from sweeps.show import style
 
@@ -15,7 +15,7 @@ NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 
 
 @style.styled
-def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
+def predicted_against_measured(predictions: Sequence[ServingPrediction]) -> Any:
     """A panel per latency: predicted against measured, a colour per engine; suspect rows as grey crosses.
 
     Raises:
@@ -46,7 +46,7 @@ def predicted_against_measured(predictions: Sequence[Prediction]) -> Any:
 
 
 @style.styled
-def errors_by_concurrency(predictions: Sequence[Prediction]) -> Any:
+def errors_by_concurrency(predictions: Sequence[ServingPrediction]) -> Any:
     """A panel per latency: predicted over measured time by concurrency band and engine; median and 90 % range.
 
     Suspect rows are left out.
@@ -100,7 +100,7 @@ def calibration(found: Calibration) -> Any:
     return made
 
 
-def _figure(predictions: Sequence[Prediction], height: float, title: str, details: str) -> Any:
+def _figure(predictions: Sequence[ServingPrediction], height: float, title: str, details: str) -> Any:
     if not predictions:
         raise ValueError("there are no served points to draw")
     models = len({one.point.model_name for one in predictions})
@@ -109,7 +109,7 @@ def _figure(predictions: Sequence[Prediction], height: float, title: str, detail
     return style.figure(9.6, height, title, details, source)
 
 
-def _engines(predictions: Sequence[Prediction]) -> list[tuple[str, str, list[Prediction]]]:
+def _engines(predictions: Sequence[ServingPrediction]) -> list[tuple[str, str, list[ServingPrediction]]]:
     """Colour, name and rows of every engine."""
     names = [name for name in NAMES if any(one.point.engine == name for one in predictions)]
     return [
@@ -118,15 +118,15 @@ def _engines(predictions: Sequence[Prediction]) -> list[tuple[str, str, list[Pre
     ]
 
 
-def _measured(predictions: Sequence[Prediction], metric: str) -> np.ndarray:
+def _measured(predictions: Sequence[ServingPrediction], metric: str) -> np.ndarray:
     return np.array([getattr(one.point, metric) for one in predictions])
 
 
-def _predicted(predictions: Sequence[Prediction], metric: str) -> np.ndarray:
+def _predicted(predictions: Sequence[ServingPrediction], metric: str) -> np.ndarray:
     return np.array([getattr(one, metric) for one in predictions])
 
 
-def _error_text(predictions: Sequence[Prediction], metric: str) -> str:
+def _error_text(predictions: Sequence[ServingPrediction], metric: str) -> str:
     found = score(predictions, metric)
     return f"{found.median:.0%}, {found.mape:.0%}"
 

@@ -38,7 +38,7 @@ def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", 
     Raises:
       ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
-    timeline = Timeline(case)
+    timeline = TrainingTimeline(case)
     about = {
         "iteration": f"{case.model.name} on {case.hardware.name}{f': {what}' if what else ''}",
         "efficiency": case.efficiency.name,
@@ -50,7 +50,7 @@ def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", 
     written_events(path, timeline.events(), about, force)
 
 
-class Timeline:
+class TrainingTimeline:
     """Tasks of an iteration as long as its answer has them.
 
     Every device is as busy as the fullest one, as the answer has it. The schedule, task by task, is as long as the

@@ -13,7 +13,7 @@ import numpy as np
 from sweeps.run import compilers
 from sweeps.studies.map import found_mapping
 from sweeps.studies.map.pool import compiled_scores, scores
-from sweeps.studies.map.space import Rows, mapping_space
+from sweeps.studies.map.space import NestRows, mapping_space
 from workloads import nests
 from workloads.nests.checks import residents
 
@@ -30,13 +30,13 @@ def main(words: list[str] | None = None) -> None:
         random = np.random.default_rng(0)
         space = mapping_space(problem, machine, residents(problem, machine, {}, name), random)
         rows = space.drawn(options.mappings, random)
-        parts = [Rows(rows[start : start + 8192]).columns for start in range(0, len(rows), 8192)]
+        parts = [NestRows(rows[start : start + 8192]).columns for start in range(0, len(rows), 8192)]
         orders, times = space.orders[0], {}
         times["numpy"] = seconds(lambda part: scores(space, part, orders, "edp"), parts)  # noqa: B023
         for kind in ("loops", "xla"):
             compilers.loops_known = lambda kind=kind: kind == "loops"
             begun = time.perf_counter()
-            program, whole = compiled_scores(space, orders, "edp"), Rows(rows).columns
+            program, whole = compiled_scores(space, orders, "edp"), NestRows(rows).columns
             program(whole)
             compiled = time.perf_counter() - begun
             times[f"{kind} (compiled in {compiled:.2f} s)"] = seconds(program, [whole])

@@ -49,7 +49,7 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
     from sweeps.ask.spec import spec
     from sweeps.run.shards.api import executor
     from sweeps.run.shards.run import run
-    from sweeps.run.shards.work import Work
+    from sweeps.run.shards.work import ShardWork
     from sweeps.run.sweep import planned
 
     if name == "in memory":
@@ -66,7 +66,7 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
         source["deployment"]["tp"] = source["deployment"]["tp"][: max(1, round(3 * scale))]
         if name == "kept, counts too":
             source["output"]["keep"] += ["histogram", "quantiles"]
-    work = Work(source)
+    work = ShardWork(source)
     workers = int(name.rpartition(" ")[2]) if "Dask" in name else None
     for _ in work.plan.pieces(boxes=[next(work.plan.boxes())]):
         pass

@@ -10,7 +10,7 @@ from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
 from sweeps.studies.compare.figures import PRICE
 from sweeps.studies.compare.places import room
-from sweeps.studies.compare.question import Question, question
+from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.search import search
 
 MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B": 1, "Llama-3.1-70B": 4}
@@ -61,7 +61,7 @@ class Asked:
 
     number: int
     keys: dict[str, Any]
-    question: Question
+    question: ServedQuestion
     among: np.ndarray  # bool, shape [settings, devices, layouts]
 
 
@@ -103,7 +103,7 @@ def marked(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-def steady(found: Question, load: float) -> bool:
+def steady(found: ServedQuestion, load: float) -> bool:
     """Whether a run at this load lasts several times the latencies that are allowed: else no queue shows in it."""
     latencies = [limit.value for limit in found.limits if not limit.name.startswith("tpot")]
     return bool(load * max(latencies) <= REQUESTS / LASTING)

@@ -23,7 +23,7 @@ from jaxroof.scheduler import Size
 from sweeps.ask.layouts import label
 from sweeps.run.compile_cache import compilation_cache
 from sweeps.studies.compare.figures import PRICE, ascending, figures
-from sweeps.studies.compare.search import Found, candidate, search
+from sweeps.studies.compare.search import SearchResult, candidate, search
 from sweeps.studies.compare.simulate import largest_loads
 from tests.bench.served_questions import BLOCK, CONTEXTS, REQUESTS, SEQUENCES, Asked, asked
 from tests.bench.served_scores import choice_table, error_table, picture
@@ -113,7 +113,7 @@ def answer(of: Asked) -> Answer:
     )
 
 
-def exact(of: Asked, found: Found, places: Sequence[tuple[int, int, int]]) -> tuple[list[float], int]:
+def exact(of: Asked, found: SearchResult, places: Sequence[tuple[int, int, int]]) -> tuple[list[float], int]:
     """Largest load of every place in requests/s by simulation, and the number of simulations.
 
     The estimate gives the first load only. A place that is estimated not to serve is followed where it serves when it

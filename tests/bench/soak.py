@@ -17,7 +17,7 @@ import time
 import sweeps
 from sweeps.ask.spec import content
 from sweeps.run.shards.run import run
-from sweeps.run.shards.work import Work
+from sweeps.run.shards.work import ShardWork
 from tests.bench.scale import SPECS, grid, resident
 
 MINUTE_SECONDS = 60.0
@@ -30,7 +30,7 @@ def one_round(number: int, folder: pathlib.Path) -> int:
     """Write, read, merge and reduce once; returns points."""
     written = grid(5_000_000)
     written["workload"]["isl"] = 1024 + number
-    work = Work(written)
+    work = ShardWork(written)
     run(folder / "written", work)
     with sweeps.open(folder / "written") as data:
         assert float(data.tpot[0, 0, 0].max()) > 0.0
@@ -39,7 +39,7 @@ def one_round(number: int, folder: pathlib.Path) -> int:
     kept["deployment"]["tp"] = kept["deployment"]["tp"][:1]
     kept["workload"]["isl"] = 2048 + number
     kept["axes"]["hardware.memory.hbm.bandwidth"]["n"] = 4
-    reduced = Work(kept)
+    reduced = ShardWork(kept)
     run(folder / "kept", reduced)
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()

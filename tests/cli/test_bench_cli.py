@@ -91,7 +91,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sweeps.cli.bench.Progress.add", interrupted)
+    monkeypatch.setattr("sweeps.cli.bench.BenchProgress.add", interrupted)
     assert main(["bench", "-o", str(tmp_path / "cpu.nc"), *QUICK, "--only", "copy"]) == 130
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

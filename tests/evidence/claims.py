@@ -22,7 +22,7 @@ from jaxroof.step.step import matrix_floors, memory_floors, step_time
 from sweeps.measure.kernel_data.gemm import FILE as GEMM_FILE
 from sweeps.measure.kernel_data.group import table
 from sweeps.measure.surface_import import imported
-from sweeps.measure.surface_import.kernel_rows import Wanted
+from sweeps.measure.surface_import.kernel_rows import WantedRows
 from sweeps.measure.validate.single_requests import request_errors
 from tests.evidence.parameters import with_values
 from tests.evidence.surface_jumps import boundary_jumps
@@ -125,7 +125,7 @@ def additive_batches(folder: Path) -> tuple[str, str, str, str]:
 
 def interpolation(folder: Path) -> tuple[str, str, str, str]:
     """Jumps between neighbouring shapes of a table of measured products."""
-    found = imported([folder / "kernels" / GEMM_FILE], wanted=Wanted(gpu="h100_sxm", engine="vllm"), holes="keep")
+    found = imported([folder / "kernels" / GEMM_FILE], wanted=WantedRows(gpu="h100_sxm", engine="vllm"), holes="keep")
     products = next(own for own in found.tables if own.name == "linear_bf16")
     device = hwspaces.hardware(found.device).hardware
     jumps = boundary_jumps(products, hwspaces.efficiency("learned").efficiency, device)

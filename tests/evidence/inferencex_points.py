@@ -8,7 +8,7 @@ import hwspaces
 import workloads
 from jaxroof.model import has_experts
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
-from sweeps.measure.validate.serving.launches import INFERENCEX, Layout, Run
+from sweeps.measure.validate.serving.launches import INFERENCEX, Layout, LoggedRun
 from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, served_point
 
 GPUS = {"b200": "b200_sxm", "h100": "h100_sxm", "h200": "h200_sxm"}
@@ -58,7 +58,7 @@ def _published(row: CsvRow) -> Published:
     checkpoint = checkpoint_of(engine, device, row["model_path"], mode, mode)
     entry = workloads.model(checkpoint.model, weights=checkpoint.weights)
     groups = values["tp"] if row["dp_attention"] == "True" else 1.0
-    run = Run(
+    run = LoggedRun(
         engine=engine,
         version=version(row["image"]) if row["framework"] != "atom" else "",
         family=INFERENCEX,

@@ -13,7 +13,7 @@ from rich.table import Table
 import hwspaces
 from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.efficiency import Efficiency, Hull, Kernels, LinkEfficiency, Spread
-from jaxroof.efficiency.hull import Range
+from jaxroof.efficiency.hull import FittedRange
 from jaxroof.efficiency.stream import StreamKernel
 from sweeps.measure.validate.kernel_errors import measured_groups
 from sweeps.run.precision import precision
@@ -51,9 +51,9 @@ COLLECTIVE_SPREAD = Spread(short=0.13, long=0.13)
 
 COLLECTIVE_HULL = Hull(
     ranges=(
-        Range("link_bandwidth", 32e9, 900e9),
-        Range("participants", 2.0, 8.0),
-        Range("message_bytes", 256.0, 2.0**30),
+        FittedRange("link_bandwidth", 32e9, 900e9),
+        FittedRange("participants", 2.0, 8.0),
+        FittedRange("message_bytes", 256.0, 2.0**30),
     ),
     growth=0.3,
 )

@@ -16,7 +16,7 @@ from hwspaces.accelerators.link_technology import PROTOCOLS
 from hwspaces.quantities.leaves import units
 from jaxroof.hardware import Protocol, Transport
 from sweeps.measure.validate.collective_errors import ScoredCollective, summary, times
-from sweeps.measure.validate.collective_rows import EAGER, PROFILED, Collective, collectives
+from sweeps.measure.validate.collective_rows import EAGER, PROFILED, MeasuredCollective, collectives
 from sweeps.run.precision import precision
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
@@ -86,7 +86,7 @@ IMPOSSIBLE = ("a100_pairwise_nvlink",)
 UNITS = {"s": ("_us", 1e6), "B/s": ("_GBps", 1e-9), "1": ("", 1.0)}
 
 
-def fittable(rows: Sequence[Collective]) -> list[Collective]:
+def fittable(rows: Sequence[MeasuredCollective]) -> list[MeasuredCollective]:
     """Rows of devices whose links are fitted, without host time in them: streams and graphs.
 
     Of profiles only send-receives inside a node, which nothing else has, and of those every `PROFILE_STEP`th.
@@ -97,7 +97,7 @@ def fittable(rows: Sequence[Collective]) -> list[Collective]:
     return [row for row in measured if row.mode not in (EAGER, PROFILED)] + sends[::PROFILE_STEP]
 
 
-def held_out(rows: Sequence[Collective]) -> np.ndarray:
+def held_out(rows: Sequence[MeasuredCollective]) -> np.ndarray:
     """Which rows the first fit does not see: every third message size, and all groups of four."""
     third = set()
     for profiled in (False, True):
@@ -106,7 +106,7 @@ def held_out(rows: Sequence[Collective]) -> np.ndarray:
     return np.array([(row.mode == PROFILED, row.message_bytes) in third or row.participants == 4.0 for row in rows])
 
 
-def fit(rows: Sequence[Collective]) -> dict[str, float]:
+def fit(rows: Sequence[MeasuredCollective]) -> dict[str, float]:
     """The constants that minimise log ratios over `rows`, by "table.leaf"; robust least squares."""
     sends = any(row.kind == "send_recv" for row in rows)
     tables = {table for row in rows for table in MEASURED[row.device]}
@@ -125,14 +125,14 @@ def fit(rows: Sequence[Collective]) -> dict[str, float]:
         )
 
 
-def scored(rows: Sequence[Collective], values: Mapping[str, float]) -> list[ScoredCollective]:
+def scored(rows: Sequence[MeasuredCollective], values: Mapping[str, float]) -> list[ScoredCollective]:
     """Predictions for `rows` with fitted constants."""
     with precision("float64"):
         predicted = np.asarray(times(rows)(_replacement(rows, values), 1.0))
     return [ScoredCollective(row, float(time)) for row, time in zip(rows, predicted, strict=True)]
 
 
-def _replacement(rows: Sequence[Collective], values: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
+def _replacement(rows: Sequence[MeasuredCollective], values: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     links = {row.device: row.links.scale_up for row in rows}
 
     def changed(device: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sweeps.ask.cases import Case
 from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.relative_errors import grouped
-from sweeps.measure.validate.serving.launches import Layout, Run
+from sweeps.measure.validate.serving.launches import Layout, LoggedRun
 from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence import inferencex_points, saturated
@@ -293,7 +293,7 @@ def _checkpoint(gpu: str, engine: str, name: str, mode: str):
     return device, entry
 
 
-def _place(run: Run, model: Model, deployment: Deployment) -> dict[str, Any]:
+def _place(run: LoggedRun, model: Model, deployment: Deployment) -> dict[str, Any]:
     return {
         "engine": run.engine,
         "gpu": run.gpu,
@@ -303,7 +303,7 @@ def _place(run: Run, model: Model, deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _label(run: Run, clients: float) -> str:
+def _label(run: LoggedRun, clients: float) -> str:
     devices = run.layout.tp * run.layout.attention_dp
     return f"{run.model_name} {run.isl:g}/{run.osl:g}, {clients:g} clients, {devices:g} devices"
 

@@ -8,7 +8,7 @@ import pytest
 
 import hwspaces
 from jaxroof.efficiency import Hull
-from jaxroof.efficiency.hull import Range
+from jaxroof.efficiency.hull import FittedRange
 from tests.evidence.hull_fit import with_hull
 from tests.evidence.hulls import Errors, LeftOut, errors_of, evidence, growth, measured
 
@@ -38,7 +38,7 @@ def test_rows_count_for_those_they_stand_for():
 
 def test_a_hull_is_put_into_the_text_of_a_file_once():
     text = Path(hwspaces.__file__).parents[1].joinpath("hwspaces/efficiencies/learned-vllm.toml").read_text()
-    hull = Hull(ranges=(Range("cores", 1.0, 2.0),), growth=0.5)
+    hull = Hull(ranges=(FittedRange("cores", 1.0, 2.0),), growth=0.5)
     once = with_hull(text, "linear.wide", hull)
     assert once == with_hull(once, "linear.wide", hull) and "hull.cores = [1, 2]" in once
     kept = [line for line in text.splitlines() if not line.startswith("hull.")]

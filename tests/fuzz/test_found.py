@@ -16,7 +16,7 @@ from sweeps.ask import spec
 from sweeps.data.keep import keepers
 from sweeps.data.opened import opened
 from sweeps.data.shards import encode, manifest
-from sweeps.measure.surface_import import Wanted, imported
+from sweeps.measure.surface_import import WantedRows, imported
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.show.heatmap import heatmap
@@ -144,7 +144,7 @@ def test_tables_of_kernels(tmp_path, text, words):
     path = tmp_path / "gemm/h100/data.csv"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    refused(words, imported, [path], "infersim", Wanted())
+    refused(words, imported, [path], "infersim", WantedRows())
 
 
 def test_a_surface_that_is_no_surface(tmp_path):
@@ -247,4 +247,4 @@ def test_sizes_of_measured_kernels_are_bounded(tmp_path):
     path = tmp_path / "gemm/h100/data.csv"
     path.parent.mkdir(parents=True)
     path.write_text("m,k,n,latency_us,mfu\n1e308,1024,512,100,0.1\n")
-    refused("row 1: m = ", imported, [path], "auto", Wanted())
+    refused("row 1: m = ", imported, [path], "auto", WantedRows())

@@ -16,7 +16,7 @@ def loaders() -> dict[str, tuple[str, Read]]:
     """Name of every loader of text: the name of its file, and how it is read."""
     from hwspaces import efficiency, hardware
     from sweeps.ask.spec import read as spec
-    from sweeps.measure.surface_import import Wanted, imported
+    from sweeps.measure.surface_import import WantedRows, imported
     from sweeps.measure.validate.measured_csv import rows
     from sweeps.serving.rows import row_of
     from sweeps.studies.optimize.spec import read as design
@@ -37,7 +37,7 @@ def loaders() -> dict[str, tuple[str, Read]]:
         "config": ("config.json", model),
         "quantisation": ("hf_quant_config.json", lambda path: model(path.replace("hf_quant_", ""))),
         "measured rows": ("own.csv", lambda path: rows(path, ("a",))),
-        "measured kernels, csv": ("gemm.csv", lambda path: imported([pathlib.Path(path)], "infersim", Wanted())),
+        "measured kernels, csv": ("gemm.csv", lambda path: imported([pathlib.Path(path)], "infersim", WantedRows())),
         "measured run": ("own.json", read_measured),
         "compared rows": ("own.json", row_of),
         "trace, azure": ("own.csv", trace("azure")),

@@ -9,7 +9,7 @@ import hwspaces
 from hwspaces.performance.efficiency_file import efficiency_text
 from hwspaces.performance.kernel_tables import CLASSES, hull, hull_lines, hull_of
 from jaxroof.efficiency import Hull
-from jaxroof.efficiency.hull import Range
+from jaxroof.efficiency.hull import FittedRange
 from jaxroof.layers.linear import linear
 from jaxroof.model import WeightFormat
 
@@ -19,10 +19,10 @@ def test_ranges_are_read_in_their_units():
     found = hull({**table, "clock_GHz": [1.41, 2.52], "core_l2_MB": [0.4, 0.7], "link_bandwidth_GBps": [32, 450]}, "f")
     assert found == Hull(
         ranges=(
-            Range("cores", 108.0, 188.0),
-            Range("clock", 1.41e9, 2.52e9),
-            Range("core_l2", 4e5, 7e5),
-            Range("link_bandwidth", 3.2e10, 4.5e11),
+            FittedRange("cores", 108.0, 188.0),
+            FittedRange("clock", 1.41e9, 2.52e9),
+            FittedRange("core_l2", 4e5, 7e5),
+            FittedRange("link_bandwidth", 3.2e10, 4.5e11),
         ),
         precisions=("bf16", "fp8"),
         growth=0.2,
@@ -87,5 +87,5 @@ def test_the_hull_of_ops_holds_them_all():
     low, high = ranges["core_flops_per_clock"]
     assert low <= hardware.matrix["bf16"] / (132.0 * hardware.cores.clock) <= high
     assert "rows" not in {one.feature for one in hull_of([(op, hardware)], shapes=False).ranges}
-    lines = hull_lines(dataclasses.replace(found, ranges=(Range("clock", 1.41e9, 2.5e9),)))
+    lines = hull_lines(dataclasses.replace(found, ranges=(FittedRange("clock", 1.41e9, 2.5e9),)))
     assert lines == ["hull.growth = 0.1", 'hull.precisions = ["bf16"]', "hull.clock_GHz = [1.41, 2.5]"]

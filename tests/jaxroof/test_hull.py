@@ -8,7 +8,7 @@ import pytest
 
 import hwspaces
 from jaxroof.efficiency import Hull
-from jaxroof.efficiency.hull import FORMAT, SHAPE, Range, hull_distance, hull_excesses, precision_distance
+from jaxroof.efficiency.hull import FORMAT, SHAPE, FittedRange, hull_distance, hull_excesses, precision_distance
 from jaxroof.jobs.step import StepWork, step_batch
 from jaxroof.layers.linear import OPERAND_BYTES, linear
 from jaxroof.model import WeightFormat
@@ -19,11 +19,11 @@ from sweeps.run.evidence import beyond, without_hulls
 
 HULL = Hull(
     ranges=(
-        Range("cores", 108.0, 188.0),
-        Range("core_flops_per_clock", 1000.0, 4100.0),
-        Range("core_bytes_per_clock", 2.4, 20.0),
-        Range("rows", 8.0, 512.0),
-        Range("outputs", 256.0, 4096.0),
+        FittedRange("cores", 108.0, 188.0),
+        FittedRange("core_flops_per_clock", 1000.0, 4100.0),
+        FittedRange("core_bytes_per_clock", 2.4, 20.0),
+        FittedRange("rows", 8.0, 512.0),
+        FittedRange("outputs", 256.0, 4096.0),
     ),
     precisions=("bf16",),
     growth=0.1,

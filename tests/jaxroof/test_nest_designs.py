@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from jaxroof.nests import Fanout, Machine, nest_cost
+from jaxroof.nests import NestFanout, NestMachine, nest_cost
 from tests.nests import ALL, CONV1, EYERISS, ON_EYERISS, PJ, W, X, Y, convolution, counted, mapping, memory, thinned
 
 
@@ -35,7 +35,7 @@ def test_eyeriss_like_gating():
     problem = thinned(convolution(N=4, C=256, M=384, P=13, Q=13, R=3, S=3), 0.275)
     nodes = list(EYERISS.nodes)
     nodes[5] = dataclasses.replace(nodes[5], gated_by=(X,))
-    machine = Machine(nodes=tuple(nodes), mac_energy=0.315 * PJ, gating=1.0)
+    machine = NestMachine(nodes=tuple(nodes), mac_energy=0.315 * PJ, gating=1.0)
     nest = mapping(
         ("M6 C64", ALL), ("N4 P13", (X, Y)), ("Q13", ()), ("M4 S3", ()), ("", (X,)), ("R3 C4", (W,)), ("M16", (Y,))
     )
@@ -49,9 +49,9 @@ def test_eyeriss_like_gating():
 
 def test_simba_like():
     """workspace/example_designs/.../simba_like/ref_outputs/default_problem, stats and map @67b75f2."""
-    machine = Machine(nodes=(
-        memory("dram"), memory("glb"), Fanout(name="pes", size=16.0), memory("inputs"),
-        Fanout(name="lanes", size=4.0), memory("weights"), memory("sums"), memory("registers"),
+    machine = NestMachine(nodes=(
+        memory("dram"), memory("glb"), NestFanout(name="pes", size=16.0), memory("inputs"),
+        NestFanout(name="lanes", size=4.0), memory("weights"), memory("sums"), memory("registers"),
     ))  # fmt: skip
     nest = mapping(
         ("Q28", ALL), ("P4", (X, Y)), ("C3 M4", ()), ("Q4", (X,)), ("M4", ()), ("R3 P4 S3", (W,)), ("M2 P7", (Y,)),
@@ -66,8 +66,10 @@ def test_simba_like():
     }  # fmt: skip
 
 
-STATIONARY = Machine(nodes=(
-    memory("dram"), memory("glb"), Fanout(name="pes", size=256.0), memory("spad"), memory("weight"), memory("input"),
+STATIONARY = NestMachine(nodes=(
+    memory("dram"), memory("glb"), NestFanout(name="pes", size=256.0), memory("spad"), memory("weight"), memory(
+        "input"
+    ),
     memory("output"),
 ))  # fmt: skip
 

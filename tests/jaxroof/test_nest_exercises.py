@@ -2,27 +2,27 @@
 
 import pytest
 
-from jaxroof.nests import Fanout, Machine
+from jaxroof.nests import NestFanout, NestMachine
 from tests.nests import ALL, DEEP, DRAM, GLB, MANY, ONE, RF, SERIES, W, X, Y, counted, mapping, memory
 
 BUFFER, MAIN = memory("buffer"), memory("main")
-PES = Machine(nodes=(DRAM, Fanout(name="pes", size=16.0), GLB, RF))
+PES = NestMachine(nodes=(DRAM, NestFanout(name="pes", size=16.0), GLB, RF))
 
 # Exercises 00 to 05 of Accelergy-Project/timeloop-accelergy-exercises, ref-output of each: (reads, fills, updates) of
 # one instance. 00 is of workspace/exercises/2020.ispass, all others of 01_accelergy_timeloop_2020_ispass.
 EXERCISES = {
-    "00": (ONE, Machine(nodes=(BUFFER,)), mapping(("P16 R3", ALL)), {
+    "00": (ONE, NestMachine(nodes=(BUFFER,)), mapping(("P16 R3", ALL)), {
         ("buffer", W): (48, 0, 0), ("buffer", X): (48, 0, 0), ("buffer", Y): (32, 0, 48),
     }),
-    "01 output stationary": (ONE, Machine(nodes=(MAIN, BUFFER)), mapping(("P16", ALL), ("R3", ALL)), {
+    "01 output stationary": (ONE, NestMachine(nodes=(MAIN, BUFFER)), mapping(("P16", ALL), ("R3", ALL)), {
         ("main", W): (3, 0, 0), ("main", X): (18, 0, 0), ("main", Y): (0, 0, 16),
         ("buffer", W): (48, 3, 0), ("buffer", X): (48, 18, 0), ("buffer", Y): (32, 0, 48),
     }),
-    "01 weight stationary": (ONE, Machine(nodes=(MAIN, BUFFER)), mapping(("R3", ALL), ("P16", ALL)), {
+    "01 weight stationary": (ONE, NestMachine(nodes=(MAIN, BUFFER)), mapping(("R3", ALL), ("P16", ALL)), {
         ("main", W): (3, 0, 0), ("main", X): (18, 0, 0), ("main", Y): (0, 0, 16),
         ("buffer", W): (48, 3, 0), ("buffer", X): (48, 18, 0), ("buffer", Y): (32, 0, 48),
     }),
-    "02 tiling": (MANY, Machine(nodes=(MAIN, BUFFER)), mapping(("M16 P16", ALL), ("M2 R3", ALL)), {
+    "02 tiling": (MANY, NestMachine(nodes=(MAIN, BUFFER)), mapping(("M16 P16", ALL), ("M2 R3", ALL)), {
         ("main", W): (96, 0, 0), ("main", X): (288, 0, 0), ("main", Y): (0, 0, 512),
         ("buffer", W): (1536, 96, 0), ("buffer", X): (1536, 288, 0), ("buffer", Y): (1024, 0, 1536),
     }),

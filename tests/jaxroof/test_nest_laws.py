@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from jaxroof.nests import Fanout, Machine, Memory, accesses, nest_cost
+from jaxroof.nests import NestFanout, NestMachine, NestMemory, accesses, nest_cost
 from jaxroof.numerics.arrays import jax, jnp
 from tests.nests import ALL, CONV1, EYERISS, MANY, ON_EYERISS, SERIES, convolution, mapping, memory
 from tests.oracle.nests import walked
@@ -18,21 +18,23 @@ def test_counts_are_those_of_a_walk(seed):
     draw = random.Random(seed)
     stride = draw.choice([1, 1, 2, 3])
     problem = convolution(stride=stride, C=1, M=1, P=1, Q=1, R=1, S=1)
-    nodes = (memory("dram"), memory("glb"), Fanout(name="pes", size=64.0), memory("rf"), memory("reg"))
+    nodes = (memory("dram"), memory("glb"), NestFanout(name="pes", size=64.0), memory("rf"), memory("reg"))
     rows = []
     budget = 1
     for node in nodes:
         loops = []
         for name in draw.sample("CMPQRS", 6):
             count = draw.choice([1, 1, 2, 2, 3])
-            if isinstance(node, Fanout) and name in "RS":
+            if isinstance(node, NestFanout) and name in "RS":
                 continue  # with P and Q in one fan-out: the test below
             if count > 1 and budget * count <= 1500:
                 budget *= count
                 loops.append(f"{name}{count}")
-        kept = [] if isinstance(node, Fanout) else [each for each in ALL if node.name == "dram" or draw.random() < 0.7]
+        kept = [] if isinstance(node, NestFanout) else [
+            each for each in ALL if node.name == "dram" or draw.random() < 0.7
+        ]
         rows.append((" ".join(loops), kept))
-    machine, nest = Machine(nodes=nodes), mapping(*rows)
+    machine, nest = NestMachine(nodes=nodes), mapping(*rows)
     found = walked(problem, machine, nest)
     for key, each in accesses(problem, machine, nest).items():
         assert {"reads": each.reads, "fills": each.fills, "updates": each.updates} == pytest.approx(found[key]), key
@@ -84,7 +86,7 @@ def test_costs_are_proportional_to_their_rates():
     names = ("read_energy", "write_energy", "update_energy", "leakage")
     nodes = [
         dataclasses.replace(node, **{name: 2.0 * getattr(node, name) for name in names})
-        if isinstance(node, Memory)
+        if isinstance(node, NestMemory)
         else node
         for node in EYERISS.nodes
     ]

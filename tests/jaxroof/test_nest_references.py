@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem, accesses, nest_cost
+from jaxroof.nests import Mapping, NestFanout, NestMachine, NestMemory, NestProblem, accesses, nest_cost
 from tests.nests import PJ
 from workloads.nests.checks import TENSORS, convolution, matmul
 
@@ -242,7 +242,7 @@ REFERENCES = {
 class _Line(NamedTuple):
     """One node of a reference."""
 
-    node: Memory | Fanout
+    node: NestMemory | NestFanout
     loops: dict[str, float]
     counts: dict[str, tuple[float, ...]]
 
@@ -258,13 +258,15 @@ def _parsed(nodes: str) -> tuple[list[_Line], bool]:
             energies = {
                 LETTERS[key]: PJ * float(pj) for key, pj in re.findall(r"([WIO]) ([\d.]+)", rest.partition(">")[2])
             }
-            node: Memory | Fanout = Fanout(name=f"x{number}", size=float(match[1]), transfer_energy=energies or None)
+            node: NestMemory | NestFanout = NestFanout(
+                name=f"x{number}", size=float(match[1]), transfer_energy=energies or None
+            )
         else:
             energy = PJ * float(match[1]) if (match := re.search(r"@([\d.]+)", rest)) else 0.0
             block = float(match[1]) if (match := re.search(r"/(\d+)", rest)) else 1.0
             wide = float(match[1]) if (match := re.search(r"<(\d+)", rest)) else math.inf
             gates, packed = (re.search(rf"{key}=([WIO]+)", rest) for key in ("gated", "packed"))
-            node = Memory(
+            node = NestMemory(
                 name=name,
                 block=block,
                 read_energy=energy,
@@ -279,7 +281,7 @@ def _parsed(nodes: str) -> tuple[list[_Line], bool]:
     return lines, early
 
 
-def _dense(problem: Problem) -> Problem:
+def _dense(problem: NestProblem) -> NestProblem:
     tensors = {name: dataclasses.replace(tensor, density=1.0) for name, tensor in problem.tensors.items()}
     return dataclasses.replace(problem, tensors=tensors)
 
@@ -297,12 +299,12 @@ def test_published_output(name):
         problem = convolution(whole, reference.stride, 1, reference.densities)
     else:
         problem = matmul(*(sizes.get(letter, 1) for letter in "MNK"), reference.densities)
-    machine = Machine(nodes=tuple(line.node for line in lines), **reference.flags)
+    machine = NestMachine(nodes=tuple(line.node for line in lines), **reference.flags)
     mapping = Mapping(
         factors=tuple(line.loops for line in lines),
         orders=tuple(tuple(line.loops) for line in lines),
         kept=tuple(
-            TENSORS if not place else tuple(line.counts) if isinstance(line.node, Memory) else ()
+            TENSORS if not place else tuple(line.counts) if isinstance(line.node, NestMemory) else ()
             for place, line in enumerate(lines)
         ),
     )
@@ -316,7 +318,9 @@ def test_published_output(name):
             found = cost.accesses[line.node.name, tensor]
             whole = dense[line.node.name, tensor]
             first = (
-                whole.updates - whole.reads if early and isinstance(line.node, Memory) and line is not lines[0] else 0.0
+                whole.updates - whole.reads if early and isinstance(line.node, NestMemory) and line is not lines[
+                    0
+                ] else 0.0
             )
             first = first if tensor == "Outputs" else 0.0
             expected = (reads, fills, updates)

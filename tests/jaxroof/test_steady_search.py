@@ -7,7 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.steady.search import FULL, LADDER, MEANS, SHARES, Engine, batch_at, largest_batch, percentile, wanted_share
+from jaxroof.steady.search import (
+    FULL,
+    LADDER,
+    MEANS,
+    SHARES,
+    SteadyEngine,
+    batch_at,
+    largest_batch,
+    percentile,
+    wanted_share,
+)
 from jaxroof.steady.steady_state import Demand, StepTimes
 
 LENGTHS = Demand(
@@ -22,7 +32,7 @@ LENGTHS = Demand(
 )
 
 
-def made(base: float = 5e-3, each: float = 2e-5, most: float = 200.0) -> Engine:
+def made(base: float = 5e-3, each: float = 2e-5, most: float = 200.0) -> SteadyEngine:
     """An engine whose step takes `base` + `each` s per sequence, and 20 ms per prompt."""
     ladder = 256.0 ** jnp.linspace(0.0, 1.0, LADDER)
     level = jnp.ones(LADDER)
@@ -34,7 +44,7 @@ def made(base: float = 5e-3, each: float = 2e-5, most: float = 200.0) -> Engine:
         full=8.0 * level,
         filled=base + each * ladder + 0.16,
     )
-    return Engine(
+    return SteadyEngine(
         times=times, joules=None, ladder=ladder, demand=LENGTHS, delay=1e-3, static=None, most=jnp.full(1, most)
     )
 

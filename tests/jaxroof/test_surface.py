@@ -14,7 +14,7 @@ from hwspaces.performance.surface_efficiency import filled, with_surfaces
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import KindEfficiency, datasheet
-from jaxroof.efficiency.hull import SHAPE, Hull, Range
+from jaxroof.efficiency.hull import SHAPE, FittedRange, Hull
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_of
 from jaxroof.hardware import clock
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
@@ -266,7 +266,7 @@ def test_another_device_is_beyond_the_tables_unless_the_model_below_has_seen_it(
     assert float(op_extrapolation(op, chip, surface)) == 0.0
     assert float(op_extrapolation(op, faster, surface)) == pytest.approx(2.0, abs=0.02)
     rate = faster.memory.hbm.bandwidth / (faster.cores.count * clock(faster))
-    seen = Hull(ranges=(Range("core_bytes_per_clock", rate / 2.0, rate),))
+    seen = Hull(ranges=(FittedRange("core_bytes_per_clock", rate / 2.0, rate),))
     base = dataclasses.replace(surface.linear.base, hull=seen)
     known = dataclasses.replace(surface, linear=dataclasses.replace(surface.linear, base=base))
     assert float(op_extrapolation(op, faster, known)) == 0.0

@@ -3,7 +3,7 @@
 import itertools
 import math
 
-from jaxroof.nests import Fanout
+from jaxroof.nests import NestFanout
 
 
 def walked(problem, machine, mapping):
@@ -16,7 +16,7 @@ def walked(problem, machine, mapping):
             spread = math.prod(
                 len({touched(tensor, mapping, copy, at + 1) for copy in copies(mapping, at)})
                 for at in range(place + 1, below)
-                if at < len(nodes) and isinstance(nodes[at], Fanout)
+                if at < len(nodes) and isinstance(nodes[at], NestFanout)
             )
             if below == len(nodes):
                 moved, distinct = len(tiles), None
@@ -40,7 +40,7 @@ def visits(tensor, machine, mapping, place):
     loops = [
         (at, name, int(mapping.factors[at][name]))
         for at in range(place)
-        if not isinstance(machine.nodes[at], Fanout)
+        if not isinstance(machine.nodes[at], NestFanout)
         for name in mapping.orders[at]
     ]
     for point in itertools.product(*(range(count) for *_, count in loops)):

@@ -43,7 +43,7 @@ def test_a_sweep_whose_scheduler_is_killed_goes_on_with_the_next(folder, tmp_pat
 
 def test_workers_that_cannot_help(folder):
     work = small_work()
-    asked = api.Asked.of(work, folder)
+    asked = api.AskedFolder.of(work, folder)
     assert api.unfit(asked) is None
     other = dataclasses.replace
     assert "bits would differ" in api.unfit(other(asked, kind="gpu Other"))

@@ -9,14 +9,14 @@ import xarray as xr
 
 import sweeps
 from sweeps.run.shards.run import run
-from sweeps.run.shards.work import Work
+from sweeps.run.shards.work import ShardWork
 from tests.survival import checksums, harmed_and_repaired, small_work
 
 pytestmark = pytest.mark.xdist_group("survival")
 
 
 @pytest.fixture(scope="module")
-def work() -> Work:
+def work() -> ShardWork:
     return small_work()
 
 

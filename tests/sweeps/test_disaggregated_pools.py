@@ -21,7 +21,7 @@ from sweeps.studies.compare.disaggregated import pool_rows, with_pools
 from sweeps.studies.compare.estimate import LADDER, QUEUE
 from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of
 from sweeps.studies.compare.pools import pool_steps
-from sweeps.studies.compare.question import Question, question
+from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.search import search
 from tests.commands import printed, refused
 
@@ -30,7 +30,7 @@ LOAD = {"isl": "1024", "osl": "128"}
 METRIC = "tokens_per_second_per_device"
 
 
-def searched(slo: str = SLO, **keys) -> tuple[Question, FirstPass]:
+def searched(slo: str = SLO, **keys) -> tuple[ServedQuestion, FirstPass]:
     asked = question(MODEL, slo, LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
     return asked, search(asked, METRIC, simulated=0).first_pass
 
@@ -40,7 +40,7 @@ def compared(**keys) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def small() -> tuple[Question, FirstPass]:
+def small() -> tuple[ServedQuestion, FirstPass]:
     return searched()
 
 
@@ -49,7 +49,7 @@ def both() -> Comparison:
     return compared()
 
 
-def every_pair(asked: Question, found: FirstPass) -> Pairs:
+def every_pair(asked: ServedQuestion, found: FirstPass) -> Pairs:
     """All pairs of layouts and settings in all ratios that fit the devices, of the one accelerator."""
     steps = found.estimate.load.shape
     sizes = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]

@@ -13,8 +13,8 @@ from sweeps.studies.fleet import program as solve
 from sweeps.studies.fleet.answer import YEAR
 from sweeps.studies.fleet.answer import fleet as of_servers
 from sweeps.studies.fleet.marginal import Duals
-from sweeps.studies.fleet.options import Found, Option, kept
-from sweeps.studies.fleet.program import COST, SHARE, Program
+from sweeps.studies.fleet.options import FoundOptions, Option, kept
+from sweeps.studies.fleet.program import COST, SHARE, LinearProgram
 from sweeps.studies.fleet.question import question
 from sweeps.studies.fleet.record import record
 
@@ -27,10 +27,10 @@ HOUR = YEAR / 3600.0
 """USD/year of a device of 1 USD/h."""
 
 
-def program(rng: np.random.Generator) -> Program:
+def program(rng: np.random.Generator) -> LinearProgram:
     """Two classes in two hours on two kinds of accelerators, small enough to enumerate."""
     places = np.array(list(itertools.product(range(2), range(2))))  # class and supply of each option
-    return Program(
+    return LinearProgram(
         load=rng.uniform(0.2, 4.0, (2, 2)),
         headroom=rng.choice([0.0, 0.25]),
         value=rng.choice([1.0, 2.0], 2),
@@ -47,7 +47,7 @@ def program(rng: np.random.Generator) -> Program:
     )
 
 
-def enumerated(one: Program, goal: str) -> float:
+def enumerated(one: LinearProgram, goal: str) -> float:
     """The least cost, or the largest share of the requests, over all machines and all replicas; inf: none serves all.
 
     Six machines of either kind and six replicas of every option are more than any of these loads needs.
@@ -137,7 +137,7 @@ def replicas_of(**rates: float):
             Option(hardware=name, devices=1, layout="tp1", requests_per_second=rate, power=500.0)
             for name, rate in names.items()
         ]
-        return Found(tuple(made), {})
+        return FoundOptions(tuple(made), {})
 
     return options
 
@@ -314,7 +314,7 @@ def test_accelerators_without_a_price_are_left_out_by_name():
 
 def test_a_class_that_nothing_serves_is_named():
     with pytest.raises(ValueError, match="traffic: class chat: no accelerator keeps ttft=1s: L4: too slow"):
-        fleet(traffic(), options=lambda *words, **others: Found((), {"L4": "too slow"}))
+        fleet(traffic(), options=lambda *words, **others: FoundOptions((), {"L4": "too slow"}))
 
 
 def test_the_picture_of_the_day_says_what_it_shows():

@@ -13,15 +13,15 @@ import hwspaces
 from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.microbench import kernels
 from sweeps.measure.microbench.check import FreshShape, fresh_shapes, known_shape
-from sweeps.measure.microbench.device import Device, Figures, hardware_toml, seen_device
+from sweeps.measure.microbench.device import Device, DeviceFigures, hardware_toml, seen_device
 from sweeps.measure.microbench.kernels import Heads, decode_amounts, gemm, gemm_amounts, prefill_amounts
-from sweeps.measure.microbench.plan import Cell, Space, Span, positions, timed_grid
-from sweeps.measure.microbench.timing import Numbers, Protocol, Work, call_time
+from sweeps.measure.microbench.plan import BenchSpace, Cell, Span, positions, timed_grid
+from sweeps.measure.microbench.timing import Numbers, TimedWork, TimingProtocol, call_time
 
-QUICK = Protocol(
+QUICK = TimingProtocol(
     cold_bytes=1e5, unroll=2, loop=True, linked=True, sample_time=2e-4, total_time=1e-3, samples=3, long_samples=2
 )
-QUEUED = Protocol(
+QUEUED = TimingProtocol(
     cold_bytes=1e5, unroll=2, loop=False, linked=False, sample_time=2e-4, total_time=1e-3, samples=3, long_samples=2
 )
 
@@ -43,9 +43,9 @@ class Machine:
         return Cell(seconds, 0.05, self.setup + 10.0 * seconds)
 
 
-def products(**changed: Span) -> Space:
+def products(**changed: Span) -> BenchSpace:
     spans = {"m": Span(1, 4096, 256), "n": Span(256, 8192, 1024), "k": Span(256, 8192, 1024)} | changed
-    return Space(spans, lambda shape: gemm_amounts("fp32", shape), lambda shape: 0.0, 1.0)
+    return BenchSpace(spans, lambda shape: gemm_amounts("fp32", shape), lambda shape: 0.0, 1.0)
 
 
 def test_positions_are_powers_of_two_and_not_too_far_apart():
@@ -158,7 +158,7 @@ def test_the_pages_of_a_gather_are_a_permutation():
 
 def test_a_kernel_that_feeds_itself_is_timed():
     array = jax.ShapeDtypeStruct((256,), jnp.float32)
-    kernel = Work(call=lambda state, cold: (jnp.tanh(state[0]),), state=(array,), feeds=True)
+    kernel = TimedWork(call=lambda state, cold: (jnp.tanh(state[0]),), state=(array,), feeds=True)
     assert call_time(kernel, Numbers(0), QUICK, expected=1.0).seconds > 0.0
 
 
@@ -170,7 +170,7 @@ def test_the_device_is_known():
 
 def test_a_measured_entry_loads_with_its_sources(tmp_path):
     device = Device('A "CPU"', "cpu", 4, 64e9, 32e6, 8, 3e9, {}, None)
-    figures = Figures(
+    figures = DeviceFigures(
         matrix={"fp32": 2e11, "bf16": 1e11},
         vector=1.6e11,
         bandwidths={"sequential_bandwidth": 4e10, "copy_bandwidth": 3e10},
@@ -192,7 +192,7 @@ def test_a_measured_entry_loads_with_its_sources(tmp_path):
 def test_an_entry_needs_products_and_bandwidth():
     device = Device("CPU", "cpu", 1, 64e9, 32e6, 8, 3e9, {}, None)
     with pytest.raises(ValueError, match="gemm and bandwidth"):
-        hardware_toml(device, Figures({}, None, {}, None), "2026-11-21")
+        hardware_toml(device, DeviceFigures({}, None, {}, None), "2026-11-21")
 
 
 def test_fresh_shapes_are_inside_and_known_ones_on_the_grid():

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor, nest_cost
+from jaxroof.nests import NestFanout, NestMachine, NestMemory, NestProblem, NestTensor, nest_cost
 from sweeps.studies.map import found_mapping
 from sweeps.studies.map.pool import compiled_scores, scores
 from sweeps.studies.map.space import mapping_space
@@ -17,10 +17,10 @@ from workloads.nests.checks import convolution, residents
 
 def machine(capacity=24.0):
     memories = [
-        Memory(name=name, capacity=room, read_energy=energy, write_energy=energy, update_energy=energy)
+        NestMemory(name=name, capacity=room, read_energy=energy, write_energy=energy, update_energy=energy)
         for name, room, energy in (("dram", np.inf, 200.0), ("rf", capacity, 1.0))
     ]
-    return Machine(nodes=(memories[0], Fanout(name="units", size=4.0), memories[1]), mac_energy=1.0)
+    return NestMachine(nodes=(memories[0], NestFanout(name="units", size=4.0), memories[1]), mac_energy=1.0)
 
 
 PROBLEM = convolution({"M": 4, "C": 6, "P": 4, "R": 3})
@@ -86,7 +86,7 @@ def test_limits_of_the_machine_are_kept(method):
     outer = dataclasses.replace(outer, limits=(("M", 1.0, 2.0), ("P", 2.0, np.inf)), order=("C", "M"))
     units = dataclasses.replace(units, limits=(("C", 2.0, 2.0), ("M", 1.0, 1.0)), least=0.5)
     inner = dataclasses.replace(inner, limits=(("R", np.inf, np.inf),))
-    limited = Machine(nodes=(outer, units, inner), mac_energy=1.0)
+    limited = NestMachine(nodes=(outer, units, inner), mac_energy=1.0)
     found = found_mapping(PROBLEM, limited, KEPT, objective="energy", method=method, mappings=3000)
     first, second, last = found.mapping.factors
     assert first.get("M", 1.0) <= 2.0 and first["P"] >= 2.0 and second["C"] == 2.0 and "M" not in second
@@ -107,7 +107,7 @@ def test_padded_sizes():
 
 def test_limits_that_no_factors_keep():
     outer, units, inner = machine().nodes
-    limited = Machine(nodes=(outer, dataclasses.replace(units, limits=(("R", 2.0, 2.0),)), inner))
+    limited = NestMachine(nodes=(outer, dataclasses.replace(units, limits=(("R", 2.0, 2.0),)), inner))
     with pytest.raises(ValueError, match="R = 3 has no factors that the architecture allows"):
         found_mapping(PROBLEM, limited, KEPT, mappings=2000)
 
@@ -155,13 +155,13 @@ def test_a_large_machine_and_problem_end():
     """As many dimensions, tensors and nodes as files may have: nothing grows with the product of all choices."""
     names = [f"D{number}" for number in range(16)]
     tensors = {
-        f"T{number}": Tensor(axes=tuple(((1, name),) for name in names[number::7]), output=number == 0)
+        f"T{number}": NestTensor(axes=tuple(((1, name),) for name in names[number::7]), output=number == 0)
         for number in range(8)
     }
-    problem = Problem(sizes=dict.fromkeys(names, 8.0), tensors=tensors)
-    nodes = tuple(Memory(name=f"N{number}", read_energy=1.0 / (number + 1)) for number in range(12))
-    kept = residents(problem, Machine(nodes=nodes), {}, "test")
-    found = found_mapping(problem, Machine(nodes=nodes), kept, mappings=10_000)
+    problem = NestProblem(sizes=dict.fromkeys(names, 8.0), tensors=tensors)
+    nodes = tuple(NestMemory(name=f"N{number}", read_energy=1.0 / (number + 1)) for number in range(12))
+    kept = residents(problem, NestMachine(nodes=nodes), {}, "test")
+    found = found_mapping(problem, NestMachine(nodes=nodes), kept, mappings=10_000)
     assert found.cost.fits and not found.complete
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import hwspaces
-from jaxroof.nests import Machine, Mapping, Memory, nest_cost
+from jaxroof.nests import Mapping, NestMachine, NestMemory, nest_cost
 from jaxroof.op import Kernel
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from sweeps.studies.map import found_mapping
@@ -33,8 +33,8 @@ def product(m, n, k):
 
 
 def machine(room):
-    memories = Memory(name="outside", read_energy=1.0, update_energy=1.0), Memory(name="level", capacity=room)
-    return Machine(nodes=memories)
+    memories = NestMemory(name="outside", read_energy=1.0, update_energy=1.0), NestMemory(name="level", capacity=room)
+    return NestMachine(nodes=memories)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -17,7 +17,7 @@ from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
 from sweeps.serving.target import kept, missed_text
 from sweeps.studies.compare.compare import compare
-from sweeps.studies.compare.requests import Requests, demand
+from sweeps.studies.compare.requests import ServedRequests, demand
 from workloads.streams.classes import classes_of
 
 pytestmark = pytest.mark.xdist_group("classes")
@@ -140,7 +140,7 @@ def test_keys_that_a_file_of_classes_takes_the_place_of_are_refused(file, key):
 
 
 def test_the_demand_of_a_class_is_that_of_its_requests(file):
-    stream = Requests({"traffic": file}).sample
+    stream = ServedRequests({"traffic": file}).sample
     of_all = demand(stream, True)
     chat, summaries = of_all.classes
     assert (summaries.prompt, summaries.output, summaries.evenness) == (3000.0, 20.0, 1.0)

@@ -22,7 +22,7 @@ from sweeps.studies.compare.estimate import sequences
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.places import columns, room
 from sweeps.studies.compare.question import question
-from sweeps.studies.compare.requests import Requests, demand
+from sweeps.studies.compare.requests import ServedRequests, demand
 from sweeps.studies.compare.steps import micro_batch_cost, tables
 from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust
 
@@ -234,13 +234,13 @@ def test_drafts_are_a_setting_of_models_that_can_draft():
 
 
 def test_a_stream_is_described_by_its_means():
-    stream = Requests({"isl": "lognormal:mean=500,sigma=0.6", "osl": 100}).sample
+    stream = ServedRequests({"isl": "lognormal:mean=500,sigma=0.6", "osl": 100}).sample
     found = demand(stream, False)
     assert found.prompt == pytest.approx(stream.isl.mean()) and found.cached == 0.0
     assert found.evenness == pytest.approx(stream.isl.mean() ** 2 / (stream.isl**2).mean()) and found.evenness < 0.8
     assert (found.output, found.briefness) == pytest.approx((100.0, 1.0))
     assert found.context == pytest.approx(stream.isl.mean() + 50.0)
-    shared = Requests({"isl": 500, "osl": 100, "prefixes": "groups=4,tokens=300"}).sample
+    shared = ServedRequests({"isl": 500, "osl": 100, "prefixes": "groups=4,tokens=300"}).sample
     hit = demand(shared, True)
     # All but the first of 4 groups find 300 tokens of the prompt: the stream says how long a prompt is.
     assert hit.cached == pytest.approx(300.0 * (1.0 - 4.0 / len(shared.isl)))

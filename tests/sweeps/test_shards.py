@@ -10,11 +10,11 @@ import pytest
 import xarray as xr
 
 import sweeps
-from sweeps.data.keep.rows import Points
+from sweeps.data.keep.rows import KeptPoints
 from sweeps.data.pieces import Box, View
 from sweeps.data.shards import manifest
 from sweeps.run.shards.run import run
-from sweeps.run.shards.work import Work
+from sweeps.run.shards.work import ShardWork
 
 pytestmark = pytest.mark.xdist_group("shards")
 
@@ -39,17 +39,17 @@ def whole() -> xr.Dataset:
 
 
 @pytest.fixture(scope="module")
-def works() -> dict[bool, Work]:
+def works() -> dict[bool, ShardWork]:
     """The sweep in chunks of a few points, so that there are many, with everything kept and with little."""
     made = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sweeps.run.compilers.CHUNK_BYTES", {"cpu": 600})
         for little in (False, True):
-            made[little] = Work({**SPEC, "output": {**SPEC["output"], **({"keep": KEPT} if little else {})}})
+            made[little] = ShardWork({**SPEC, "output": {**SPEC["output"], **({"keep": KEPT} if little else {})}})
     return made
 
 
-def cut(work: Work, points: int) -> Work:
+def cut(work: ShardWork, points: int) -> ShardWork:
     """The same work in shards of another size; what is compiled is shared."""
     other = copy_of(work)
     other.shard_points, other.boxes = points, list(work.plan.boxes(points))
@@ -207,7 +207,7 @@ def test_values_of_the_points_that_can_be(over):
     mask = mask[tuple(slice(None) if varies else 0 for varies in over)]
     arrays = {"tpot": (np.arange(12.0).reshape(shape), (True, True)), "feasible": (mask, over)}
     views = {name: View(array, tuple((0, n) for n in array.shape), dims) for name, (array, dims) in arrays.items()}
-    points = Points(Box(0, (0, 0), (1, 1), tuple(map(np.arange, shape)), frozenset(arrays)), views, shape)
+    points = KeptPoints(Box(0, (0, 0), (1, 1), tuple(map(np.arange, shape)), frozenset(arrays)), views, shape)
     there = np.broadcast_to(views["feasible"].host(), shape)
     np.testing.assert_array_equal(points.flat("tpot"), arrays["tpot"][0][there])
     assert points.flat("feasible").tolist() == [True] * there.sum()

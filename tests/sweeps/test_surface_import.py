@@ -10,7 +10,7 @@ import hwspaces
 from hwspaces.performance.surface import SurfaceTable, read_surfaces, write_surfaces
 from hwspaces.performance.surface_efficiency import surface_efficiency
 from jaxroof.efficiency import datasheet
-from sweeps.measure.surface_import import Wanted, imported
+from sweeps.measure.surface_import import WantedRows, imported
 from sweeps.measure.surface_import.complete_grid import complete
 
 HEADER = "m,k,n,latency_us,mfu"
@@ -176,7 +176,7 @@ def test_an_unknown_device_is_named(tmp_path):
     with pytest.raises(ValueError, match="device 'x100'"):
         imported([file])
     with pytest.raises(ValueError, match="--gpu h100 is not in it; it has x100"):
-        imported([file], wanted=Wanted(gpu="h100"))
+        imported([file], wanted=WantedRows(gpu="h100"))
 
 
 def test_united_attention_rows_are_tables_by_heads(tmp_path):
@@ -227,7 +227,7 @@ def test_several_engines_need_a_choice(tmp_path):
     frame.assign(backend=["vllm", "sglang"], version="1").to_parquet(file)
     with pytest.raises(ValueError, match="choose one with --engine: sglang, vllm"):
         imported([file])
-    assert imported([file], wanted=Wanted(engine="vllm")).provenance["engine"] == "vllm"
+    assert imported([file], wanted=WantedRows(engine="vllm")).provenance["engine"] == "vllm"
 
 
 def test_measurements_without_a_header(tmp_path):

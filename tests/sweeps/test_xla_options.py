@@ -10,7 +10,7 @@ import pytest
 
 from jaxroof.numerics.arrays import jax as lazily_jax
 from sweeps.run import ways
-from sweeps.run.xla_options import Options, known
+from sweeps.run.xla_options import XlaOptions, known
 from tests.survival import ROOT
 
 LEVEL = {"xla_backend_optimization_level": 0}
@@ -19,8 +19,8 @@ LEVEL = {"xla_backend_optimization_level": 0}
 
 def test_options_that_xla_does_not_know_are_left_out():
     assert known(LEVEL | {"xla_cpu_never_was": True}) == LEVEL
-    assert dict(Options(**LEVEL, xla_cpu_never_was=True)) == LEVEL
-    assert known({"xla_cpu_never_was": 1}) == {} and not Options(xla_cpu_never_was=1)
+    assert dict(XlaOptions(**LEVEL, xla_cpu_never_was=True)) == LEVEL
+    assert known({"xla_cpu_never_was": 1}) == {} and not XlaOptions(xla_cpu_never_was=1)
 
 
 def test_a_known_option_with_a_wrong_value_is_an_error():
@@ -46,7 +46,7 @@ def test_flags_that_would_end_the_process_are_left_out():
 
 def test_other_devices_are_asked_for_none(monkeypatch):
     monkeypatch.setattr(lazily_jax, "default_backend", lambda: "gpu")
-    assert dict(Options(**LEVEL)) == {} and ways.designs(gradients=True).options == ()
+    assert dict(XlaOptions(**LEVEL)) == {} and ways.designs(gradients=True).options == ()
 
 
 @pytest.mark.parametrize("options", [ways.QUICK, ways.QUICKLY])

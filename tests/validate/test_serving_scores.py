@@ -42,9 +42,9 @@ def test_policies_of_the_engines(read):
 
 def test_scores_and_the_worst(read):
     found, _ = read(*[{"gt_tpot_ms": str(10.0 + i)} for i in range(9)], {"gt_tpot_ms": "19", "batch_size": "4"})
-    made = [scores.Prediction(point, point.ttft, 1.1 * point.tpot) for point in found[:8]]
-    made += [scores.Prediction(found[8], 2.0 * found[8].ttft, 2.0 * found[8].tpot)]
-    made += [scores.Prediction(found[9], found[9].ttft, 10.0 * found[9].tpot)]  # suspect: not among the trusted
+    made = [scores.ServingPrediction(point, point.ttft, 1.1 * point.tpot) for point in found[:8]]
+    made += [scores.ServingPrediction(found[8], 2.0 * found[8].ttft, 2.0 * found[8].tpot)]
+    made += [scores.ServingPrediction(found[9], found[9].ttft, 10.0 * found[9].tpot)]  # suspect: not among the trusted
     table = scores.scores(made)
     trusted = table["points"]["trusted"]["tpot"]
     assert table["points"]["all"]["tpot"].n == 10 and trusted.n == 9
@@ -63,7 +63,7 @@ def test_scores_and_the_worst(read):
 def test_pictures_are_drawn(read):
     pytest.importorskip("matplotlib")
     found, _ = read({}, {"backend": "sglang", "concurrency": "4", "batch_size": "4"}, {"batch_size": "3"})
-    made = [scores.Prediction(point, 1.2 * point.ttft, 0.9 * point.tpot) for point in found]
+    made = [scores.ServingPrediction(point, 1.2 * point.ttft, 0.9 * point.tpot) for point in found]
     first, second = pictures.predicted_against_measured(made), pictures.errors_by_concurrency(made)
     assert len(first.axes) == len(second.axes) == 2
     with pytest.raises(ValueError, match="no served points"):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout, Limits, Machine, Memory, Problem, Tensor
+from jaxroof.nests import Limits, NestFanout, NestMachine, NestMemory, NestProblem, NestTensor
 from jaxroof.nests import Mapping as NestMapping
 from workloads.streams.kinds import nearest
 
@@ -21,7 +21,7 @@ Axes = tuple[tuple[tuple[int, str], ...], ...]
 
 def convolution(
     sizes: Mapping[str, int], stride: int = 1, dilation: int = 1, densities: Mapping[str, float] | None = None
-) -> Problem:
+) -> NestProblem:
     """A convolution: N images, M filters, C channels, P x Q outputs, R x S weights; G groups of M and C each."""
     group = "G" if sizes.get("G", 1) > 1 else ""
     row, column = ((stride, "P"), (dilation, "R")), ((stride, "Q"), (dilation, "S"))
@@ -29,7 +29,7 @@ def convolution(
     return einsum(sizes, dict(zip(TENSORS, axes, strict=True)), "Outputs", densities)
 
 
-def matmul(m: int, n: int, k: int, densities: Mapping[str, float] | None = None) -> Problem:
+def matmul(m: int, n: int, k: int, densities: Mapping[str, float] | None = None) -> NestProblem:
     """A product of inputs [m, k] and weights [k, n]."""
     axes = {"Weights": _plain("KN"), "Inputs": _plain("MK"), "Outputs": _plain("MN")}
     return einsum({"M": m, "N": n, "K": k}, axes, "Outputs", densities)
@@ -37,13 +37,13 @@ def matmul(m: int, n: int, k: int, densities: Mapping[str, float] | None = None)
 
 def einsum(
     sizes: Mapping[str, int], axes: Mapping[str, Axes], output: str, densities: Mapping[str, float] | None = None
-) -> Problem:
+) -> NestProblem:
     """Any product of tensors, by the axes of each; densities are 1 where they are not given."""
     shares = densities or {}
     tensors = {
-        name: Tensor(axes=each, output=name == output, density=shares.get(name, 1.0)) for name, each in axes.items()
+        name: NestTensor(axes=each, output=name == output, density=shares.get(name, 1.0)) for name, each in axes.items()
     }
-    return Problem(sizes={name: float(size) for name, size in sizes.items()}, tensors=tensors)
+    return NestProblem(sizes={name: float(size) for name, size in sizes.items()}, tensors=tensors)
 
 
 def _plain(dimensions: str) -> Axes:
@@ -136,7 +136,7 @@ def flag(value: Any, where: str) -> bool:
     return value
 
 
-def checked_problem(problem: Problem, where: str) -> Problem:
+def checked_problem(problem: NestProblem, where: str) -> NestProblem:
     """A problem whose size is bounded, that has one output, and whose tensors have its dimensions.
 
     Raises:
@@ -155,18 +155,18 @@ def checked_problem(problem: Problem, where: str) -> Problem:
     return problem
 
 
-def checked_machine(machine: Machine, where: str) -> Machine:
+def checked_machine(machine: NestMachine, where: str) -> NestMachine:
     """A machine that begins with a memory, with nodes of different names."""
     names = [node.name for node in machine.nodes]
     require(1 <= len(names) <= MOST_NODES, where, f"an architecture has 1 to {MOST_NODES} nodes")
     require(len(set(names)) == len(names), where, "two nodes have one name")
-    require(not isinstance(machine.nodes[0], Fanout), where, f"the outermost node, {names[0]}, must be a memory")
+    require(not isinstance(machine.nodes[0], NestFanout), where, f"the outermost node, {names[0]}, must be a memory")
     return machine
 
 
 def built_mapping(
-    problem: Problem,
-    machine: Machine,
+    problem: NestProblem,
+    machine: NestMachine,
     loops: Mapping[str, Loops],
     keeps: Mapping[str, Collection[str]],
     where: str,
@@ -203,7 +203,7 @@ def built_mapping(
     return NestMapping(factors=factors, orders=tuple(map(tuple, factors)), kept=kept)
 
 
-def broken_limits(machine: Machine, mapping: NestMapping) -> list[str]:
+def broken_limits(machine: NestMachine, mapping: NestMapping) -> list[str]:
     """What a mapping does that the machine's limits do not let a search do, in words: "PE_rows: Q is 4"."""
     found = []
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
@@ -211,19 +211,19 @@ def broken_limits(machine: Machine, mapping: NestMapping) -> list[str]:
             (least, most), count = machine.bounds(place, name), factors.get(name, 1.0)
             if count > most or (count < least < math.inf):
                 found.append(f"{node.name}: {name} is {count:.0f}")
-        if isinstance(node, Fanout) and (used := math.prod(factors.values())) < node.least * node.size:
+        if isinstance(node, NestFanout) and (used := math.prod(factors.values())) < node.least * node.size:
             found.append(f"{node.name}: {used:.0f} of {node.size:.0f} are used")
     return found
 
 
 def residents(
-    problem: Problem, machine: Machine, keeps: Mapping[str, Collection[str]], where: str
+    problem: NestProblem, machine: NestMachine, keeps: Mapping[str, Collection[str]], where: str
 ) -> tuple[tuple[str, ...], ...]:
     """Tensors that reside in each node; see `built_mapping`."""
     kept: list[tuple[str, ...]] = []
     for node in machine.nodes:
         able: Collection[str] = ()
-        if isinstance(node, Memory):
+        if isinstance(node, NestMemory):
             able = [name for name in node.keeps or problem.tensors if name not in node.passes]
         for name in keeps.get(node.name, ()):
             require_known(name, problem.tensors, f"{where}: {node.name}", "tensor")
@@ -236,7 +236,7 @@ def residents(
     return tuple(kept)
 
 
-def require_names(problem: Problem, machine: Machine, where: str) -> None:
+def require_names(problem: NestProblem, machine: NestMachine, where: str) -> None:
     """ValueError of one line where a node names a tensor or a dimension that neither the problem nor other layers have.
 
     A machine may name what some layers lack: the weights of a layer without any, the windows of a product.
@@ -245,7 +245,7 @@ def require_names(problem: Problem, machine: Machine, where: str) -> None:
     dimensions = dict.fromkeys((*problem.sizes, *CONVOLUTION, *MATMUL))
     for node in machine.nodes:
         named: list[str] = []
-        if isinstance(node, Memory):
+        if isinstance(node, NestMemory):
             named += [*node.keeps, *node.passes, *node.gated_by, *(node.compression or ())]
             loops = [*(node.dimensions or ()), *node.order]
         else:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hwspaces.files import document
-from jaxroof.nests import Fanout, Machine, Memory, Problem
 from jaxroof.nests import Mapping as NestMapping
+from jaxroof.nests import NestFanout, NestMachine, NestMemory, NestProblem
 from workloads.nests import checks
 from workloads.nests.checks import CONVOLUTION, MATMUL, TENSORS, Axes, convolution, einsum, matmul
 from workloads.streams.kinds import nearest
@@ -22,7 +22,7 @@ class NestEntry:
 
     name: str
     source: str
-    value: Any  # a `Problem` or a `Machine`
+    value: Any  # a `NestProblem` or a `NestMachine`
     count: int = 1  # of a layer in its network
 
 
@@ -94,7 +94,7 @@ def architecture(name_or_path: str) -> NestEntry:
     checks.require(isinstance(listed, list), where, "nodes are missing: [[nodes]], from the outermost")
     energy = checks.number(content.get("mac_energy_pJ", 0.0), f"{where}: mac_energy_pJ", zero=True)
     zeros = {name: float(checks.flag(content.get(name, False), f"{where}: {name}")) for name in ("gating", "skipping")}
-    machine = Machine(
+    machine = NestMachine(
         nodes=tuple(_node(each, f"{where}: node {number}") for number, each in enumerate(listed, 1)),
         mac_energy=1e-12 * energy,
         clock=1e6 * checks.number(content.get("clock_MHz", 1000.0), f"{where}: clock_MHz"),
@@ -105,7 +105,7 @@ def architecture(name_or_path: str) -> NestEntry:
     return NestEntry(where, source, checks.checked_machine(machine, where))
 
 
-def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
+def mapping(path: str, problem: NestProblem, machine: NestMachine) -> NestMapping:
     """A mapping from a TOML file: tables `loops` ("P8 Q2" by node, from the outermost) and `keeps` (tensors by memory).
 
     With `padded = true` factors may multiply to more than a dimension's size.
@@ -134,7 +134,7 @@ def mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
     return checks.built_mapping(problem, machine, loops, keeps, path, padded)
 
 
-def _problem(content: Mapping[str, Any], where: str) -> Problem:
+def _problem(content: Mapping[str, Any], where: str) -> NestProblem:
     kind = content["kind"]
     more = {"convolution": ("stride", "dilation"), "matmul": (), "einsum": ("tensors", "output")}
     checks.require(isinstance(kind, str) and kind in more, f"{where}: kind", f"{kind!r} is none of {', '.join(more)}")
@@ -196,14 +196,14 @@ _TRANSFERS = {
 """Keys of a fan-out, numbers by tensor: fields and their units."""
 
 
-def _node(content: Any, where: str) -> Memory | Fanout:
+def _node(content: Any, where: str) -> NestMemory | NestFanout:
     checks.table(content, where)
     kinds = [kind for kind in ("memory", "fanout") if kind in content]
     checks.require(len(kinds) == 1, where, "a node has one name, of either key: memory or fanout")
     return (_memory if kinds == ["memory"] else _fanout)(content, where)
 
 
-def _fanout(content: Mapping[str, Any], where: str) -> Fanout:
+def _fanout(content: Mapping[str, Any], where: str) -> NestFanout:
     known = ("fanout", "size", "multicast", "reduces", "least_used", *_TRANSFERS)
     own = _searched(content, where, "fanout", known)
     for key in ("multicast", "reduces"):
@@ -212,10 +212,10 @@ def _fanout(content: Mapping[str, Any], where: str) -> Fanout:
         if key in content:
             own[field] = _by_tensor(content[key], f"{where}: {key}", scale)
     least = checks.number(content.get("least_used", 0.0), f"{where}: least_used", zero=True, most=1.0)
-    return Fanout(size=float(checks.whole(content.get("size"), f"{where}: size")), least=least, **own)
+    return NestFanout(size=float(checks.whole(content.get("size"), f"{where}: size")), least=least, **own)
 
 
-def _memory(content: Mapping[str, Any], where: str) -> Memory:
+def _memory(content: Mapping[str, Any], where: str) -> NestMemory:
     names = ("keeps", "passes", "gated_by", "order")
     own = _searched(content, where, "memory", ("memory", "compression", *names, *_MEMORY))
     own |= {key: checks.words(content.get(key, []), f"{where}: {key}") for key in names}
@@ -227,7 +227,7 @@ def _memory(content: Mapping[str, Any], where: str) -> Memory:
     own.setdefault("update_energy", own.get("write_energy", 0.0))
     if "compression" in content:
         own["compression"] = _by_tensor(content["compression"], f"{where}: compression", 1.0)
-    return Memory(**own)
+    return NestMemory(**own)
 
 
 def _searched(content: Mapping[str, Any], where: str, kind: str, known: tuple[str, ...]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout, Machine, Memory, Problem, Tensor
 from jaxroof.nests import Mapping as NestMapping
+from jaxroof.nests import NestFanout, NestMachine, NestMemory, NestProblem, NestTensor
 from workloads.nests import checks
 from workloads.nests.checks import require, tables
 from workloads.nests.timeloop_yaml import names, section, target_of
 
 
-def timeloop_problem(path: str) -> Problem:
+def timeloop_problem(path: str) -> NestProblem:
     """The problem of a YAML file: `problem` with `shape` (dimensions, data_spaces, coefficients) and `instance`.
 
     Raises:
@@ -33,13 +33,13 @@ def timeloop_problem(path: str) -> Problem:
         require(isinstance(projection, list), where, "must be a list of axes")
         axes = tuple(_axis(axis, factors, where) for axis in projection)
         output = checks.flag(space.get("read_write", space.get("read-write", False)), f"{path}: {name}: read_write")
-        tensors[name] = Tensor(axes=axes, output=output, density=densities.pop(name, 1.0))
+        tensors[name] = NestTensor(axes=axes, output=output, density=densities.pop(name, 1.0))
     for name in densities:
         checks.require_known(name, tensors, f"{path}: problem.instance.densities", "data space")
-    return checks.checked_problem(Problem(sizes=sizes, tensors=tensors), path)
+    return checks.checked_problem(NestProblem(sizes=sizes, tensors=tensors), path)
 
 
-def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMapping:
+def timeloop_mapping(path: str, problem: NestProblem, machine: NestMachine) -> NestMapping:
     """The mapping of a YAML file: a list of `mapping` with targets; permutations are from the innermost.
 
     A spatial target is a container's name, or inter_NAME_spatial as Timeloop writes it; of a memory, the fan-out below
@@ -56,7 +56,7 @@ def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMappi
         kind, target = item.get("type"), target_of(item, nodes)
         where = f"{path}: {target}"
         if kind in ("datatype", "dataspace", "bypass"):
-            if isinstance(nodes.get(target), Memory):
+            if isinstance(nodes.get(target), NestMemory):
                 gone = names(item.get("bypass", []), f"{where}: bypass")
                 kept = names(item["keep"], f"{where}: keep") if "keep" in item else list(problem.tensors)
                 keeps[target] = [name for name in kept if name not in gone]
@@ -73,7 +73,7 @@ def timeloop_mapping(path: str, problem: Problem, machine: Machine) -> NestMappi
         require(alone or target in nodes, path, f"there is no target {target}; there are {', '.join(nodes)}")
         if target not in nodes:
             continue
-        fits = (kind == "spatial") == isinstance(nodes[target], Fanout)
+        fits = (kind == "spatial") == isinstance(nodes[target], NestFanout)
         require(alone or fits, where, f"it takes no {kind} loops")
         if fits:
             require(target not in loops, where, f"two directives give its {kind} loops")

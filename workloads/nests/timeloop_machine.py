@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from jaxroof.nests import Fanout, Machine, Memory
+from jaxroof.nests import NestFanout, NestMachine, NestMemory
 from workloads.nests import checks
 from workloads.nests.checks import require, tables
 from workloads.nests.timeloop_yaml import BELOW, TAGS, names, sections, sparse_fields, target_of, targets
@@ -34,7 +34,7 @@ CONSTRAINTS = {
 """Kinds of constraints of a node and their keys. `split` has no effect on counts: it is read and left."""
 
 
-def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
+def timeloop_architecture(path: str, energies: str | None = None) -> NestMachine:
     """The machine of a YAML file: `architecture` with `nodes`, of which containers fan out over meshX x meshY.
 
     Or with `subtree`, as earlier files and those that Timeloop's front end writes: memories of which there are more
@@ -61,7 +61,7 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
     beside = _beside(whole, named, path)
     sparse, zeros = sparse_fields(whole, path)
     table = _energy_table(energies) if energies else {}
-    found: list[Memory | Fanout] = []
+    found: list[NestMemory | NestFanout] = []
     for name, node in zip(named, nodes, strict=True):
         where = f"{path}: {name}"
         checks.table(node, where, NODE)
@@ -89,9 +89,9 @@ def timeloop_architecture(path: str, energies: str | None = None) -> Machine:
         *(name for name, rules in beside.items() if not all(_is_idle(each, f"{path}: {name}") for each in rules)),
     ]
     require(not left, path, f"constraints or optimizations are for {', '.join(left)}, which is no node")
-    gates = dict.fromkeys(name for node in found if isinstance(node, Memory) for name in node.gated_by)
+    gates = dict.fromkeys(name for node in found if isinstance(node, NestMemory) for name in node.gated_by)
     mac = table.get(named[-1], {}).get("compute", 0.0)
-    return checks.checked_machine(Machine(nodes=tuple(found), mac_energy=mac, gated_by=tuple(gates), **zeros), path)
+    return checks.checked_machine(NestMachine(nodes=tuple(found), mac_energy=mac, gated_by=tuple(gates), **zeros), path)
 
 
 def _unfolded(trees: Any, where: str) -> Iterator[Mapping[str, Any]]:
@@ -192,7 +192,7 @@ def _is_idle(rule: Mapping[str, Any], where: str) -> bool:
     return "min_parallelism" not in rule
 
 
-def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> Fanout:
+def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where: str) -> NestFanout:
     spatial = rules.get("spatial", {})
     alone = any(spatial.get(key) not in (None, False, []) for key in ("no_reuse", "no_multicast_no_reduction"))
     for key in ("no_reuse", "no_multicast_no_reduction"):
@@ -201,7 +201,7 @@ def _fanout(name: str, size: int, rules: Mapping[str, Mapping[str, Any]], where:
     least = rules.get("min_parallelism", {}).get("min", 0.0)
     least = checks.number(least, f"{where}: constraints.min_parallelism", zero=True, most=1.0)
     own = _loops(spatial, f"{where}: constraints.spatial")
-    return Fanout(name=name, size=float(size), multicast=not alone, reduces=not alone, least=least, **own)
+    return NestFanout(name=name, size=float(size), multicast=not alone, reduces=not alone, least=least, **own)
 
 
 def _memory(
@@ -211,7 +211,7 @@ def _memory(
     actions: Mapping[str, float],
     sparse: Mapping[str, Any],
     where: str,
-) -> Memory:
+) -> NestMemory:
     word = checks.number(attributes.get("datawidth", attributes.get("word-bits", 8)), f"{where}: datawidth")
     width = checks.number(attributes.get("width", word), f"{where}: width")
     figures: dict[str, Any] = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
@@ -226,7 +226,7 @@ def _memory(
     keeps, passes = (tuple(names(space.get(key, []), f"{where}: {key}")) for key in ("keep", "bypass"))
     order = names(temporal.get("permutation", []), f"{where}: constraints.temporal.permutation")
     figures |= _loops(temporal, f"{where}: constraints.temporal") | dict(sparse)
-    return Memory(
+    return NestMemory(
         name=name, keeps=keeps, passes=passes, order=tuple(reversed(order)), word_bits=word, block=block, **figures
     )
 

@@ -173,7 +173,7 @@ FORWARD, BACKWARD, GRADIENTS = 2, 5, 3
 """Products of attention; of its gradient, the scores computed again included; and of those, results."""
 
 
-class Attention(NamedTuple):
+class TracedAttention(NamedTuple):
     """One attention kernel: the factors of its sizes, and the nodes that it does."""
 
     nodes: list[Node]
@@ -193,7 +193,7 @@ class Attention(NamedTuple):
     latent: bool = False  # values are a part of the keys, one head for all queries
 
 
-def attentions(region: Region, at: Sizes, notes: set[str]) -> list[Attention]:
+def attentions(region: Region, at: Sizes, notes: set[str]) -> list[TracedAttention]:
     """The attention kernels of a region.
 
     Args:
@@ -201,7 +201,7 @@ def attentions(region: Region, at: Sizes, notes: set[str]) -> list[Attention]:
       notes: what a reader should know of them is added.
     """
     users, seen = users_of(region), set()
-    found: list[Attention] = []
+    found: list[TracedAttention] = []
     kept = set(map(id, map(base, region.outputs)))
     needs = _needs(region)
     for node in region.nodes:
@@ -237,7 +237,9 @@ def _closed(nodes: list[Node], region: Region, needs: dict[int, int]) -> bool:
     return not any(before >> node.number & 1 and needs.get(id(node), 0) & own for node in region.nodes)
 
 
-def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes, notes: set[str]) -> list[Attention]:
+def _kernels(
+    seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes, notes: set[str]
+) -> list[TracedAttention]:
     """The forward kernel, the backward one, or both, of one softmax; none where it is no attention."""
     total = next((user for user in _summed(seed, users) if user.name == "reduce_sum"), None)
     if total is None or not scores.makers or not scores.readers:
@@ -273,7 +275,7 @@ def _kernels(seed: Node, scores: Scores, users: Users, kept: set[int], at: Sizes
     return [sizes([maker, *forward, output], output, FORWARD), sizes([*others, *products], output, BACKWARD)]
 
 
-def _shares_values(attention: Attention, scores: Scores, at: Sizes) -> bool:
+def _shares_values(attention: TracedAttention, scores: Scores, at: Sizes) -> bool:
     """Whether all queries of a head read the same values, rather than each its own, as sums over experts do."""
     found = _values(scores.readers[0], scores)
     if found is None:
@@ -292,7 +294,7 @@ def _summed(seed: Node, users: Users) -> list[Node]:
 
 def _sizes(
     maker: Node, axis: int, scores: Scores, total: Node, at: Sizes, notes: set[str]
-) -> Callable[[list[Node], Node | None, int], Attention]:
+) -> Callable[[list[Node], Node | None, int], TracedAttention]:
     """A function of nodes, of the product that multiplies values, and of the number of products, to the kernel."""
     (over, _), batches = maker.params["dimension_numbers"]
     free = [
@@ -316,14 +318,14 @@ def _sizes(
     full = at.elements(maker.outputs[0].shape)
     hidden = frozenset(id(value) for value in made if at.elements(value.shape) == full)
 
-    def kernel(nodes: list[Node], output: Node | None, products: int) -> Attention:
+    def kernel(nodes: list[Node], output: Node | None, products: int) -> TracedAttention:
         value = None if output is None else _values(output, scores)
         values = width if value is None else value[1]
         latent = value is not None and base(value[0]) is base(key) and len(batch) < 2 and bool(group)
         batched = len(outer) > 1 or bool(group and outer)  # the first axis is that of sequences
         sequences, heads = (outer[:1], (*outer[1:], *group)) if batched else ((), (*outer, *group))
         every = _all_widths(scores, width) if products == FORWARD and len(scores.readers) == 1 else width
-        return Attention(
+        return TracedAttention(
             nodes, sequences, queries, keys, heads, every, values, width, key_shape, key.bytes, mask, products, hidden,
             query.dtype, latent,
         )  # fmt: skip

@@ -5,12 +5,12 @@ import re
 from typing import Any
 
 from jaxroof.training.backward import OUTPUT_SUM_BYTES, QUERY_SUM_BYTES, ROW_SUM_FLOPS
-from workloads.traced.attention import BACKWARD, Attention
+from workloads.traced.attention import BACKWARD, TracedAttention
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.fusion import grouped
 from workloads.traced.graph import Node, Region, dtype_name
 from workloads.traced.groups import Group, Groups
-from workloads.traced.kernels import DECODED_QUERIES, Amount, Run, TracedKernel, is_narrow
+from workloads.traced.kernels import DECODED_QUERIES, Amount, KernelRun, TracedKernel, is_narrow
 from workloads.traced.memory import Peaks, moved, passed_on, stored, weights
 from workloads.traced.products import Message, Product, asked, message_of, product_of, strictest
 from workloads.traced.rules import LIGHT, REPEATED, RULES, SEQUENTIAL, kind_of, shape_work
@@ -72,7 +72,7 @@ class Emission:
                     vector.add((*shape, trips), flops)
                     exps.add((*shape, trips), special)
         name = f"{node.scope}/{node.name}".strip("/")
-        return TracedKernel(name, vector, exps, moved(groups, group), [], None, runs=[Run(runs)])
+        return TracedKernel(name, vector, exps, moved(groups, group), [], None, runs=[KernelRun(runs)])
 
     def _weight(self, region: Region) -> tuple[float, float]:
         """Matrix FLOP and B of a branch, to compare it by."""
@@ -95,7 +95,7 @@ class Emission:
                 vector.add(shape, flops)
                 exps.add(shape, special)
         product = group.product if group.kind == "product" else None
-        core: Product | Attention | Message | None = None
+        core: Product | TracedAttention | Message | None = None
         dtype, weight, output = None, 0.0, 0.0
         if group.attention is not None:
             core, dtype = group.attention, group.attention.dtype
@@ -121,7 +121,7 @@ class Emission:
         precision = strictest(asked(node) for node in group.nodes if kind_of(node) == "product")
         return TracedKernel(
             *(self._name(group, core), vector, exps, amount, rules, core, dtype, weight, output, precision),
-            runs=[Run(runs, passed_on(groups, group), stay)],
+            runs=[KernelRun(runs, passed_on(groups, group), stay)],
             floats=_floats(groups, group),
         )
 
@@ -143,7 +143,7 @@ _SAID = dict.fromkeys(SEQUENTIAL, _WAITS) | {
 """Primitive -> a note on its work."""
 
 
-def _row_sums(attention: Attention, kernel: TracedKernel, runs: Shape) -> TracedKernel:
+def _row_sums(attention: TracedAttention, kernel: TracedKernel, runs: Shape) -> TracedKernel:
     """The kernels around fused attention's backward one, as one: `jaxroof.training.backward.attention_sums`."""
     vector, moved_bytes = Amount(), Amount()
     rows = (*attention.sequences, *attention.queries, *attention.heads)
@@ -151,7 +151,7 @@ def _row_sums(attention: Attention, kernel: TracedKernel, runs: Shape) -> Traced
     moved_bytes.add((*rows, *attention.value_width), OUTPUT_SUM_BYTES)
     moved_bytes.add((*rows, *attention.key_width), QUERY_SUM_BYTES)
     return TracedKernel(
-        f"{kernel.name}_row_sums", vector, Amount(), moved_bytes, [], None, launches=2.0, runs=[Run(runs)]
+        f"{kernel.name}_row_sums", vector, Amount(), moved_bytes, [], None, launches=2.0, runs=[KernelRun(runs)]
     )
 
 

@@ -9,11 +9,11 @@ from jaxroof.hardware import OnChip
 from jaxroof.numerics.struct import Scalar
 from jaxroof.numerics.tree import leaves, structure
 from jaxroof.op import Ops
-from workloads.traced.attention import Attention
+from workloads.traced.attention import TracedAttention
 from workloads.traced.emission import Emission
 from workloads.traced.fusion import POLICIES
 from workloads.traced.graph import Region, dtype_name
-from workloads.traced.kernels import Amount, Run, TracedKernel
+from workloads.traced.kernels import Amount, KernelRun, TracedKernel
 from workloads.traced.memory import kept_moments, peak_bytes, with_on_chip
 from workloads.traced.products import Product, is_asked
 from workloads.traced.rules import require_known, with_shared_nodes
@@ -97,7 +97,7 @@ class Traced:
 
     def asked_products(self) -> tuple[tuple[str, str], ...]:
         """Types of operands whose products run as JAX is asked to, each with what it was asked for."""
-        products = (kernel for kernel in self.kernels if isinstance(kernel.core, Product | Attention))
+        products = (kernel for kernel in self.kernels if isinstance(kernel.core, Product | TracedAttention))
         found = dict.fromkeys((dtype_name(kernel.dtype), kernel.asked) for kernel in products)
         return tuple((name, asked) for name, asked in found if is_asked(name))
 
@@ -207,7 +207,7 @@ def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> lis
     """
     found: dict[Any, TracedKernel] = {}
     for kernel in kernels:
-        alone = dataclasses.replace(kernel, runs=[Run(())])
+        alone = dataclasses.replace(kernel, runs=[KernelRun(())])
         ops = [alone.op(at, ("fp32",)) for at in (first, second)]
         numbers = tuple(float(leaf) for op in ops for leaf in leaves(op))
         key = str(kernel.dtype), kernel.asked, structure(ops[0]), numbers

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator
 
-from workloads.traced.attention import Attention
+from workloads.traced.attention import TracedAttention
 from workloads.traced.elementwise import REDUCTIONS
 from workloads.traced.graph import Node, Region, Value, base
 from workloads.traced.rules import LIGHT, kind_of, shape_work
@@ -19,7 +19,7 @@ class Group:
     nodes: list[Node]  # in the order of their region
     kind: str  # map, product, attention, message, kernel, loop, free
     repeated: list[Node] = dataclasses.field(default_factory=list)  # nodes of other groups that it computes again
-    attention: Attention | None = None
+    attention: TracedAttention | None = None
     own: int = 0  # bits of its nodes
     above: int = 0  # one bit or more of each group that it depends on, where `Groups` has come to it
     space: float | None = None  # elements that it goes over, where that was asked for
@@ -101,7 +101,7 @@ class Groups:
       at: sizes to decide by.
     """
 
-    def __init__(self, region: Region, fused: list[Attention], at: Sizes):
+    def __init__(self, region: Region, fused: list[TracedAttention], at: Sizes):
         self.at, self._region = at, region
         self._of: dict[int, _Holder] = {}
         self.kept = set(map(id, map(base, region.outputs)))

@@ -11,7 +11,7 @@ from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.smooth import positive_part
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, AttentionShape, Collective, ConvolutionShape, Kernel, ProductShape
-from workloads.traced.attention import FORWARD, Attention
+from workloads.traced.attention import FORWARD, TracedAttention
 from workloads.traced.graph import Node, dtype_name
 from workloads.traced.known import Mask
 from workloads.traced.products import DEFAULT, VECTOR_TYPES, Message, Product, Products, products_of
@@ -53,7 +53,7 @@ class Amount:
         return any(coefficient for _, coefficient in self._terms.values())
 
 
-class Run(NamedTuple):
+class KernelRun(NamedTuple):
     """One place where a kernel runs in a function, and which of its bytes a compiler may keep on the chip."""
 
     times: Shape  # how often, a product of trips
@@ -70,13 +70,13 @@ class TracedKernel:
     exps: Amount
     bytes: Amount
     rules: list[Node]  # nodes whose work a rule says
-    core: Product | Attention | Message | None
+    core: Product | TracedAttention | Message | None
     dtype: Any = None  # of the operands of products
     weight_bytes: float = 0.0  # B per weight in memory
     output_bytes: float = 0.0  # B per element of its result
     asked: str = DEFAULT  # precision of its products that JAX was asked for
     launches: float = 1.0  # kernels per run
-    runs: list[Run] = dataclasses.field(default_factory=list)  # how often: the sum of them
+    runs: list[KernelRun] = dataclasses.field(default_factory=list)  # how often: the sum of them
     floats: str = ""  # a type of floating point that it writes
 
     def op(self, at: Sizes, matrix: Collection[str]) -> AnyOp:
@@ -104,7 +104,7 @@ class TracedKernel:
         common: dict[str, Any] = {"count": count, "kernels": launched, "bytes": moved}
         if isinstance(self.core, Product):
             return self._product(self.core, common, vector, exps, at, matrix)
-        if isinstance(self.core, Attention):
+        if isinstance(self.core, TracedAttention):
             return self._attention(self.core, common, at, matrix)
         common |= {"vector_flops": vector, "exps": exps if self.exps or self.rules else None}
         products = [work.matrix_flops for work in works if work.matrix_flops is not None]
@@ -145,7 +145,7 @@ class TracedKernel:
         """Whether it is attention, or a product that matrix units have."""
         if isinstance(self.core, Product):
             return not (is_narrow(self.core) or dtype_name(self.dtype).startswith(VECTOR_TYPES))
-        return isinstance(self.core, Attention)
+        return isinstance(self.core, TracedAttention)
 
     def _product(
         self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
@@ -180,7 +180,7 @@ class TracedKernel:
             **common,
         )
 
-    def _attention(self, attention: Attention, common: dict, at: Sizes, matrix: Collection[str]) -> Kernel:
+    def _attention(self, attention: TracedAttention, common: dict, at: Sizes, matrix: Collection[str]) -> Kernel:
         sequences, queries, keys, heads, key_width, value_width = (at.elements(shape) for shape in attention[1:7])
         forward = attention.products == FORWARD
         pairs, widths = attended(attention.mask, queries, keys), key_width + value_width

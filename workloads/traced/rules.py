@@ -12,7 +12,7 @@ from workloads.traced.products import PRODUCTS
 from workloads.traced.sizes import Shape, Sizes
 
 
-class Work(NamedTuple):
+class PrimitiveWork(NamedTuple):
     """Work of one run of a primitive."""
 
     vector_flops: Scalar = 0.0
@@ -22,7 +22,7 @@ class Work(NamedTuple):
     steps: Scalar = 0.0  # kernels beside the first, each of which waits for the one before
 
 
-Rule = Callable[[Node, Sizes], Work]
+Rule = Callable[[Node, Sizes], PrimitiveWork]
 
 RULES: dict[str, Rule] = {}
 """Primitive -> its work where symbols have given sizes."""
@@ -124,15 +124,15 @@ def written_shape(node: Node) -> Shape | None:
 
 
 @rule("scatter", *(f"scatter-{kind}" for kind in ("add", "sub", "mul", "min", "max")))
-def _scatter(node: Node, at: Sizes) -> Work:
-    return Work(at.elements(node.inputs[2].shape))
+def _scatter(node: Node, at: Sizes) -> PrimitiveWork:
+    return PrimitiveWork(at.elements(node.inputs[2].shape))
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def _running(node: Node, at: Sizes) -> Work:
+def _running(node: Node, at: Sizes) -> PrimitiveWork:
     """A scan within blocks and one over their sums: two operations per element."""
     elements = at.elements(node.inputs[0].shape)
-    return Work(2.0 * elements, elements if node.name == "cumlogsumexp" else 0.0)
+    return PrimitiveWork(2.0 * elements, elements if node.name == "cumlogsumexp" else 0.0)
 
 
 DIGIT = 8.0
@@ -140,7 +140,7 @@ DIGIT = 8.0
 
 
 @rule("sort", "top_k", "approx_top_k")
-def _sorted(node: Node, at: Sizes) -> Work:
+def _sorted(node: Node, at: Sizes) -> PrimitiveWork:
     """Comparisons of a merge: elements times the logarithm of the sorted length, or of the number that is kept.
 
     A sort reads and writes all operands once for every digit of the first one's key, pass after pass.
@@ -150,33 +150,33 @@ def _sorted(node: Node, at: Sizes) -> Work:
     kept = node.params.get("k")
     levels = math.log2(max(kept, 2)) if isinstance(kept, int) else jnp.log2(jnp.maximum(length, 2.0))
     if node.name != "sort":
-        return Work(at.elements(shape) * levels)
+        return PrimitiveWork(at.elements(shape) * levels)
     passes = 8.0 * node.inputs[0].bytes / DIGIT
     each = 2.0 * sum(at.elements(value.shape) * value.bytes for value in node.inputs)
-    return Work(at.elements(shape) * levels, bytes=(passes - 1.0) * each, steps=passes)
+    return PrimitiveWork(at.elements(shape) * levels, bytes=(passes - 1.0) * each, steps=passes)
 
 
 @rule("reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window")
-def _windows(node: Node, at: Sizes) -> Work:
-    return Work(at.elements(node.outputs[0].shape) * math.prod(node.params["window_dimensions"]))
+def _windows(node: Node, at: Sizes) -> PrimitiveWork:
+    return PrimitiveWork(at.elements(node.outputs[0].shape) * math.prod(node.params["window_dimensions"]))
 
 
 @rule("select_and_scatter", "select_and_scatter_add", "select_and_gather_add")
-def _window_gradient(node: Node, at: Sizes) -> Work:
-    return Work(2.0 * at.elements(node.inputs[0].shape) * math.prod(node.params["window_dimensions"]))
+def _window_gradient(node: Node, at: Sizes) -> PrimitiveWork:
+    return PrimitiveWork(2.0 * at.elements(node.inputs[0].shape) * math.prod(node.params["window_dimensions"]))
 
 
 @rule("bcoo_dot_general")
-def _sparse_product(node: Node, at: Sizes) -> Work:
+def _sparse_product(node: Node, at: Sizes) -> PrimitiveWork:
     """A product and a sum for every stored element and every further dimension of the dense operand."""
     stored, _, dense = node.inputs
     (_, over), (_, batch) = node.params["dimension_numbers"]
     free = tuple(size for axis, size in enumerate(dense.shape) if axis not in (*over, *batch))
-    return Work(2.0 * at.elements(stored.shape) * at.elements(free))
+    return PrimitiveWork(2.0 * at.elements(stored.shape) * at.elements(free))
 
 
 @rule("fft")
-def _fft(node: Node, at: Sizes) -> Work:
+def _fft(node: Node, at: Sizes) -> PrimitiveWork:
     """5 n log2 n of a complex transform: Van Loan, Computational Frameworks for the Fast Fourier Transform, 1992.
 
     Of a real one the complex side has half the elements, and the work is half.
@@ -184,7 +184,7 @@ def _fft(node: Node, at: Sizes) -> Work:
     length = at.elements(tuple(node.params["fft_lengths"]))
     inverse = "IRFFT" in str(node.params["fft_type"])
     side = (node.inputs if inverse else node.outputs)[0]
-    return Work(5.0 * at.elements(side.shape) * jnp.log2(jnp.maximum(length, 2.0)))
+    return PrimitiveWork(5.0 * at.elements(side.shape) * jnp.log2(jnp.maximum(length, 2.0)))
 
 
 CUBES = {
@@ -221,20 +221,20 @@ SEQUENTIAL = ("sort", *CHAINS)
 
 
 @rule(*CUBES)
-def _factorised(node: Node, at: Sizes) -> Work:
+def _factorised(node: Node, at: Sizes) -> PrimitiveWork:
     """Work in the size of the last dimension; its columns wait for each other."""
     shape = node.inputs[0].shape
     columns = at.number(shape[-1])
-    return Work(CUBES[node.name] * at.elements(shape) * columns, steps=_chain(node, columns))
+    return PrimitiveWork(CUBES[node.name] * at.elements(shape) * columns, steps=_chain(node, columns))
 
 
 @rule("triangular_solve", "tridiagonal_solve", "lu_pivots_to_permutation")
-def _solved(node: Node, at: Sizes) -> Work:
+def _solved(node: Node, at: Sizes) -> PrimitiveWork:
     """n^2 of a triangle per right-hand side; a few operations per row of three diagonals."""
     if node.name == "triangular_solve":
         steps = _chain(node, at.number(node.inputs[0].shape[-1]))
-        return Work(at.elements(node.inputs[0].shape) * at.elements(node.inputs[1].shape[-1:]), steps=steps)
-    return Work(8.0 * at.elements(node.outputs[0].shape))
+        return PrimitiveWork(at.elements(node.inputs[0].shape) * at.elements(node.inputs[1].shape[-1:]), steps=steps)
+    return PrimitiveWork(8.0 * at.elements(node.outputs[0].shape))
 
 
 def _estimate(node: Node) -> Any:
@@ -243,7 +243,7 @@ def _estimate(node: Node) -> Any:
 
 
 @rule("pallas_call")
-def _estimated(node: Node, at: Sizes) -> Work:
+def _estimated(node: Node, at: Sizes) -> PrimitiveWork:
     """Work as the kernel's `cost_estimate` says. Its FLOP are those of matrix units where it reads matrices of floating
     point; bytes beyond its operands and results are read again.
 
@@ -255,8 +255,8 @@ def _estimated(node: Node, at: Sizes) -> Work:
     multiplies = any(len(value.shape) > 1 and "float" in dtype_name(value.dtype) for value in node.inputs)
     flops = float(stated.flops)
     if multiplies:
-        return Work(0.0, float(stated.transcendentals), flops, bytes=more)
-    return Work(flops, float(stated.transcendentals), bytes=more)
+        return PrimitiveWork(0.0, float(stated.transcendentals), flops, bytes=more)
+    return PrimitiveWork(flops, float(stated.transcendentals), bytes=more)
 
 
 # Equal nodes of a graph as one, as every compiler and every author of a kernel has them.

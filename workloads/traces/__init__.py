@@ -5,7 +5,7 @@ from typing import Any
 from workloads.streams.stream import Stream
 from workloads.traces.detection import FORMATS, format_of
 from workloads.traces.mooncake import LARGEST_BLOCK
-from workloads.traces.rows import UNITS, Measured, Options
+from workloads.traces.rows import UNITS, Measured, ReadOptions
 
 __all__ = ["FORMATS", "Measured", "format_of", "read_measured", "read_trace"]
 
@@ -54,7 +54,7 @@ def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: 
     if not hasattr(module, "measured"):
         known = ", ".join(key for key, (other, _) in FORMATS.items() if hasattr(other, "measured"))
         raise ValueError(f"{path}: a {name} file holds no latencies; those of {known} do")
-    return module.measured(str(path), Options(sort, drop))
+    return module.measured(str(path), ReadOptions(sort, drop))
 
 
 def _options(
@@ -67,7 +67,7 @@ def _options(
     block_tokens: int | None,
     time_unit: str | None,
     columns: str | None,
-) -> Options:
+) -> ReadOptions:
     if seed != int(seed) or not 0 <= seed < 2**63:
         raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
     if span is not None and module is not FORMATS["servegen"][0]:
@@ -85,4 +85,4 @@ def _options(
         raise ValueError(f"time_unit is {time_unit!r}; it must be {', '.join(UNITS)}")
     if columns and module is not named:
         raise ValueError(f"{path}: columns name those of a file of no known format: give no format, or columns")
-    return Options(sort, drop, int(seed), span, block_tokens, time_unit, columns)
+    return ReadOptions(sort, drop, int(seed), span, block_tokens, time_unit, columns)

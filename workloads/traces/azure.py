@@ -1,13 +1,13 @@
 """Requests of Azure's LLM inference traces of 2023 and 2024: a CSV of times and token counts."""
 
 from workloads.streams.stream import Stream
-from workloads.traces.rows import Options, checked, listed
+from workloads.traces.rows import ReadOptions, checked, listed
 from workloads.traces.table import COUNT, TIMESTAMP, table
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of `TIMESTAMP,ContextTokens,GeneratedTokens`; times count from the first request.
 
     Source: AzurePublicDataset, AzureLLMInferenceDataset2023.md and AzureLLMInferenceDataset2024.md; times of 2023

@@ -8,18 +8,18 @@ import re
 import numpy as np
 
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
-from workloads.traces.documents import Record, chosen, json_lines, json_object, run_of, shown
-from workloads.traces.rows import Measured, Options, Rows, checked, mean_gap, stream_name
+from workloads.traces.documents import TraceRecord, chosen, json_lines, json_object, run_of, shown
+from workloads.traces.rows import Measured, ReadOptions, Rows, checked, mean_gap, stream_name
 
 _SUMMARY = re.compile(r"(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency)_ms")
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of a run's requests."""
     return measured(path, options).stream
 
 
-def measured(path: str, options: Options) -> Measured:
+def measured(path: str, options: ReadOptions) -> Measured:
     """Measurements of a run. A file of several runs, one per line, needs "FILE#2" for its second.
 
     `vllm bench serve --save-detailed` keeps input_lens, output_lens, start_times (since 2025), ttfts, itls in s, and
@@ -50,7 +50,7 @@ def measured(path: str, options: Options) -> Measured:
     return Measured(stream, ttft, e2e, mean_gap(ttft, e2e, stream.osl), concurrency, rate, duration, summary)
 
 
-def _run(file: str, run: int | None) -> Record:
+def _run(file: str, run: int | None) -> TraceRecord:
     """The object of the run that is asked for, of a file of one JSON object or of one per line."""
     lines = json_lines(file)
     try:
@@ -62,7 +62,7 @@ def _run(file: str, run: int | None) -> Record:
 
 
 def _detailed(
-    run: Record, path: str, options: Options, rate: float | None, concurrency: float | None
+    run: TraceRecord, path: str, options: ReadOptions, rate: float | None, concurrency: float | None
 ) -> tuple[Stream, np.ndarray, np.ndarray]:
     isl = run.numbers("input_lens")
     count = len(isl)
@@ -76,7 +76,7 @@ def _detailed(
     start = run.numbers("start_times", count, -math.inf) if known else np.zeros(count)
     names = ("start_times", "input_lens", "output_lens")
     rows = Rows(path, lambda row: f"{run.place}: request {row}", names, start, 1.0, isl, osl)
-    kept = checked(rows, Options(sort=True), ~failed)
+    kept = checked(rows, ReadOptions(sort=True), ~failed)
     notes = (f"{failed.sum()} of {count} requests failed and are left out",) if failed.any() else ()
     stream = kept.stream(path, notes)
     if not known:
@@ -84,7 +84,7 @@ def _detailed(
     return stream, ttft[kept.rows], (ttft + gaps)[kept.rows]
 
 
-def _totals(run: Record, path: str, rate: float | None, concurrency: float | None) -> Stream:
+def _totals(run: TraceRecord, path: str, rate: float | None, concurrency: float | None) -> Stream:
     count = run.count("completed", 1, MOST_REQUESTS)
     isl, osl = (
         np.full(count, run.number(f"total_{side}_tokens", count, count * LARGEST_TOKENS) / count)
@@ -95,7 +95,7 @@ def _totals(run: Record, path: str, rate: float | None, concurrency: float | Non
     return _assumed(stream, run, rate, concurrency)
 
 
-def _assumed(stream: Stream, run: Record, rate: float | None, concurrency: float | None) -> Stream:
+def _assumed(stream: Stream, run: TraceRecord, rate: float | None, concurrency: float | None) -> Stream:
     """The stream with arrivals that the client's settings suggest."""
     if rate is None:
         raise ValueError(f"{run.place}: when requests were sent is not in the file: it has no start_times and no rate")
@@ -109,7 +109,7 @@ def _assumed(stream: Stream, run: Record, rate: float | None, concurrency: float
     return dataclasses.replace(stream, arrival=arrival, notes=(*stream.notes, note))
 
 
-def _rate(run: Record) -> float | None:
+def _rate(run: TraceRecord) -> float | None:
     """Requests per s, inf for all at once, None where the client followed a trace or the file does not say."""
     value = run.values.get("request_rate")
     if value is None or value == "trace":
@@ -121,11 +121,11 @@ def _rate(run: Record) -> float | None:
     return float(value)
 
 
-def _sums(lists: list, run: Record) -> np.ndarray:
+def _sums(lists: list, run: TraceRecord) -> np.ndarray:
     """Sum of each request's times between tokens in s, shape [requests]."""
     sums = np.zeros(len(lists))
     for request, gaps in enumerate(lists):
         if not isinstance(gaps, list):
             raise ValueError(f"{run.place}: itls[{request}] is {shown(gaps)}; it must be a list")
-        sums[request] = Record(f"{run.place}: itls", {str(request): gaps}).numbers(str(request)).sum()
+        sums[request] = TraceRecord(f"{run.place}: itls", {str(request): gaps}).numbers(str(request)).sum()
     return sums

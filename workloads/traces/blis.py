@@ -7,8 +7,8 @@ import numpy as np
 
 from workloads.streams.kinds import nearest
 from workloads.streams.stream import Stream, numbered
-from workloads.traces.documents import Record, yaml_object
-from workloads.traces.rows import Checked, Measured, Options, Rows, checked, mean_gap
+from workloads.traces.documents import TraceRecord, yaml_object
+from workloads.traces.rows import Checked, Measured, ReadOptions, Rows, checked, mean_gap
 from workloads.traces.table import COUNT, INTEGER, TEXT, Table, table
 
 COLUMNS = ("arrival_time_us", "input_tokens", "output_tokens")
@@ -24,7 +24,7 @@ VERSIONS = (2, 3)
 UNITS = ("us", "microseconds")
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of the requests whose status is ok; times count from the first of them.
 
     `path` is the CSV or the YAML; the other one has the same name with the other ending. `input_tokens` of a request
@@ -37,7 +37,7 @@ def read(path: str, options: Options) -> Stream:
     return _parts(path, options)[0]
 
 
-def measured(path: str, options: Options) -> Measured:
+def measured(path: str, options: ReadOptions) -> Measured:
     """Measurements of a real run (header: mode real): from sending to the first and the last chunk.
 
     Raises:
@@ -60,7 +60,7 @@ def measured(path: str, options: Options) -> Measured:
     return Measured(stream, ttft, e2e, mean_gap(ttft, e2e, stream.osl), None, None, duration, {})
 
 
-def _parts(path: str, options: Options) -> tuple[Stream, Checked, Table, Record]:
+def _parts(path: str, options: ReadOptions) -> tuple[Stream, Checked, Table, TraceRecord]:
     data, header_file = _pair(path)
     header = yaml_object(header_file)
     _check(header)
@@ -91,7 +91,7 @@ def _pair(path: str) -> tuple[str, str]:
     return path, found[0]
 
 
-def _check(header: Record) -> None:
+def _check(header: TraceRecord) -> None:
     version = header.count("trace_version")
     if version not in VERSIONS:
         raise header.error("trace_version", f"one of {', '.join(map(str, VERSIONS))}")
@@ -118,7 +118,7 @@ def _shared(group: np.ndarray, prefix: np.ndarray) -> np.ndarray:
     return shared
 
 
-def _notes(found: Table, header: Record, ok: np.ndarray, kept: Checked) -> tuple[str, ...]:
+def _notes(found: Table, header: TraceRecord, ok: np.ndarray, kept: Checked) -> tuple[str, ...]:
     notes = []
     if not ok.all():
         notes.append(f"{(~ok).sum()} of {len(ok)} requests left out: their status is not ok")

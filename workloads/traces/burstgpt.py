@@ -3,14 +3,14 @@
 import numpy as np
 
 from workloads.streams.stream import Stream, numbered
-from workloads.traces.rows import Options, checked, listed
+from workloads.traces.rows import ReadOptions, checked, listed
 from workloads.traces.table import COUNT, NUMBER, TEXT, table
 
 COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 SESSION = "Session ID"
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of the requests that did not fail; times count from the first of them.
 
     A request with 0 response tokens failed: it is left out and counted. Sessions of the newer files are groups. What

@@ -8,8 +8,8 @@ import numpy as np
 
 from workloads.streams.kinds import nearest
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
-from workloads.traces.documents import Record, json_lines
-from workloads.traces.rows import UNITS, Checked, Options, Rows, checked, listed
+from workloads.traces.documents import TraceRecord, json_lines
+from workloads.traces.rows import UNITS, Checked, ReadOptions, Rows, checked, listed
 from workloads.traces.table import COUNT, LARGEST_FILE, LONGEST_ROW, NUMBER, TEXT, TIMESTAMP, lines, table
 
 NEEDED = ("prompt", "output")
@@ -21,7 +21,7 @@ EXAMPLE = "arrival=ts,prompt=prompt_tokens,output=answer_tokens"
 JSON = (".json", ".jsonl", ".ndjson")
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of the columns that `options.columns` names; times count from the first request.
 
     Times are seconds, or of `options.time_unit`, or dates; without a column of them all requests come at once. In JSON
@@ -110,7 +110,7 @@ def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.n
     return rows, np.array(keys, object) if keys else None, ()
 
 
-def _time(record: Record, key: str, tick: float) -> float | int:
+def _time(record: TraceRecord, key: str, tick: float) -> float | int:
     """A time in s, or that of a date in ns."""
     if isinstance(record.values.get(key), str):
         try:
@@ -120,7 +120,7 @@ def _time(record: Record, key: str, tick: float) -> float | int:
     return record.number(key, low=-np.inf) * tick
 
 
-def _inner(record: Record, name: str) -> tuple[Record, str]:
+def _inner(record: TraceRecord, name: str) -> tuple[TraceRecord, str]:
     """The object that a name with dots is in, and its last part."""
     if name in record.values:
         return record, name

@@ -18,7 +18,7 @@ from workloads.traces import (
     sharegpt,
     splitwise,
 )
-from workloads.traces.documents import Record, json_lines, json_object, run_of, yaml_object
+from workloads.traces.documents import TraceRecord, json_lines, json_object, run_of, yaml_object
 from workloads.traces.table import header_of
 
 FORMATS = {
@@ -86,12 +86,12 @@ def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
     return _first(known, header), f": its first line is {_listed(header)}"
 
 
-def _first(names: Mapping[str, Collection[str]], there: Container[str] | Record) -> str | None:
+def _first(names: Mapping[str, Collection[str]], there: Container[str] | TraceRecord) -> str | None:
     """The first key of which one name is there."""
     return next((key for key, known in names.items() if any(name in there for name in known)), None)
 
 
-def _of_object(record: Record) -> str | None:
+def _of_object(record: TraceRecord) -> str | None:
     if "hash_ids" in record or "input_length" in record:
         return "mooncake"
     if sharegpt.is_conversation(record.values):
@@ -103,7 +103,7 @@ def _of_object(record: Record) -> str | None:
     return "vllm" if any(key in record for key in _BENCH) else None
 
 
-def _first_object(file: str) -> Record:
+def _first_object(file: str) -> TraceRecord:
     """The first line's object, or the whole file's."""
     try:
         return next(json_lines(file))[1]

@@ -28,7 +28,7 @@ MOST_YAML = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class TraceRecord:
     """One object of a file, under the name that errors give it."""
 
     place: str
@@ -88,30 +88,30 @@ class Record:
             )
         return found
 
-    def table(self, key: str) -> "Record":
+    def table(self, key: str) -> "TraceRecord":
         """A nested object."""
         value = self.values.get(key)
         if not isinstance(value, Mapping):
             raise self.error(key, "an object")
-        return Record(f"{self.place}: {key}", value)
+        return TraceRecord(f"{self.place}: {key}", value)
 
-    def tables(self, key: str) -> "list[Record]":
+    def tables(self, key: str) -> "list[TraceRecord]":
         """A list of objects, named by their place in it, counted from 0."""
         values = self.items(key)
         for place, value in enumerate(values):
             if not isinstance(value, Mapping):
                 raise ValueError(f"{self.place}: {key}[{place}] is {shown(value)}; it must be an object")
-        return [Record(f"{self.place}: {key}[{place}]", value) for place, value in enumerate(values)]
+        return [TraceRecord(f"{self.place}: {key}[{place}]", value) for place, value in enumerate(values)]
 
 
-def json_lines(file: str) -> Iterator[tuple[int, Record]]:
+def json_lines(file: str) -> Iterator[tuple[int, TraceRecord]]:
     """Line and object of every line of a file of JSON lines; empty lines are none."""
     for line, words in enumerate(lines(file, LARGEST_FILE, LARGEST_JSON), start=1):
         if words.strip():
             yield line, _object(words, f"{file}: row {line}")
 
 
-def json_object(file: str) -> Record:
+def json_object(file: str) -> TraceRecord:
     """The object of a JSON file."""
     return _object(document.text(file, LARGEST_JSON), file)
 
@@ -137,7 +137,7 @@ def chosen(found: list, run: int | None, file: str, what: str) -> int:
     return 0 if run is None else run - 1
 
 
-def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
+def yaml_object(file: str, tags: Iterable[str] = ()) -> TraceRecord:
     """The mapping of a YAML file, of plain values: no tags but those given, no key twice.
 
     Aliases stand for what they name as often as they are used, up to `MOST_YAML` values in all; none may be inside of
@@ -186,7 +186,7 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> Record:
     if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{file}: not a YAML file of names and values")
     document.require_printable(found, file)
-    return Record(file, found)
+    return TraceRecord(file, found)
 
 
 def _require_few(node: Any, sizes: dict[int, int | None], refusal: Callable[..., Exception]) -> int:
@@ -230,10 +230,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 
-def _object(text: str, place: str) -> Record:
+def _object(text: str, place: str) -> TraceRecord:
     if text.count("[") + text.count("{") > MOST_CONTAINERS:
         raise ValueError(f"{place}: more than {MOST_CONTAINERS:,} lists and objects; that many are read")
     found = document.json_of(text, place)
     if not isinstance(found, dict):
         raise ValueError(f"{place}: it is {shown(found)}; it must be a JSON object")
-    return Record(place, found)
+    return TraceRecord(place, found)

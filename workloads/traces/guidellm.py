@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from workloads.streams.stream import LARGEST_TOKENS, Stream
-from workloads.traces.documents import Record, chosen, json_object, run_of
-from workloads.traces.rows import Measured, Options, Rows, checked, mean_gap
+from workloads.traces.documents import TraceRecord, chosen, json_object, run_of
+from workloads.traces.rows import Measured, ReadOptions, Rows, checked, mean_gap
 
 _STATISTICS = {"mean": "mean", "median": "median", "std_dev": "std"}
 _METRICS = {"time_to_first_token_ms": ("ttft", 1e3), "inter_token_latency_ms": ("itl", 1e3)}
@@ -14,12 +14,12 @@ _METRICS |= {"request_latency": ("e2e", 1.0)}
 """Metric of the report -> its name here, and how many of its unit are a second."""
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of a benchmark's successful requests."""
     return measured(path, options).stream
 
 
-def measured(path: str, options: Options) -> Measured:
+def measured(path: str, options: ReadOptions) -> Measured:
     """Measurements of a benchmark. A report of several needs "FILE#2" for its second.
 
     Requests that failed or were cut off are left out and counted, and the rest ordered by when they started. `itl` is
@@ -43,7 +43,7 @@ def measured(path: str, options: Options) -> Measured:
     start = np.array([_start(one) for one in found])
     names = ("request_start_time", "prompt_tokens", "output_tokens")
     rows = Rows(path, lambda row: found[row].place, names, start, 1.0, isl, osl)
-    kept = checked(rows, Options(sort=True, drop=options.drop))
+    kept = checked(rows, ReadOptions(sort=True, drop=options.drop))
     columns = ("time_to_first_token_ms", "request_latency", "inter_token_latency_ms")
     ttft, e2e, stated = (np.array([_optional(found[row], key) for row in kept.rows]) for key in columns)
     ttft, stated = ttft / 1e3, stated / 1e3
@@ -54,7 +54,7 @@ def measured(path: str, options: Options) -> Measured:
     return Measured(stream, ttft, e2e, itl, concurrency, rate, duration, _summary(run))
 
 
-def _start(one: Record) -> float:
+def _start(one: TraceRecord) -> float:
     """Time at which a request was sent, s since 1970."""
     for key in ("request_start_time", "start_time"):
         if key in one:
@@ -63,11 +63,11 @@ def _start(one: Record) -> float:
     return timings.number("request_start")
 
 
-def _optional(one: Record, key: str) -> float:
+def _optional(one: TraceRecord, key: str) -> float:
     return one.number(key) if key in one else math.nan
 
 
-def _left_out(run: Record, requests: Record, successful: int) -> tuple[str, ...]:
+def _left_out(run: TraceRecord, requests: TraceRecord, successful: int) -> tuple[str, ...]:
     counts = [(len(requests.items(key)), key) for key in ("errored", "incomplete") if key in requests]
     notes = [f"{count} {key} requests left out" for count, key in counts if count]
     totals = next((run.table(key) for key in ("request_totals",) if key in run), None)
@@ -78,7 +78,7 @@ def _left_out(run: Record, requests: Record, successful: int) -> tuple[str, ...]
     return tuple(notes)
 
 
-def _strategy(run: Record) -> tuple[float | None, float | None]:
+def _strategy(run: TraceRecord) -> tuple[float | None, float | None]:
     """Requests per s that the client aimed at, and its limit of requests under way."""
     owner = next((run.table(key) for key in ("config", "args") if key in run), None)
     if owner is None or "strategy" not in owner:
@@ -93,7 +93,7 @@ def _strategy(run: Record) -> tuple[float | None, float | None]:
     return strategy.number("rate") if "rate" in strategy else None, limit
 
 
-def _summary(run: Record) -> dict[str, float]:
+def _summary(run: TraceRecord) -> dict[str, float]:
     """The report's summary of successful requests, in s."""
     metrics = run.table("metrics") if "metrics" in run else run
     found = {}

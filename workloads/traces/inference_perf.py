@@ -6,8 +6,8 @@ import numpy as np
 
 from workloads.streams.kinds import nearest
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
-from workloads.traces.documents import Record, yaml_object
-from workloads.traces.rows import Options, stream_name
+from workloads.traces.documents import TraceRecord, yaml_object
+from workloads.traces.rows import ReadOptions, stream_name
 
 LOADS = ("constant", "poisson")
 DATA = ("shared_prefix", "random", "synthetic")
@@ -24,7 +24,7 @@ PAUSE = 1.0
 """s between stages by default."""
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """A stream drawn from `load` and `data` of a config, or from `stages` and `shared_prefix` alone (BLIS's form).
 
     A stage of `rate` and `duration` has int(rate duration) requests. type constant: exponential intervals scaled to
@@ -59,7 +59,7 @@ def read(path: str, options: Options) -> Stream:
     return Stream(name, arrival, *_shared(data.table("shared_prefix"), rng, len(arrival)), source, notes)
 
 
-def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
+def _arrivals(load: TraceRecord, rng: np.random.Generator) -> np.ndarray:
     """Arrival times of all stages in s, shape [requests]."""
     kind = load.text("type") if "type" in load else "constant"
     if kind not in LOADS:
@@ -87,7 +87,7 @@ def _arrivals(load: Record, rng: np.random.Generator) -> np.ndarray:
 
 
 def _shared(
-    shared: Record, rng: np.random.Generator, requests: int
+    shared: TraceRecord, rng: np.random.Generator, requests: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """isl, osl, group and shared of requests that go through the prompts in turn. Shape [requests] each."""
     _known(shared, SHARED_KEYS)
@@ -126,20 +126,20 @@ def _shared(
     return isl, osl, group, common
 
 
-def _known(record: Record, known: tuple[str, ...]) -> None:
+def _known(record: TraceRecord, known: tuple[str, ...]) -> None:
     """ValueError for a key with a value that is not among `known`."""
     for name, value in record.values.items():
         if name not in known and value is not None:
             raise ValueError(f"{record.place}: {name} is not known here{nearest(str(name), known)}")
 
 
-def _count(record: Record, *spellings: str) -> int:
+def _count(record: TraceRecord, *spellings: str) -> int:
     """A positive whole number under any of its names."""
     key = next((key for key in spellings if key in record), spellings[0])
     return record.count(key, 1, 1_000_000)
 
 
-def _lengths(owner: Record, key: str, rng: np.random.Generator, count: int, low: int = 1) -> np.ndarray:
+def _lengths(owner: TraceRecord, key: str, rng: np.random.Generator, count: int, low: int = 1) -> np.ndarray:
     """Lengths from a number, or a table of min, max, mean, std_dev. Whole, at least `low`, shape [count]."""
     if not isinstance(owner.values.get(key), dict):
         return np.full(count, float(owner.count(key, low, LARGEST_TOKENS)))

@@ -3,8 +3,8 @@
 import numpy as np
 
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
-from workloads.traces.documents import Record, json_lines, shown
-from workloads.traces.rows import UNITS, Options, Rows, checked
+from workloads.traces.documents import TraceRecord, json_lines, shown
+from workloads.traces.rows import UNITS, ReadOptions, Rows, checked
 
 COLUMNS = ("timestamp", "input_length", "output_length")
 
@@ -20,7 +20,7 @@ LARGEST_BLOCK = 2**20
 """Tokens of a block that somebody may name."""
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of `timestamp`, `input_length`, `output_length`, `hash_ids`; times count from the first request.
 
     A request shares the longest run of leading blocks that any one earlier request had at the same place, at most its
@@ -52,7 +52,7 @@ def read(path: str, options: Options) -> Stream:
     return kept.stream(path, (*timed, *sized), groups=(numbered(root), shared))
 
 
-def _tick(times: np.ndarray, options: Options, hashed: bool) -> tuple[float, tuple[str, ...]]:
+def _tick(times: np.ndarray, options: ReadOptions, hashed: bool) -> tuple[float, tuple[str, ...]]:
     """The unit of the times in s, and what to say of it."""
     if options.time_unit is not None:
         return UNITS[options.time_unit], ()
@@ -63,7 +63,7 @@ def _tick(times: np.ndarray, options: Options, hashed: bool) -> tuple[float, tup
     return UNITS["ms"], ("times are read as milliseconds (--time-unit s reads seconds)",)
 
 
-def _block_size(found: Rows, counts: np.ndarray, options: Options) -> tuple[int, tuple[str, ...]]:
+def _block_size(found: Rows, counts: np.ndarray, options: ReadOptions) -> tuple[int, tuple[str, ...]]:
     """Tokens that one hash stands for, and what to say of it.
 
     That of Mooncake where no row has more hashes than it allows; else the largest size that every row has the hashes
@@ -123,7 +123,7 @@ def matches(blocks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return root, matched
 
 
-def _hashes(record: Record) -> list[int]:
+def _hashes(record: TraceRecord) -> list[int]:
     """The hashes of a request's blocks."""
     hashes = record.items(HASHES)
     wrong = next((h for h in hashes if type(h) is not int), None)

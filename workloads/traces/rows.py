@@ -40,7 +40,7 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """A caller's choices about a trace."""
 
     sort: bool = False  # rows that are out of order are put in order instead of refused
@@ -95,7 +95,7 @@ def stream_name(file: str) -> str:
     return file.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or file
 
 
-def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Checked:
+def checked(found: Rows, options: ReadOptions, kept: np.ndarray | None = None) -> Checked:
     """The rows in order, or the first row that is wrong.
 
     Args:
@@ -130,7 +130,7 @@ def checked(found: Rows, options: Options, kept: np.ndarray | None = None) -> Ch
 
 
 def _with_tokens(
-    found: Rows, name: str, tokens: np.ndarray, options: Options, kept: np.ndarray, notes: list[str]
+    found: Rows, name: str, tokens: np.ndarray, options: ReadOptions, kept: np.ndarray, notes: list[str]
 ) -> np.ndarray:
     """`kept` without rows of 0 tokens if these may be left out; raises for any other number that is not allowed."""
     empty = kept & (tokens == 0)
@@ -147,7 +147,7 @@ def _with_tokens(
     return kept
 
 
-def _in_order(found: Rows, rows: np.ndarray, options: Options, notes: list[str]) -> np.ndarray:
+def _in_order(found: Rows, rows: np.ndarray, options: ReadOptions, notes: list[str]) -> np.ndarray:
     """`rows` by arrival: as they are, or sorted if that is allowed; raises for the first that is early otherwise."""
     arrival = found.arrival[rows]
     late = np.flatnonzero(np.diff(arrival) < 0)

@@ -8,8 +8,8 @@ import numpy as np
 
 from workloads.streams.kinds import nearest
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
-from workloads.traces.documents import Record, json_object
-from workloads.traces.rows import Options
+from workloads.traces.documents import TraceRecord, json_object
+from workloads.traces.rows import ReadOptions
 from workloads.traces.table import NUMBER, TEXT, Table, table
 
 HEADER = ("start", "rate", "cv", "pattern", "shape", "scale")
@@ -35,7 +35,7 @@ class Client:
     fields: frozenset[str]  # of the histograms that are not used
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """A stream drawn from `chunk-N-trace.csv` with `chunk-N-dataset.json` beside it, or from a folder of many.
 
     In a window of T s at rate r a client sends r T requests, rounded at random. Intervals have the window's pattern
@@ -110,7 +110,7 @@ def _client(file: Path, number: int) -> Client:
     return Client(number, rows, np.append(start[1:], start[-1] + last), histograms, fields)
 
 
-def _histograms(dataset: Record) -> tuple[dict, frozenset[str]]:
+def _histograms(dataset: TraceRecord) -> tuple[dict, frozenset[str]]:
     """Histograms by the second from which they hold, those that are empty left out as ServeGen does."""
     found, fields = {}, set()
     for key in dataset.values:
@@ -124,7 +124,7 @@ def _histograms(dataset: Record) -> tuple[dict, frozenset[str]]:
     return dict(sorted(found.items())), frozenset(fields)
 
 
-def _histogram(window: Record, side: str) -> tuple[np.ndarray, np.ndarray]:
+def _histogram(window: TraceRecord, side: str) -> tuple[np.ndarray, np.ndarray]:
     """Tokens and cumulated shares of the text "{11: 0.4, 13: 0.6}"."""
     text = window.text(side).strip()
     if not (text.startswith("{") and text.endswith("}")):

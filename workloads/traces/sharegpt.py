@@ -7,8 +7,8 @@ import numpy as np
 
 from hwspaces.files import document
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
-from workloads.traces.documents import Record, json_lines, shown
-from workloads.traces.rows import Options, Rows, checked
+from workloads.traces.documents import TraceRecord, json_lines, shown
+from workloads.traces.rows import ReadOptions, Rows, checked
 
 TURNS = ("conversations", "conversation", "messages")
 SPEAKERS, TEXTS = ("from", "role"), ("value", "content")
@@ -24,7 +24,7 @@ MOST_VALUES = 3 * 10**7
 """Values and keys of a file."""
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The first prompt and the first answer of every conversation, in the order of the file, all at once.
 
     Conversations of fewer than two turns are left out and counted, as vLLM's benchmark does.
@@ -34,7 +34,7 @@ def read(path: str, options: Options) -> Stream:
     """
     places, isl, osl, short, later = [], [], [], 0, 0
     for place, values in _conversations(path):
-        turns = _turns(Record(place, values))
+        turns = _turns(TraceRecord(place, values))
         if turns and _speaker(turns[0]) == "system":
             turns = [_joined(turns[0], turns[1]), *turns[2:]] if len(turns) > 1 else []
         if len(turns) < 2:
@@ -89,21 +89,21 @@ def starts_list(path: str) -> bool:
         return False
 
 
-def _turns(record: Record) -> list[Record]:
+def _turns(record: TraceRecord) -> list[TraceRecord]:
     key = next((key for key in TURNS if key in record), TURNS[0])
     return record.tables(key)
 
 
-def _speaker(turn: Record) -> str:
+def _speaker(turn: TraceRecord) -> str:
     return str(next((turn.values[key] for key in SPEAKERS if key in turn), ""))
 
 
-def _joined(first: Record, second: Record) -> Record:
+def _joined(first: TraceRecord, second: TraceRecord) -> TraceRecord:
     """A turn that begins with what another one says."""
-    return Record(second.place, {**second.values, TEXTS[0]: _text(first) + _text(second)})
+    return TraceRecord(second.place, {**second.values, TEXTS[0]: _text(first) + _text(second)})
 
 
-def _text(turn: Record) -> str:
+def _text(turn: TraceRecord) -> str:
     key = next((key for key in TEXTS if key in turn), TEXTS[0])
     value = turn.values.get(key)
     if isinstance(value, list):  # parts of a message, of which texts are counted
@@ -111,6 +111,6 @@ def _text(turn: Record) -> str:
     return turn.text(key)
 
 
-def _tokens(turn: Record) -> float:
+def _tokens(turn: TraceRecord) -> float:
     """Estimated tokens of a turn, at least one."""
     return float(min(max(1, round(len(_text(turn).encode("utf-8", "replace")) / BYTES_PER_TOKEN)), LARGEST_TOKENS))

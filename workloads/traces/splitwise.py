@@ -1,14 +1,14 @@
 """Requests of the simulators Splitwise and Vidur: a CSV of arrivals in seconds and token counts."""
 
 from workloads.streams.stream import Stream
-from workloads.traces.rows import Options, checked, listed
+from workloads.traces.rows import ReadOptions, checked, listed
 from workloads.traces.table import COUNT, NUMBER, header_of, table
 
 VIDUR = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 SPLITWISE = ("arrival_timestamp", "prompt_size", "token_size")
 
 
-def read(path: str, options: Options) -> Stream:
+def read(path: str, options: ReadOptions) -> Stream:
     """The stream of Vidur's or Splitwise's columns; times count from the first request.
 
     Source: Vidur, data/processed_traces (`arrived_at,num_prefill_tokens,num_decode_tokens`); Splitwise,

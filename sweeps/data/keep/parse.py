@@ -12,14 +12,14 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.spec import integer
 from sweeps.data.best import KEY_METRICS, PAIRS
-from sweeps.data.keep.rows import BLOCK, TOLD, Points, Rows, Spread, lower_better, sizes_and_types
+from sweeps.data.keep.rows import BLOCK, TOLD, KeptPoints, KeptRows, KeptSpread, lower_better, sizes_and_types
 from sweeps.data.pieces import Box, View
 
 SAMPLE = 20_000
 """Points of a chunk whose front rules most of the others out."""
 
 
-class Best:
+class KeptBest:
     """Points that are the best by some metrics, of all that it has looked at so far."""
 
     kind: str  # how names of variables begin
@@ -29,29 +29,29 @@ class Best:
         self.metrics = metrics
         self.higher = tuple(bool(variable(name).higher_is_better) for name in metrics)
         self.sizes, self.types = sizes_and_types(plan)
-        self.rows = Rows.empty(self.types)
+        self.rows = KeptRows.empty(self.types)
 
-    def begun(self) -> "Best":
+    def begun(self) -> "KeptBest":
         """The same of points that have still to be looked at."""
         return copy.copy(self)
 
     def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
         if set(self.metrics) <= arrays.keys():
-            points = Points(box, arrays, self.sizes)
+            points = KeptPoints(box, arrays, self.sizes)
             bounds = [points.bounds(*each) for each in zip(self.metrics, self.higher, strict=True)]
             self._look(points, bounds)
 
-    def best(self, rows: Rows) -> Rows:
+    def best(self, rows: KeptRows) -> KeptRows:
         """The best of some rows, in their order."""
         raise NotImplementedError
 
-    def keys(self, rows: Rows) -> list[np.ndarray]:
+    def keys(self, rows: KeptRows) -> list[np.ndarray]:
         """The metrics of rows, better lower; inf where one is not a number."""
         each = zip(self.metrics, self.higher, strict=True)
         return [lower_better(rows.values[name], higher) for name, higher in each]
 
-    def join(self, rows: Rows) -> None:
+    def join(self, rows: KeptRows) -> None:
         """Keep the best of some more rows too."""
         self.rows = self.best(self.rows.followed_by(rows))
 
@@ -63,15 +63,15 @@ class Best:
         """The best points of the whole sweep, from those of its parts, of which few are in memory at a time."""
         found = self.begun()
         for part in parts:
-            found.join(Rows.read(part, self.kind, self.types))
+            found.join(KeptRows.read(part, self.kind, self.types))
         return found.dataset()
 
-    def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
+    def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
         """Keep what belongs to the best of a chunk; `bounds` are the best that its blocks could have."""
         raise NotImplementedError
 
 
-class Top(Best):
+class Top(KeptBest):
     """The `count` best feasible points by `metric`; of equal ones those that come first in the sweep."""
 
     kind, dim = "top", "rank"
@@ -83,13 +83,13 @@ class Top(Best):
     def __str__(self) -> str:
         return f"top={self.count}:{self.metrics[0]}"
 
-    def best(self, rows: Rows) -> Rows:
+    def best(self, rows: KeptRows) -> KeptRows:
         """The best of some rows, best first."""
         (keys,) = self.keys(rows)
         order = np.lexsort((rows.numbers, keys))
         return rows.picked(order[np.isfinite(keys[order])][: self.count])
 
-    def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
+    def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
         blocks = np.flatnonzero(self._open(bounds[0], points))
         if not blocks.size:
             return
@@ -98,9 +98,9 @@ class Top(Best):
         if len(places) > self.count:  # the bound of the best rules most of them out before anything else is fetched
             worst = np.partition(keys, self.count - 1)[self.count - 1]
             places = places[keys <= worst]
-        self.join(Rows.of(points, places, self.types))
+        self.join(KeptRows.of(points, places, self.types))
 
-    def _open(self, bounds: np.ndarray, points: Points) -> np.ndarray:
+    def _open(self, bounds: np.ndarray, points: KeptPoints) -> np.ndarray:
         """True for blocks that may hold one of the best."""
         open_ = np.isfinite(bounds)
         if len(bounds) > self.count:  # each of these blocks has a point that is as good as its bound
@@ -111,7 +111,7 @@ class Top(Best):
         return open_
 
 
-class Front(Best):
+class Front(KeptBest):
     """The Pareto front of all feasible points over two metrics; of equal points the first one stands for all."""
 
     kind, dim = "pareto", "front"
@@ -119,12 +119,12 @@ class Front(Best):
     def __str__(self) -> str:
         return f"pareto={':'.join(self.metrics)}"
 
-    def best(self, rows: Rows) -> Rows:
+    def best(self, rows: KeptRows) -> KeptRows:
         """The front of some rows, in the order of the first metric."""
         first, second = self.keys(rows)
         return rows.picked(unbeaten(first, second, rows.numbers))
 
-    def _look(self, points: Points, bounds: list[np.ndarray]) -> None:
+    def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
         (first, second), firsts = bounds, points.firsts()
         blocks = np.flatnonzero(self._open(first, second, firsts))
         if blocks.size * BLOCK > SAMPLE:
@@ -133,13 +133,13 @@ class Front(Best):
         if blocks.size:
             self._absorb(points, points.members(blocks))
 
-    def _absorb(self, points: Points, places: np.ndarray) -> None:
+    def _absorb(self, points: KeptPoints, places: np.ndarray) -> None:
         """Make some points of a chunk part of the front, where they belong to it."""
         each = zip(self.metrics, self.higher, strict=True)
         first, second = (points.keys(name, higher, places) for name, higher in each)
         places = places[unbeaten(first, second, points.numbers(places))]
         fresh = places[~np.isin(points.numbers(places), self.rows.numbers)]
-        self.join(Rows.of(points, fresh, self.types))
+        self.join(KeptRows.of(points, fresh, self.types))
 
     def _open(self, a: np.ndarray, b: np.ndarray, firsts: np.ndarray) -> np.ndarray:
         """True for blocks that may hold a point of the front: no known point is as good as the best they could have."""
@@ -200,7 +200,7 @@ def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
         found[kind] = rest
     told = tuple(kind for kind in TOLD if kind in found)
     kept = [make(found[kind], plan, job) for kind, make in (("top", _top), ("pareto", _front)) if kind in found]
-    return kept + ([Spread(told, plan)] if told else [])
+    return kept + ([KeptSpread(told, plan)] if told else [])
 
 
 def _top(rest: str, plan: Any, job: str) -> Top:

@@ -24,7 +24,7 @@ FLAG = "feasible"
 
 
 @dataclasses.dataclass(frozen=True)
-class Points:
+class KeptPoints:
     """A chunk of a sweep over the axes of `sizes`, with all variables on the device."""
 
     box: Box
@@ -171,7 +171,7 @@ TOLD = ("histogram", "quantiles")
 """What can be told of the same counts; how names of variables begin."""
 
 
-class Spread:
+class KeptSpread:
     """Counts of every variable over the feasible points, told as histograms, quantiles or both."""
 
     kind = "spread"
@@ -184,7 +184,7 @@ class Spread:
     def __str__(self) -> str:
         return ",".join(self.told)
 
-    def begun(self) -> "Spread":
+    def begun(self) -> "KeptSpread":
         """The same of points that have still to be looked at."""
         found = copy.copy(self)
         found.counts = {name: np.zeros(BINS, np.int64) for name in self.types}
@@ -192,7 +192,7 @@ class Spread:
 
     def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
-        points = Points(box, arrays, self.sizes)
+        points = KeptPoints(box, arrays, self.sizes)
         for name, count in self.counts.items():
             if name not in arrays:
                 continue
@@ -286,19 +286,19 @@ KINDS = (("pareto", "front"), ("top", "rank"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class KeptRows:
     """Points in an order that means something."""
 
     numbers: np.ndarray  # int64, shape (rows,), in the order of the whole sweep
     values: Mapping[str, np.ndarray]  # by variable, shape (rows,)
 
     @classmethod
-    def empty(cls, types: Mapping[str, np.dtype]) -> "Rows":
+    def empty(cls, types: Mapping[str, np.dtype]) -> "KeptRows":
         """No points."""
         return cls(np.zeros(0, np.int64), {name: np.zeros(0, dtype) for name, dtype in types.items()})
 
     @classmethod
-    def of(cls, points: Points, places: np.ndarray, types: Mapping[str, np.dtype]) -> "Rows":
+    def of(cls, points: KeptPoints, places: np.ndarray, types: Mapping[str, np.dtype]) -> "KeptRows":
         """Points of a chunk; where its structure has no answer, blanks."""
         values = {
             name: points.at(name, places) if name in points.arrays else np.full(len(places), blank(dtype), dtype)
@@ -307,19 +307,19 @@ class Rows:
         return cls(points.numbers(places), values)
 
     @classmethod
-    def read(cls, dataset: xr.Dataset, prefix: str, types: Mapping[str, np.dtype]) -> "Rows":
+    def read(cls, dataset: xr.Dataset, prefix: str, types: Mapping[str, np.dtype]) -> "KeptRows":
         """The rows that `Rows.dataset` made."""
         values = {name: dataset[f"{prefix}_{name}"].values.astype(dtype) for name, dtype in types.items()}
         return cls(dataset[f"{prefix}_number"].values.astype(np.int64), values)
 
-    def followed_by(self, other: "Rows") -> "Rows":
+    def followed_by(self, other: "KeptRows") -> "KeptRows":
         """These rows, then others."""
         values = {name: np.concatenate([own, other.values[name]]) for name, own in self.values.items()}
-        return Rows(np.concatenate([self.numbers, other.numbers]), values)
+        return KeptRows(np.concatenate([self.numbers, other.numbers]), values)
 
-    def picked(self, places: np.ndarray) -> "Rows":
+    def picked(self, places: np.ndarray) -> "KeptRows":
         """Some of the rows, in the order of `places`."""
-        return Rows(self.numbers[places], {name: values[places] for name, values in self.values.items()})
+        return KeptRows(self.numbers[places], {name: values[places] for name, values in self.values.items()})
 
     def dataset(self, prefix: str, dim: str) -> xr.Dataset:
         """The rows along `dim`, in variables whose names begin with `prefix`."""

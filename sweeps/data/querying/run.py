@@ -30,7 +30,7 @@ SHORT = {"cost": COSTS, "throughput": ("tokens_per_second_per_device",), "latenc
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class QueryResult:
     """The points that keep a condition."""
 
     matches: int
@@ -46,7 +46,7 @@ def query(
     top: int = 20,
     highest: bool | None = None,
     points_limit: float = POINTS_LIMIT,
-) -> Found:
+) -> QueryResult:
     """Points of a sweep that keep a condition, in the order of one variable or axis.
 
     Args:
@@ -99,7 +99,7 @@ def query(
         kept = np.concatenate([best[1], keys[places].astype(float)])
         order = np.lexsort((numbers, kept))[:top]
         best = numbers[order], kept[order]
-    return Found(matches, points, _rows(dataset, best[0], shape))
+    return QueryResult(matches, points, _rows(dataset, best[0], shape))
 
 
 def short_names(dataset: xr.Dataset) -> dict[str, str]:

@@ -9,12 +9,12 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from sweeps.measure.microbench.timing import Arrays, Measurement, Numbers, Protocol, Work, call_time
+from sweeps.measure.microbench.timing import Arrays, Measurement, Numbers, TimedWork, TimingProtocol, call_time
 
 AXIS = "device"
 
 
-class Collective(NamedTuple):
+class TimedCollective(NamedTuple):
     """One timed message."""
 
     name: str  # all_reduce or all_gather
@@ -22,7 +22,7 @@ class Collective(NamedTuple):
     measurement: Measurement
 
 
-def collective(name: str, message: int, numbers: Numbers, how: Protocol) -> Collective:
+def collective(name: str, message: int, numbers: Numbers, how: TimingProtocol) -> TimedCollective:
     """One size of one collective in bf16, calls one after another.
 
     Raises:
@@ -37,17 +37,17 @@ def collective(name: str, message: int, numbers: Numbers, how: Protocol) -> Coll
     part = functools.partial(_reduced if name == "all_reduce" else _gathered, count)
     spec = PartitionSpec(AXIS)
     over = jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec)
-    work = Work(call=lambda state, cold: (over(state[0]),), state=(wanted,), feeds=True)
-    return Collective(name, 2.0 * size, call_time(work, _Sharded(numbers, NamedSharding(mesh, spec)), how))  # type: ignore[arg-type]
+    work = TimedWork(call=lambda state, cold: (over(state[0]),), state=(wanted,), feeds=True)
+    return TimedCollective(name, 2.0 * size, call_time(work, _ShardedArrays(numbers, NamedSharding(mesh, spec)), how))  # type: ignore[arg-type]
 
 
-def bus_bandwidth(found: Collective, devices: int) -> float:
+def bus_bandwidth(found: TimedCollective, devices: int) -> float:
     """B/s over each device's links: the bytes that a ring moves over each of them, over the time."""
     passes = (2.0 if found.name == "all_reduce" else 1.0) * (devices - 1.0) / devices
     return passes * found.bytes / found.measurement.seconds
 
 
-class _Sharded:
+class _ShardedArrays:
     """Random arrays, spread over the devices."""
 
     def __init__(self, numbers: Numbers, sharding: NamedSharding):

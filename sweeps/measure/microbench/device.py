@@ -29,7 +29,7 @@ class Device(NamedTuple):
     entry: HardwareEntry | None  # of the catalogue
 
 
-class Figures(NamedTuple):
+class DeviceFigures(NamedTuple):
     """Measured figures of a device as a whole."""
 
     matrix: dict[str, float]  # FLOP/s of the fastest product by precision
@@ -57,7 +57,7 @@ def seen_device(name: str | None = None) -> Device:
     )
 
 
-def hardware_toml(device: Device, figures: Figures, date: str) -> str:
+def hardware_toml(device: Device, figures: DeviceFigures, date: str) -> str:
     """A file of the catalogue's schema: the device as it was measured.
 
     Raises:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from sweeps.measure.microbench.timing import Arrays, Work
+from sweeps.measure.microbench.timing import Arrays, TimedWork
 
 DTYPES = {
     "bf16": jnp.bfloat16,
@@ -40,10 +40,10 @@ CHAINS, LENGTH = 8, 16
 """Independent chains of multiply-adds per element of the kernel that the vector units bind, and links of each."""
 
 
-def gemm(precision: str, shape: Mapping[str, int]) -> Work:
+def gemm(precision: str, shape: Mapping[str, int]) -> TimedWork:
     """`(m, k) @ (k, n)`; fp32 in full precision, tf32 as the device rounds by default."""
     dtype = DTYPES[precision]
-    return Work(
+    return TimedWork(
         call=functools.partial(_matmul, precision),
         state=(jax.ShapeDtypeStruct((shape["m"], shape["k"]), dtype),),
         cold=(jax.ShapeDtypeStruct((shape["k"], shape["n"]), dtype),),
@@ -65,20 +65,20 @@ class Heads(NamedTuple):
     head_dim: int = 128
 
 
-def prefill(precision: str, heads: Heads, implementation: str, shape: Mapping[str, int]) -> Work:
+def prefill(precision: str, heads: Heads, implementation: str, shape: Mapping[str, int]) -> TimedWork:
     """Every query of `sequences` prompts of `queries` tokens attends to the tokens up to its own."""
     rows, dtype = (shape["sequences"], shape["queries"]), DTYPES[precision]
     keys = jax.ShapeDtypeStruct((*rows, heads.kv_heads, heads.head_dim), dtype)
     queries = jax.ShapeDtypeStruct((*rows, heads.heads, heads.head_dim), dtype)
-    return Work(call=functools.partial(_prefill, implementation), state=(queries, keys, keys))
+    return TimedWork(call=functools.partial(_prefill, implementation), state=(queries, keys, keys))
 
 
-def decode(precision: str, heads: Heads, implementation: str, shape: Mapping[str, int]) -> Work:
+def decode(precision: str, heads: Heads, implementation: str, shape: Mapping[str, int]) -> TimedWork:
     """One query of each of `sequences` attends to `keys` cached tokens, which no cache holds yet."""
     sequences, dtype = shape["sequences"], DTYPES[precision]
     cache = jax.ShapeDtypeStruct((sequences, shape["keys"], heads.kv_heads, heads.head_dim), dtype)
     queries = jax.ShapeDtypeStruct((sequences, 1, heads.heads, heads.head_dim), dtype)
-    return Work(call=functools.partial(_decode, implementation), state=(queries,), cold=(cache, cache))
+    return TimedWork(call=functools.partial(_decode, implementation), state=(queries,), cold=(cache, cache))
 
 
 def prefill_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> tuple[float, float]:
@@ -103,26 +103,26 @@ def implementations(platform: str, precision: str) -> tuple[str, ...]:
     return ("cudnn", "xla") if platform in ("gpu", "cuda") and precision != "fp32" else ("xla",)
 
 
-class Reading(NamedTuple):
+class MemoryReading(NamedTuple):
     """One way to move memory."""
 
-    work: Work
+    work: TimedWork
     bytes: float  # that a call moves
 
 
-def elementwise(precision: str, shape: Mapping[str, int]) -> Work:
+def elementwise(precision: str, shape: Mapping[str, int]) -> TimedWork:
     """Residual add and RMSNorm of rows that the kernel before it has just written: two read, two written."""
     dtype = DTYPES[precision]
     rows = max(1, shape["bytes"] // (4 * HIDDEN * jnp.dtype(dtype).itemsize))
     array = jax.ShapeDtypeStruct((rows, HIDDEN), dtype)
-    return Work(call=_norm, state=(array, array), feeds=True)
+    return TimedWork(call=_norm, state=(array, array), feeds=True)
 
 
-def copy(precision: str, shape: Mapping[str, int]) -> Work:
+def copy(precision: str, shape: Mapping[str, int]) -> TimedWork:
     """A copy of cold memory times a number, which no compiler leaves out: half of the bytes read."""
     dtype = DTYPES[precision]
     size = max(1, shape["bytes"] // (2 * jnp.dtype(dtype).itemsize))
-    return Work(call=_scaled, state=_flag(), cold=(jax.ShapeDtypeStruct((size,), dtype),))
+    return TimedWork(call=_scaled, state=_flag(), cold=(jax.ShapeDtypeStruct((size,), dtype),))
 
 
 def stream_amounts(shape: Mapping[str, float]) -> tuple[float, float]:
@@ -130,7 +130,7 @@ def stream_amounts(shape: Mapping[str, float]) -> tuple[float, float]:
     return 0.0, float(shape["bytes"])
 
 
-def readings(total: int) -> dict[str, list[Reading]]:
+def readings(total: int) -> dict[str, list[MemoryReading]]:
     """Name of a bandwidth -> ways to reach it; the fastest counts.
 
     Args:
@@ -151,10 +151,10 @@ def readings(total: int) -> dict[str, list[Reading]]:
     }
 
 
-def vector(elements: int) -> tuple[Work, float]:
+def vector(elements: int) -> tuple[TimedWork, float]:
     """A chain of multiply-adds on float32 elements that stay in a cache, and its FLOP."""
     array = jax.ShapeDtypeStruct((elements,), jnp.float32)
-    return Work(call=_polynomials, state=(array,), feeds=True), 2.0 * CHAINS * LENGTH * elements
+    return TimedWork(call=_polynomials, state=(array,), feeds=True), 2.0 * CHAINS * LENGTH * elements
 
 
 def _matmul(precision: str, state: Arrays, cold: Arrays) -> jax.Array:
@@ -174,8 +174,8 @@ def _decode(implementation: str, state: Arrays, cold: Arrays) -> jax.Array:
         return jax.nn.dot_product_attention(queries, keys, values, implementation=implementation)  # type: ignore[call-overload]  # as above
 
 
-def _reading(call: Callable[[Arrays, Arrays], jax.Array], cold: jax.ShapeDtypeStruct, moved: float) -> Reading:
-    return Reading(Work(call=call, state=_flag(), cold=(cold,)), moved)
+def _reading(call: Callable[[Arrays, Arrays], jax.Array], cold: jax.ShapeDtypeStruct, moved: float) -> MemoryReading:
+    return MemoryReading(TimedWork(call=call, state=_flag(), cold=(cold,)), moved)
 
 
 def _flag() -> tuple[jax.ShapeDtypeStruct, ...]:

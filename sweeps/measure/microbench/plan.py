@@ -24,7 +24,7 @@ class Span(NamedTuple):
     enough: int
 
 
-class Space(NamedTuple):
+class BenchSpace(NamedTuple):
     """Shapes of one table."""
 
     spans: dict[str, Span]
@@ -63,7 +63,7 @@ Measure = Callable[[Shape, float], Cell]
 """Times a shape, given about how many s it takes; 0 where nothing is known."""
 
 
-def timed_grid(space: Space, measure: Measure, budget: float, clock: Callable[[], float]) -> Grid:
+def timed_grid(space: BenchSpace, measure: Measure, budget: float, clock: Callable[[], float]) -> Grid:
     """The finest complete grid that the budget allows.
 
     Two probes say what a shape costs. The range of the axes shrinks until the coarse grid is affordable; it is then
@@ -109,7 +109,7 @@ def positions(low: int, high: int, ratio: float = COARSE) -> list[int]:
     return sorted({low * 2**exponent for exponent in exponents})
 
 
-def call_time(key: tuple[int, ...], space: Space, known: Mapping[tuple[int, ...], Cell]) -> float:
+def call_time(key: tuple[int, ...], space: BenchSpace, known: Mapping[tuple[int, ...], Cell]) -> float:
     """s that one call takes: what the nearest timed shape took, in proportion to its work."""
     near = min(known, key=lambda other: sum(abs(math.log(a / b)) for a, b in zip(key, other, strict=True)))
     names = list(space.spans)
@@ -117,7 +117,7 @@ def call_time(key: tuple[int, ...], space: Space, known: Mapping[tuple[int, ...]
     return known[near].seconds * max([a / b for a, b in zip(here, there, strict=True) if b > 0.0], default=1.0)
 
 
-def wall_time(key: tuple[int, ...], space: Space, known: Mapping[tuple[int, ...], Cell]) -> float:
+def wall_time(key: tuple[int, ...], space: BenchSpace, known: Mapping[tuple[int, ...], Cell]) -> float:
     """s that timing a shape takes: compilation and set-up as for the others, and the calls of a long kernel."""
     overhead = float(np.median([max(0.0, cell.wall - RUNS * cell.seconds) for cell in known.values()]))
     return overhead + RUNS * call_time(key, space, known)
@@ -127,7 +127,7 @@ RUNS = 6
 """Calls per shape of a long kernel: one or two to warm up, three samples, and what the estimate is off."""
 
 
-def _affordable(space: Space, known: Mapping[tuple[int, ...], Cell], budget: float) -> dict[str, list[int]]:
+def _affordable(space: BenchSpace, known: Mapping[tuple[int, ...], Cell], budget: float) -> dict[str, list[int]]:
     """The axes of the first grid: the widest that fits the memory and, unless that leaves too little, the budget."""
     highs = {name: span.high for name, span in space.spans.items()}
     while True:
@@ -147,7 +147,7 @@ def _affordable(space: Space, known: Mapping[tuple[int, ...], Cell], budget: flo
 
 
 def _refined(
-    axes: Mapping[str, list[int]], space: Space, known: Mapping[tuple[int, ...], Cell], left: float
+    axes: Mapping[str, list[int]], space: BenchSpace, known: Mapping[tuple[int, ...], Cell], left: float
 ) -> dict[str, list[int]] | None:
     """The axes with one more position in the widest gap that can be afforded; None where there is none."""
     gaps = [

@@ -9,11 +9,11 @@ import numpy as np
 
 from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.microbench import kernels
-from sweeps.measure.microbench.collectives import Collective, bus_bandwidth, collective
-from sweeps.measure.microbench.device import Device, Figures
+from sweeps.measure.microbench.collectives import TimedCollective, bus_bandwidth, collective
+from sweeps.measure.microbench.device import Device, DeviceFigures
 from sweeps.measure.microbench.kernels import Heads
-from sweeps.measure.microbench.plan import Cell, Space, Span, timed_grid
-from sweeps.measure.microbench.timing import Measurement, Numbers, Protocol, Work, call_time, protocol
+from sweeps.measure.microbench.plan import BenchSpace, Cell, Span, timed_grid
+from sweeps.measure.microbench.timing import Measurement, Numbers, TimedWork, TimingProtocol, call_time, protocol
 
 SHARES = {
     "bandwidth": 0.08,
@@ -58,7 +58,7 @@ Said = Callable[[str, int], None]
 """Told what is being measured and how many shapes of it are done."""
 
 
-def space(family: str, precision: str, heads: Heads, device: Device) -> Space:
+def space(family: str, precision: str, heads: Heads, device: Device) -> BenchSpace:
     """The shapes that a table of `family` may hold on `device`: an accelerator's reach further than a CPU's."""
     large = device.platform != "cpu"
     if family == "gemm":
@@ -80,10 +80,10 @@ def space(family: str, precision: str, heads: Heads, device: Device) -> Space:
         scores = 4.0 * 3.0 * heads.heads * shape["sequences"] * shape["queries"] ** 2 if family == "prefill" else 0.0
         return size + scores
 
-    return Space(spans, amounts, needed, MEMORY_SHARE * (device.memory_bytes or 8e9))
+    return BenchSpace(spans, amounts, needed, MEMORY_SHARE * (device.memory_bytes or 8e9))
 
 
-def work(family: str, precision: str, heads: Heads, implementation: str, shape: dict[str, int]) -> Work:
+def work(family: str, precision: str, heads: Heads, implementation: str, shape: dict[str, int]) -> TimedWork:
     """The kernel of one shape."""
     kernel = getattr(kernels, family)
     return kernel(precision, heads, implementation, shape) if family in ATTENTION else kernel(precision, shape)
@@ -99,13 +99,13 @@ class BenchResult:
     tables: list[SurfaceTable] = dataclasses.field(default_factory=list)
     spreads: dict[str, float] = dataclasses.field(default_factory=dict)  # of each table
     implementations: dict[str, str] = dataclasses.field(default_factory=dict)  # of each table of attention
-    figures: Figures = dataclasses.field(default_factory=lambda: Figures({}, None, {}, None))
-    collectives: list[Collective] = dataclasses.field(default_factory=list)
+    figures: DeviceFigures = dataclasses.field(default_factory=lambda: DeviceFigures({}, None, {}, None))
+    collectives: list[TimedCollective] = dataclasses.field(default_factory=list)
     left_out: list[str] = dataclasses.field(default_factory=list)  # what the device does not run, one sentence each
     measurements: list[Measurement] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.how: Protocol = protocol(self.device.platform, self.device.cache_bytes)
+        self.how: TimingProtocol = protocol(self.device.platform, self.device.cache_bytes)
         self.numbers = Numbers(self.asked.seed)
 
     @property
@@ -172,11 +172,11 @@ class BenchResult:
         fastest = max(bus_bandwidth(message, self.device.count) for message in reduced)
         self.figures = self.figures._replace(links=(fastest, reduced[0].measurement.seconds))
 
-    def _timed(self, kernel: Work, expected: float = 0.0) -> Measurement:
+    def _timed(self, kernel: TimedWork, expected: float = 0.0) -> Measurement:
         self.measurements.append(call_time(kernel, self.numbers, self.how, expected))
         return self.measurements[-1]
 
-    def _implementation(self, family: str, precision: str, shapes: Space) -> str:
+    def _implementation(self, family: str, precision: str, shapes: BenchSpace) -> str:
         """The faster of those that work, at a middling shape.
 
         Raises:

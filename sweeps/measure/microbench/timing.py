@@ -17,7 +17,7 @@ Carried = tuple[Arrays, Arrays]
 """The state, and the results of the last turn through the buffers."""
 
 
-class Work(NamedTuple):
+class TimedWork(NamedTuple):
     """One kernel as it is timed: `call(state, cold)` returns an array, or the next state where it feeds itself."""
 
     call: Callable[[Arrays, Arrays], Any]  # what it computes depends on the first element of its first state
@@ -27,7 +27,7 @@ class Work(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Protocol:
+class TimingProtocol:
     """Repetition of calls."""
 
     cold_bytes: float  # B that are read in turn, so that no cache still has the first of them at the second turn
@@ -58,7 +58,7 @@ LONG = 0.3
 """s of a sample from which fewer of them are enough."""
 
 
-def protocol(platform: str, cache_bytes: float) -> Protocol:
+def protocol(platform: str, cache_bytes: float) -> TimingProtocol:
     """Repetition of calls on a platform of JAX.
 
     A CPU runs a loop of calls that are linked through their data, because it may run independent ones side by side.
@@ -66,8 +66,8 @@ def protocol(platform: str, cache_bytes: float) -> Protocol:
     again, and neither links nor a loop's condition add kernels of their own.
     """
     if platform == "cpu":
-        return Protocol(cold_bytes=2.0 * cache_bytes, unroll=4, loop=True, linked=True)
-    return Protocol(cold_bytes=2.0 * cache_bytes, unroll=24, loop=False, linked=False)
+        return TimingProtocol(cold_bytes=2.0 * cache_bytes, unroll=4, loop=True, linked=True)
+    return TimingProtocol(cold_bytes=2.0 * cache_bytes, unroll=24, loop=False, linked=False)
 
 
 class Numbers:
@@ -86,7 +86,7 @@ class Numbers:
         return jnp.array(np.resize(self._typed[name], wanted.shape), copy=True)
 
 
-def call_time(work: Work, numbers: Numbers, how: Protocol, expected: float = 0.0) -> Measurement:
+def call_time(work: TimedWork, numbers: Numbers, how: TimingProtocol, expected: float = 0.0) -> Measurement:
     """Time of one call in s: compile, warm up, then sample.
 
     Samples are back-to-back calls between two waits for the device. What a dispatch costs the host is measured with
@@ -143,7 +143,7 @@ def call_time(work: Work, numbers: Numbers, how: Protocol, expected: float = 0.0
     )
 
 
-def _program(work: Work, how: Protocol, sample: tuple[Arrays, ...]) -> tuple[Callable[..., Carried], Arrays]:
+def _program(work: TimedWork, how: TimingProtocol, sample: tuple[Arrays, ...]) -> tuple[Callable[..., Carried], Arrays]:
     """`times` turns through buffers such as `sample`, compiled, and room for their results.
 
     Every call's operands depend on the numbers of an earlier one and every result is handed on whole, so that a

@@ -8,7 +8,7 @@ import hwspaces
 from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.surface_import import aic, infersim, llmcompass
 from sweeps.measure.surface_import.complete_grid import Dropped, possible, tables
-from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, Wanted, joined
+from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, WantedRows, joined
 from sweeps.measure.validate.relative_errors import grouped
 
 FORMATS = {"infersim": infersim, "aic": aic, "llmcompass": llmcompass}
@@ -27,7 +27,9 @@ class Imported:
 
 
 def imported(
-    files: Sequence[Path], format: str = "auto", wanted: Wanted | None = None, drop: bool = False, holes: str = "refuse"
+    files: Sequence[
+        Path
+    ], format: str = "auto", wanted: WantedRows | None = None, drop: bool = False, holes: str = "refuse"
 ) -> Imported:
     """The tables of all files, of one device, engine and version.
 
@@ -43,7 +45,7 @@ def imported(
       ValueError: one line that names file, row and what is wrong: an unknown format, a device that the catalogue does
         not have, a missing column, a duplicate, a time below the datasheet's bound, a hole, two devices.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or WantedRows()
     dropped, left, provenance, device = Dropped(), [], {}, None
     found: dict[str, SurfaceTable] = {}
     for path in files:

@@ -6,7 +6,15 @@ from typing import Any
 from sweeps.measure.kernel_data.attention import BYTES, COMPUTE
 from sweeps.measure.kernel_data.gemm import COPIES, FORMATS
 from sweeps.measure.kernel_data.group import require_columns, table
-from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, Wanted, counted, listed, of_device, only
+from sweeps.measure.surface_import.kernel_rows import (
+    KernelRows,
+    MeasuredFile,
+    WantedRows,
+    counted,
+    listed,
+    of_device,
+    only,
+)
 
 KEYS = ("gpu", "backend", "version", "latency_us")
 
@@ -23,7 +31,7 @@ def recognised(path: Path) -> bool:
     return path.suffix == ".parquet"
 
 
-def measured(path: Path, wanted: Wanted) -> MeasuredFile:
+def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
     """Rows of one device, engine and version in the file.
 
     Sliding windows, other kernels of the same engine than its most frequent one, eagerly launched products and rows

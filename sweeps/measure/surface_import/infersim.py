@@ -8,7 +8,7 @@ from sweeps.measure.kernel_data.group import require_columns, table
 from sweeps.measure.surface_import.kernel_rows import (
     KernelRows,
     MeasuredFile,
-    Wanted,
+    WantedRows,
     counted,
     header,
     listed,
@@ -42,7 +42,7 @@ def recognised(path: Path) -> bool:
     return "latency_us" in columns and "mfu" in columns
 
 
-def measured(path: Path, wanted: Wanted) -> MeasuredFile:
+def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
     """Rows of one device in the file.
 
     Of a single operator's file, folders say which it is, as in `bench_data/mha/decode/h20/32-8-128.csv`: operator,

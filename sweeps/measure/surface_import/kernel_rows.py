@@ -50,7 +50,7 @@ class MeasuredFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class WantedRows:
     """Part of files that hold several devices and engines to import; None: the only one there is."""
 
     gpu: str | None = None

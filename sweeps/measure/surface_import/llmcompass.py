@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from sweeps.measure.kernel_data.group import require_columns, table
-from sweeps.measure.surface_import.kernel_rows import MeasuredFile, Wanted, counted, header, listed, numbers, of_device
+from sweeps.measure.surface_import.kernel_rows import (
+    MeasuredFile,
+    WantedRows,
+    counted,
+    header,
+    listed,
+    numbers,
+    of_device,
+)
 
 PRECISION = "fp16"
 """Of all its measurements."""
@@ -28,7 +36,7 @@ def recognised(path: Path) -> bool:
     return bool(_NAME.match(path.stem)) or header(path)[:2] == ["op", "gpu"]
 
 
-def measured(path: Path, wanted: Wanted) -> MeasuredFile:
+def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
     """Rows of one device in the file.
 
     Raises:

@@ -20,7 +20,7 @@ from sweeps.measure.validate.collective_rows import (
     EAGER,
     EAGER_COPIES,
     FAMILIES,
-    Collective,
+    MeasuredCollective,
     collectives,
     launch_time,
 )
@@ -48,7 +48,7 @@ class _Case:
 class ScoredCollective:
     """A row with its prediction."""
 
-    row: Collective
+    row: MeasuredCollective
     predicted: float  # s
 
 
@@ -93,7 +93,7 @@ def collective_errors(path: str | Path, losses: float = 1.0) -> CollectiveErrors
     return CollectiveErrors(scored, tuple(left_out))
 
 
-def times(rows: Sequence[Collective]) -> Callable[[Callable[[str], Transport | None], Scalar], jax.Array]:
+def times(rows: Sequence[MeasuredCollective]) -> Callable[[Callable[[str], Transport | None], Scalar], jax.Array]:
     """A function from transports and losses to the times in s of all `rows`, shape [rows].
 
     Its first argument gives the latency and transport of a device's scale-up link in place of the catalogue's, or
@@ -144,7 +144,7 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
     return jnp.maximum(case.launch_time, kernel) + case.eager_byte_time * case.message_bytes
 
 
-def _case(row: Collective) -> _Case:
+def _case(row: MeasuredCollective) -> _Case:
     family, eager = FAMILIES[row.family], row.mode == EAGER
     return _Case(
         links=row.links,
@@ -162,17 +162,17 @@ def band(message_bytes: float) -> str:
     return next(name for end, name in BANDS if message_bytes < end)
 
 
-def family_name(row: Collective) -> str:
+def family_name(row: MeasuredCollective) -> str:
     """Library or engine, with the mode where there is more than one: "vllm eager"."""
     return row.family if row.mode == "stream" else f"{row.family} {row.mode}"
 
 
-def kind_name(row: Collective) -> str:
+def kind_name(row: MeasuredCollective) -> str:
     """Which of the stated families of collectives a row belongs to: "all_reduce", "custom all_reduce", ..."""
     return row.kind if row.family == "nccl" else f"custom {row.kind}"
 
 
-GROUPS: Mapping[str, Callable[[Collective], str]] = {
+GROUPS: Mapping[str, Callable[[MeasuredCollective], str]] = {
     "device": lambda row: row.device,
     "family": family_name,
     "collective": kind_name,

@@ -51,7 +51,7 @@ MIB = 2.0**20
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class CollectiveFamily:
     """A collective library, or an engine whose own all-reduce kernels hand large messages on to one."""
 
     kernels: tuple[str, ...]  # its own algorithms, beside the library's
@@ -64,14 +64,14 @@ class Family:
 NCCL = "nccl"
 
 FAMILIES = {
-    NCCL: Family(()),
-    "rccl": Family(()),
-    "oneccl": Family(()),
-    "vllm": Family(
+    NCCL: CollectiveFamily(()),
+    "rccl": CollectiveFamily(()),
+    "oneccl": CollectiveFamily(()),
+    "vllm": CollectiveFamily(
         ("one_shot", "two_shot"), 8 * MIB - 1.0, copy_time=1.8e-6, launch_time={"0.14.0": 43.5e-6, "": 20.5e-6}
     ),
-    "sglang": Family(("one_shot", "two_shot"), 16 * MIB, launch_time={"0.5.10": 41e-6, "": 29.5e-6}),
-    "trtllm": Family(("one_shot",), 8 * MIB, bridged=False),
+    "sglang": CollectiveFamily(("one_shot", "two_shot"), 16 * MIB, launch_time={"0.5.10": 41e-6, "": 29.5e-6}),
+    "trtllm": CollectiveFamily(("one_shot",), 8 * MIB, bridged=False),
 }
 """Library or engine -> what it may do.
 
@@ -94,7 +94,7 @@ COPY_SHARE = 0.87
 
 
 @dataclasses.dataclass(frozen=True)
-class Collective:
+class MeasuredCollective:
     """One measured collective that can be predicted."""
 
     device: str  # canonical name in the catalogue
@@ -114,7 +114,7 @@ class Collective:
     line: int  # of the file
 
 
-def collectives(path: str | Path) -> tuple[list[Collective], list[LeftOut]]:
+def collectives(path: str | Path) -> tuple[list[MeasuredCollective], list[LeftOut]]:
     """Rows of a CSV file, or of every CSV file of a known form in a folder.
 
     Raises:
@@ -158,7 +158,7 @@ def launch_time(family: str, version: str) -> float:
     return times.get(version, times.get("", 0.0))
 
 
-def _table_row(row: CsvRow) -> Collective:
+def _table_row(row: CsvRow) -> MeasuredCollective:
     values = row.numbers(("num_gpus", "message_bytes", "latency_us"), POSITIVE)
     entry = _device(row["gpu"])
     family = row["backend"].removesuffix("_custom")
@@ -167,7 +167,7 @@ def _table_row(row: CsvRow) -> Collective:
         raise ValueError(f"mode {row['mode']!r} is not known; known: {STREAM}, {GRAPH}, {EAGER}")
     links = entry.hardware.links
     _require_links(entry.name, links)
-    return Collective(
+    return MeasuredCollective(
         device=entry.name,
         family=family,
         mode=row["mode"],
@@ -186,7 +186,7 @@ def _table_row(row: CsvRow) -> Collective:
     )
 
 
-def _profile_row(row: CsvRow) -> Collective:
+def _profile_row(row: CsvRow) -> MeasuredCollective:
     values = row.numbers(("num_workers", "devices_per_node", "message_bytes", "latency_us"), POSITIVE)
     name, _, _ = row["topology"].partition(" ")
     if name not in TOPOLOGIES:
@@ -204,7 +204,7 @@ def _profile_row(row: CsvRow) -> Collective:
     elif machines.node_bandwidth is not None:
         network = dataclasses.replace(links.scale_out, bandwidth=machines.node_bandwidth / node)
         links = dataclasses.replace(links, scale_out=network)
-    return Collective(
+    return MeasuredCollective(
         device=entry.name,
         family=NCCL,
         mode=PROFILED,

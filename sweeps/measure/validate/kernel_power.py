@@ -53,7 +53,7 @@ HELD_OUT = 5
 """One shape in so many is held out of the fit, by a hash of its numbers."""
 
 
-class Kind(NamedTuple):
+class KernelKind(NamedTuple):
     """Rows of one kind of kernel in the table."""
 
     shape: tuple[str, ...]  # columns that become numbers of a call
@@ -63,11 +63,11 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "gemm": Kind(("m", "n", "k"), {"dtype": "{}"}, gemm_call, repeats=5.0),
-    "context_attention": Kind(
+    "gemm": KernelKind(("m", "n", "k"), {"dtype": "{}"}, gemm_call, repeats=5.0),
+    "context_attention": KernelKind(
         ("batch", "seq_q", "kv_past", "n_heads", "n_kv_heads", "head_dim", "window"), LABELS, prefill_call
     ),
-    "generation_attention": Kind(
+    "generation_attention": KernelKind(
         ("batch", "kv_len", "n_heads", "n_kv_heads", "head_dim", "window"), LABELS, decode_call
     ),
 }

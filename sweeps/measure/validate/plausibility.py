@@ -30,7 +30,7 @@ PROMPT = 8192.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Shares:
+class PlausibleShares:
     """Of one accelerator, in (0, 1]; None where it has no 16-bit matrix peak."""
 
     gemm: float  # of the 16-bit matrix peak, a large product
@@ -45,7 +45,7 @@ to 88 % of HBM alone and to 94 % between the kernels of an engine, less where a 
 prefill attention 30 to 65 % of peak; decode attention over 0.5 GB and more 78 to 87 % of HBM."""
 
 
-def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
+def shares(hardware: Hardware, efficiency: Efficiency) -> PlausibleShares | None:
     """Shares that large kernels of a dense 16-bit model reach; None without a 16-bit matrix peak."""
     compute = next((name for name in ("bf16", "fp16") if name in hardware.matrix), None)
     if compute is None:
@@ -68,10 +68,12 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> Shares | None:
     def of_memory(op: AnyOp) -> float:
         return float(op.bytes / (hardware.memory.hbm.bandwidth * _time(op, hardware, efficiency)))
 
-    return Shares(gemm=of_peak(large), weights=of_memory(thin), prefill=of_peak(prefill), decode=of_memory(cached))
+    return PlausibleShares(
+        gemm=of_peak(large), weights=of_memory(thin), prefill=of_peak(prefill), decode=of_memory(cached)
+    )
 
 
-def catalogue_shares(efficiency: Efficiency) -> dict[str, Shares]:
+def catalogue_shares(efficiency: Efficiency) -> dict[str, PlausibleShares]:
     """Shares of every accelerator of the catalogue that has a 16-bit matrix peak, by name.
 
     Every op is priced once per accelerator, so that compiling it would take longer than computing it step by step.
@@ -81,7 +83,7 @@ def catalogue_shares(efficiency: Efficiency) -> dict[str, Shares]:
     return {name: share for name, share in found.items() if share is not None}
 
 
-def implausible(found: Shares) -> list[str]:
+def implausible(found: PlausibleShares) -> list[str]:
     """The shares outside of `PLAUSIBLE`, in words."""
     return [
         f"{name} {getattr(found, name):.0%} is outside of {low:.0%} to {high:.0%}"

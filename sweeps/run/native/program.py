@@ -16,10 +16,10 @@ from sweeps.run.points import in_dtype
 from sweeps.run.program import Dims, Settings, Terms, groups
 
 
-class Program:
+class NativeProgram:
     """A question compiled for settings of one structure.
 
-    Attributes, beside those of `sweeps.run.program.Program`:
+    Attributes, beside those of `sweeps.run.program.XlaProgram`:
       nodes: of every output: one, or one for each op.
       loops: that compute them.
       order: axes from the outermost loop to the innermost.
@@ -78,7 +78,7 @@ class Program:
 class Chunks:
     """A program over axes of its own."""
 
-    def __init__(self, program: Program, bound: Bound):
+    def __init__(self, program: NativeProgram, bound: Bound):
         self._order, self._bound = program.order, bound
         self._outputs = [_Placed(program, name, nodes) for name, nodes in program.nodes.items()]
 
@@ -91,7 +91,7 @@ class Chunks:
 class _Placed:
     """An output over the axes that it depends on, in the sweep's order."""
 
-    def __init__(self, program: Program, name: str, nodes: Any):
+    def __init__(self, program: NativeProgram, name: str, nodes: Any):
         self.name, self._stacked, self._dtype = name, np.ndim(nodes) > 0, program.dtypes[name]
         dims = {node: program.loops.dims[node] for node in np.ravel(nodes).tolist()}
         places = sorted(set().union(*dims.values()))

@@ -21,7 +21,7 @@ from sweeps.data.shards import manifest
 from sweeps.data.shards.read import open as opened
 from sweeps.run.precision import precision
 from sweeps.run.shards.run import Executor, Watch, local, run
-from sweeps.run.shards.work import Work, hardware_kind
+from sweeps.run.shards.work import ShardWork, hardware_kind
 
 FAILURES = 10
 """Workers, of those started here, that may die over one shard before it is taken for the shard's fault."""
@@ -65,14 +65,16 @@ def cluster(scheduler: str, workers: int | None) -> Executor:
     if scheduler != "dask" and workers is not None:
         raise ValueError(f"workers = {workers} are started by scheduler = dask alone; {scheduler} has its own")
 
-    def executed(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
+    def executed(
+        work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: Watch
+    ) -> Iterator[manifest.Shard]:
         yield from _executed(scheduler, workers, work, list(numbers), place, watch)
 
     return executed
 
 
 def _executed(
-    scheduler: str, workers: int | None, work: Work, numbers: list[int], place: pathlib.Path, watch: Watch
+    scheduler: str, workers: int | None, work: ShardWork, numbers: list[int], place: pathlib.Path, watch: Watch
 ) -> Iterator[manifest.Shard]:
     """Every shard as it is finished. Where the scheduler is lost, what is left begins again with the next one."""
     left = dict.fromkeys(numbers)
@@ -132,13 +134,13 @@ def _closing(client: Any, made: Any) -> Any:
 
 
 def _from_client(
-    client: Any, work: Work, numbers: list[int], place: pathlib.Path, watch: Watch
+    client: Any, work: ShardWork, numbers: list[int], place: pathlib.Path, watch: Watch
 ) -> Iterator[manifest.Shard]:
     """Shards from one connection; `_Lost` where it ends."""
     from distributed import as_completed
     from distributed.comm import CommClosedError
 
-    asked = Asked.of(work, place)
+    asked = AskedFolder.of(work, place)
     _all_fit(client, asked)
     futures = client.map(functools.partial(computed, asked), numbers, pure=False, batch_size=256)
     try:
@@ -162,7 +164,7 @@ def _raise(future: Any, result: Any) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class AskedFolder:
     """A worker's task."""
 
     source: str  # the specification as JSON
@@ -171,12 +173,12 @@ class Asked:
     place: str  # the folder, under its name on every machine
 
     @classmethod
-    def of(cls, work: Work, place: pathlib.Path) -> "Asked":
+    def of(cls, work: ShardWork, place: pathlib.Path) -> "AskedFolder":
         """The task to compute shards of `work` into a folder."""
         return cls(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
 
 
-def _all_fit(client: Any, asked: Asked) -> None:
+def _all_fit(client: Any, asked: AskedFolder) -> None:
     """Refuse workers that cannot help, before they are asked to; wait for the first where there is none yet."""
     try:
         client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
@@ -187,7 +189,7 @@ def _all_fit(client: Any, asked: Asked) -> None:
             raise ValueError(f"worker {address}: {words}")
 
 
-def unfit(asked: Asked) -> str | None:
+def unfit(asked: AskedFolder) -> str | None:
     """Why this worker cannot compute shards of a sweep; None where it can."""
     if hardware_kind() != asked.kind:
         return f"this is {hardware_kind()}, the sweep was begun on {asked.kind}; bits would differ"
@@ -196,7 +198,7 @@ def unfit(asked: Asked) -> str | None:
     return None
 
 
-def computed(asked: Asked, number: int) -> dict[str, Any]:
+def computed(asked: AskedFolder, number: int) -> dict[str, Any]:
     """One shard, computed and written by a worker, which plans a sweep once.
 
     Raises:
@@ -211,7 +213,7 @@ def computed(asked: Asked, number: int) -> dict[str, Any]:
         raise RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
 
 
-def _computed(asked: Asked, number: int) -> dict[str, Any]:
+def _computed(asked: AskedFolder, number: int) -> dict[str, Any]:
     words = unfit(asked)
     if words is not None:
         raise ValueError(words)
@@ -228,9 +230,9 @@ _ONE_BY_ONE = threading.Lock()
 
 
 @functools.lru_cache(maxsize=1)
-def _work(asked: Asked) -> Work:
+def _work(asked: AskedFolder) -> ShardWork:
     """The sweep, if it is here what it is where it was begun: same software, same catalogue, same files."""
-    work = Work(json.loads(asked.source), asked.shard_points)
+    work = ShardWork(json.loads(asked.source), asked.shard_points)
     changed = manifest.differences(manifest.read(pathlib.Path(asked.place)).header, work.header)
     if changed:
         raise ValueError(f"here it is another sweep: {'; '.join(changed[:3])}")
@@ -271,7 +273,7 @@ def sweep_to_folder(
     """
     output.require([output.Wanted(os.fspath(place), (), folder="shards")], output.named(source))
     given = content(pathlib.Path(source)) if isinstance(source, str | os.PathLike) else dict(source)
-    work = Work(given, shard_points)
+    work = ShardWork(given, shard_points)
     run(pathlib.Path(place), work, watch, executor(scheduler, workers))
     return opened(place)
 

@@ -11,7 +11,7 @@ import jax
 
 from sweeps.data.shards import folder, manifest
 from sweeps.run.precision import precision
-from sweeps.run.shards.work import FRAME, Work
+from sweeps.run.shards.work import FRAME, ShardWork
 
 STOPPING_SECONDS = 0.5
 """s that an interrupted run waits for the call that is under way."""
@@ -20,7 +20,7 @@ STOPPING_SECONDS = 0.5
 class Watch:
     """Whoever wants to know how a run goes; this one does not."""
 
-    def begun(self, work: Work, kept: Mapping[int, manifest.Shard], damaged: Mapping[int, str]) -> None:
+    def begun(self, work: ShardWork, kept: Mapping[int, manifest.Shard], damaged: Mapping[int, str]) -> None:
         """Before the first shard: which are on the disk, checked, and which have to be computed again, and why."""
 
     def points(self, points: int) -> None:
@@ -33,11 +33,11 @@ class Watch:
         """A shard's computation failed and will be tried again elsewhere."""
 
 
-Executor = Callable[[Work, Iterable[int], pathlib.Path, Watch], Iterator[manifest.Shard]]
+Executor = Callable[[ShardWork, Iterable[int], pathlib.Path, Watch], Iterator[manifest.Shard]]
 """Computes and writes shards, in whatever order, and says which are on the disk."""
 
 
-def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: Executor | None = None) -> None:
+def run(place: pathlib.Path, work: ShardWork, watch: Watch | None = None, executor: Executor | None = None) -> None:
     """Compute every shard of `work` that the folder `place` does not have.
 
     Raises:
@@ -56,7 +56,7 @@ def run(place: pathlib.Path, work: Work, watch: Watch | None = None, executor: E
                 watch.shard(shard)
 
 
-def local(work: Work, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
+def local(work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: Watch) -> Iterator[manifest.Shard]:
     """Executor in this process: threads compute shards while the caller writes those that are done.
 
     Looking for what is kept is work for one core, so that a CPU computes a shard on each; the first of them compiles
@@ -125,7 +125,7 @@ def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
             continue
 
 
-def _resumed(place: pathlib.Path, work: Work) -> tuple[manifest.Manifest, dict[int, str]]:
+def _resumed(place: pathlib.Path, work: ShardWork) -> tuple[manifest.Manifest, dict[int, str]]:
     """Shards of this sweep in the folder, every one checked, and those that are damaged."""
     header, damaged = work.header, {}
     if not (place / manifest.NAME).exists():
@@ -167,7 +167,7 @@ def _no_others(place: pathlib.Path) -> None:
         raise ValueError(f"{place} has other files in it ({strange[0]}, ...); give an empty or a new folder")
 
 
-def _checked_frame(place: pathlib.Path, frame: Mapping[str, Any], work: Work) -> None:
+def _checked_frame(place: pathlib.Path, frame: Mapping[str, Any], work: ShardWork) -> None:
     """Write the labels again where they are not as they were."""
     try:
         folder.checked(place / FRAME, frame["bytes"], frame["sha256"])

@@ -35,7 +35,7 @@ FRAME = "frame.nc"
 """Name of the file with the labels along every axis."""
 
 
-class Work:
+class ShardWork:
     """A sweep and its shards.
 
     Args:

@@ -22,7 +22,7 @@ from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 from sweeps.ask.offered_load import LOAD
-from sweeps.ask.question import Asked, attributes, resolved
+from sweeps.ask.question import AskedSweep, attributes, resolved
 from sweeps.ask.spec import Spec
 from sweeps.data.pieces import Box, Output, Piece, corners, gathered, part_lengths
 from sweeps.run.asked import names_at, refusal, values_at
@@ -49,7 +49,7 @@ VARIABLES = (
 """What every point has."""
 
 
-def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
+def planned(spec: Spec) -> tuple[AskedSweep, "ServePlan"]:
     """Resolve every name and number of `spec`, and what its sweep will compute.
 
     Raises:
@@ -70,7 +70,7 @@ def planned(spec: Spec) -> tuple[Asked, "ServePlan"]:
     computed = ServePlan(base, axes, given, engine, spec)
     _require_effect(spec, base, axes, engine)
     record = attributes(spec, base) | {"engine": engine}
-    return Asked(None, axes, base, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
+    return AskedSweep(None, axes, base, record, tuple(dict.fromkeys((*notes, *computed.notes)))), computed
 
 
 class ServePlan:

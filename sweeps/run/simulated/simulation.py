@@ -19,7 +19,7 @@ from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
 from sweeps.run.ways import LIGHT, QUICK
-from sweeps.run.xla_options import Options
+from sweeps.run.xla_options import XlaOptions
 
 COLUMN = 8
 """Places whose price tables are computed together: their columns stay in a cache."""
@@ -183,7 +183,7 @@ def _endings() -> tuple[Callable, Callable]:
     return compiled(jax.vmap(served), LIGHT), compiled(jax.vmap(remaining))
 
 
-def compiled(function: Callable, options: Options = QUICK) -> Callable:
+def compiled(function: Callable, options: XlaOptions = QUICK) -> Callable:
     """`jax.jit` of a function, compiled quickly: optimising most would take longer than what they do."""
     return jax.jit(function, compiler_options=dict(options))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from sweeps.serving.calibration.measured_run import Run
+from sweeps.serving.calibration.measured_run import MeasuredRun
 from sweeps.serving.calibration.residual import Residual, positive, scored
 from sweeps.serving.calibration.simulator import CONSTANTS, Latencies, Linearized, Simulator, least
 
@@ -45,7 +45,7 @@ REFUSED = 2.0
 class Calibration:
     """Overheads of one server."""
 
-    run: Run
+    run: MeasuredRun
     before: dict[str, float]  # s, by `CONSTANTS`
     after: dict[str, float]  # s; those that the run cannot tell as before
     spread: dict[str, float]  # standard deviation of the posterior's logarithm
@@ -56,7 +56,7 @@ class Calibration:
 
 
 def calibrated(
-    run: Run, serving: Scenario, progress: Callable[[int, float], None] = lambda evaluations, error: None
+    run: MeasuredRun, serving: Scenario, progress: Callable[[int, float], None] = lambda evaluations, error: None
 ) -> Calibration:
     """The overheads per step, per sequence and per request that explain a run.
 
@@ -115,7 +115,9 @@ def calibrated(
 class _Problem:
     """Residuals of one run's training requests, and their derivatives."""
 
-    def __init__(self, run: Run, simulator: Simulator, prior: np.ndarray, progress: Callable[[int, float], None]):
+    def __init__(
+        self, run: MeasuredRun, simulator: Simulator, prior: np.ndarray, progress: Callable[[int, float], None]
+    ):
         self.run, self.simulator, self.prior, self.progress = run, simulator, prior, progress
         self.known: dict[bytes, Latencies] = {}
 

@@ -22,7 +22,7 @@ METRICS = ("ttft", "tpot", "e2e")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Run:
+class MeasuredRun:
     """One measured run. Arrays of shape [requests] in the order of sending; latencies in s, NaN where there is none."""
 
     name: str
@@ -38,7 +38,7 @@ class Run:
         return None if self.traffic.clients is None else int(self.traffic.clients)
 
 
-def measured_run(measured: Measured) -> Run:
+def measured_run(measured: Measured) -> MeasuredRun:
     """A run from what a benchmark measured.
 
     The loop is closed where the client held a number of requests under way without aiming at a rate; then the
@@ -56,7 +56,7 @@ def measured_run(measured: Measured) -> Run:
         has = f"{known} requests with TTFT and E2E latency"
         raise ValueError(f"{stream.source}: it has {has}; a calibration needs at least {LEAST_REQUESTS}")
     clients = _clients(measured)
-    return Run(
+    return MeasuredRun(
         name=stream.name,
         stream=stream,
         traffic=traffic(stream, clients=clients),

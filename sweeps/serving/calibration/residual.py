@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from sweeps.serving.calibration.measured_run import METRICS, Run
+from sweeps.serving.calibration.measured_run import METRICS, MeasuredRun
 from sweeps.serving.calibration.simulator import CONSTANTS, Simulator
 
 STALE = 0.30
@@ -30,7 +30,7 @@ class Residual:
         return sum(getattr(self, name) for name in SCORED) / len(SCORED)
 
 
-def residual(run: Run, serving: Scenario) -> tuple[Residual, Mapping[str, np.ndarray]]:
+def residual(run: MeasuredRun, serving: Scenario) -> tuple[Residual, Mapping[str, np.ndarray]]:
     """Errors of a deployment's constants, as they are, on all requests of a run; and the simulated latencies in s.
 
     Raises:
@@ -41,7 +41,7 @@ def residual(run: Run, serving: Scenario) -> tuple[Residual, Mapping[str, np.nda
     return scored(run, simulated, np.ones(len(run.stream), bool)), simulated
 
 
-def scored(run: Run, simulated: Mapping[str, np.ndarray], part: np.ndarray) -> Residual:
+def scored(run: MeasuredRun, simulated: Mapping[str, np.ndarray], part: np.ndarray) -> Residual:
     """Errors of simulated latencies on the requests of `part`, NaN where none was measured.
 
     Args:

@@ -1,6 +1,6 @@
 """Launch flags and manifests that start what a row of a comparison describes."""
 
-from sweeps.serving.launch.deployed import Pool as Pool
+from sweeps.serving.launch.deployed import LaunchedPool as LaunchedPool
 from sweeps.serving.launch.deployed import pools as pools
 from sweeps.serving.launch.text import KINDS as KINDS
 from sweeps.serving.launch.text import launch_text as launch_text

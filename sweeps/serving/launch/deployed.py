@@ -94,7 +94,7 @@ ROLES = ("serve", "prefill", "decode")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pool:
+class LaunchedPool:
     """Equal replicas of one model, each on devices of its own."""
 
     role: str  # of `ROLES`
@@ -159,7 +159,7 @@ class Pool:
         return self.token_budget if self.policy.chunked else max(self.token_budget, self.context)
 
 
-def pools(row: Mapping[str, Any], max_len: int | None = None) -> tuple[Pool, ...]:
+def pools(row: Mapping[str, Any], max_len: int | None = None) -> tuple[LaunchedPool, ...]:
     """The pools of a row: one, or prefill and decode where the row is disaggregated, which take equally long requests.
 
     Args:
@@ -195,7 +195,7 @@ def _pool(
     replicas: int,
     longest: int,
     max_len: int | None,
-) -> Pool:
+) -> LaunchedPool:
     said = {name: value for name, value in spec.items() if value is not None}
     asked = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
     given = asked.deployment
@@ -214,7 +214,7 @@ def _pool(
     repository, named = repository_of(model, asked.model)
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
     unsaid |= {"communication": asked.communication} if asked.communication else {}
-    found = Pool(
+    found = LaunchedPool(
         role=role,
         repository=repository,
         named=named,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.serving.launch import trtllm
-from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, header, notes, versions
+from sweeps.serving.launch.deployed import LaunchedPool
+from sweeps.serving.launch.engine import Flag, LaunchedEngine, header, notes, versions
 from sweeps.serving.launch.kubernetes import container, slug
 from sweeps.serving.launch.yaml_text import yaml_text
 
@@ -26,7 +26,9 @@ TYPES = {"serve": "worker", "prefill": "prefill", "decode": "decode"}
 """Role of a pool -> type of its component."""
 
 
-def manifest_text(name: str, engine: Engine, row: Mapping[str, Any], made: tuple[Pool, ...], more: list[str]) -> str:
+def manifest_text(
+    name: str, engine: LaunchedEngine, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], more: list[str]
+) -> str:
     """The manifest below a header.
 
     Args:
@@ -68,7 +70,7 @@ def _pod(made: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"containers": [made]}}
 
 
-def _worker(name: str, engine: Engine, pool: Pool, image: str) -> dict[str, Any]:
+def _worker(name: str, engine: LaunchedEngine, pool: LaunchedPool, image: str) -> dict[str, Any]:
     _, module, _ = WORKERS[name]
     flags: list[Flag] = [(MODEL[name], pool.repository)]
     flags += _trtllm_flags(pool) if name == "trtllm" else engine.flags(pool)
@@ -80,7 +82,7 @@ def _worker(name: str, engine: Engine, pool: Pool, image: str) -> dict[str, Any]
     return made
 
 
-def _trtllm_flags(pool: Pool) -> list[Flag]:
+def _trtllm_flags(pool: LaunchedPool) -> list[Flag]:
     """Flags of Dynamo's TensorRT-LLM worker, which has spellings of its own."""
     trtllm.require_possible(pool)
     settings = trtllm.config(pool, by_model="Draft_Target", by_head="max_draft_len")  # as of 1.3

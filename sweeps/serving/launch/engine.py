@@ -10,7 +10,7 @@ from jaxroof.version import VERSION
 from sweeps.ask.layouts import label
 from sweeps.data.labels import number
 from sweeps.run.simulated.policies import policy_record
-from sweeps.serving.launch.deployed import Pool
+from sweeps.serving.launch.deployed import LaunchedPool
 
 SIXTEEN_BITS = ("bf16", "fp16")
 
@@ -19,7 +19,7 @@ Flag = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Engine:
+class LaunchedEngine:
     """One engine of one version."""
 
     title: str
@@ -28,12 +28,13 @@ class Engine:
     images: Mapping[str, str]  # vendor -> container image of this version
     command: tuple[str, ...]  # what starts it
     model: tuple[str, ...]  # words before the model
-    flags: Callable[[Pool], list[Flag]]  # ValueError in one line for what the engine cannot do
-    config: Callable[[Pool], dict[str, Any]]  # contents of the file of settings; empty where there is none
-    hosts: Callable[[str, str, Pool, bool], list[Flag]]  # of a host's number, the first host's address, and if it leads
-    transfer: Callable[[Pool], list[Flag]]  # of a prefill or decode pool
+    flags: Callable[[LaunchedPool], list[Flag]]  # ValueError in one line for what the engine cannot do
+    config: Callable[[LaunchedPool], dict[str, Any]]  # contents of the file of settings; empty where there is none
+    # of a host's number, the first host's address, and if it leads
+    hosts: Callable[[str, str, LaunchedPool, bool], list[Flag]]
+    transfer: Callable[[LaunchedPool], list[Flag]]  # of a prefill or decode pool
     said: frozenset[str]  # fields of the policy that its flags say
-    remarks: Callable[[Pool], list[str]]  # what it does in another way than the row
+    remarks: Callable[[LaunchedPool], list[str]]  # what it does in another way than the row
 
 
 def switch(name: str, on: float) -> Flag:
@@ -41,7 +42,7 @@ def switch(name: str, on: float) -> Flag:
     return (f"--{'' if on else 'no-'}{name}",)
 
 
-def notes(engine: Engine, pool: Pool) -> list[str]:
+def notes(engine: LaunchedEngine, pool: LaunchedPool) -> list[str]:
     """What of a pool the engine's flags do not say, a line each."""
     found = engine.remarks(pool)
     if not pool.named:
@@ -62,12 +63,12 @@ def notes(engine: Engine, pool: Pool) -> list[str]:
     return found
 
 
-def order_of(pool: Pool) -> str:
+def order_of(pool: LaunchedPool) -> str:
     """Which work goes first in a step, as a name of `jaxroof.batch.ORDERS`."""
     return ORDERS[int(pool.policy.order)]
 
 
-def quantized(pool: Pool, methods: Mapping[str, str]) -> str | None:
+def quantized(pool: LaunchedPool, methods: Mapping[str, str]) -> str | None:
     """The method by which an engine makes the row's weights of the checkpoint while it loads them; None: by none.
 
     Args:
@@ -77,7 +78,7 @@ def quantized(pool: Pool, methods: Mapping[str, str]) -> str | None:
     return methods.get(pool.weights or "") if pool.checkpoint in SIXTEEN_BITS else None
 
 
-def weights_notes(title: str, pool: Pool, methods: Mapping[str, str]) -> list[str]:
+def weights_notes(title: str, pool: LaunchedPool, methods: Mapping[str, str]) -> list[str]:
     """The note on weights that are neither the checkpoint's nor made of it by one of the `methods`."""
     if not pool.weights or pool.checkpoint.startswith(pool.weights) or quantized(pool, methods):
         return []
@@ -96,7 +97,7 @@ LATENCIES = ("ttft", "tpot", "e2e")
 STATISTICS = ("", "_mean", "_p50", "_p90", "_p95", "_p99")
 
 
-def header(title: str, row: Mapping[str, Any], made: tuple[Pool, ...], notes: Iterable[str]) -> str:
+def header(title: str, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], notes: Iterable[str]) -> str:
     """The lines, each of them a comment.
 
     Args:
@@ -112,12 +113,12 @@ def header(title: str, row: Mapping[str, Any], made: tuple[Pool, ...], notes: It
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
 
 
-def versions(engine: Engine, version: str | None = None) -> str:
+def versions(engine: LaunchedEngine, version: str | None = None) -> str:
     """An engine with its version, and the file that declares its flags."""
     return f"{engine.title} {version or engine.version}, flags of {engine.source}"
 
 
-def layout(pool: Pool) -> str:
+def layout(pool: LaunchedPool) -> str:
     """Parallel degrees of a pool in short."""
     return label({"tp": pool.tp, "attention_dp": pool.attention_dp, "ep": pool.ep, "pp": pool.pp})
 
@@ -126,7 +127,7 @@ def _rank(row: Mapping[str, Any]) -> str:
     return f" {row['rank']}" if row.get("rank") is not None else ""
 
 
-def _pools_text(made: tuple[Pool, ...]) -> str:
+def _pools_text(made: tuple[LaunchedPool, ...]) -> str:
     texts = []
     for pool in made:
         count = f"{pool.replicas} replica{'s' * (pool.replicas > 1)} of {pool.devices} x {pool.hardware}"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.serving.launch import trtllm
-from sweeps.serving.launch.deployed import Pool, resource
-from sweeps.serving.launch.engine import Engine, Flag, header, notes, versions
+from sweeps.serving.launch.deployed import LaunchedPool, resource
+from sweeps.serving.launch.engine import Flag, LaunchedEngine, header, notes, versions
 from sweeps.serving.launch.yaml_text import yaml_text
 
 PORT = 8000
@@ -20,7 +20,9 @@ RANK, ADDRESS = "$(LWS_WORKER_INDEX)", "$(LWS_LEADER_ADDRESS)"
 """Variables that LeaderWorkerSet gives to its containers."""
 
 
-def manifest_text(engine: Engine, row: Mapping[str, Any], made: tuple[Pool, ...], more: list[str]) -> str:
+def manifest_text(
+    engine: LaunchedEngine, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], more: list[str]
+) -> str:
     """The manifest below a header.
 
     Args:
@@ -64,7 +66,7 @@ def slug(text: str) -> str:
     )
 
 
-def container(pool: Pool, command: tuple[str, ...], flags: list[Flag], image: str) -> dict[str, Any]:
+def container(pool: LaunchedPool, command: tuple[str, ...], flags: list[Flag], image: str) -> dict[str, Any]:
     """The container of one host of a replica."""
     return {
         "name": "main",
@@ -75,7 +77,7 @@ def container(pool: Pool, command: tuple[str, ...], flags: list[Flag], image: st
     }
 
 
-def _objects(engine: Engine, pool: Pool) -> list[dict[str, Any]]:
+def _objects(engine: LaunchedEngine, pool: LaunchedPool) -> list[dict[str, Any]]:
     name, settings = slug(pool.repository), engine.config(pool)
     words = engine.flags(pool)
     found = []
@@ -97,7 +99,7 @@ def _objects(engine: Engine, pool: Pool) -> list[dict[str, Any]]:
     return [*found, made, _service(name, leading)]
 
 
-def _pod(engine: Engine, pool: Pool, words: list[Flag], serves: bool) -> dict[str, Any]:
+def _pod(engine: LaunchedEngine, pool: LaunchedPool, words: list[Flag], serves: bool) -> dict[str, Any]:
     """The pod of one host; one that serves listens on all its addresses, since it is behind a Service."""
     flags: list[Flag] = [(*engine.model, pool.repository), *words]
     flags += [("--host", "0.0.0.0"), ("--port", str(PORT))] if serves else []

@@ -4,8 +4,8 @@ Its tensor-parallel size counts all devices of a layer: tp x attention_dp. Limit
 the replica; SGLang divides them by the groups of attention data parallelism.
 """
 
-from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, order_of, quantized, weights_notes
+from sweeps.serving.launch.deployed import LaunchedPool
+from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, quantized, weights_notes
 
 KV = {"fp8": "fp8_e4m3", "bf16": "bf16", "fp4": "nvfp4"}
 """Precision of the KV cache -> value of --kv-cache-dtype."""
@@ -17,7 +17,7 @@ UNSUPPORTED = {"Google": "SGLang on TPUs is another program, sglang-jax", "AWS":
 """Vendor -> why SGLang has no flags for its devices."""
 
 
-def flags(pool: Pool) -> list[Flag]:
+def flags(pool: LaunchedPool) -> list[Flag]:
     """Flags of the server for one replica.
 
     Raises:
@@ -62,7 +62,7 @@ def flags(pool: Pool) -> list[Flag]:
     return found
 
 
-def remarks(pool: Pool) -> list[str]:
+def remarks(pool: LaunchedPool) -> list[str]:
     """What SGLang does in another way than the row."""
     found = []
     if order_of(pool) not in ("mixed", "prefill_first"):
@@ -80,18 +80,18 @@ def remarks(pool: Pool) -> list[str]:
     return found
 
 
-def hosts(rank: str, address: str, pool: Pool, leads: bool) -> list[Flag]:
+def hosts(rank: str, address: str, pool: LaunchedPool, leads: bool) -> list[Flag]:
     """Flags of one host of a replica that spans several."""
     return [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--dist-init-addr", f"{address}:20000")]
 
 
-def transfer(pool: Pool) -> list[Flag]:
+def transfer(pool: LaunchedPool) -> list[Flag]:
     """Flags of a prefill or decode pool: caches move from one to the other."""
     moved = ("--disaggregation-transfer-backend", "nixl")
     return [("--disaggregation-mode", pool.role), moved, ("--host", "0.0.0.0")]
 
 
-ENGINE = Engine(
+ENGINE = LaunchedEngine(
     title="SGLang",
     version="0.5.23",
     source="sglang/srt/server_args.py and sglang/srt/arg_groups/fields/",

@@ -7,15 +7,17 @@ from typing import Any
 from hwspaces.quantities.units import nearest
 from sweeps.ask.text import escaped
 from sweeps.serving.launch import dynamo, kubernetes, sglang, trtllm, vllm
-from sweeps.serving.launch.deployed import Pool, pools
-from sweeps.serving.launch.engine import Engine, Flag, header, notes, versions
+from sweeps.serving.launch.deployed import LaunchedPool, pools
+from sweeps.serving.launch.engine import Flag, LaunchedEngine, header, notes, versions
 from sweeps.serving.launch.yaml_text import yaml_text
 
 ADDRESS = "HOST0"
 """Stands for the address of a replica's first host."""
 
 
-def commands_text(engine: Engine, row: Mapping[str, Any], made: tuple[Pool, ...], more: list[str]) -> str:
+def commands_text(
+    engine: LaunchedEngine, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], more: list[str]
+) -> str:
     """Commands of every pool below a header.
 
     Args:
@@ -41,14 +43,14 @@ def commands_text(engine: Engine, row: Mapping[str, Any], made: tuple[Pool, ...]
     return text
 
 
-def _starting(pool: Pool) -> Iterator[str]:
+def _starting(pool: LaunchedPool) -> Iterator[str]:
     if pool.replicas > 1:
         yield f"start {pool.replicas} such replicas{f' of {pool.role}' * (pool.role != 'serve')}, each on its devices"
     if pool.hosts > 1:
         yield f"a replica takes {pool.per_host} devices of each of {pool.hosts} hosts; {ADDRESS} is the first one"
 
 
-def _commands(engine: Engine, pool: Pool) -> Iterator[str]:
+def _commands(engine: LaunchedEngine, pool: LaunchedPool) -> Iterator[str]:
     flags = engine.flags(pool) + (engine.transfer(pool) if pool.role != "serve" else [])
     start: Flag = (*engine.command, *engine.model, pool.repository)
     settings = engine.config(pool)

@@ -7,8 +7,8 @@ the cache, so the memory's share stands there.
 
 from typing import Any
 
-from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, order_of, weights_notes
+from sweeps.serving.launch.deployed import LaunchedPool
+from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, weights_notes
 
 KV = {"fp8": "fp8", "fp4": "nvfp4"}
 """Precision of the KV cache -> kv_cache_config.dtype."""
@@ -17,7 +17,7 @@ FILE = "trtllm.yaml"
 """Name of the file of settings."""
 
 
-def flags(pool: Pool) -> list[Flag]:
+def flags(pool: LaunchedPool) -> list[Flag]:
     """Flags of the server for one replica.
 
     Raises:
@@ -33,7 +33,7 @@ def flags(pool: Pool) -> list[Flag]:
     return found
 
 
-def require_possible(pool: Pool) -> None:
+def require_possible(pool: LaunchedPool) -> None:
     """ValueError in one line for a pool that TensorRT-LLM cannot run."""
     if pool.vendor != "NVIDIA":
         raise ValueError(f"{pool.hardware}: TensorRT-LLM runs on NVIDIA GPUs only")
@@ -44,7 +44,9 @@ def require_possible(pool: Pool) -> None:
         )
 
 
-def config(pool: Pool, by_model: str = "DraftTarget", by_head: str = "num_nextn_predict_layers") -> dict[str, Any]:
+def config(
+    pool: LaunchedPool, by_model: str = "DraftTarget", by_head: str = "num_nextn_predict_layers"
+) -> dict[str, Any]:
     """Settings that have no flag, as the file holds them.
 
     Args:
@@ -84,7 +86,7 @@ def config(pool: Pool, by_model: str = "DraftTarget", by_head: str = "num_nextn_
     return found
 
 
-def remarks(pool: Pool) -> list[str]:
+def remarks(pool: LaunchedPool) -> list[str]:
     """What TensorRT-LLM does in another way than the row."""
     found = ["free_gpu_memory_fraction is of the memory that is free beside the weights; the row's share is of all"]
     if order_of(pool) != "mixed":
@@ -95,7 +97,7 @@ def remarks(pool: Pool) -> list[str]:
     return found
 
 
-ENGINE = Engine(
+ENGINE = LaunchedEngine(
     title="TensorRT-LLM",
     version="1.2.1",
     source="tensorrt_llm/commands/serve.py and tensorrt_llm/llmapi/llm_args.py",

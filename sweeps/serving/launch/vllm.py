@@ -6,8 +6,8 @@ and tokens are those of one group. Experts are spread over all tp x attention_dp
 
 import json
 
-from sweeps.serving.launch.deployed import Pool
-from sweeps.serving.launch.engine import Engine, Flag, order_of, quantized, switch, weights_notes
+from sweeps.serving.launch.deployed import LaunchedPool
+from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, quantized, switch, weights_notes
 
 KV = {"fp8": "fp8", "bf16": "bfloat16", "fp16": "float16", "int8": "int8_per_token_head", "fp4": "nvfp4"}
 """Precision of the KV cache -> value of --kv-cache-dtype."""
@@ -19,7 +19,7 @@ PLUGINS = {"Google": "tpu-inference", "Intel": "vllm-gaudi", "AWS": "vllm-neuron
 """Vendor -> the package beside vLLM that runs it on the vendor's devices; its versions and images are its own."""
 
 
-def flags(pool: Pool) -> list[Flag]:
+def flags(pool: LaunchedPool) -> list[Flag]:
     """Flags of `vllm serve` for one replica.
 
     Raises:
@@ -62,7 +62,7 @@ def flags(pool: Pool) -> list[Flag]:
     return found
 
 
-def remarks(pool: Pool) -> list[str]:
+def remarks(pool: LaunchedPool) -> list[str]:
     """What vLLM does in another way than the row."""
     found = []
     if pool.vendor in PLUGINS and pool.hardware != "Arc-Pro-B60":
@@ -75,19 +75,19 @@ def remarks(pool: Pool) -> list[str]:
     return found
 
 
-def hosts(rank: str, address: str, pool: Pool, leads: bool) -> list[Flag]:
+def hosts(rank: str, address: str, pool: LaunchedPool, leads: bool) -> list[Flag]:
     """Flags of one host of a replica that spans several."""
     found: list[Flag] = [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--master-addr", address)]
     found += [("--data-parallel-address", address)] if pool.attention_dp > 1 else []
     return found if leads else [*found, ("--headless",)]
 
 
-def transfer(pool: Pool) -> list[Flag]:
+def transfer(pool: LaunchedPool) -> list[Flag]:
     """Flags of a prefill or decode pool: caches move from one to the other."""
     return [("--kv-transfer-config", json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"}))]
 
 
-ENGINE = Engine(
+ENGINE = LaunchedEngine(
     title="vLLM",
     version="0.33.0",
     source="vllm/engine/arg_utils.py and vllm/config/",

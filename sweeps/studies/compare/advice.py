@@ -9,8 +9,8 @@ from hwspaces import formatted
 from jaxroof.jobs.serve import Objective
 from sweeps.run.simulated.objective import Target, figure_text
 from sweeps.studies.compare.estimate import estimate, priced
-from sweeps.studies.compare.places import Options, Room, room
-from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.places import MemoryRoom, Options, room
+from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.rows import Row
 
 MORE = 1.25
@@ -20,7 +20,7 @@ LEAST = 0.02
 """Gain from which on a change is worth words."""
 
 
-def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
+def changes(asked: ServedQuestion, rows: Sequence[Row]) -> list[str]:
     """For every row the change that gains most load, in words, by the steady state.
 
     "" where none gains any, and for disaggregated pools.
@@ -35,7 +35,7 @@ def changes(asked: Question, rows: Sequence[Row]) -> list[str]:
     needs = [asked.requests.demand(bool(choice.policy.prefix_caching)) for choice in options.settings]
     prices = priced(options, wanted, needs)
 
-    def loads(bounds: Room, target: Target, options: Options = options) -> np.ndarray:
+    def loads(bounds: MemoryRoom, target: Target, options: Options = options) -> np.ndarray:
         return estimate(options, bounds, wanted, needs, target, prices).sure_load[places]
 
     before = loads(bounds, asked.target)

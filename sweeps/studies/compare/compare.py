@@ -16,10 +16,10 @@ from sweeps.run.simulated.objective import SHARE
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
 from sweeps.studies.compare.figures import PRICE, RATE, SORTED_BY, ascending
-from sweeps.studies.compare.question import Question, question
+from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.rows import Row, missed, ranked_row
-from sweeps.studies.compare.search import SIMULATED, Found, at_once, search
-from sweeps.studies.compare.words import Asked, read
+from sweeps.studies.compare.search import SIMULATED, SearchResult, at_once, search
+from sweeps.studies.compare.words import AskedComparison, read
 
 
 @takes(OfferedLoad, COMPARED)
@@ -127,7 +127,7 @@ def compare(
     return comparison(read({**load, **words}), begun)
 
 
-def comparison(wanted: Asked, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
+def comparison(wanted: AskedComparison, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
     """The comparison that words ask for; `begun` as of `compare`."""
     ask = functools.partial(question, **wanted.question)
     questions = {one: ask(weights=one) for one in wanted.weights}  # all are checked before the first is searched
@@ -136,7 +136,9 @@ def comparison(wanted: Asked, begun: Callable[[int], Callable[[int], None]]) -> 
     return _of_prompts(found) if found.question.requests.without_output else found
 
 
-def _compared(asked: Question, wanted: Asked, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
+def _compared(
+    asked: ServedQuestion, wanted: AskedComparison, begun: Callable[[int], Callable[[int], None]]
+) -> Comparison:
     """The comparison of one question."""
     start = time.perf_counter()
     metric, chosen = _metric(wanted.sort, asked)
@@ -161,7 +163,7 @@ def _compared(asked: Question, wanted: Asked, begun: Callable[[int], Callable[[i
     )
 
 
-def _together(questions: Mapping[str | None, Question], made: Sequence[Comparison]) -> Comparison:
+def _together(questions: Mapping[str | None, ServedQuestion], made: Sequence[Comparison]) -> Comparison:
     """Comparisons of one model at several precisions of its weights as one, whose rows say which is theirs."""
 
     def named(rows: Sequence[Row], weights: str | None) -> list[Row]:
@@ -197,7 +199,7 @@ def _of_prompts(found: Comparison) -> Comparison:
     return dataclasses.replace(found, rows=rows, metric=prompt_metric(found.metric))
 
 
-def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
+def _metric(sort: str | None, asked: ServedQuestion) -> tuple[str, str]:
     if sort is not None:
         if sort not in SORTED_BY:
             raise ValueError(f"sort = {sort!r} is not known; known: {', '.join(SORTED_BY)}")
@@ -208,7 +210,7 @@ def _metric(sort: str | None, asked: Question) -> tuple[str, str]:
     return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
 
 
-def _rows(asked: Question, found: Found, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def _rows(asked: ServedQuestion, found: SearchResult, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
     values = ascending(found.arrays[metric], metric)
     known = np.zeros(values.shape, bool)

@@ -17,7 +17,7 @@ from sweeps.ask.text import finite
 from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.compare.advice import changes
-from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.reasons import nearest_misses
 from sweeps.studies.compare.rows import Row
 from sweeps.studies.compare.search import scenario_at
@@ -29,7 +29,7 @@ from workloads.streams.classes import RequestClass
 class Comparison:
     """Result of a comparison."""
 
-    question: Question
+    question: ServedQuestion
     metric: str  # what rows are sorted by
     chosen: str  # why by that one
     rate: float | None  # requests/s that were asked for; None: what one replica takes
@@ -42,7 +42,7 @@ class Comparison:
     estimate_seconds: float
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
-    questions: Mapping[str | None, Question] = dataclasses.field(default_factory=dict)  # by the weights of rows
+    questions: Mapping[str | None, ServedQuestion] = dataclasses.field(default_factory=dict)  # by the weights of rows
     _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # that were asked for
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class Comparison:
         words = "" if best is None else f", best {best.devices} x {best.hardware} as {best.layout}"
         return f"<Comparison of {model} by {self.metric}: {len(self.rows)} rows of {self.places:,} places{words}>"
 
-    def question_of(self, row: Row) -> Question:
+    def question_of(self, row: Row) -> ServedQuestion:
         """What was asked of a row: at the precision of its weights where several were tried."""
         return self.questions.get(row.weights, self.question)
 

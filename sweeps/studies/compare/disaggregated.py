@@ -18,7 +18,7 @@ from sweeps.studies.compare.estimate import LADDER, sequences
 from sweeps.studies.compare.figures import ascending, figures_of
 from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of, prompts_of
 from sweeps.studies.compare.pools import PoolSteps, decode_loads, pool_steps, prefill_loads, within
-from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.rows import Row, limit_text, ranked_row
 
 MOST_REPLICAS = 8
@@ -34,7 +34,7 @@ CANDIDATES = 24
 
 
 def pool_rows(
-    asked: Question, found: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
+    asked: ServedQuestion, found: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
 ) -> tuple[Row, ...]:
     """The best pair of pools of every accelerator that serves within the limits, best first; none is simulated.
 
@@ -87,7 +87,7 @@ def _order(row: Row, metric: str) -> float:
     return float(ascending(np.array(row.metrics[metric]), metric))
 
 
-def _pairs(asked: Question, found: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
+def _pairs(asked: ServedQuestion, found: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
     """Of every accelerator, each number of devices of both pools at its best layout, in every ratio."""
     options = asked.options
     if not found.prices:  # no place holds the model
@@ -127,7 +127,7 @@ def _best_of_sizes(loads: np.ndarray, used: np.ndarray, sizes: np.ndarray) -> tu
     return tuple(np.array(column) for column in zip(*found, strict=True))
 
 
-def _transfers(asked: Question, found: FirstPass, sizes: np.ndarray) -> np.ndarray:
+def _transfers(asked: ServedQuestion, found: FirstPass, sizes: np.ndarray) -> np.ndarray:
     """s that one request's cache is on its way over so many links, [settings, devices, sizes]; NaN without links."""
     options = asked.options
     tokens = float(np.mean(asked.requests.sample.isl))
@@ -146,7 +146,7 @@ def _transfers(asked: Question, found: FirstPass, sizes: np.ndarray) -> np.ndarr
     return made
 
 
-def _joules(asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
+def _joules(asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
     """J of all devices of both pools per request at `load` requests/s, static power included; NaN where unknown."""
     first, second = places_of(pairs, "prefill"), places_of(pairs, "decode")
     options = asked.options
@@ -169,7 +169,7 @@ def _joules(asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, l
 
 
 def _figures(
-    asked: Question,
+    asked: ServedQuestion,
     pairs: Pairs,
     load: np.ndarray,
     joules: np.ndarray,
@@ -187,7 +187,7 @@ def _figures(
 
 
 def _row(
-    asked: Question,
+    asked: ServedQuestion,
     found: FirstPass,
     steps: PoolSteps,
     pairs: Pairs,

@@ -27,7 +27,7 @@ from jaxroof.steady.steady_state import (
     ttft_share,
 )
 from sweeps.run.simulated.objective import Target
-from sweeps.studies.compare.places import Columns, Options, Room, columns
+from sweeps.studies.compare.places import MemoryRoom, Options, PlaceColumns, columns
 from sweeps.studies.compare.requests import LEAST
 from sweeps.studies.compare.steps import Tables, micro_batch_cost, tables
 
@@ -150,7 +150,7 @@ def sequences(policy: Policy, batch: float, most: float, capped: bool) -> float:
     return min(float(policy.max_sequences), enough)
 
 
-Priced = list[tuple[Columns, Tables]]
+Priced = list[tuple[PlaceColumns, Tables]]
 """Places, those of one structure together, and the prices of their steps."""
 
 
@@ -172,7 +172,7 @@ def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Price
 
 
 def estimate(
-    options: Options, bounds: Room, wanted: np.ndarray, demands: list[Demand], target: Target, prices: Priced
+    options: Options, bounds: MemoryRoom, wanted: np.ndarray, demands: list[Demand], target: Target, prices: Priced
 ) -> Estimate:
     """The largest load within the target of every wanted place.
 
@@ -207,7 +207,7 @@ def _sequences(tokens: np.ndarray, policy: Policy, needs: Demand) -> np.ndarray:
 
 
 def _largest(
-    group: Columns,
+    group: PlaceColumns,
     priced_parts: Tables,
     options: Options,
     needs: Demand,

@@ -15,7 +15,7 @@ from jaxroof.steady.queue import PromptQueue, prompt_queue
 from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, mean_ttft
 from sweeps.studies.compare.estimate import Estimate, Priced, kept
 from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together
-from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.question import ServedQuestion
 
 FULLEST = 0.999
 """Load of a pair at most, over what its pools and the links can do."""
@@ -66,7 +66,7 @@ def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _jobs(
-    asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None = None
+    asked: ServedQuestion, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None = None
 ) -> HandoverCost:
     """What the job of two pools says of every pair; arguments as of `_job`."""
     made = []
@@ -79,7 +79,9 @@ def _jobs(
     return mapped(lambda *leaves: np.concatenate(leaves)[order], wide[0], *wide[1:])
 
 
-def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None) -> HandoverCost:
+def _job(
+    asked: ServedQuestion, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None
+) -> HandoverCost:
     """What `jaxroof disaggregate` says of pairs of one accelerator, at decode batches of shape [pairs, n].
 
     Args:
@@ -111,7 +113,7 @@ def _job(asked: Question, found: FirstPass, pairs: Pairs, batch: np.ndarray, rat
         return disaggregated_cost(ends[0], ends[1], options.model.model, work)
 
 
-def prompts_of(asked: Question, found: FirstPass, pairs: Pairs) -> np.ndarray:
+def prompts_of(asked: ServedQuestion, found: FirstPass, pairs: Pairs) -> np.ndarray:
     """Prompts of one prefill step, shape [pairs]: as many as its token budget has room for, and one of every group."""
     options = asked.options
     made = []
@@ -123,7 +125,7 @@ def prompts_of(asked: Question, found: FirstPass, pairs: Pairs) -> np.ndarray:
 
 
 def largest(
-    asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs
+    asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pairs
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Largest load in requests/s, 0 where none; latencies there; and what stops a larger one, shape [pairs] each.
 
@@ -142,7 +144,7 @@ def largest(
 
 
 def _within_limits(
-    asked: Question, found: FirstPass, steps: PoolSteps, pairs: Pairs, job: HandoverCost
+    asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pairs, job: HandoverCost
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """As `_largest`, from what the job says at the batches of the ladder, that nobody waits for."""
     limits, second = asked.limits, places_of(pairs, "decode")

@@ -52,7 +52,7 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Room:
+class MemoryRoom:
     """Bounds of every place, arrays of shape [settings, devices, layouts]."""
 
     legal: np.ndarray
@@ -62,7 +62,7 @@ class Room:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Columns:
+class PlaceColumns:
     """Places of one structure as columns: leaves of shape [places, 1, 1]."""
 
     settings: tuple[int, ...]  # settings with the same deployments, which differ in policy only
@@ -72,7 +72,7 @@ class Columns:
     deployment: Deployment
 
 
-def room(options: Options) -> Room:
+def room(options: Options) -> MemoryRoom:
     """Bounds of every place."""
     shape = (len(options.settings), len(options.devices), len(options.layouts))
     found = {name: np.zeros(shape) for name in ("weights", "tokens", "group_tokens")}
@@ -90,10 +90,10 @@ def room(options: Options) -> Room:
         cache = cache_precision(options.model, options.settings[setting].kv)
         if lacking_cache(options.devices[device].hardware, cache):
             allowed[setting, device] = False
-    return Room(legal=allowed, **found)
+    return MemoryRoom(legal=allowed, **found)
 
 
-def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[Columns]:
+def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[PlaceColumns]:
     """Wanted places, those of one structure and setting together, at most `width` at once.
 
     Args:
@@ -104,7 +104,7 @@ def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[Column
         first, second = np.nonzero(any_of_them)
         for low in range(0, len(first), width):
             rows, others = first[low : low + width], second[low : low + width]
-            yield Columns(
+            yield PlaceColumns(
                 settings=settings,
                 device=np.asarray(devices)[rows],
                 layout=np.asarray(layouts)[others],

@@ -27,7 +27,7 @@ from sweeps.run.simulated.objective import SHARE, Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
 from sweeps.studies.compare.estimate import Limit, limits_of
 from sweeps.studies.compare.places import Options, Setting
-from sweeps.studies.compare.requests import Requests
+from sweeps.studies.compare.requests import ServedRequests
 
 MAX_DEVICES = 16
 """Devices of one replica that are tried at most where nothing is said."""
@@ -37,12 +37,12 @@ TOKEN_BUDGETS = (2048, 8192)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Question:
+class ServedQuestion:
     """A question whose parts are known to fit together."""
 
     options: Options
     every_accelerator: bool  # of the catalogue that is rented out: none is named
-    requests: Requests
+    requests: ServedRequests
     target: Target
     slo: str | Mapping[str, Any] | None  # as given
     engine: str
@@ -90,7 +90,7 @@ def question(
     settings: Mapping[str, Any] | None = None,
     prices: str | None = None,
     node: int | None = None,
-) -> Question:
+) -> ServedQuestion:
     """The question that these words ask; arguments as of `sweeps.compare`.
 
     Args:
@@ -102,7 +102,7 @@ def question(
     for key in load:
         if key not in LOAD:
             raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
-    requests = Requests(load, model)
+    requests = ServedRequests(load, model)
     target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
     given = dict(settings or {})
     of = chosen(engine, efficiency)
@@ -190,7 +190,7 @@ def question(
             require_priced(entry.name, entry.model, deployment)
     asked_for = given_paths(policy=policy or (), overrides=given, kv=caches[0])
     require_effect(asked_for, _facts(options, found[0].hardware))
-    return Question(
+    return ServedQuestion(
         options=options,
         every_accelerator=hardware is None,
         requests=requests,

@@ -26,7 +26,7 @@ SAMPLE = 4000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Requests:
+class ServedRequests:
     """What is asked of the engines: keys of the offered load, without its rate."""
 
     keys: Mapping[str, Any]  # of `sweeps.ask.offered_load.OfferedLoad`

@@ -17,8 +17,8 @@ from sweeps.run.simulated.classes import is_of_class, metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
 from sweeps.studies.compare.estimate import Estimate, Limit
 from sweeps.studies.compare.figures import PRICE
-from sweeps.studies.compare.places import Room
-from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.places import MemoryRoom
+from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.simulated import Simulated
 from sweeps.studies.compare.trust import POOLS
 
@@ -66,7 +66,7 @@ class Row:
 
 
 def ranked_row(
-    asked: Question,
+    asked: ServedQuestion,
     found: Estimate,
     figures: Mapping[str, float],
     place: tuple[int, int, int],
@@ -123,8 +123,8 @@ def ranked_row(
 
 
 def missed(
-    asked: Question,
-    bounds: Room,
+    asked: ServedQuestion,
+    bounds: MemoryRoom,
     wanted: np.ndarray,
     found: Estimate,
     place: tuple[int, int, int],
@@ -178,7 +178,7 @@ def missed(
     )
 
 
-def _misses(metrics: Mapping[str, float], asked: Question) -> tuple[float, str]:
+def _misses(metrics: Mapping[str, float], asked: ServedQuestion) -> tuple[float, str]:
     """By what factor the limits are missed with a single request under way, and a sentence."""
     parts, worst = [], 1.0
     for limit in asked.limits:
@@ -194,7 +194,9 @@ def _misses(metrics: Mapping[str, float], asked: Question) -> tuple[float, str]:
     return worst, f"{' and '.join(parts)} {alone}"
 
 
-def _too_large(asked: Question, place: tuple[int, int, int], weights: float, capacity: float, devices: int) -> str:
+def _too_large(
+    asked: ServedQuestion, place: tuple[int, int, int], weights: float, capacity: float, devices: int
+) -> str:
     options = asked.options
     deployment = options.deployments[place[0]][place[2]]
     plain = dataclasses.replace(deployment, tp=1.0, pp=None, ep=None, attention_dp=None)
@@ -221,7 +223,7 @@ def limit_text(limit: Limit) -> str:
     return f"{words} of {limit.owner}" if limit.owner else words
 
 
-def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> str:
+def _binding(asked: ServedQuestion, found: Estimate, place: tuple[int, int, int]) -> str:
     """What keeps an estimated load from being larger, in words."""
     own = float(asked.options.settings[place[0]].policy.max_sequences)
     room = "KV cache" if found.cache[place] < own else "max_sequences"
@@ -244,7 +246,7 @@ def _binding(asked: Question, found: Estimate, place: tuple[int, int, int]) -> s
 
 
 def row_spec(
-    asked: Question,
+    asked: ServedQuestion,
     place: tuple[int, int, int],
     most: float,
     load: float,

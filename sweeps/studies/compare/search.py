@@ -18,8 +18,8 @@ from sweeps.run.simulated.policies import profiled
 from sweeps.studies.compare.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.compare.figures import ascending, figures, share_of
 from sweeps.studies.compare.pairs import FirstPass
-from sweeps.studies.compare.places import Options, Room, room
-from sweeps.studies.compare.question import Question
+from sweeps.studies.compare.places import MemoryRoom, Options, room
+from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.simulated import Candidate, Simulated
 
 SIMULATED = 6
@@ -46,10 +46,10 @@ Place = tuple[int, int, int]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """Result of both passes; arrays of shape [settings, devices, layouts]."""
 
-    bounds: Room
+    bounds: MemoryRoom
     wanted: np.ndarray  # bool: places that hold the model and one request
     needs: Sequence[Demand]  # by setting
     prices: Priced  # of the wanted places' steps
@@ -67,14 +67,14 @@ class Found:
 
 
 def search(
-    asked: Question,
+    asked: ServedQuestion,
     metric: str,
     rate: float | None = None,
     headroom: float = HEADROOM,
     simulated: int = SIMULATED,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
     among: np.ndarray | None = None,
-) -> Found:
+) -> SearchResult:
     """Both passes; arguments as of `sweeps.compare`.
 
     Args:
@@ -127,7 +127,7 @@ def search(
         if one.load > 0.0:
             output[place] = one.metrics["tokens_per_second"] / (one.share or one.load)
     arrays = figures(options, told, found, output, *fleet)
-    return Found(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
+    return SearchResult(bounds, wanted, needs, prices, found, arrays, results, requests, simulations, seconds)
 
 
 def contending(values: np.ndarray) -> list[int]:
@@ -165,7 +165,7 @@ def _worth_simulating(
 
 
 def _simulated(
-    asked: Question,
+    asked: ServedQuestion,
     found: Estimate,
     places: Sequence[Place],
     requests: Mapping[int, int],
@@ -201,7 +201,7 @@ def _simulated(
     return largest_loads(candidates, asked.target, worth, begun(USUAL * len(places)), share)
 
 
-def candidate(asked: Question, found: Estimate, place: Place, load: float, requests: int) -> Candidate:
+def candidate(asked: ServedQuestion, found: Estimate, place: Place, load: float, requests: int) -> Candidate:
     """A place that is to be simulated with so many requests, first near `load` requests/s."""
     policy, most = asked.options.settings[place[0]].policy, at_once(asked, found, place)
     scenario = scenario_at(asked.options, place)
@@ -227,7 +227,7 @@ def scenario_at(options: Options, place: Place) -> Scenario:
     )
 
 
-def at_once(asked: Question, found: Estimate, place: Place) -> float:
+def at_once(asked: ServedQuestion, found: Estimate, place: Place) -> float:
     """Sequences that the engine of a place runs at once at most."""
     policy: Any = asked.options.settings[place[0]].policy
     return sequences(policy, float(found.batch[place]), float(found.most[place]), bool(found.capped[place] > 0.0))

@@ -50,7 +50,7 @@ PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class StaticCandidate:
     """One accelerator, a number of devices and a layout, at its best batch; or why it is none to choose."""
 
     hardware: str
@@ -71,8 +71,8 @@ class StaticComparison:
     sizes: Mapping[str, int]  # of hardware, deployment and batch; none where nothing was tried
     metric: str  # what rows are sorted by
     chosen: str  # why by that one: "asked for", or how the default came about
-    rows: tuple[Candidate, ...]  # every feasible (hardware, devices, layout), best first
-    infeasible: tuple[Candidate, ...]  # every other one that was tried, in the order of the hardware
+    rows: tuple[StaticCandidate, ...]  # every feasible (hardware, devices, layout), best first
+    infeasible: tuple[StaticCandidate, ...]  # every other one that was tried, in the order of the hardware
     lacking: Mapping[str, str]  # accelerators that lack a matrix precision -> which, and what they have
     announced: frozenset[str]  # accelerators that cannot be bought yet
     prices: Mapping[str, hwspaces.Price]  # of the accelerators that have one
@@ -99,15 +99,15 @@ class StaticComparison:
         return self.grid()
 
     @property
-    def best_layouts(self) -> tuple[Candidate, ...]:
+    def best_layouts(self) -> tuple[StaticCandidate, ...]:
         """Of `rows`, the best of every (hardware, devices)."""
-        first: dict[tuple[str, int], Candidate] = {}
+        first: dict[tuple[str, int], StaticCandidate] = {}
         for row in self.rows:
             first.setdefault((row.hardware, row.devices), row)
         return tuple(first.values())
 
     @property
-    def nearest_misses(self) -> tuple[Candidate, ...]:
+    def nearest_misses(self) -> tuple[StaticCandidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
         return reasons.nearest_misses(self.rows, self.infeasible)
 
@@ -318,7 +318,7 @@ def _with_blanks(grid: "xr.Dataset", figures: Iterable[str]) -> "xr.Dataset":
 
 def _rows(
     arrays: Mapping[str, np.ndarray], batches: np.ndarray, setting: _Setting, slo: Mapping[str, float], metric: str
-) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
+) -> tuple[tuple[StaticCandidate, ...], tuple[StaticCandidate, ...]]:
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = arrays[metric].shape
     groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
@@ -337,7 +337,7 @@ def _rows(
     nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
     chosen = np.where(furthest == FEASIBLE, best, nearest)
 
-    def row(h: int, d: int) -> Candidate:
+    def row(h: int, d: int) -> StaticCandidate:
         b = int(chosen[h, d])
         hardware = setting.devices[h].hardware
         capacity = float(hardware.memory.hbm.capacity)
@@ -355,7 +355,7 @@ def _rows(
         reason = None
         if point.stage != FEASIBLE:
             reason = reasons.sentence(point, slo, metric, lambda: setting.broken(h, d))
-        return Candidate(
+        return StaticCandidate(
             hardware=setting.devices[h].name,
             devices=point.devices,
             layout=label(setting.layouts[d]),

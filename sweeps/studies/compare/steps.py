@@ -10,7 +10,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import MicroBatch
 from jaxroof.prices.tables import OpKinds, Parts
-from sweeps.studies.compare.places import Columns
+from sweeps.studies.compare.places import PlaceColumns
 
 ROWS = np.array(
     [*(2.0 ** np.arange(0.0, 6.0)), *(2.0 ** np.arange(6.0, 12.0, 0.25)), *(2.0 ** np.arange(12.0, 21.0, 0.5))]
@@ -35,7 +35,7 @@ class Tables:
 
 
 def tables(
-    group: Columns,
+    group: PlaceColumns,
     model: Model,
     efficiency: Efficiency,
     context: float,

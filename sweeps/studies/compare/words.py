@@ -41,7 +41,7 @@ _LOAD_UNITS, _POLICY_UNITS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class AskedComparison:
     """What the words ask, every value checked that is no other module's."""
 
     weights: tuple[str | None, ...]  # precisions that are ranked together
@@ -58,7 +58,7 @@ def keyword(name: str) -> str:
     return "sweeps.compare_static" if name == "static" else name
 
 
-def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Asked:
+def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> AskedComparison:
     """What words ask.
 
     A number is read as the text that a flag would have, so both give the same answer and the same errors.
@@ -96,7 +96,7 @@ def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Aske
     pools = given.get("disaggregated", True)
     if not isinstance(pools, bool):
         raise ValueError(f"{said('disaggregated')} = {pools!r} must be True or False")
-    return Asked(
+    return AskedComparison(
         weights=tuple(dict.fromkeys(question.pop("weights", [None]))),
         question=question,
         rate=numbers.get("rate"),

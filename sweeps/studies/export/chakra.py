@@ -18,8 +18,8 @@ from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer
 from sweeps.studies.export import wire
 from sweeps.studies.export.folder import written as files_of_folder
-from sweeps.studies.export.graph import Graph, Node, step_graphs
-from sweeps.studies.export.runs import Ranks, Run
+from sweeps.studies.export.graph import ExportGraph, ExportNode, step_graphs
+from sweeps.studies.export.runs import OpRun, Ranks
 from sweeps.studies.export.training_graph import TrainingGraphs
 
 MOST_NODES = 30_000_000
@@ -73,7 +73,7 @@ def written(
     return files_of_folder(folder, contents, ("trace", "groups"), "rank of this trace", force)
 
 
-def graphs_of(case: Case, found: Answer) -> list[Graph]:
+def graphs_of(case: Case, found: Answer) -> list[ExportGraph]:
     """Graphs of the devices of one pipeline of `case`, a step or a training iteration.
 
     Raises:
@@ -101,9 +101,9 @@ def _require_room(nodes: int, ranks: int) -> None:
 class _Encoded:
     """A graph's nodes as bytes, but for what differs between the ranks that run it."""
 
-    def __init__(self, graph: Graph, ranks: Ranks):
+    def __init__(self, graph: ExportGraph, ranks: Ranks):
         self._ranks = ranks
-        self._parts: list[bytes | tuple[bytes, Node]] = []
+        self._parts: list[bytes | tuple[bytes, ExportNode]] = []
         ready = bytearray()
         for identity, node in enumerate(graph.nodes):
             message = _node(identity, node)
@@ -135,7 +135,7 @@ class _Encoded:
             there = node.run.kind == "collective"
             yield wire.framed(message + (groups[_participants(node.run)] if there else self._ends(rank, node)))
 
-    def _ends(self, rank: int, node: Node) -> bytes:
+    def _ends(self, rank: int, node: ExportNode) -> bytes:
         """Attributes that say between which ranks a message is."""
         sent = node.run.kind == "send"
         if node.partner is not None:
@@ -147,12 +147,12 @@ class _Encoded:
         return b"".join(wire.attribute(10, name, "int32", value) for name, value in values.items())
 
 
-def _participants(run: Run) -> tuple:
+def _participants(run: OpRun) -> tuple:
     """What collectives of one rank have in common that are of one group."""
     return run.name, run.participants, run.stride
 
 
-def _node(identity: int, node: Node) -> bytes:
+def _node(identity: int, node: ExportNode) -> bytes:
     """A node without what differs between ranks; starts and ends are whole us, so that durations add up to the last."""
     run = node.run
     start, end = (round(MICROSECONDS * time) for time in (node.start, node.start + run.time))
@@ -171,6 +171,6 @@ def _node(identity: int, node: Node) -> bytes:
     return head + b"".join(wire.attribute(10, *each) for each in attributes)
 
 
-def _size(run: Run) -> float:
+def _size(run: OpRun) -> float:
     """B that ASTRA-sim takes as a message's size: the whole buffer, of an all-gather what each rank has of it."""
     return run.message / run.participants if run.operation == "all_gather" else run.message

@@ -12,20 +12,20 @@ from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import overlapped_ops
 from jaxroof.step.step import HOST, host_time
 from sweeps.run.evaluate import at_base
-from sweeps.studies.export.runs import Named, Run, decoder_ops, named
+from sweeps.studies.export.runs import Named, OpRun, decoder_ops, named
 
 
-class Node(NamedTuple):
+class ExportNode(NamedTuple):
     """One run on one device, and the nodes of that device that it waits for, by their places."""
 
-    run: Run
+    run: OpRun
     after: tuple[int, ...]
     start: float  # s
     partner: int | None = None  # of a message between stages: the device of the pipeline at its other end
     tag: int = 0  # of a message, the same at both ends
 
 
-class Graph:
+class ExportGraph:
     """Nodes of one device of a pipeline, in an order in which they can run.
 
     Attributes:
@@ -35,11 +35,11 @@ class Graph:
     """
 
     def __init__(self, slowdown: float, clock: float = 0.0) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[ExportNode] = []
         self.slowdown, self.clock = slowdown, clock
 
     def add(
-        self, run: Run, after: Iterable[int], start: float | None = None, partner: int | None = None, tag: int = 0
+        self, run: OpRun, after: Iterable[int], start: float | None = None, partner: int | None = None, tag: int = 0
     ) -> tuple[int, ...]:
         """Append a node; a ring's message is a send and a receive. Returns what waits for it has to wait for.
 
@@ -51,10 +51,10 @@ class Graph:
             start = self.clock
             self.clock += run.time
         if run.operation != "send_recv" or run.kind != "collective":
-            self.nodes.append(Node(run, after, start, partner, tag))
+            self.nodes.append(ExportNode(run, after, start, partner, tag))
             return (len(self.nodes) - 1,)
         tag = len(self.nodes)
-        self.nodes += [Node(run._replace(kind=kind), after, start, None, tag) for kind in ("send", "receive")]
+        self.nodes += [ExportNode(run._replace(kind=kind), after, start, None, tag) for kind in ("send", "receive")]
         return tag, tag + 1
 
 
@@ -69,7 +69,7 @@ def stage_layers(deployment: Deployment, layers: int, stages: int) -> list[range
     return [range(end - share, end) for share, end in zip(shares, itertools.accumulate(shares), strict=True)]
 
 
-def layer_runs(scenario: Scenario, ops: list[Named], halves: int = 1) -> list[list[Run]]:
+def layer_runs(scenario: Scenario, ops: list[Named], halves: int = 1) -> list[list[OpRun]]:
     """Runs of every layer of a model, those of one block after those of another as they are priced; in `halves` halves
     of a batch, of one half.
     """
@@ -81,7 +81,7 @@ def layer_runs(scenario: Scenario, ops: list[Named], halves: int = 1) -> list[li
     return found
 
 
-def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
+def step_graphs(scenario: Scenario, slowdown: float) -> list[ExportGraph]:
     """Graphs of one engine step, one per pipeline stage: its layers one after the other, those before them on the
     first stage, those after them, and the host, on the last. The halves of a batch that overlap do not wait for each
     other.
@@ -106,7 +106,7 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
     clock, graphs = 0.0, []
     arrived: list[float] = []  # when the messages to a stage begin, by half
     for stage, places in enumerate(stage_layers(deployment, len(layers), stages)):
-        graph = Graph(slowdown, clock)
+        graph = ExportGraph(slowdown, clock)
         graphs.append(graph)
         tails: list[tuple[int, ...]] = [()] * halves
         for half, start in enumerate(arrived):
@@ -129,13 +129,13 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[Graph]:
         clock = graph.clock
     time = float(at_base(_host, scenario))
     if time:
-        graphs[-1].add(Run(HOST, "host", time), [end for tail in tails for end in tail])
+        graphs[-1].add(OpRun(HOST, "host", time), [end for tail in tails for end in tail])
     return graphs
 
 
-def _pieces(runs: list[Run], halves: int) -> list[list[Run]]:
+def _pieces(runs: list[OpRun], halves: int) -> list[list[OpRun]]:
     """Runs up to each message: those of one half stand between those of the other."""
-    pieces: list[list[Run]] = [[]]
+    pieces: list[list[OpRun]] = [[]]
     for run in runs:
         pieces[-1].append(run)
         if run.kind == "collective" and halves > 1:

@@ -15,7 +15,7 @@ from jaxroof.step.step import op_flops
 from sweeps.run.evaluate import at_base
 
 
-class Run(NamedTuple):
+class OpRun(NamedTuple):
     """One run of an op on one device."""
 
     name: str
@@ -36,11 +36,11 @@ class Run(NamedTuple):
 class Named:
     """An op: how often it runs on one device, and one run."""
 
-    run: Run
+    run: OpRun
     count: float
     layer: str
 
-    def runs(self, layers: float) -> list[Run]:
+    def runs(self, layers: float) -> list[OpRun]:
         """Its runs in one of `layers` layers: whole ones, whose work and time add up to that of the op."""
         each = self.count / layers
         times = max(1, round(each))
@@ -87,7 +87,7 @@ def decoder_ops(scenario: Scenario) -> Ops:
 
 
 def _numbers(op: AnyOp) -> dict[str, Any]:
-    """Numbers of a run by field of `Run`, and how often it runs; None stands for the field's default."""
+    """Numbers of a run by field of `OpRun`, and how often it runs; None stands for the field's default."""
     found = {"count": op.count, "kernels": op.kernels, "flops": op_flops(op)}
     if isinstance(op, Kernel):
         return found | {"matrix_flops": op.matrix_flops, "bytes": op.bytes}
@@ -98,7 +98,7 @@ def _numbers(op: AnyOp) -> dict[str, Any]:
 def _named(
     name: str, op: AnyOp, count: float, kernels: float, participants: float = 1.0, stride: float = 1.0, **numbers: float
 ) -> Named:
-    run = Run(
+    run = OpRun(
         name,
         kind="collective" if isinstance(op, Collective) else "copy" if isinstance(op, Copy) else "kernel",
         operation=op.operation if isinstance(op, Collective) else "",
@@ -135,7 +135,7 @@ class Ranks:
         """The rank that has a rank's place in another device of its pipeline."""
         return rank + (device - self.pipeline(rank)) * self.stage
 
-    def group(self, rank: int, run: Run) -> tuple[int, ...]:
+    def group(self, rank: int, run: OpRun) -> tuple[int, ...]:
         """Ranks of a collective in which a rank takes part, in order.
 
         Those with the same weights are all replicas' ranks of its place in a stage, for weights of experts, or, for
@@ -149,7 +149,7 @@ class Ranks:
         first = rank - place * run.stride
         return tuple(first + index * run.stride for index in range(run.participants))
 
-    def neighbours(self, rank: int, run: Run) -> tuple[int, int]:
+    def neighbours(self, rank: int, run: OpRun) -> tuple[int, int]:
         """The ranks before and after a rank in a ring."""
         group = self.group(rank, run)
         place = group.index(rank)

@@ -13,9 +13,9 @@ from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.state import data_parallel_ops, offload_time, optimizer_op
 from jaxroof.training.training import RECOMPUTES, micro_batches
 from sweeps.run.evaluate import at_base
-from sweeps.studies.export.graph import Graph, layer_runs, stage_layers
+from sweeps.studies.export.graph import ExportGraph, layer_runs, stage_layers
 from sweeps.studies.export.pipeline import Pipeline, Placed, Task, pipeline, placed
-from sweeps.studies.export.runs import Run, named
+from sweeps.studies.export.runs import OpRun, named
 
 After = tuple[int, ...]
 """Nodes that a run waits for."""
@@ -50,11 +50,11 @@ class TrainingGraphs:
         self._sends = self._group("sends")  # a message to the next stage, and what its receivers gather
         self._runs = list(self._stages(scenario))
 
-    def _stages(self, scenario: Scenario) -> Iterator[dict[str, list[Run]]]:
+    def _stages(self, scenario: Scenario) -> Iterator[dict[str, list[OpRun]]]:
         """Runs of a task of every stage by its kind."""
         stages = self._pipe.stages
         forward, backward, cores = (layer_runs(scenario, self._found[f"{word}_layers"]) for word in _PASSES)
-        repeated: dict[str, list[list[Run]]] = {"none": [[]] * len(forward), "selective": cores, "full": forward}
+        repeated: dict[str, list[list[OpRun]]] = {"none": [[]] * len(forward), "selective": cores, "full": forward}
         again = repeated[RECOMPUTES[round(float(self._training.recompute))]]
         for stage, layers in enumerate(stage_layers(scenario.deployment, len(forward), stages)):
             there = [run for layer in layers for run in forward[layer]]
@@ -67,11 +67,11 @@ class TrainingGraphs:
             weights = [run for run in back if run.gradient == "weights"]
             yield {"F": there, "B": back, "I": inputs, "W": weights}
 
-    def _group(self, name: str) -> list[Run]:
+    def _group(self, name: str) -> list[OpRun]:
         """Runs of the ops of a group outside of the layers."""
         return [run for op in self._found[name] for run in op.runs(1.0)]
 
-    def _task_runs(self, task: Task, device: int) -> list[Run]:
+    def _task_runs(self, task: Task, device: int) -> list[OpRun]:
         kind, chunk, _ = task
         _, stage = self._pipe.way(device, chunk)
         return self._runs[stage][kind]
@@ -82,13 +82,13 @@ class TrainingGraphs:
         devices = range(len(self._pipe.lists))
         return sum(len(self._task_runs(task, device)) for device in devices for task in self._pipe.tasks(device))
 
-    def graphs(self, slowdown: float) -> list[Graph]:
+    def graphs(self, slowdown: float) -> list[ExportGraph]:
         """Graphs of one iteration, one per device of the pipeline.
 
         Args:
           slowdown: by the limit of power, of every run.
         """
-        devices = [_Device(Graph(slowdown)) for _ in self._pipe.lists]
+        devices = [_Device(ExportGraph(slowdown)) for _ in self._pipe.lists]
         lasts = [[task for task in self._pipe.tasks(device) if task[0] in "BW"][-1] for device in range(len(devices))]
         sent: dict[tuple, tuple[float, int]] = {}  # message -> when it starts, and its tag
         for each in placed(self._pipe, ANY_TIMES):
@@ -127,7 +127,9 @@ class TrainingGraphs:
             )
         return tail
 
-    def _passes(self, device: "_Device", runs: list[Run], before: After, gathers: list[Run], sums: list[Run]) -> After:
+    def _passes(
+        self, device: "_Device", runs: list[OpRun], before: After, gathers: list[OpRun], sums: list[OpRun]
+    ) -> After:
         """Append a task's runs with the messages between copies of the weights that hide behind it: gathers of weights
         and sums of gradients.
         """
@@ -149,7 +151,7 @@ class TrainingGraphs:
             last = device.message(run, last or summed or tail)
         return (*tail, *gathered, *last)
 
-    def _replicas(self, kind: str, once: str) -> tuple[list[Run], list[Run]]:
+    def _replicas(self, kind: str, once: str) -> tuple[list[OpRun], list[OpRun]]:
         """Messages between copies of the weights beside a task: gathers of weights, and sums of gradients."""
         zero, part = round(float(self._training.zero)), 1.0 / self._pipe.chunks
         gathers, sums = 0.0, 0.0  # share of the messages of all chunks
@@ -163,7 +165,7 @@ class TrainingGraphs:
             sums = 1.0
         return self._parts("all_gather", gathers), self._parts("reduce_scatter" if zero else "all_reduce", sums)
 
-    def _parts(self, kind: str, part: float) -> list[Run]:
+    def _parts(self, kind: str, part: float) -> list[OpRun]:
         runs = self._group(f"dp_{kind}") if part else []
         return [run._replace(time=part * run.time, message=part * run.message) for run in runs]
 
@@ -172,13 +174,13 @@ class TrainingGraphs:
 class _Device:
     """A device of the pipeline: its graph so far, and what goes on from it."""
 
-    graph: Graph
+    graph: ExportGraph
     entry: int = -1  # number of its last entry
     before: After = ()  # what the tasks of that entry wait for
     tail: After = ()  # what the next entry waits for
     sent: After = ()  # the last message between copies of the weights
 
-    def message(self, run: Run, after: After) -> After:
+    def message(self, run: OpRun, after: After) -> After:
         """Append a message between copies of the weights: all ranks send theirs in one order, beside the passes."""
         self.sent = self.graph.add(run, (*after, *self.sent), self.graph.clock)
         return self.sent

@@ -11,10 +11,10 @@ import numpy as np
 
 from hwspaces.quantities.units import plain_arguments
 from sweeps.studies.fleet.marginal import Marginals, marginals
-from sweeps.studies.fleet.options import Found, Option, kept, method
+from sweeps.studies.fleet.options import FoundOptions, Option, kept, method
 from sweeps.studies.fleet.options import options as options_of
-from sweeps.studies.fleet.program import COST, SHARE, Optimum, Program, needed_hours, optimum, replicas
-from sweeps.studies.fleet.question import HOURS, Question, question
+from sweeps.studies.fleet.program import COST, SHARE, LinearProgram, ProgramOptimum, needed_hours, optimum, replicas
+from sweeps.studies.fleet.question import HOURS, FleetQuestion, question
 
 YEAR = 31557600.0
 """s: 365.25 days, of which each has the same 24 hours."""
@@ -30,12 +30,12 @@ SECONDS = 20.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Plan:
+class FleetPlan:
     """A fleet. C classes, S supplies, O options, 24 hours."""
 
-    question: Question
+    question: FleetQuestion
     options: tuple[Option, ...]  # O
-    program: Program  # over all hours
+    program: LinearProgram  # over all hours
     left_out: Mapping[str, Mapping[str, str]]  # class -> accelerator -> why it does not serve the class
     goal: str  # COST: everything is served; SHARE: as much as the limits allow
     least_cost: float | None  # USD/year of the cheapest fleet that serves everything; None: the limits allow none
@@ -103,9 +103,9 @@ def fleet(
     simulated: int = 0,
     prices: str | None = None,
     node: int | None = None,
-    options: Callable[..., Found] = options_of,
+    options: Callable[..., FoundOptions] = options_of,
     progress: Callable[[str], None] = lambda text: None,
-) -> Plan:
+) -> FleetPlan:
     """The cheapest fleet that serves every class within its limits at every hour of the day.
 
     Where a budget, the number of available devices or the power does not allow that, the fleet that serves the largest
@@ -155,7 +155,7 @@ def fleet(
     if with_marginals:
         names = [one.name for one in asked.supplies], [one.name for one in asked.classes]
         values = marginals(chosen, goal, best, names, gap, seconds, progress)
-    return Plan(
+    return FleetPlan(
         question=asked,
         options=tuple(option for _, option in found),
         program=program,
@@ -174,7 +174,7 @@ def fleet(
 
 
 def _options(
-    asked: Question, options: Callable[..., Found], progress: Callable[[str], None]
+    asked: FleetQuestion, options: Callable[..., FoundOptions], progress: Callable[[str], None]
 ) -> tuple[list[tuple[int, Option]], dict[str, Mapping[str, str]]]:
     """Class and option of everything that is worth choosing from, and what is left out of each class."""
     every: list[tuple[int, Option]] = []
@@ -205,14 +205,14 @@ def _options(
     return every, left_out
 
 
-def _program(asked: Question, found: list[tuple[int, Option]]) -> Program:
+def _program(asked: FleetQuestion, found: list[tuple[int, Option]]) -> LinearProgram:
     places = {supply.name: s for s, supply in enumerate(asked.supplies)}
     supplies = asked.supplies
 
     def column(values: list[float | None], absent: float) -> np.ndarray:
         return np.array([absent if value is None else value for value in values], float)
 
-    return Program(
+    return LinearProgram(
         load=np.array([one.load for one in asked.classes]),
         headroom=asked.headroom,
         value=np.array([one.value for one in asked.classes]),
@@ -230,7 +230,7 @@ def _program(asked: Question, found: list[tuple[int, Option]]) -> Program:
     )
 
 
-def _every_hour(program: Program, best: Optimum, where: np.ndarray) -> tuple[np.ndarray, ...]:
+def _every_hour(program: LinearProgram, best: ProgramOptimum, where: np.ndarray) -> tuple[np.ndarray, ...]:
     """Machines [S], shares served [C, 24] and replicas [O, 24] of a solution.
 
     Within the gap of the solver a fleet may have machines that no hour uses: they are given back.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sweeps.studies.fleet.program import COST, SHARE, Matrices, Optimum, Program, needed_hours, optimum
+from sweeps.studies.fleet.program import COST, SHARE, LinearProgram, Matrices, ProgramOptimum, needed_hours, optimum
 
 MORE = 0.1
 """Share by which traffic or budget grows where a program is solved again: one more request would change nothing."""
@@ -56,7 +56,7 @@ class Duals:
     value      of the objective
     """
 
-    def __init__(self, program: Program, goal: str):
+    def __init__(self, program: LinearProgram, goal: str):
         from scipy.optimize import linprog
 
         made = Matrices(program, goal, whole=False)
@@ -80,9 +80,9 @@ class Duals:
 
 
 def marginals(
-    program: Program,
+    program: LinearProgram,
     goal: str,
-    best: Optimum,
+    best: ProgramOptimum,
     names: tuple[list[str], list[str]],
     gap: float,
     seconds: float,
@@ -154,7 +154,7 @@ def marginals(
     )
 
 
-def _worthwhile(program: Program, best: Optimum, duals: Duals) -> list[int]:
+def _worthwhile(program: LinearProgram, best: ProgramOptimum, duals: Duals) -> list[int]:
     """Supplies whose worth is told: those in use, then those nearest to being worth their rent."""
     used = (best.machines > 0) | (program.owned > 0)
     worth = np.where(np.isfinite(program.year), duals.given / program.year, 1.0)

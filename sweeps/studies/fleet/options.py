@@ -26,7 +26,7 @@ class Option:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundOptions:
     """Options of one class of traffic, and why other accelerators have none."""
 
     options: tuple[Option, ...]
@@ -67,7 +67,7 @@ def options(
     efficiency: str | None = None,
     max_devices: int = 16,
     simulated: int = 0,
-) -> Found:
+) -> FoundOptions:
     """Every accelerator and layout that keeps a class's limits, with the requests per s that one replica takes.
 
     Args:
@@ -111,4 +111,4 @@ def options(
         for row in found.rows
     ]
     missed = {row.hardware: row.reason or "" for row in found.nearest_misses}
-    return Found(tuple(made), missed | dict(found.question.lacking))
+    return FoundOptions(tuple(made), missed | dict(found.question.lacking))

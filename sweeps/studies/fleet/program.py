@@ -16,7 +16,7 @@ LARGEST = 1e6
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class Program:
+class LinearProgram:
     """Numbers of the program. C classes, T hours, S supplies (kinds of accelerators), O options (kinds of replicas)."""
 
     load: np.ndarray  # requests/s, shape [C, T]
@@ -58,7 +58,7 @@ class Program:
         return np.where(np.isfinite(self.year), self.year, 0.0) * self.machine
 
 
-def never_needed(program: Program) -> np.ndarray:
+def never_needed(program: LinearProgram) -> np.ndarray:
     """Options that another option of their class replaces at no cost, shape [O].
 
     The other one takes at least as many requests, costs at most as much, and any number of its devices can be rented.
@@ -97,7 +97,7 @@ class Matrices:
       budget     cost <= budget                                                       where there is one
     """
 
-    def __init__(self, program: Program, goal: str, whole: bool):
+    def __init__(self, program: LinearProgram, goal: str, whole: bool):
         from scipy.sparse import coo_array
 
         self.program, self.goal, self.whole = program, goal, whole
@@ -191,7 +191,7 @@ TOLERANCE = 1e-5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Optimum:
+class ProgramOptimum:
     """A fleet, and a bound on what any fleet can reach."""
 
     machines: np.ndarray  # shape [S]
@@ -206,7 +206,7 @@ class Optimum:
         return abs(self.value - self.bound)
 
 
-def needed_hours(program: Program, goal: str = COST) -> tuple[Program, np.ndarray]:
+def needed_hours(program: LinearProgram, goal: str = COST) -> tuple[LinearProgram, np.ndarray]:
     """The program over the hours that decide the fleet, and of every hour of the day its place there, or -1.
 
     Equal hours are one hour of a larger weight. Where everything is served, an hour in which no class has more load
@@ -222,7 +222,7 @@ def needed_hours(program: Program, goal: str = COST) -> tuple[Program, np.ndarra
     return dataclasses.replace(program, load=loads[kept].T, weights=weights[kept]), where
 
 
-def optimum(program: Program, goal: str, gap: float, seconds: float) -> Optimum | None:
+def optimum(program: LinearProgram, goal: str, gap: float, seconds: float) -> ProgramOptimum | None:
     """The best fleet of a program, in whole machines and replicas.
 
     Args:
@@ -258,13 +258,13 @@ def optimum(program: Program, goal: str, gap: float, seconds: float) -> Optimum 
     machines = np.round(machines)
     cost = float(program.machine_price @ machines)
     if goal == COST:
-        return Optimum(machines, served, cost, cost, min(float(found.mip_dual_bound), cost))
+        return ProgramOptimum(machines, served, cost, cost, min(float(found.mip_dual_bound), cost))
     share = float((served * program.requests).sum() / program.requests.sum())
     bound = min(ECONOMY - float(found.mip_dual_bound), 1.0)  # the cost's part of the objective is at most ECONOMY
-    return Optimum(machines, served, cost, share, max(bound, share))
+    return ProgramOptimum(machines, served, cost, share, max(bound, share))
 
 
-def replicas(program: Program, devices: np.ndarray, served: np.ndarray) -> np.ndarray:
+def replicas(program: LinearProgram, devices: np.ndarray, served: np.ndarray) -> np.ndarray:
     """Replicas of every option in every hour on given devices, shape [O, T]: few starts, and then little power.
 
     From the hour of the largest load on, every hour starts replicas on as few devices as it can; of the ways to do so

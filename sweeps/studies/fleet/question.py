@@ -183,7 +183,7 @@ class TrafficClass:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Question:
+class FleetQuestion:
     """Everything that a fleet depends on."""
 
     where: str  # the file, for messages
@@ -202,7 +202,7 @@ def question(
     budget: str | float | None = None,
     prices: str | None = None,
     node: int | None = None,
-) -> Question:
+) -> FleetQuestion:
     """The question that a traffic file asks.
 
     Args:
@@ -235,7 +235,7 @@ def question(
             raise ValueError(f"{where}: power_limit: no accelerator of these has a TDP")
     most, at = (tables.get("budget"), f"{where}: budget") if budget is None else (budget, "budget")
     efficiency = tables.get("efficiency")
-    return Question(
+    return FleetQuestion(
         where=where,
         classes=classes,
         supplies=found,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from sweeps.studies.fleet.answer import YEAR, Plan
+from sweeps.studies.fleet.answer import YEAR, FleetPlan
 from sweeps.studies.fleet.marginal import MORE, Marginal
 from sweeps.studies.fleet.program import COST
 
 
-def record(plan: Plan) -> dict[str, Any]:
+def record(plan: FleetPlan) -> dict[str, Any]:
     """Everything that was found."""
     asked, goal = plan.question, "least cost" if plan.goal == COST else "largest share"
     return {
@@ -65,7 +65,7 @@ def record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _marginals(plan: Plan) -> dict[str, Any] | None:
+def _marginals(plan: FleetPlan) -> dict[str, Any] | None:
     found = plan.marginals
     if found is None:
         return None

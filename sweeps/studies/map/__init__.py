@@ -1,5 +1,5 @@
 """Search of the best mapping of a loop nest."""
 
-from sweeps.studies.map.search import METHODS, OBJECTIVES, Found, found_mapping
+from sweeps.studies.map.search import METHODS, OBJECTIVES, FoundMapping, found_mapping
 
-__all__ = ["METHODS", "OBJECTIVES", "Found", "found_mapping"]
+__all__ = ["METHODS", "OBJECTIVES", "FoundMapping", "found_mapping"]

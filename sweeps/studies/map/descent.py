@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from jaxroof.nests import Fanout, Mapping, nest_cost
+from jaxroof.nests import Mapping, NestFanout, nest_cost
 from jaxroof.nests.counts import inner_extents, words
 from jaxroof.numerics.arrays import jax, jnp
-from sweeps.studies.map.space import Orders, Space
+from sweeps.studies.map.space import NestSpace, Orders
 
 STARTS, STEPS = 64, 120
 """Descents side by side, and steps of each."""
@@ -23,7 +23,7 @@ NEAREST = 12
 """Whole factors that are tried for each dimension: those nearest to the fractions."""
 
 
-def descended(space: Space, orders: Orders, objective: str, random: np.random.Generator) -> np.ndarray:
+def descended(space: NestSpace, orders: Orders, objective: str, random: np.random.Generator) -> np.ndarray:
     """Whole factors near the ends of all descents in one loop order, those that fit: [mappings, dimensions, nodes].
 
     A dimension of size n has the factors n^share over the nodes that it may be split over; shares are a softmax.
@@ -59,11 +59,11 @@ def descended(space: Space, orders: Orders, objective: str, random: np.random.Ge
     return _rounded(space, [np.asarray(each) for each in ends], random)
 
 
-def _excess(space: Space, mapping: Mapping):
+def _excess(space: NestSpace, mapping: Mapping):
     """Sum of logarithms by which fan-outs and memories are too small."""
     over, extents = 0.0, inner_extents(mapping)
     for place, node in enumerate(space.machine.nodes):
-        if isinstance(node, Fanout):
+        if isinstance(node, NestFanout):
             used, room = math.prod(mapping.factors[place].values()), node.size
         elif node.capacity < math.inf:
             used = sum(words(space.problem.tensors[name], extents[place]) for name in space.kept[place])
@@ -74,7 +74,7 @@ def _excess(space: Space, mapping: Mapping):
     return over
 
 
-def _rounded(space: Space, ends: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
+def _rounded(space: NestSpace, ends: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
     """For each end some combinations of whole factors near it, those that fit."""
     near = []
     for end, options in zip(ends, space.options, strict=True):

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxroof.nests import Fanout, Mapping, nest_cost
+from jaxroof.nests import Mapping, NestFanout, nest_cost
 from jaxroof.numerics.arrays import eager, jax, jnp
 from sweeps.run import compilers
-from sweeps.studies.map.space import Orders, Rows, Space
+from sweeps.studies.map.space import NestRows, NestSpace, Orders
 
 
-def scores(space: Space, columns: np.ndarray, orders: Orders, objective: str) -> np.ndarray:
+def scores(space: NestSpace, columns: np.ndarray, orders: Orders, objective: str) -> np.ndarray:
     """The objective of mappings [mappings, dimensions, nodes] in one loop order; infinite where one does not fit."""
     with eager():
         return np.broadcast_to(_score(space, space.mapping(columns, orders), objective), len(columns))
 
 
-def compiled_scores(space: Space, orders: Orders, objective: str) -> Callable[[np.ndarray], np.ndarray]:
+def compiled_scores(space: NestSpace, orders: Orders, objective: str) -> Callable[[np.ndarray], np.ndarray]:
     """`scores` as a compiled program: of LLVM's loops where there are any, else of XLA; in float32."""
     leaves, structure = jax.tree.flatten(space.mapping(space.ones(), orders))
 
@@ -40,7 +40,7 @@ def compiled_scores(space: Space, orders: Orders, objective: str) -> Callable[[n
     return scored
 
 
-def _score(space: Space, mapping: Mapping, objective: str) -> Any:
+def _score(space: NestSpace, mapping: Mapping, objective: str) -> Any:
     cost = nest_cost(space.problem, space.machine, mapping)
     return jnp.where(cost.fits, getattr(cost, objective), np.inf)
 
@@ -82,7 +82,7 @@ class Scored(NamedTuple):
         return self.score < score * (1.0 - NOISE)
 
 
-class Pool:
+class NestPool:
     """The best mappings so far, best first.
 
     Args:
@@ -92,7 +92,7 @@ class Pool:
       report: told about progress.
     """
 
-    def __init__(self, space: Space, objective: str, total: int, report: Report):
+    def __init__(self, space: NestSpace, objective: str, total: int, report: Report):
         self.space, self.objective, self.total, self.report = space, objective, total, report
         self.tried = 0
         self.compiled = False
@@ -104,14 +104,14 @@ class Pool:
         """Mappings that are evaluated at once."""
         return COMPILED_CHUNK if self.compiled else CHUNK
 
-    def parts(self, rows: np.ndarray) -> list[Rows]:
+    def parts(self, rows: np.ndarray) -> list[NestRows]:
         """Factors in chunks that are evaluated at once."""
-        return [Rows(rows[start : start + self.chunk]) for start in range(0, len(rows), self.chunk)]
+        return [NestRows(rows[start : start + self.chunk]) for start in range(0, len(rows), self.chunk)]
 
-    def try_all(self, chunks: Iterable[tuple[Rows, Orders]]) -> None:
+    def try_all(self, chunks: Iterable[tuple[NestRows, Orders]]) -> None:
         """Evaluate chunks of factors with their orders, on all cores."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            waiting: list[tuple[concurrent.futures.Future, Rows, Orders]] = []
+            waiting: list[tuple[concurrent.futures.Future, NestRows, Orders]] = []
             for chunk, orders in chunks:
                 waiting.append((threads.submit(self._scores, chunk, orders), chunk, orders))
                 if len(waiting) > 2 * (os.cpu_count() or 1):
@@ -121,12 +121,12 @@ class Pool:
                 self._take(*each)
             self.report(self.tried, self.total)
 
-    def _scores(self, chunk: Rows, orders: Orders) -> np.ndarray:
+    def _scores(self, chunk: NestRows, orders: Orders) -> np.ndarray:
         if self.compiled:
             return self._program(orders)(chunk.columns)
         return scores(self.space, chunk.columns, orders, self.objective)
 
-    def _take(self, future: concurrent.futures.Future, chunk: Rows, orders: Orders) -> None:
+    def _take(self, future: concurrent.futures.Future, chunk: NestRows, orders: Orders) -> None:
         values, rows = future.result(), chunk.rows
         self.tried += len(rows)
         first = min(FINALISTS, len(rows))
@@ -149,7 +149,7 @@ class Pool:
 
     def _starts(self) -> list[Scored]:
         """The best ones, and the best ones of others that differ in what works side by side: single moves hardly do."""
-        places = [place for place, node in enumerate(self.space.machine.nodes) if isinstance(node, Fanout)]
+        places = [place for place, node in enumerate(self.space.machine.nodes) if isinstance(node, NestFanout)]
         apart = {each.row[:, places].tobytes(): each for each in reversed(self.best)}
         alike = {each.row.tobytes(): each for each in reversed(self.best)}
         first = [sorted(found.values(), key=lambda each: each.score)[:STARTS] for found in (apart, alike)]
@@ -167,7 +167,7 @@ class Pool:
                 return
             start, moves = better, 1
 
-    def _best_of(self, chunks: Iterable[tuple[Rows, Orders]]) -> Scored | None:
+    def _best_of(self, chunks: Iterable[tuple[NestRows, Orders]]) -> Scored | None:
         """The best of some mappings, which are also tried for the pool."""
         kept, self.best = self.best, []
         self.try_all(chunks)

@@ -5,7 +5,7 @@ import pathlib
 from typing import NamedTuple
 
 from jaxroof.jobs import job_of
-from jaxroof.nests import Problem
+from jaxroof.nests import NestProblem
 from jaxroof.op import PRODUCTS, Kernel
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import overlapped_ops
@@ -21,7 +21,7 @@ TENSORS = {"Inputs": "MK", "Weights": "KN", "Outputs": "MN"}
 """Dimensions of the tensors of a product (M, K) (K, N); the last one is the output."""
 
 
-class Product(NamedTuple):
+class MappedProduct(NamedTuple):
     """One matrix product and how often a step has it."""
 
     sizes: tuple[int, ...]  # M, N, K
@@ -31,7 +31,7 @@ class Product(NamedTuple):
     ops: tuple[str, ...]  # by name
 
 
-def products(case: Case) -> list[Product]:
+def products(case: Case) -> list[MappedProduct]:
     """Products with weights in a step on one device, in the order that they first run; equal ones are one.
 
     Of a grouped product each matrix is one, with the mean rows. Attention to a cache, which has no weights, is not
@@ -41,26 +41,26 @@ def products(case: Case) -> list[Product]:
       case: one step.
     """
     (place, batch), *_ = job_of(case.scenario).steps(case.scenario).values()
-    found: dict[tuple, Product] = {}
+    found: dict[tuple, MappedProduct] = {}
     for name, op in overlapped_ops(as_run(place.model, place.hardware), place.deployment, batch).items():
         if not isinstance(op, Kernel) or op.kind not in PRODUCTS or op.shape is None or not op.kernels:
             continue
         shape = op.shape
         exact = (float(shape.rows / shape.matrices), float(shape.outputs), float(shape.inputs))
         sizes = tuple(max(1, round(size)) for size in exact)
-        before = found.get((sizes, op.precision), Product(sizes, exact, op.precision, 0.0, ()))
+        before = found.get((sizes, op.precision), MappedProduct(sizes, exact, op.precision, 0.0, ()))
         times = before.times + float(op.count) * float(shape.matrices)
         found[sizes, op.precision] = before._replace(times=times, ops=(*before.ops, name))
     return list(found.values())
 
 
-def problem(product: Product) -> Problem:
+def problem(product: MappedProduct) -> NestProblem:
     """The loop nest of a product; ValueError of one line where it is larger than any that is read."""
     m, n, k = product.sizes
     return checked_problem(matmul(m, n, k), product.ops[0])
 
 
-def product_text(product: Product, what: str) -> str:
+def product_text(product: MappedProduct, what: str) -> str:
     """The file of a product: its problem, under comments that say how often it runs and in which ops."""
     sizes = ", ".join(f"{name}: {size}" for name, size in zip("MNK", product.sizes, strict=True))
     lines = [f"# Timeloop problem, jaxroof {VERSION}: {what}", f"# {', '.join(product.ops)}; {product.precision}"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from jaxroof.nests import Machine, Mapping, NestCost, Problem, nest_cost
-from sweeps.studies.map.pool import CHUNK, MOST_CHANGED, Pool, Report
-from sweeps.studies.map.space import Orders, Rows, Space, mapping_space
+from jaxroof.nests import Mapping, NestCost, NestMachine, NestProblem, nest_cost
+from sweeps.studies.map.pool import CHUNK, MOST_CHANGED, NestPool, Report
+from sweeps.studies.map.space import NestRows, NestSpace, Orders, mapping_space
 
 METHODS = ("random", "enumerate", "gradient")
 """Ways to look for a mapping."""
@@ -27,7 +27,7 @@ MOST_ORDERS = 9
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundMapping:
     """The best mapping that was found."""
 
     mapping: Mapping
@@ -39,8 +39,8 @@ class Found:
 
 
 def found_mapping(
-    problem: Problem,
-    machine: Machine,
+    problem: NestProblem,
+    machine: NestMachine,
     kept: tuple[tuple[str, ...], ...],
     objective: str = "edp",
     method: str = "random",
@@ -49,7 +49,7 @@ def found_mapping(
     report: Report = lambda done, total: None,
     bypass: bool = False,
     pad: float = 0.0,
-) -> Found:
+) -> FoundMapping:
     """The best mapping of about `mappings` evaluated ones.
 
     Args:
@@ -77,7 +77,7 @@ def found_mapping(
     for share in pads:
         random = np.random.default_rng(seed)
         space = mapping_space(problem, machine, kept, random, share)
-        found.append(_found(Pool(space, objective, total, report), method, random, bypass))
+        found.append(_found(NestPool(space, objective, total, report), method, random, bypass))
     return dataclasses.replace(
         min(found, key=lambda each: getattr(each.cost, objective)),
         evaluated=sum(each.evaluated for each in found),
@@ -87,7 +87,7 @@ def found_mapping(
     )
 
 
-def _found(pool: Pool, method: str, random: np.random.Generator, bypass: bool) -> Found:
+def _found(pool: NestPool, method: str, random: np.random.Generator, bypass: bool) -> FoundMapping:
     """The best mapping of a pool's space; see `found_mapping`."""
     begun, space = time.perf_counter(), pool.space
     if method == "enumerate":
@@ -108,10 +108,10 @@ def _found(pool: Pool, method: str, random: np.random.Generator, bypass: bool) -
     best = pool.best[0]
     mapping = pool.space.single(best.row, best.orders)
     cost = nest_cost(space.problem, space.machine, mapping)
-    return Found(mapping, cost, pool.tried, time.perf_counter() - begun, complete, space.size)
+    return FoundMapping(mapping, cost, pool.tried, time.perf_counter() - begun, complete, space.size)
 
 
-def _enumerate(pool: Pool, random: np.random.Generator) -> bool:
+def _enumerate(pool: NestPool, random: np.random.Generator) -> bool:
     """Try all factors that fit in all orders, thinned at random where these are too many; whether these are all."""
     orders = pool.space.orders
     each = pool.total // len(orders)
@@ -121,7 +121,7 @@ def _enumerate(pool: Pool, random: np.random.Generator) -> bool:
     return complete
 
 
-def _draw(pool: Pool, method: str, random: np.random.Generator) -> None:
+def _draw(pool: NestPool, method: str, random: np.random.Generator) -> None:
     """Try random factors in all orders; then descend in the best one, or go on in the best few if there are many."""
     space = pool.space
     first = pool.total if method == "random" and pool.total < COMPILED else min(pool.total, FIRST)
@@ -138,29 +138,29 @@ def _draw(pool: Pool, method: str, random: np.random.Generator) -> None:
 
 
 def _draws(
-    space: Space, orders: Sequence[Orders], mappings: int, random: np.random.Generator, chunk: int
-) -> Iterator[tuple[Rows, Orders]]:
+    space: NestSpace, orders: Sequence[Orders], mappings: int, random: np.random.Generator, chunk: int
+) -> Iterator[tuple[NestRows, Orders]]:
     """Chunks of random factors, each in some of the orders, until `mappings` are drawn or nearly nothing fits."""
     drawn = asked = 0
     many = min(len(orders), MOST_ORDERS)
     while drawn < mappings and asked < 40 * mappings:
-        rows = Rows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
+        rows = NestRows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
         asked += chunk * many
         for number in random.choice(len(orders), size=many if len(rows) else 0, replace=False):
             drawn += len(rows)
             yield rows, orders[number]
 
 
-def _without_one(pool: Pool, kept: tuple[tuple[str, ...], ...]) -> Pool | None:
+def _without_one(pool: NestPool, kept: tuple[tuple[str, ...], ...]) -> NestPool | None:
     """The best mapping with one tensor passing or staying in one memory, where that is better; of all such changes."""
     found, least, row = None, pool.best[0].score, pool.best[0].row
     own = pool.space.kept
     for place, name in [(node, name) for node in range(1, len(kept)) for name in kept[node]]:
         changed = tuple(each for each in kept[place] if (each in own[place]) != (each == name))
         residency = (*own[:place], changed, *own[place + 1 :])
-        other = Pool(dataclasses.replace(pool.space, kept=residency), pool.objective, pool.total, pool.report)
+        other = NestPool(dataclasses.replace(pool.space, kept=residency), pool.objective, pool.total, pool.report)
         other.tried = pool.tried
-        other.try_all((Rows(row[None]), orders) for orders in pool.space.orders[:MOST_CHANGED])
+        other.try_all((NestRows(row[None]), orders) for orders in pool.space.orders[:MOST_CHANGED])
         pool.tried = other.tried
         if other.best and other.best[0].beats(least):
             found, least = other, other.best[0].score

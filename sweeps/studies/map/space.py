@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.nests import Fanout, Machine, Mapping, Memory, Problem
+from jaxroof.nests import Mapping, NestFanout, NestMachine, NestMemory, NestProblem
 from jaxroof.nests.counts import inner_extents, words
 from jaxroof.numerics.arrays import eager
 
@@ -24,7 +24,7 @@ MOST_PADDED, LARGEST_PRIME = 100_000, 7
 
 
 def dimension_factors(
-    name: str, whole: float, machine: Machine, pad: float, random: np.random.Generator
+    name: str, whole: float, machine: NestMachine, pad: float, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Factors of one dimension, float32 [options, nodes], their bounds, [2, nodes], and whether these are all.
 
@@ -56,13 +56,13 @@ def _sizes(size: int, pad: float) -> list[int]:
     return [size, *(each for each in more if max(primes(each)) <= LARGEST_PRIME)]
 
 
-def _bounds(size: int, machine: Machine, name: str) -> np.ndarray:
+def _bounds(size: int, machine: NestMachine, name: str) -> np.ndarray:
     """Least and most iterations of a dimension of some size in each node, [2, nodes].
 
     Where a node takes all that others leave (a limit of infinite ones), the others have what is fixed.
     """
     least, most = np.array([machine.bounds(place, name) for place in range(len(machine.nodes))]).T
-    most = np.minimum(most, [node.size if isinstance(node, Fanout) else math.inf for node in machine.nodes])
+    most = np.minimum(most, [node.size if isinstance(node, NestFanout) else math.inf for node in machine.nodes])
     if (rest := np.isinf(least)).any():
         most = np.where(rest, most, least)
         least[rest] = size / math.prod(least[~rest])
@@ -144,7 +144,7 @@ Orders = tuple[tuple[str, ...], ...]
 """Loop order of each node, from the outermost."""
 
 
-class Rows:
+class NestRows:
     """Factors of mappings, [mappings, dimensions, nodes], and the same with each column in one piece."""
 
     def __init__(self, rows: np.ndarray):
@@ -160,11 +160,11 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True)
-class Space:
+class NestSpace:
     """All mappings of a problem on a machine whose tensors reside in given memories."""
 
-    problem: Problem
-    machine: Machine
+    problem: NestProblem
+    machine: NestMachine
     kept: tuple[tuple[str, ...], ...]
     dimensions: tuple[str, ...]  # of more than one iteration
     options: tuple[np.ndarray, ...]  # factors of each dimension, float32 [options, nodes]
@@ -208,7 +208,7 @@ class Space:
         with eager():
             extents = inner_extents(mapping)
             for place, node in enumerate(self.machine.nodes):
-                if isinstance(node, Fanout):
+                if isinstance(node, NestFanout):
                     used = math.prod(mapping.factors[place].values(), start=np.ones(1))
                     fine &= used <= node.size
                     fine &= used >= node.least * node.size * complete
@@ -305,7 +305,7 @@ class Space:
 
     def _wanted(self, rows: np.ndarray) -> np.ndarray:
         """Those of some complete rows that fit, which use as much of each fan-out as it wants."""
-        if any(isinstance(node, Fanout) and node.least for node in self.machine.nodes):
+        if any(isinstance(node, NestFanout) and node.least for node in self.machine.nodes):
             return rows[self.fits(rows, complete=True)]
         return rows
 
@@ -322,12 +322,12 @@ class Space:
 
 
 def mapping_space(
-    problem: Problem,
-    machine: Machine,
+    problem: NestProblem,
+    machine: NestMachine,
     kept: tuple[tuple[str, ...], ...],
     random: np.random.Generator,
     pad: float = 0.0,
-) -> Space:
+) -> NestSpace:
     """All mappings of a problem on a machine; ValueError of one line as of `dimension_factors`.
 
     Args:
@@ -343,22 +343,22 @@ def mapping_space(
         options.append(rows)
         complete &= whole
     orders, all_of_them = _orders(problem, machine, names, random)
-    return Space(problem, machine, kept, names, tuple(options), complete and all_of_them, orders, bounds)
+    return NestSpace(problem, machine, kept, names, tuple(options), complete and all_of_them, orders, bounds)
 
 
 def _orders(
-    problem: Problem, machine: Machine, names: tuple[str, ...], random: np.random.Generator
+    problem: NestProblem, machine: NestMachine, names: tuple[str, ...], random: np.random.Generator
 ) -> tuple[tuple[Orders, ...], bool]:
     """Orders that hold one tensor each in place, in each memory that has others inside it; whether these are all.
 
     The dimensions that move the tensor are outside.
     """
     choices = []
-    last = max(place for place, node in enumerate(machine.nodes) if isinstance(node, Memory))
+    last = max(place for place, node in enumerate(machine.nodes) if isinstance(node, NestMemory))
     for place, node in enumerate(machine.nodes):
         own = [name for name in names if machine.takes(place, name)]
-        held = problem.tensors.values() if isinstance(node, Memory) and place != last else ()
-        inner = [name for name in node.order if name in own] if isinstance(node, Memory) else []
+        held = problem.tensors.values() if isinstance(node, NestMemory) and place != last else ()
+        inner = [name for name in node.order if name in own] if isinstance(node, NestMemory) else []
         own = [name for name in own if name not in inner]
         found = [
             tuple(

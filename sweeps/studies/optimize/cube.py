@@ -90,7 +90,7 @@ def _combinations(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Goals:
+class CubeGoals:
     """Goals of one design for a solver, in logarithms, with the derivatives by every share."""
 
     objective: float  # to be made small
@@ -124,7 +124,7 @@ class Shares:
         self.columns = np.array([i for i, v in enumerate(problem.variables) if not v.choice], int)
         self.names = tuple(problem.names[i] for i in self.columns)
         self.start = np.full(len(self.columns), 0.5)
-        self._last: tuple[bytes, Goals] | None = None
+        self._last: tuple[bytes, CubeGoals] | None = None
 
     @property
     def base(self) -> np.ndarray:
@@ -139,19 +139,19 @@ class Shares:
             found[..., i] = self.problem.variables[i].unit_values(shares[..., j])
         return found
 
-    def goals(self, shares: np.ndarray) -> Goals:
+    def goals(self, shares: np.ndarray) -> CubeGoals:
         """Goals at shares of shape [k]; the last answer is kept, so that a solver may ask for its parts one by one."""
         key = np.asarray(shares, float).tobytes()
         if self._last is None or self._last[0] != key:
             self._last = key, self._computed(shares)
         return self._last[1]
 
-    def _computed(self, shares: np.ndarray) -> Goals:
+    def _computed(self, shares: np.ndarray) -> CubeGoals:
         design = self.designs(shares)
         found = self.problem.value_and_grad(design[np.newaxis])
         moved = [self.problem.variables[i].slope(design[i : i + 1])[0] for i in self.columns]
         value = found.objectives[0, 0]
-        return Goals(
+        return CubeGoals(
             float(value),
             float(np.sign(value) * np.log(np.abs(value))),
             found.constraints[0],

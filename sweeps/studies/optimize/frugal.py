@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sweeps.studies.optimize.cube import Goals, Shares, legal_choices
+from sweeps.studies.optimize.cube import CubeGoals, Shares, legal_choices
 from sweeps.studies.optimize.descent import worst
 from sweeps.studies.optimize.problem import Problem
 
@@ -82,7 +82,7 @@ def frugal(problem: Problem, budget: int, seed: int = 0, progress: Callable[[int
     """
     rng = np.random.default_rng(seed)
     trail = _Recorder(budget, progress)
-    walks = [_Walk(Shares(problem, choice), trail) for choice in legal_choices(problem)]
+    walks = [_FrugalWalk(Shares(problem, choice), trail) for choice in legal_choices(problem)]
     start = rng.uniform(*STARTS, len(walks[0].shares.columns))  # type: ignore[call-arg]
     for walk in walks[:budget]:
         walk.begin(start)
@@ -95,12 +95,12 @@ def frugal(problem: Problem, budget: int, seed: int = 0, progress: Callable[[int
     return trail.trail()
 
 
-class _Walk:
+class _FrugalWalk:
     """The search in one combination of choices: what was seen there, where it stands, and how far it dares to go."""
 
     def __init__(self, shares: Shares, recorder: "_Recorder"):
         self.shares, self._recorder = shares, recorder
-        self._seen: list[tuple[np.ndarray, Goals]] = []
+        self._seen: list[tuple[np.ndarray, CubeGoals]] = []
         self.promise = np.inf
 
     @property
@@ -127,7 +127,7 @@ class _Walk:
             self._stand(place, goals)
         self._aim()
 
-    def _correct(self, goals: Goals) -> None:
+    def _correct(self, goals: CubeGoals) -> None:
         """Raise the margins of constraints that were missed by little; lower all where none was."""
         missed = np.maximum(goals.constraints, 0.0)
         if not missed.any():
@@ -135,7 +135,7 @@ class _Walk:
         elif missed.max() <= LARGEST:
             self._margins = np.minimum(self._margins + missed, LARGEST)
 
-    def _stand(self, place: np.ndarray, goals: Goals) -> None:
+    def _stand(self, place: np.ndarray, goals: CubeGoals) -> None:
         self._place, self._goals, self._merit = place, goals, _merit(goals)
 
     def _aim(self) -> None:
@@ -150,7 +150,7 @@ class _Walk:
             self._radius *= SHRINK
         self._radius, self.promise = 0.0, self._merit
 
-    def _tried(self, place: np.ndarray) -> tuple[np.ndarray, Goals]:
+    def _tried(self, place: np.ndarray) -> tuple[np.ndarray, CubeGoals]:
         goals = self.shares.goals(place)
         self._recorder.keep(self._allowed(self.shares.designs(place)), goals)
         self._seen.append((place, goals))
@@ -207,7 +207,7 @@ class _Walk:
         return found.x[:-2], float(values[0]) + PENALTY * missed
 
 
-def _merit(goals: Goals) -> float:
+def _merit(goals: CubeGoals) -> float:
     return goals.score + PENALTY * max(float(np.max(goals.constraints, initial=0.0)), 0.0)
 
 
@@ -216,14 +216,14 @@ class _Recorder:
 
     def __init__(self, budget: int, progress: Callable[[int], None]):
         self._budget, self._progress = budget, progress
-        self._found: list[tuple[np.ndarray, Goals]] = []
+        self._found: list[tuple[np.ndarray, CubeGoals]] = []
 
     @property
     def left(self) -> int:
         """Evaluations that may still be made."""
         return self._budget - len(self._found)
 
-    def keep(self, design: np.ndarray, goals: Goals) -> None:
+    def keep(self, design: np.ndarray, goals: CubeGoals) -> None:
         self._found.append((design, goals))
         self._progress(len(self._found))
 

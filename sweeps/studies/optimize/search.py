@@ -15,7 +15,7 @@ from sweeps.studies.optimize.descent import KEPT, best_first, descended, scores,
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.quadratic import Polished, polished, settled
-from sweeps.studies.optimize.spec import Design, Effort, made, read
+from sweeps.studies.optimize.spec import DesignSpec, Effort, made, read
 from sweeps.studies.optimize.starts import combination_numbers, grid, nondominated, starts
 from sweeps.studies.optimize.whole import Gap, all_seen, branched, enumerated
 
@@ -31,7 +31,7 @@ FRONT = 48
 
 @plain_arguments
 def optimize(
-    source: str | os.PathLike | Mapping[str, Any] | Design,
+    source: str | os.PathLike | Mapping[str, Any] | DesignSpec,
     progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
 ) -> Optimum:
     """Search for the design that a specification asks for.
@@ -43,7 +43,7 @@ def optimize(
     Raises:
       ValueError: one line: what is wrong with the specification, or that no design keeps the constraints.
     """
-    asked = source if isinstance(source, Design) else read(source)
+    asked = source if isinstance(source, DesignSpec) else read(source)
     return searched(made(asked), asked.search, progress)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from hwspaces import quantity
-from jaxroof.jobs.steady import Stream
+from jaxroof.jobs.steady import SteadyStream
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.offered_load import LOAD
@@ -12,7 +12,7 @@ from sweeps.ask.question import unsampled
 from sweeps.ask.spec import Spec
 from sweeps.run.simulated.objective import LIMITS, SHARE, parse_target
 from sweeps.run.simulated.policies import chosen_policy, policy_value, profiled, require_priced
-from sweeps.studies.compare.requests import Requests
+from sweeps.studies.compare.requests import ServedRequests
 
 RATE = "workload.rate"
 
@@ -25,12 +25,12 @@ IN_STREAM = "workload."
 
 @dataclasses.dataclass(frozen=True)
 class ServedCase:
-    """A served stream: its case with a `Stream` for a workload, its axes, and what a simulation of it takes."""
+    """A served stream: its case with a `SteadyStream` for a workload, its axes, and what a simulation of it takes."""
 
     case: Case
     axes: tuple[Axis, ...]
     notes: tuple[str, ...]
-    requests: Requests  # without their rate
+    requests: ServedRequests  # without their rate
     engine: str
 
 
@@ -61,7 +61,7 @@ def served_case(spec: Spec) -> ServedCase:
     rate = load.pop("rate", None)
     if load.get("image") is not None and len(spec.objects["model"]) > 1:
         raise ValueError(f"workload.image = {load['image']!r}: images are not the same tokens to several models")
-    requests = Requests(load, spec.objects["model"][0])
+    requests = ServedRequests(load, spec.objects["model"][0])
     target = parse_target(spec.source["slo"], SHARE) if spec.source.get("slo") else None
     limits = None
     if target is not None:
@@ -73,7 +73,7 @@ def served_case(spec: Spec) -> ServedCase:
     varies = RATE in spec.axes
     if rate is None and not varies and limits is None:
         raise ValueError("workload.rate is missing: give requests/s, or slo, for the largest rate that keeps it")
-    stream = Stream(
+    stream = SteadyStream(
         demand=requests.demand(bool(policy.prefix_caching)),
         policy=policy,
         rate=1.0 if varies else None if rate is None else quantity(rate, "1", RATE),

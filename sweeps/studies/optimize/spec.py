@@ -43,7 +43,7 @@ class Effort:
 
 
 @dataclasses.dataclass(frozen=True)
-class Design:
+class DesignSpec:
     """A checked specification: the sweep's part of it, the goals, and how to search."""
 
     spec: sweep_spec.Spec
@@ -53,7 +53,7 @@ class Design:
     search: Effort
 
 
-def read(source: str | os.PathLike | Mapping[str, Any]) -> Design:
+def read(source: str | os.PathLike | Mapping[str, Any]) -> DesignSpec:
     """The design problem in a TOML file, or in a dictionary with its content.
 
     Raises:
@@ -69,7 +69,7 @@ def read(source: str | os.PathLike | Mapping[str, Any]) -> Design:
         raise ValueError(f"{path}: {error}") from None
 
 
-def design(source: Mapping[str, Any]) -> Design:
+def design(source: Mapping[str, Any]) -> DesignSpec:
     """Check a design problem given as a dictionary; ValueError as `read`."""
     for key in FOREIGN:
         if key in source:
@@ -92,7 +92,7 @@ def design(source: Mapping[str, Any]) -> Design:
     rest = {key: value for key, value in source.items() if key not in OWN}
     found = tuple(_members(rest, mix, scenarios))
     checked = dataclasses.replace(found[0].spec, source=dict(source))
-    return Design(checked, found, goals, (*limits, *_always(found)), Effort(**counts))
+    return DesignSpec(checked, found, goals, (*limits, *_always(found)), Effort(**counts))
 
 
 def _always(members: Sequence[MemberSpec]) -> tuple[Constraint, ...]:
@@ -139,7 +139,7 @@ def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
     return made(read(source))
 
 
-def made(asked: Design) -> Problem:
+def made(asked: DesignSpec) -> Problem:
     """The problem of a checked specification."""
     goals = [goal.name for goal in asked.objectives]
     names = tuple(dict.fromkeys([*goals, *(one.name for one in asked.constraints)]))

@@ -7,7 +7,7 @@ import numpy as np
 
 from sweeps.ask.axes import Axis
 from sweeps.ask.leaves import leaf as declared_leaf
-from sweeps.ask.spec import Range, Spec
+from sweeps.ask.spec import AxisRange, Spec
 
 MOST_CHOICES = 256
 """Combinations of choices that are tried one by one; of more, the longest lists of numbers are relaxed."""
@@ -102,7 +102,7 @@ def relaxed(variables: tuple[Variable, ...]) -> tuple[Variable, ...]:
 def _variable(axis: Axis, spec: Spec) -> Variable:
     (path, *others), label = axis.columns, axis.coordinates[0]
     column = axis.columns[path]
-    if isinstance(spec.axes.get(path), Range) and isinstance(column, np.ndarray):  # ranges are of numbers
+    if isinstance(spec.axes.get(path), AxisRange) and isinstance(column, np.ndarray):  # ranges are of numbers
         low, high = (float(column[i]) for i in (0, -1))
         declared = declared_leaf(path)
         whole = declared is not None and declared.counts  # a result has whole numbers there

@@ -40,7 +40,7 @@ class FunctionAnswer:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Function:
+class PricedFunction:
     """A function of JAX arrays that can be priced: traced once, for all sizes of its symbols.
 
     Attributes:
@@ -81,7 +81,7 @@ class Function:
             *efficiency_notes(self.traced, hwspaces.efficiency(efficiency).efficiency),
         )
 
-    def decided_at(self, **sizes: float) -> "Function":
+    def decided_at(self, **sizes: float) -> "PricedFunction":
         """The same function where fusion is decided at these sizes: which arrays are large, and which are alike."""
         assert self.traced.decided is not None
         found = {name: self._size(name, value) for name, value in sizes.items()}
@@ -224,7 +224,7 @@ def from_function(
     sizes: Mapping[str, float] | None = None,
     trips: float | None = None,
     fused_loops: bool = False,
-) -> Function:
+) -> PricedFunction:
     """A function of JAX arrays as a question: traced, never run.
 
     Args:
@@ -243,12 +243,12 @@ def from_function(
 
     how: dict[str, Any] = {"policy": fusion, "trips": trips, "fused_loops": fused_loops}
     found = traced(function, *args, sizes=sizes, **how)
-    return Function(found, dict(sizes or {}))
+    return PricedFunction(found, dict(sizes or {}))
 
 
 def from_stablehlo(
     path: str | os.PathLike, fusion: str = USUAL_POLICY, trips: float | None = None, fused_loops: bool = False
-) -> Function:
+) -> PricedFunction:
     """A model in StableHLO as a question: the function `main` of a module, as `jax.jit(f).lower(...).as_text()`,
     torch_xla and others write it.
 
@@ -262,7 +262,7 @@ def from_stablehlo(
     """
     from workloads.traced.stablehlo import traced_module
 
-    return Function(traced_module(path, trips, policy=fusion, fused_loops=fused_loops))
+    return PricedFunction(traced_module(path, trips, policy=fusion, fused_loops=fused_loops))
 
 
 def answered(scenario: Scenario) -> FunctionAnswer:

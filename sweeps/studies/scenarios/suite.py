@@ -27,7 +27,7 @@ class Figure:
     source: str  # where it is from, and what it is
 
 
-class Figures(dict[str, Figure]):
+class ScenarioFigures(dict[str, Figure]):
     """Figures of a scenario by name: its own, and those of catalogued models and devices after their role and a dot."""
 
     def value(self, formula: str, where: str) -> float:
@@ -54,7 +54,7 @@ class Figures(dict[str, Figure]):
 
 def figures(
     own: Mapping[str, Any], given: Mapping[str, str], shared: Mapping[str, Mapping[str, Any]], where: str
-) -> Figures:
+) -> ScenarioFigures:
     """Figures of a scenario.
 
     Args:
@@ -66,7 +66,7 @@ def figures(
     Raises:
       ValueError: one line: there is no such table, or a figure has no source or no value.
     """
-    found = Figures()
+    found = ScenarioFigures()
     for role, table in given.items():
         if table not in shared:
             raise ValueError(f"{where}.given: there are no figures of {table!r}{nearest(table, shared)}")
@@ -79,9 +79,9 @@ def figures(
     return found
 
 
-def tabled(table: str, entries: Mapping[str, Any], role: str = "") -> Figures:
+def tabled(table: str, entries: Mapping[str, Any], role: str = "") -> ScenarioFigures:
     """Figures of one shared table, with its role and a dot before every name where it has one."""
-    found, prefix = Figures(), f"{role}." if role else ""
+    found, prefix = ScenarioFigures(), f"{role}." if role else ""
     for name, entry in entries.items():
         if name == "source":
             continue
@@ -92,7 +92,7 @@ def tabled(table: str, entries: Mapping[str, Any], role: str = "") -> Figures:
     return found
 
 
-def _add(found: Figures, name: str, value: float | str, source: str, where: str) -> None:
+def _add(found: ScenarioFigures, name: str, value: float | str, source: str, where: str) -> None:
     formula = value if isinstance(value, str) else ""
     number = found.value(formula, f"{where}.figures.{name}") if formula else float(value)
     found[name] = Figure(name, number, formula, source)
@@ -153,7 +153,7 @@ class ScenarioEntry:
     source: str  # where it is from
     published: str  # its parameters as they were published
     ours: str  # parameters that were not published
-    figures: Figures  # of the derivations
+    figures: ScenarioFigures  # of the derivations
     spec: Mapping[str, Any]  # what `sweeps.sweep` takes
     parts: Mapping[str, Mapping[str, Any]]  # further specifications, of what else belongs to it, by name
     checks: tuple[Check, ...]
@@ -209,7 +209,7 @@ def shared_figures() -> Mapping[str, Mapping[str, Any]]:
     return document.toml(FIGURES)
 
 
-def _check(table: Mapping[str, Any], known: Figures) -> Check:
+def _check(table: Mapping[str, Any], known: ScenarioFigures) -> Check:
     _require(table, [field.name for field in dataclasses.fields(Check)], "scenario.checks")
     where = f"scenario.checks: {table.get('what')}"
     check = Check(**{**table, "expected": _expected(table.get("expected"), where)})

@@ -40,7 +40,7 @@ DECISIONS = "steps or the scheduler's decisions"
 
 
 @struct
-class Stream:
+class ServedStream:
     """Real numbers of a stream of requests."""
 
     rate: Scalar | None  # requests/s; None: clients, who send when their last request has ended
@@ -76,7 +76,7 @@ def sensitivity_of_serve(
     arrivals = np.asarray(traffic.arrival)
     span = float(arrivals[-1] - arrivals[0]) if traffic.clients is None else 0.0
     rate = found.replicas * (len(arrivals) - 1) / span if span > 0.0 else None
-    scenario = dataclasses.replace(found.case.scenario, workload=Stream(rate=rate))
+    scenario = dataclasses.replace(found.case.scenario, workload=ServedStream(rate=rate))
     turned = knobs(scenario, wanted)
     size = size_for(traffic, policy)
     size = dataclasses.replace(size, iterations=ITERATIONS * len(arrivals) + 64)

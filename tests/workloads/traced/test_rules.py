@@ -11,7 +11,7 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.roofline import op_time
 from workloads.traced.elementwise import ELEMENTWISE
 from workloads.traced.function import traced
-from workloads.traced.rules import RULES, Work, rule
+from workloads.traced.rules import RULES, PrimitiveWork, rule
 
 
 def test_a_linear_solve_is_its_factors():
@@ -38,7 +38,9 @@ def test_a_rule_of_a_users_own(monkeypatch):
 
     @rule("cumsum")
     def _(node, at):
-        return Work(3.0 * at.elements(node.inputs[0].shape), matrix_flops=100.0 * at.elements(node.inputs[0].shape))
+        return PrimitiveWork(
+            3.0 * at.elements(node.inputs[0].shape), matrix_flops=100.0 * at.elements(node.inputs[0].shape)
+        )
 
     (op,) = traced(lambda x: jnp.cumsum(x, 0), array(64, dtype=F32)).ops().values()
     assert op.vector_flops == 3 * 64 and op.matrix_flops == 100 * 64 and op.precision == "tf32"
@@ -67,7 +69,7 @@ def test_a_kernel_of_ones_own_is_refused_and_added(monkeypatch):
         ValueError, match=r'what is inside pallas_call: .* @workloads.traced.rules.rule\("pallas_call"\)'
     ):
         traced(doubled, array(64, 64, dtype=F32))
-    monkeypatch.setitem(RULES, "pallas_call", lambda node, at: Work(2.0 * at.elements(node.inputs[0].shape)))
+    monkeypatch.setitem(RULES, "pallas_call", lambda node, at: PrimitiveWork(2.0 * at.elements(node.inputs[0].shape)))
     (op,) = traced(doubled, array(64, 64, dtype=F32)).ops().values()
     assert (op.vector_flops, op.bytes) == (2 * 64 * 64, 2 * 4 * 64 * 64)
 

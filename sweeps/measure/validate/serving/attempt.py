@@ -12,7 +12,7 @@ from jaxroof.model import has_experts
 from jaxroof.numerics.tree import structure
 from sweeps.measure.validate.measured_csv import LeftOut
 from sweeps.measure.validate.relative_errors import grouped
-from sweeps.measure.validate.serving.scores import Prediction
+from sweeps.measure.validate.serving.scores import ServingPrediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision
@@ -31,7 +31,7 @@ def silent(what: str, done: int, every: int) -> None:
 
 def attempted(
     points: Sequence[ServingPoint], efficiency: str | None = None, progress: Progress = silent
-) -> tuple[list[Prediction], list[LeftOut]]:
+) -> tuple[list[ServingPrediction], list[LeftOut]]:
     """Predictions of the points that have one, in their order, and the others with their reasons.
 
     A point is the simulation that `jaxroof serve` runs of `ServingPoint.spec`. Left out are points whose requests the
@@ -43,7 +43,7 @@ def attempted(
       efficiency: name of the constants; None: those of each point's engine.
       progress: called as requests are answered.
     """
-    found: dict[int, Prediction | str] = {}
+    found: dict[int, ServingPrediction | str] = {}
     scenarios: dict[int, Scenario] = {}
     points = _checked(points)
     for i, point in enumerate(points):
@@ -74,9 +74,9 @@ def _with_all_degrees(scenario: Scenario) -> Scenario:
 
 def _simulated(
     points: Sequence[ServingPoint], scenarios: dict[int, Scenario], progress: Progress
-) -> dict[int, Prediction | str]:
+) -> dict[int, ServingPrediction | str]:
     """The prediction of every scenario's point, or the reason why it has none."""
-    found: dict[int, Prediction | str] = {}
+    found: dict[int, ServingPrediction | str] = {}
     done, every = 0, sum(points[i].requests for i in scenarios)
 
     def alike(i: int) -> tuple:
@@ -94,12 +94,12 @@ def _simulated(
     return found
 
 
-def _prediction(point: ServingPoint, values: Metrics, place: int) -> Prediction | str:
+def _prediction(point: ServingPoint, values: Metrics, place: int) -> ServingPrediction | str:
     """The prediction at one place of a group's metrics; the reason where the deployment is not feasible."""
     if not values["feasible"][place]:
         return "the deployment is not feasible"
     ttft, tpot, median = (float(values[name][place]) for name in ("ttft_mean", "tpot_mean", "ttft_p50"))
-    return Prediction(point, ttft, tpot, int(values["finished"][place]), median)
+    return ServingPrediction(point, ttft, tpot, int(values["finished"][place]), median)
 
 
 def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
@@ -111,7 +111,7 @@ def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
         return [dataclasses.replace(point, suspect=point.suspect or reason) for point in points]
 
 
-def _reason(one: Prediction) -> str | None:
+def _reason(one: ServingPrediction) -> str | None:
     """Why a simulated point has no value; None where it has."""
     sent = one.point.requests
     if one.answered is not None and one.answered < sent:

@@ -125,7 +125,7 @@ KEYS = ("source", "when", "shortest", "policy", "deployment", "kv", "engine", "a
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class LoggedRun:
     """What ran, as far as launch flags depend on it."""
 
     engine: str  # one of `sweeps.ask.engines.ENGINES`
@@ -156,7 +156,7 @@ class Launch:
     assumed: str | None  # what the flags are, where no script of the suite is known for the device
 
 
-CONDITIONS: dict[str, Callable[[Run, Any], bool]] = {
+CONDITIONS: dict[str, Callable[[LoggedRun, Any], bool]] = {
     "suite": lambda run, value: run.family == value,
     "engine": lambda run, value: run.engine == value,
     "vendor": lambda run, value: run.vendor == value,
@@ -178,7 +178,7 @@ CONDITIONS: dict[str, Callable[[Run, Any], bool]] = {
 }
 """Key of `when` -> whether a run is of its value."""
 
-NAMES: dict[str, Callable[[Run], float]] = {
+NAMES: dict[str, Callable[[LoggedRun], float]] = {
     "isl": lambda run: run.isl,
     "osl": lambda run: run.osl,
     "clients": lambda run: run.concurrency,
@@ -187,7 +187,7 @@ NAMES: dict[str, Callable[[Run], float]] = {
 """Name in an expression -> its number."""
 
 
-def launch(run: Run) -> Launch:
+def launch(run: LoggedRun) -> Launch:
     """The flags of one run: those of every entry that holds for it, of which later ones win."""
     found: dict[str, Any] = {"policy": {}, "deployment": {}}
     for table in launches():
@@ -237,7 +237,7 @@ def _is_expression(value: Any, unit: str) -> bool:
     return isinstance(value, str) and unit == "1"
 
 
-def _number(value: Any, run: Run, name: str) -> Any:
+def _number(value: Any, run: LoggedRun, name: str) -> Any:
     """A number of the policy: of an expression its value, a text with a unit as it is."""
     if not _is_expression(value, declarations(Policy)[name].unit):
         return value

@@ -25,7 +25,7 @@ MANY = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class ServingPrediction:
     """A point and what was predicted for it."""
 
     point: ServingPoint
@@ -59,7 +59,7 @@ class Worst:
 
     metric: str
     from_error: float  # smallest absolute error among them
-    predictions: tuple[Prediction, ...]  # largest error first
+    predictions: tuple[ServingPrediction, ...]  # largest error first
     shares: dict[str, dict[str, tuple[int, int]]]  # key -> value -> (of the worst, of all)
 
 
@@ -84,7 +84,7 @@ KEYS: dict[str, Callable[[ServingPoint], str]] = {
 """Column of the tables -> its value for a point."""
 
 
-def score(predictions: Sequence[Prediction], metric: str) -> Score:
+def score(predictions: Sequence[ServingPrediction], metric: str) -> Score:
     """Errors of one metric; ValueError without points."""
     if not predictions:
         raise ValueError(f"no points to score {metric} on")
@@ -94,7 +94,7 @@ def score(predictions: Sequence[Prediction], metric: str) -> Score:
     return Score(n=len(ratios), median=found.median, mape=found.mape, signed=found.signed, hits=hits)
 
 
-def scores(predictions: Sequence[Prediction]) -> dict[str, dict[str, dict[str, Score]]]:
+def scores(predictions: Sequence[ServingPrediction]) -> dict[str, dict[str, dict[str, Score]]]:
     """Key -> value -> metric -> score; `points` has all and trusted ones, the other keys the trusted ones alone.
 
     Trusted: nothing speaks against the row's labels (`ServingPoint.suspect`).
@@ -111,7 +111,7 @@ def scores(predictions: Sequence[Prediction]) -> dict[str, dict[str, dict[str, S
     return table
 
 
-def worst(predictions: Sequence[Prediction], metric: str) -> Worst:
+def worst(predictions: Sequence[ServingPrediction], metric: str) -> Worst:
     """The worst tenth of the trusted points by one metric, with the share of every key's values in it and in all."""
     trusted = [one for one in predictions if one.point.suspect is None]
     if not trusted:
@@ -125,7 +125,7 @@ def worst(predictions: Sequence[Prediction], metric: str) -> Worst:
     return Worst(metric, abs(chosen[-1].ratio(metric) - 1.0), tuple(chosen), shares)
 
 
-def _all(predictions: Sequence[Prediction]) -> dict[str, Score]:
+def _all(predictions: Sequence[ServingPrediction]) -> dict[str, Score]:
     return {metric: score(predictions, metric) for metric in METRICS}
 
 

@@ -17,7 +17,7 @@ from sweeps.measure.validate.serving.launches import (
     ENGINES,
     Launch,
     Layout,
-    Run,
+    LoggedRun,
     launch,
     layout,
     scripted_degrees,
@@ -52,7 +52,7 @@ SEED = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingPoint(Run):
+class ServingPoint(LoggedRun):
     """One measured point of one kind of device doing everything."""
 
     row: int  # line of the file
@@ -140,7 +140,7 @@ def _point(row: CsvRow) -> ServingPoint:
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
     degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, device.hardware)
-    run = Run(
+    run = LoggedRun(
         engine=row["backend"],
         version=row["backend_version"],
         family=family,
@@ -170,7 +170,7 @@ def _point(row: CsvRow) -> ServingPoint:
     )
 
 
-def served_point(run: Run, checkpoint: Checkpoint, **measured: Any) -> ServingPoint:
+def served_point(run: LoggedRun, checkpoint: Checkpoint, **measured: Any) -> ServingPoint:
     """The point of a run; ValueError with the reason why it cannot be priced.
 
     Args:
@@ -213,7 +213,7 @@ def _degrees(spread: Layout) -> dict[str, int]:
     return {name: int(value) for name, value in found.items() if name == "tp" or value != 1.0}
 
 
-def _overrides(run: Run, flags: Launch) -> dict[str, Any]:
+def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     """Leaves of the deployment that a launch sets, by path; a step's activations are those of its token budget."""
     found = {f"deployment.{name}": value for name, value in flags.deployment.items()}
     if run.layout.tp * run.layout.attention_dp == 1.0:

@@ -22,7 +22,7 @@ from sweeps.measure.validate.serving.serving_points import NVIDIA_DEVICES, Servi
 
 
 @struct
-class Load:
+class ImpliedLoad:
     """Mean state of a closed loop."""
 
     sequences: Scalar  # that decode at once
@@ -31,7 +31,7 @@ class Load:
     mixed_share: Scalar  # prompts per decode step
 
 
-def load(point: ServingPoint) -> Load:
+def load(point: ServingPoint) -> ImpliedLoad:
     """Sequences that decode at once: clients * osl tpot / (osl tpot + ttft), with mean lengths.
 
     Every sequence that ends is replaced, and its successor's prompt is worked on between the others' steps.
@@ -40,7 +40,7 @@ def load(point: ServingPoint) -> Load:
     isl, osl = mean * point.isl, mean * point.osl
     decoding = osl * point.tpot
     sequences = max(point.concurrency * decoding / (decoding + point.ttft), 1.0)
-    return Load(sequences=sequences, isl=isl, osl=osl, mixed_share=max(sequences - 1.0, 0.0) / osl)
+    return ImpliedLoad(sequences=sequences, isl=isl, osl=osl, mixed_share=max(sequences - 1.0, 0.0) / osl)
 
 
 def little_times(points: Sequence[ServingPoint], efficiency: Efficiency) -> np.ndarray:
@@ -52,7 +52,7 @@ def little_times(points: Sequence[ServingPoint], efficiency: Efficiency) -> np.n
 @jax.jit
 @functools.partial(jax.vmap, in_axes=(0, 0, 0, 0, None))
 def _times(
-    hardware: Hardware, model: Model, deployment: Deployment, state: Load, efficiency: Efficiency
+    hardware: Hardware, model: Model, deployment: Deployment, state: ImpliedLoad, efficiency: Efficiency
 ) -> tuple[jax.Array, jax.Array]:
     decode = batch.decode(state.sequences, state.isl + 0.5 * state.osl)
     prompt = batch.prefill(1.0, state.isl)
