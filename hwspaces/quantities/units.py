@@ -18,7 +18,9 @@ def plain(value: Any) -> Any:
       value: a range and an array of one dimension or more become lists, an array without dimensions (`np.int64(8)`,
         `jnp.float32(2)`) one number. What is neither is returned as it is.
     """
-    if isinstance(value, str | int | float | bool | None):
+    if value is None:
+        return None
+    if isinstance(value, str | int | float | bool):
         return value.item() if hasattr(value, "item") else value  # np.float64 and np.str_ are of Python's types too
     if isinstance(value, dict | MappingProxyType):
         return {plain(key): plain(part) for key, part in value.items()}
@@ -258,8 +260,8 @@ def formatted(value: float, unit: str, digits: int = 3) -> str:
         return f"{value:.{digits}g} {unit}"
     prefixes = {p: s for p, s in _SPELLINGS[unit][0][2].items() if p in _SI and p != "K"}
     magnitude = float(f"{abs(value):.{digits}g}")
-    prefix = max((p for p, s in prefixes.items() if s <= magnitude), key=prefixes.get, default=None)
-    prefix = min(prefixes, key=prefixes.get) if prefix is None else prefix
+    prefix = max((p for p, s in prefixes.items() if s <= magnitude), key=prefixes.__getitem__, default=None)
+    prefix = min(prefixes, key=prefixes.__getitem__) if prefix is None else prefix
     return f"{_significant(value / prefixes[prefix], digits)} {prefix}{unit}"
 
 

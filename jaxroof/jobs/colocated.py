@@ -29,7 +29,7 @@ from jaxroof.memory.legality import holds, rules, told_of
 from jaxroof.memory.reserve import memory_share
 from jaxroof.numerics.arrays import jnp, scanned, stacked
 from jaxroof.numerics.smooth import maximum, positive_part
-from jaxroof.numerics.struct import Array, Scalar, number, share, struct
+from jaxroof.numerics.struct import Array, Scalar, given, number, share, struct
 from jaxroof.op import AnyOp, traced_once
 from jaxroof.roofline import op_timing
 from jaxroof.step.forward import as_run
@@ -248,7 +248,7 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
 
 def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     """Metrics of both models, each beside the other, by name, from terms that are summed over ops."""
-    work, hardware, second = scenario.workload, scenario.hardware, scenario.neighbour
+    work, hardware, second = scenario.workload, scenario.hardware, given(scenario.neighbour, "neighbour")
     first = Tenant(
         model=scenario.model,
         deployment=scenario.deployment,

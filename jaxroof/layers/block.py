@@ -45,7 +45,7 @@ def cross_attention_ops(
     for name, part in (("prefill", batch.prefill), ("decode", batch.decode)):
         if part is None:
             continue
-        if name == "prefill":
+        if isinstance(part, Prefill):
             queries = mean_length(part.tokens, part.sequences) / degree(deployment.cp)
         else:
             queries = tokens_per_sequence(deployment)
@@ -135,9 +135,10 @@ def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deploy
     tp = deployment.tp
     split = jnp.asarray(True)
     for block in encoder.blocks:
-        split = (
-            split & (jnp.mod(block.attention.heads, tp) == 0.0) & (jnp.mod(block.feedforward.intermediate, tp) == 0.0)
-        )
+        mixer, layer = block.attention, block.feedforward
+        if mixer is None or layer is None:
+            raise ValueError("a block of the encoder has no mixer, or no feed-forward")
+        split = split & (jnp.mod(mixer.heads, tp) == 0.0) & (jnp.mod(layer.intermediate, tp) == 0.0)
     own = dataclasses.replace(deployment, tp=jnp.where(split, tp, 1.0), cp=None)
     return own, jnp.where(split, 1.0, 1.0 / tp)
 

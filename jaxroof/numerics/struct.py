@@ -17,8 +17,10 @@ from jaxroof.numerics.arrays import with_jax
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    Scalar = Any  # sums and products are of either kind, and most of JAX and NumPy takes only one of them
-    Array = Any  # likewise
+    # Any, not a union: sums and products are of either kind, and most of JAX and NumPy takes only one of them. So a
+    # checker sees where a number may be absent (`Scalar | None`), and not of which kind or shape it is.
+    Scalar = Any
+    Array = Any
 else:
     Scalar = float | np.ndarray
     Array = np.ndarray
@@ -26,6 +28,17 @@ else:
 `jaxroof.numerics.arrays.eager` also a column of them.
 
 Array: numbers of shape [n] or more; what is loaded is NumPy's, what is computed is of NumPy or of JAX."""
+
+
+def given(part: T | None, what: str) -> T:
+    """`part`, which is there by the structure of what surrounds it.
+
+    Raises:
+      ValueError: where it is None; names `what`.
+    """
+    if part is None:
+        raise ValueError(f"there is no {what}, and what is computed needs one")
+    return part
 
 
 def static(**keywords: Any) -> Any:
@@ -234,6 +247,15 @@ def declaration(kind: type, path: str) -> Declaration | None:
         found = declarations(kind).get(f"{around}.*")
         return found and dataclasses.replace(found, meaning=found.meaning.format(key))
     return found
+
+
+def declared(kind: type, path: str) -> Declaration:
+    """`declaration` of a leaf that is declared.
+
+    Raises:
+      ValueError: where it is not.
+    """
+    return given(declaration(kind, path), f"declared number {path} of {kind.__name__}")
 
 
 @functools.cache

@@ -102,7 +102,8 @@ def _statics(tree: Any) -> tuple[Any, ...]:
 def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the fields that are data, and of those that are structure."""
     if kind not in _FIELDS:
-        data, structure = [], []
+        data: list[str] = []
+        structure: list[str] = []
         for field in dataclasses.fields(kind):  # type: ignore[arg-type]
             (structure if field.metadata.get("static") else data).append(field.name)
         _FIELDS[kind] = tuple(data), tuple(structure)

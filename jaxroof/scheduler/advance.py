@@ -125,7 +125,8 @@ def _encode(engine: Engine, step: Step) -> Encode | None:
     """
     if step.encodes is None:
         return None
-    return mapped(lambda each: step.encodes.astype(float) * each, engine.encode)
+    begun = step.encodes.astype(float)
+    return mapped(lambda each: begun * each, engine.encode)
 
 
 def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:

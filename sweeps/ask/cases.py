@@ -172,10 +172,11 @@ def case(
         entry = dataclasses.replace(entry, notes=(*entry.notes, *device_notes(pool.hardware, entry.model)))
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
-        other = neighbour_entry(neighbour or {})
+        beside = neighbour or {}
+        other = neighbour_entry(beside)
         own = model_deployment(other, kv, communication, served)
-        requests = _workload("request", neighbour_requests(neighbour), other)
-        tenant = neighbour_tenant(neighbour, other, own, requests, scenario)
+        requests = _workload("request", neighbour_requests(beside), other)
+        tenant = neighbour_tenant(beside, other, own, requests, scenario)
         require_precisions(device, other, tenant.deployment)
         scenario = dataclasses.replace(scenario, neighbour=tenant)
         entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
@@ -188,7 +189,7 @@ def case(
     require_cache(device, cache_precision(entry, kv, served))
     require_drafts(draft, scenario.deployment)
     if check:
-        if pool is not None:
+        if pool is not None and scenario.prefill is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
         broken = first_broken(JOBS[job].rules(scenario))
         if broken:

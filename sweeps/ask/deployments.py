@@ -15,7 +15,7 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.scenario import Pool, Tenant
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
-from jaxroof.numerics.struct import declarations
+from jaxroof.numerics.struct import declarations, given
 from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 
 PREFIX = "deployment."
@@ -172,8 +172,9 @@ def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.Mode
 
 def _reads(draft: str, entry: workloads.ModelEntry, model: Model) -> str:
     """The note on a draft that reads hidden states of the model; ValueError where the model's are of another width."""
-    width, hidden = model.features.inputs, entry.model.hidden
-    own = model.hidden if model.features.every_run else 0.0
+    features = given(model.features, "features of the draft")
+    width, hidden = features.inputs, entry.model.hidden
+    own = model.hidden if features.every_run else 0.0
     if (width - own) % hidden:
         raise ValueError(
             f"draft = {draft!r} reads hidden states of {width - own:,.0f} numbers in all; those of {entry.name} have "
@@ -314,7 +315,7 @@ def prefill_pool(
     spread = {name: value for name, value in settings.items() if name not in OBJECTS}
     if "kv_bytes" in spread:
         raise ValueError("prefill.kv_bytes: both pools store the cache at one precision; give it once, as kv")
-    one = dict.fromkeys(SEPARATE) | {"tp": 1.0, "dp": 1.0}
+    one: dict[str, Any] = dict.fromkeys(SEPARATE) | {"tp": 1.0, "dp": 1.0}
     try:
         spread_out = with_settings(dataclasses.replace(deployment, **one), spread)
     except ValueError as error:

@@ -12,8 +12,7 @@ from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.model import Block, Experts, Model
 from sweeps.ask.axes import Axis, Choice, leaf
-from sweeps.ask.leaves import leaf as declared_leaf
-from sweeps.ask.leaves import plain_path
+from sweeps.ask.leaves import known_leaf, plain_path
 
 SEVERAL = ("tp", "cp", "attention_dp", "pp")
 """Degrees by which the devices of one replica work together."""
@@ -168,7 +167,7 @@ def require_effect(given: Iterable[str], found: Facts) -> None:
         need = NEEDS.get(plain)
         if need is None or need.met(found):
             continue
-        declared = declared_leaf(plain)
+        declared = known_leaf(plain)
         asked = [value for value in found.values(plain) if value != declared.default]
         if asked:
             raise ValueError(f"{path} = {_text(asked[0])} has no effect here: it needs {need.words}")

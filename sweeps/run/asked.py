@@ -63,7 +63,7 @@ def asked(spec: Spec) -> AskedSweep:
     """
     question = named(spec)
     if spec.illegal == "refuse":
-        _refuse_illegal(question.question.job, question.case, question.axes)
+        _refuse_illegal(question.computed.job, question.case, question.axes)
     return question
 
 

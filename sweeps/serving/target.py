@@ -7,6 +7,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.jobs.serve import PERCENTILES, Objective
+from jaxroof.numerics.struct import given
 from sweeps.run.simulated.classes import metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, Target, figure_text
 from sweeps.run.simulated.spec import ServeSpec
@@ -113,7 +114,12 @@ def usual_clients(engines: Fleet) -> np.ndarray:
 
 def keeps_all_at_once(engines: Fleet, target: Target) -> np.ndarray:
     """Whether the target is kept even when every request is there from the start, shape [places]: no rate misses it."""
-    return kept(engines.outcomes([1e6 * engines.rate] * len(engines.places), target.objective), target)
+    return kept(_at_once(engines, target.objective), target)
+
+
+def _at_once(engines: Fleet, objective: Objective) -> Metrics:
+    """Metrics where every request is there from the start."""
+    return engines.outcomes([1e6 * given(engines.rate, "rate: the loop is closed")] * len(engines.places), objective)
 
 
 def _free(asked: ServeSpec) -> bool:
@@ -124,7 +130,7 @@ def _free(asked: ServeSpec) -> bool:
 
 def _rates(engines: Fleet, objective: Objective) -> np.ndarray:
     """Rates around the throughputs of the engines, of three digits."""
-    at_once = engines.outcomes([1e6 * engines.rate] * len(engines.places), objective)
+    at_once = _at_once(engines, objective)
     found = at_once["requests_per_second"]
     ends = BELOW * np.nanmin(found), ABOVE * np.nanmax(found)
     return np.array([float(f"{rate:.3g}") for rate in np.geomspace(*ends, POINTS)])

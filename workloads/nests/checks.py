@@ -70,6 +70,21 @@ def require(condition: bool, where: str, message: str) -> None:
         raise ValueError(f"{where}: {message}")
 
 
+def matched(pattern: str, part: str, where: str, message: str) -> re.Match[str]:
+    """The match of a whole text; ValueError of one line where there is none."""
+    match = re.fullmatch(pattern, part)
+    if match is None:
+        raise ValueError(f"{where}: {message}")
+    return match
+
+
+def items(value: Any, where: str, message: str) -> list[Any]:
+    """A list; ValueError of one line for anything else."""
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: {message}")
+    return value
+
+
 def require_known(name: str, known: Collection[str], where: str, what: str) -> None:
     """ValueError of one line where a name is none of those that there are."""
     require(name in known, where, f"{name} is no {what}; there are {', '.join(known)}")
@@ -263,18 +278,18 @@ def parsed_loops(value: Any, where: str) -> Loops:
     """Loops of a text such as "P8 Q2", from the outermost."""
     found = []
     for part in text(value, where).split():
-        match = re.fullmatch(r"([A-Za-z_]+)=?([0-9]{1,16})", part)
-        require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P8")
+        wanted = f"{_shown(part)} must be a dimension and a count, such as P8"
+        match = matched(r"([A-Za-z_]+)=?([0-9]{1,16})", part, where, wanted)
         found.append((match[1], whole(int(match[2]), where)))
     return found
 
 
 def parsed_limits(value: Any, where: str) -> Limits:
     """Limits of loops from a text such as "P=1 M<=4 S>=3 C=all"; the last one has what other nodes leave."""
-    found = []
+    found: list[tuple[str, float, float]] = []
     for part in text(value, where).split():
-        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part)
-        require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8")
+        wanted = f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8"
+        match = matched(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part, where, wanted)
         count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
         require(match[1] not in (name for name, *_ in found), where, f"{match[1]} is there twice")
         found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))

@@ -111,7 +111,9 @@ def gptq(config: Config) -> Quantization:
 def _rules(config: Config) -> list[Assignment]:
     table = config.table("dynamic")
     found: list[Assignment] = []
-    for rule, changes in ({} if table is None else table.values).items():
+    if table is None:
+        return found
+    for rule, changes in table.values.items():
         sign, colon, pattern = rule.partition(":")
         if colon and sign in "+-" and sign:
             leaves_out = sign == "-"
@@ -155,8 +157,7 @@ def auto_round(config: Config) -> Quantization:
         raise config.error("bits is 16 or more for every module: nothing is quantised")
     overrides: list[Assignment] = []
     table = config.table("extra_config")
-    for name in {} if table is None else table.values:
-        own = table.own_table(name)
+    for name, own in () if table is None else ((name, table.own_table(name)) for name in table.values):
         if own is None:
             continue
         merged = Config(own.name, {**_known(config), **own.values}, own.path, own.asked)

@@ -31,7 +31,9 @@ def quantization(config: Config) -> Quantization:
     overrides: list[Assignment] = []
     for key in ("layer_quant_config", "layer_type_quant_config"):
         table = config.table(key)
-        for name in {} if table is None else table.values:
+        if table is None:
+            continue
+        for name in table.values:
             own = table.own_table(name)
             scheme = None if own is None else _scheme(own)
             if key == "layer_type_quant_config" and name != "Linear":
@@ -53,7 +55,9 @@ def _kv_precision(config: Config) -> str | None:
     if group:
         tables.append(layers)
     for table in tables:
-        for name in {} if table is None else table.values:
+        if table is None:
+            continue
+        for name in table.values:
             own = table.own_table(name)
             outputs = None if own is None else own.table("output_tensors")
             if outputs is not None and (table is not layers or name in group):

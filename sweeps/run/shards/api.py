@@ -40,7 +40,7 @@ QUIET = {
 }
 """No dashboard. Dask opens a port for pages all the same; `PAGES` leaves it without any."""
 
-PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+PAGES: dict[str, list[Any]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 PATIENCE_SECONDS = 60.0
 """s in which a scheduler that cannot be reached any more, or that has no workers, has to get better."""

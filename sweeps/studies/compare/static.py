@@ -225,8 +225,8 @@ def compare_static(
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
     question = asking(alike_devices(asked(spec(source)), needed), figures)
-    found = answers_over(question.question, question.axes, begun(points))
-    deployment = question.question.base.deployment
+    found = answers_over(question.computed, question.axes, begun(points))
+    deployment = question.computed.base.deployment
     batches = next(axis.coordinates[0].values for axis in question.axes if axis.name == "batch")
     sizes = dict(zip(AXES, (len(runnable), len(tried), len(batches)), strict=True))
     blank = np.full(tuple(sizes.values()), np.nan, np.float32)

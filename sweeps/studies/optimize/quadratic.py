@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from jaxroof.numerics.struct import given
 from sweeps.studies.optimize.descent import KEPT, best_first, scores, worst
 from sweeps.studies.optimize.problem import Problem
 
@@ -63,7 +64,7 @@ def refined(
     start = walk.shares(design)
     walk.at(start)
     if not len(columns):
-        return walk.best
+        return walk.found
     several = len(problem.members) > 1
     levels = walk.levels(start) if several else np.zeros(0)
     count, beside = len(columns), len(levels)
@@ -98,7 +99,7 @@ def refined(
             method="SLSQP",
             options={"maxiter": ITERATIONS, "ftol": TOLERANCE},
         )
-    return walk.best
+    return walk.found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +122,11 @@ class _Walk:
         self._problem, self._design, self._weights, self._columns = problem, design, weights, columns
         self._variables = [problem.variables[i] for i in columns]
         self._last: tuple[bytes, _Place] | None = None
+
+    @property
+    def found(self) -> Polished:
+        """The best of them, once there is one."""
+        return given(self.best, "design that was computed")
 
     def shares(self, design: np.ndarray) -> np.ndarray:
         """Shares of the free variables of a design, shape [k]."""
@@ -190,7 +196,7 @@ def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Polis
             start[i] = value
             point = refined(problem, start, weights, free)
             found = point if found is None or point.better(found) else found
-        best = found
+        best = given(found, f"allowed value of {variable.path}")
     return best
 
 

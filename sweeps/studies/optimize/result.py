@@ -116,7 +116,7 @@ def record(found: Optimum) -> dict[str, Any]:
             }
         )
     grid = None
-    if found.grid_design is not None:
+    if found.grid_design is not None and found.grid_objectives is not None:
         grid = {
             "variables": design_record(problem, found.grid_design),
             "objective": float(problem.objectives[0].sign * found.grid_objectives[0]),

@@ -60,7 +60,7 @@ def sensitivity(
         known = ", ".join(name for name, job in JOBS.items() if not job.simulated)
         raise ValueError(f"job = {checked.job!r} has no maps of sensitivities; known: {known}")
     question = asked(checked)
-    axes, base = question.axes, question.question.base
+    axes, base = question.axes, question.computed.base
     wanted = checked.variables if metrics is None else metrics
     record = question.attributes | {"title": f"sensitivities, {question.attributes['title']}", "dtype": "float64"}
     if not axes:
