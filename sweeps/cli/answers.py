@@ -11,6 +11,7 @@ from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
 from jaxroof.memory.capacity import kv_capacity_bytes, memory_parts
 from jaxroof.memory.reserve import memory_share
+from jaxroof.numerics.struct import given
 from sweeps.ask.cases import Case
 from sweeps.ask.names import units
 from sweeps.cli import tables
@@ -177,8 +178,8 @@ def throttled_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
         phase = f"{step.rstrip('_')} " if step else ""
         speed = f"{100.0 / slowdown:.0f} % of its clock"
         if clock is not None:
-            speed = f"{clock * 1e-6:,.0f} of {place.cores.clock * 1e-6:,.0f} MHz"
-        limit = f"{number(place.power.tdp)} W of TDP are reached"
+            speed = f"{clock * 1e-6:,.0f} of {given(place.cores.clock, 'clock') * 1e-6:,.0f} MHz"
+        limit = f"{number(given(place.power.tdp, 'TDP'))} W of TDP are reached"
         lines.append(f"{phase}runs at {speed}: {limit}, {slowdown - 1.0:.1%} longer")
     return lines
 

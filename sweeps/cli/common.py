@@ -1,6 +1,7 @@
 """Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from sweeps.ask.flag_text import pairs
@@ -154,7 +155,7 @@ def require_lengths(options: argparse.Namespace) -> None:
 def asked_case(
     job: str,
     options: argparse.Namespace,
-    workload: dict[str, str | None],
+    workload: Mapping[str, str | None],
     prefill: dict[str, str] | None = None,
     neighbour: dict[str, str] | None = None,
 ) -> Any:
@@ -196,9 +197,9 @@ def asked_case(
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or text that is checked where it is used."""
     from hwspaces.quantities.leaves import declared_quantity
-    from sweeps.ask.leaves import leaf
+    from sweeps.ask.leaves import known_leaf
 
-    declared = leaf(f"workload.{name}")
+    declared = known_leaf(f"workload.{name}")
     return declared_quantity(text, declared, flag_of(name)) if declared.whole else text
 
 

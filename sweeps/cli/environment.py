@@ -61,7 +61,7 @@ def _no_device() -> bool:
     """True where JAX finds no device; for a platform whose plugin is not installed its error says nothing."""
     jax = sys.modules.get("jax")
     try:
-        return not hasattr(jax, "devices") or not jax.devices()
+        return jax is None or not hasattr(jax, "devices") or not jax.devices()
     except (RuntimeError, AssertionError):
         return True
 

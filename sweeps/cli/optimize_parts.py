@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.numerics.struct import given
 from sweeps.ask.names import variable
 from sweeps.cli.tables import percent, table
 from sweeps.studies.optimize.goals import harmonic, unit_of
@@ -47,7 +48,7 @@ def trade_offs(found: Optimum) -> Any:
 
 def robustness(found: Optimum) -> Any:
     """The robust and the nominal optimum in every scenario."""
-    made = found.robustness
+    made = given(found.robustness, "robust optimum")
     unit = unit_of(found.problem.objectives[0].name)
     heads = ("nominal optimum", "robust optimum", "price")
     shown = table("scenario", *heads, "nominal keeps constraints", "binds", numbers=heads)

@@ -2,7 +2,7 @@
 
 import argparse
 import importlib
-from typing import Any
+from typing import Any, NoReturn
 
 from sweeps.cli import environment
 from sweeps.cli.verbs import VERBS
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
 
-    def error(self, message: str) -> None:
+    def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; `sweeps.cli.main` prints it in one line."""
         raise ValueError(message)
 

@@ -107,5 +107,5 @@ def _end_later(status: int) -> None:
 def _end_children() -> None:
     """Kill processes that were started here: workers of Dask."""
     processes = sys.modules.get("multiprocessing")
-    for child in processes.active_children() if hasattr(processes, "active_children") else ():
+    for child in processes.active_children() if processes and hasattr(processes, "active_children") else ():
         child.kill()

@@ -51,7 +51,7 @@ def heatmap(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | Non
 
 def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
     """Draw a plane's values as colours, with contours or numbers; its best place is marked, infeasible ones hatched."""
-    across, up = positions(dataset, drawn.x), positions(dataset, drawn.y)
+    across, up = positions(dataset, drawn.x), positions(dataset, drawn.up)
     values = drawn.values.astype(float)
     finite = values[np.isfinite(values) & (values > 0)]
     higher = variable(drawn.metric).higher_is_better is not False
@@ -79,7 +79,7 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
 
 def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
     """Draw which resource binds at the best point of every place of a plane; the legend names only what occurs."""
-    across, up = positions(dataset, drawn.x), positions(dataset, drawn.y)
+    across, up = positions(dataset, drawn.x), positions(dataset, drawn.up)
     codes = drawn.variable(dataset, bound).astype(int)
     feasible = np.isfinite(drawn.values)
     _infeasible(axes, across.edges, up.edges, drawn.values)

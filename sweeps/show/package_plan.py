@@ -142,7 +142,7 @@ def die_counts(hardware: Hardware) -> tuple[int, int]:
     has, which may be larger than one exposure covers.
     """
     silicon = hardware.silicon
-    if package_known(hardware):
+    if silicon is not None and package_known(hardware):
         least = silicon.dies, silicon.shared_dies
     else:
         least = tuple(kind.count for kind in dies(hardware))

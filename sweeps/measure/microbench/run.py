@@ -187,16 +187,17 @@ class BenchResult:
         if family == "gemm" and precision == "tf32" and self.device.platform == "cpu":
             raise ValueError("a CPU has no tf32")
         known = kernels.implementations(self.device.platform, precision) if family in ATTENTION else ("",)
-        times, failure = {}, None
+        times: dict[str, float] = {}
+        failure: Exception | None = None
         shape = {axis: span.low if len(known) == 1 else span.enough for axis, span in shapes.spans.items()}
         for name in known:
             try:
                 times[name] = self._timed(work(family, precision, self.asked.heads, name, shape)).seconds
             except Exception as error:  # a backend says in many ways that it lacks a kernel
                 failure = error
-        if not times:
+        if failure is not None and not times:
             raise failure
-        return min(times, key=times.get)
+        return min(times, key=times.__getitem__)
 
 
 def bench(

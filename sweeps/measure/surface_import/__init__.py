@@ -46,7 +46,7 @@ def imported(
         not have, a missing column, a duplicate, a time below the datasheet's bound, a hole, two devices.
     """
     wanted = wanted or WantedRows()
-    dropped, left, provenance, device = Dropped(), [], {}, None
+    dropped, left, provenance, device = Dropped(), list[str](), dict[str, str](), None
     found: dict[str, SurfaceTable] = {}
     for path in files:
         part = _reader(path, format).measured(path, wanted)
@@ -66,7 +66,7 @@ def imported(
                 if table.name in found:
                     raise ValueError(f"{path}: {table.name} is in another of the files already")
                 found[table.name] = table
-    if not found:
+    if not found or device is None:
         raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported")
     return Imported(tuple(found.values()), device, provenance, dropped, tuple(left))
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, given, struct
 from jaxroof.op import Collective as CollectiveOp
 from sweeps.measure.validate.collective_rows import (
     COPY_SHARE,
@@ -128,7 +128,7 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
     Args:
       changed: fields of the scale-up link to replace, or None.
     """
-    scale_up = dataclasses.replace(case.links.scale_up, **(changed or {}))
+    scale_up = dataclasses.replace(given(case.links.scale_up, "scale-up link"), **(changed or {}))
     if scale_up.transport is not None:
         transport = dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
         scale_up = dataclasses.replace(scale_up, transport=transport)

@@ -11,6 +11,7 @@ from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.units import is_zero
 from jaxroof.batch import Encode, Policy, Traffic
 from jaxroof.jobs.serve import Objective
+from jaxroof.numerics.struct import given
 from sweeps.ask.leaves import known_leaf
 from sweeps.ask.spaces import specification
 from sweeps.data.labels import number
@@ -188,7 +189,7 @@ def _text_load(asked: ServeSpec) -> Load:
         return Load(_found(stream if rate is None else with_rate(stream, rate), asked.hit_rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
     arrivals = asked.arrivals if clients is None else "once"
-    arrivals = rate if arrivals is None else arrivals
+    arrivals = given(rate, "rate of the load") if arrivals is None else arrivals
     if requests is None and duration is None and not str(arrivals).strip().lower().startswith("stages"):
         requests = REQUESTS
     counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
@@ -197,7 +198,10 @@ def _text_load(asked: ServeSpec) -> Load:
         several = mixed(arrivals, classes, **counts, name=asked.traffic)
         return Load(_found(several, asked.hit_rate), clients, think, classes)
     shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": asked.sessions}
-    return Load(_found(generated(arrivals, asked.isl, asked.osl, **counts, **shared), asked.hit_rate), clients, think)
+    if asked.isl is None or asked.osl is None:
+        raise ValueError("isl and osl are missing: the tokens of a request; or give a trace")
+    stream = generated(arrivals, asked.isl, asked.osl, **counts, **shared)
+    return Load(_found(stream, asked.hit_rate), clients, think)
 
 
 def _found(stream: Stream, hit_rate: Any) -> Stream:

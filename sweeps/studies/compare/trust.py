@@ -54,7 +54,7 @@ attention and experts over many nodes), docs/evidence/other_accelerators.md.
 """
 
 
-def runs_of(engine: str, vendor: str) -> Runs | None:
+def runs_of(engine: str, vendor: str | None) -> Runs | None:
     """The runs of an engine on a vendor's accelerators; None where there are none."""
     return next((one for one in SERVED_RUNS if (one.engine, one.vendor) == (engine, vendor)), None)
 
