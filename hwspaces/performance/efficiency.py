@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwspaces.accelerators.schema import strings, texts
+from hwspaces.accelerators.technology_tables import strings, texts
 from hwspaces.files import document
 from hwspaces.performance import kernel_tables
 from hwspaces.performance.blis import EfficiencyEntry as EfficiencyEntry

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.accelerators.schema import texts
+from hwspaces.accelerators.technology_tables import texts
 from hwspaces.files import document
 from hwspaces.quantities.units import KEY_UNITS, LARGEST, from_key, nearest, positive
 from jaxroof.efficiency import Kernels, Spread

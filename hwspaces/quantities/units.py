@@ -4,7 +4,7 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -265,7 +265,7 @@ def formatted(value: float, unit: str, digits: int = 3) -> str:
     return f"{_significant(value / prefixes[prefix], digits)} {prefix}{unit}"
 
 
-def nearest(name: str, known, n: int = 3) -> str:
+def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     """The end of an error message: "; did you mean ...?" with the nearest known names, else all of them."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=n, cutoff=0.5)

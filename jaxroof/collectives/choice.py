@@ -1,6 +1,6 @@
 """Algorithms that may run a collective: the time of each, and the cheapest."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxroof.collectives.algorithms import (
     UNAVAILABLE,
@@ -149,12 +149,16 @@ def _legal(name: str, links: Links, used: Tiers) -> bool:
     return not (name in ("hierarchical", "tree", "forwarded") and len(used) == 1)
 
 
-def _sweep(way, passes: float):
+Way = Callable[[Tiers, Scalar], Array]
+"""Time in s of an algorithm, from the tiers that are used and the message in B."""
+
+
+def _sweep(way: Callable[[Tiers, Scalar, float], Array], passes: float) -> Way:
     """An algorithm for a collective that goes `passes` times over the devices."""
     return lambda used, size: way(used, size, passes)
 
 
-PARTS = {
+PARTS: dict[str, Way] = {
     "ring": _sweep(ring, 1.0),
     "tree": aggregated_trees,
     "hierarchical": _sweep(hierarchical, 1.0),
@@ -164,7 +168,7 @@ PARTS = {
 }
 """Algorithm of an all-gather, and of a reduce-scatter -> its time: one of the two halves of an all-reduce."""
 
-WAYS = {
+WAYS: dict[str, dict[str, Way]] = {
     "all_reduce": {
         "ring": _sweep(ring, 2.0),
         "tree": _sweep(tree, 2.0),

@@ -11,7 +11,7 @@ from jaxroof.layers.collective import all_reduce
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, norm, projection
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.layers.sight import mean_length
-from jaxroof.model import Block, Encoder
+from jaxroof.model import Block, Encoder, Projection, WeightFormat
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import AttentionShape, Ops, in_layer, with_role
@@ -176,5 +176,5 @@ def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> Ops
     return in_layer(with_role(ops, "projector"), PREFIX)
 
 
-def _sizes(layer) -> tuple:
+def _sizes(layer: Projection) -> tuple[Scalar, Scalar, WeightFormat]:
     return layer.inputs, layer.outputs, layer.weights

@@ -54,8 +54,8 @@ def struct(cls: type[T]) -> type[T]:
     construction: it runs under every transform. Loaders check. JAX learns of it as soon as it is imported,
     by whomever.
     """
-    cls.__init__, cls.__signature__ = _made, _Signature()  # type: ignore[attr-defined, method-assign, misc]
-    cls.__setattr__, cls.__delattr__ = _kept, _kept  # type: ignore[assignment, method-assign]
+    cls.__init__, cls.__signature__ = _made, _Signature()  # type: ignore[attr-defined, method-assign]
+    cls.__setattr__, cls.__delattr__ = _kept, _kept  # type: ignore[method-assign]
     cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text  # type: ignore[assignment, method-assign]
     kind: Any = dataclasses.dataclass(init=False, kw_only=True, eq=False, repr=False)(cls)
     kind._defaults = {

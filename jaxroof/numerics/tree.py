@@ -104,7 +104,7 @@ def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if kind not in _FIELDS:
         data: list[str] = []
         structure: list[str] = []
-        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        for field in dataclasses.fields(kind):
             (structure if field.metadata.get("static") else data).append(field.name)
         _FIELDS[kind] = tuple(data), tuple(structure)
     return _FIELDS[kind]

@@ -63,7 +63,7 @@ WIDE = 0.02, 60.0
 
 SHARES = {"ttft": ttft_share, "tpot": tpot_share, "e2e": e2e_share}
 
-MEANS = {
+MEANS: dict[str, Callable[[SteadyState], Array]] = {
     "ttft": mean_ttft,
     "tpot": lambda state: state.tpot,
     "e2e": lambda state: mean_ttft(state) + state.decode_steps * state.tpot,

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 from sweeps.cli import environment
@@ -52,7 +53,7 @@ def run(words: list[str]) -> SystemExit | None:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, and that takes flags in full, once unless declared to append."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.allow_abbrev = False
         self.color = False  # later versions of argparse write control characters
@@ -71,12 +72,12 @@ class Parser(argparse.ArgumentParser):
                 return action.choices[word].flags(options)
         return [flag for action in self._actions for flag in action.option_strings]
 
-    def parse_known_args(self, args=None, namespace=None) -> Any:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does; the words are kept for messages."""
         self._words = args
         return super().parse_known_args(args, namespace)
 
-    def _check_value(self, action, value):
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse what is none of an argument's choices: behind an unknown flag it is the flag's value."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             before = self._words[self._words.index(value) - 1]
@@ -88,7 +89,7 @@ class Parser(argparse.ArgumentParser):
 class _Once(argparse.Action):
     """Stores the value of a flag; a second one would silently replace it, so it is refused."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         given = namespace.__dict__.setdefault("_given", set())
         if option_string is not None and self.dest in given:
             raise argparse.ArgumentError(self, "given twice")
@@ -100,7 +101,7 @@ def _unknown(word: str, known: list[str]) -> str:
     return f"{word} is not an argument here{_nearest(word, known) if word.startswith('-') else ''}"
 
 
-def _nearest(word: str, known) -> str:
+def _nearest(word: str, known: Collection[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)

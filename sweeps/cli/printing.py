@@ -2,6 +2,12 @@
 
 from sweeps.ask.text import escaped as escaped
 
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of this
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
 
 def print_json(record: object, indent: int | None = 2) -> None:
     """Print a record as one JSON value; a number that does not exist is null."""
@@ -35,7 +41,7 @@ class Printed:
       required: raise `Unprintable` where that fails; else what cannot be said is not said.
     """
 
-    def __init__(self, stream, required: bool, plain: bool = True):
+    def __init__(self, stream: "Any", required: bool, plain: bool = True) -> None:
         self.stream, self.required, self.plain = stream, required, plain
         self.failed: OSError | None = None
         if plain and hasattr(stream, "reconfigure"):
@@ -51,7 +57,7 @@ class Printed:
         self._tried(self.stream.write, escaped(text) if self.plain else text)
         return len(text)
 
-    def writelines(self, lines) -> None:
+    def writelines(self, lines: "Iterable[str]") -> None:
         """Write several texts."""
         for text in lines:
             self.write(text)
@@ -62,7 +68,7 @@ class Printed:
             raise Unprintable(self.failed)
         self._tried(self.stream.flush)
 
-    def _tried(self, call, *words) -> None:
+    def _tried(self, call: "Callable[..., object]", *words: str) -> None:
         try:
             call(*words)
         except OSError as error:
@@ -70,11 +76,11 @@ class Printed:
             if self.required:
                 raise Unprintable(error) from None
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> "Any":
         return getattr(self.stream, name)
 
 
-def printed(out, err) -> tuple[Printed, Printed]:
+def printed(out: "Any", err: "Any") -> tuple[Printed, Printed]:
     """Standard output and the stream of errors as `Printed`; a closed one, which is None, takes everything."""
     import os
 
@@ -82,7 +88,7 @@ def printed(out, err) -> tuple[Printed, Printed]:
     return Printed(streams[0], required=True), Printed(streams[1], required=False)
 
 
-def flushed(*streams) -> None:
+def flushed(*streams: "Any") -> None:
     """Hand on what streams have buffered, as far as they take it."""
     for stream in streams:
         try:

@@ -11,6 +11,7 @@ from sweeps.show import style
 from sweeps.show.plane import (
     BEYOND_WORDS,
     Plane,
+    Positions,
     beyond_handle,
     beyond_there,
     heading,
@@ -112,7 +113,9 @@ def _infeasible(axes: Any, across: np.ndarray, up: np.ndarray, values: np.ndarra
     )
 
 
-def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
+def _numbers(
+    axes: Any, dataset: xr.Dataset, drawn: Plane, across: Positions, up: Positions, values: np.ndarray, norm: Any
+) -> None:
     """The values themselves: in the cells of a small map, at contour lines of a large one."""
     unit = labels.unit(dataset, drawn.metric)
     if _is_small(values):

@@ -184,7 +184,7 @@ class Plane:
         where: dict[str | None, Any] = {self.x: columns, self.y: rows}
         where.update(zip(self.others, self.chosen or (), strict=False))
         array = dataset[name]
-        return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]  # type: ignore[misc]
+        return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]
 
 
 def plane(dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str = "best") -> Plane:

@@ -85,7 +85,7 @@ def styled(picture: Callable) -> Callable:
     """`picture`, drawn with `SETTINGS` whatever the caller's own are."""
 
     @functools.wraps(picture)
-    def drawn(*args, **kwargs):
+    def drawn(*args: Any, **kwargs: Any) -> Any:
         with matplotlib().rc_context(SETTINGS):
             return picture(*args, **kwargs)
 

@@ -1,6 +1,6 @@
 """Storage of modules by the `quantization` table that MLX writes into a config: bits and groups, module by module."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from workloads.config import Config
@@ -14,7 +14,7 @@ MLX_GROUP, MLX_BITS = 64, 4
 AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 """Bits of a weight in the affine mode."""
 
-FLOATS = {
+FLOATS: dict[str, Callable[[], Scheme]] = {
     "mxfp4": formats.mxfp4,
     "mxfp8": lambda: formats.mxfp8(None),
     "nvfp4": lambda: formats.nvfp4(activations=None),

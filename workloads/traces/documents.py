@@ -158,12 +158,12 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> TraceRecord:
     class Plain(yaml.SafeLoader):
         """Refuses what makes a small file mean something large or two things."""
 
-        def get_single_node(self):
+        def get_single_node(self) -> Any:
             found = super().get_single_node()
             _require_few(found, {}, yaml.MarkedYAMLError)
             return found
 
-        def compose_mapping_node(self, anchor):
+        def compose_mapping_node(self, anchor: Any) -> Any:
             node, seen = super().compose_mapping_node(anchor), set()
             for key, _ in node.value:
                 words = (key.tag, str(key.value))

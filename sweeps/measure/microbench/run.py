@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def space(family: str, precision: str, heads: Heads, device: Device) -> BenchSpa
         spans = {"bytes": Span(1 << 17, 1 << (32 if large else 29), 1 << 26)}
         amounts = kernels.stream_amounts
 
-    def needed(shape) -> float:
+    def needed(shape: Mapping[str, float]) -> float:
         size = 3.0 * amounts(shape)[1]
         scores = 4.0 * 3.0 * heads.heads * shape["sequences"] * shape["queries"] ** 2 if family == "prefill" else 0.0
         return size + scores

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import hwspaces
 from hwspaces.performance.surface import SurfaceTable
@@ -88,7 +89,7 @@ def _merged(rows: Sequence[KernelRows]) -> list[KernelRows]:
     return [parts[0] if len(parts) == 1 else joined(parts) for parts in grouped(rows, table_name).values()]
 
 
-def _reader(path: Path, format: str):
+def _reader(path: Path, format: str) -> Any:
     if format != "auto":
         if format not in FORMATS:
             raise ValueError(f"format {format!r} must be one of auto, {', '.join(FORMATS)}")

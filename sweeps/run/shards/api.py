@@ -138,7 +138,7 @@ def _from_client(
 ) -> Iterator[manifest.Shard]:
     """Shards from one connection; `_Lost` where it ends."""
     from distributed import as_completed
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     asked = AskedFolder.of(work, place)
     _all_fit(client, asked)

@@ -222,7 +222,7 @@ def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     return found | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.attention_dp})
 
 
-def _named(row: CsvRow):
+def _named(row: CsvRow) -> tuple[hwspaces.HardwareEntry, Checkpoint, str]:
     """Device, model and suite of a row; ValueError for what is not known."""
     if row["backend"] not in ENGINES:
         raise ValueError(f"backend = {row['backend']!r} is not known; known: {', '.join(ENGINES)}")
