@@ -99,7 +99,7 @@ class Config:
             raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be a string of one line")
         return value
 
-    def items(self, key: str, length: int, covered: Collection[str] | None = None) -> list | None:
+    def items(self, key: str, length: int, covered: Collection[str] | None = None) -> list[Any] | None:
         """A list of `length` values, of `covered` ones where these are given, or None when the key is absent.
 
         Entries of multi-token-prediction layers may follow, and are left out.

@@ -32,20 +32,20 @@ _CLASSES |= {"S": lambda one: not _CLASSES["s"](one)}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 
 
-Guards = list[tuple[bool, tuple]]
+Guards = list[tuple[bool, tuple[Any, ...]]]
 """What has to follow at the beginning of a text (True), or must not (False)."""
 
 
-def regular(text: str) -> tuple[Guards, tuple]:
+def regular(text: str) -> tuple[Guards, tuple[Any, ...]]:
     """A regular expression; ValueError that says what of it is not read."""
     return _Parser(text).whole()
 
 
-def wildcard(text: str) -> tuple[Guards, tuple]:
+def wildcard(text: str) -> tuple[Guards, tuple[Any, ...]]:
     """A text with `*`, `?` and `[...]` as shells read them, which matches whole texts; ValueError as of `regular`."""
     if len(text) > LONGEST:
         raise ValueError(f"it has {len(text):,} characters; at most {LONGEST:,} are read")
-    found: list[tuple] = []
+    found: list[tuple[Any, ...]] = []
     at = 0
     while at < len(text):
         character, at = text[at], at + 1
@@ -71,7 +71,7 @@ class _Parser:
             raise ValueError(f"it has {len(text):,} characters; at most {LONGEST:,} are read")
         self._text, self._at, self._depth = text, 0, 0
 
-    def whole(self) -> tuple[Guards, tuple]:
+    def whole(self) -> tuple[Guards, tuple[Any, ...]]:
         """All of it."""
         guards: Guards = []
         if self._text.startswith(("^(?=", "^(?!")):
@@ -89,7 +89,7 @@ class _Parser:
             raise ValueError("a look-ahead for one of several alternatives; put them in brackets")
         return guards, body
 
-    def _group(self) -> tuple:
+    def _group(self) -> tuple[Any, ...]:
         self._depth += 1
         if self._depth > DEEPEST:
             raise ValueError(f"more than {DEEPEST} groups inside each other")
@@ -99,13 +99,13 @@ class _Parser:
         self._depth -= 1
         return found
 
-    def _choice(self) -> tuple:
+    def _choice(self) -> tuple[Any, ...]:
         found = [self._sequence()]
         while self._taken("|"):
             found.append(self._sequence())
         return ("or", found)
 
-    def _sequence(self) -> tuple:
+    def _sequence(self) -> tuple[Any, ...]:
         found = []
         while self._at < len(self._text) and not self._ahead("|", ")"):
             one = self._one()
@@ -123,7 +123,7 @@ class _Parser:
             found.append(("repeat", one, *bounds))
         return ("cat", found)
 
-    def _one(self) -> tuple:
+    def _one(self) -> tuple[Any, ...]:
         character = self._next()
         if character in "^$":
             return (character,)
@@ -138,7 +138,7 @@ class _Parser:
         meant = self._escape() if character == "\\" else character
         return ("test", meant.__eq__ if isinstance(meant, str) else meant)
 
-    def _opened(self) -> tuple:
+    def _opened(self) -> tuple[Any, ...]:
         if self._taken("?"):
             if self._taken("P<"):
                 name, _, _ = self._text[self._at :].partition(">")
@@ -248,7 +248,7 @@ class Expressions:
       ValueError: one line that names the first that is not read, and why.
     """
 
-    def __init__(self, texts: Iterable[str], syntax: Callable[[str], tuple[Guards, tuple]] = regular):
+    def __init__(self, texts: Iterable[str], syntax: Callable[[str], tuple[Guards, tuple[Any, ...]]] = regular):
         self._automaton, self._guarded, self._work = _Automaton(), [], 0
         for text in texts:
             try:
@@ -292,8 +292,8 @@ class _Set:
 class _Automaton:
     """Places and where they lead: ("test", Test, place), ("go", places), ("^", place), ("$", place), ("end",)."""
 
-    def __init__(self, *trees: tuple):
-        self._places: list[tuple] = [("end",)]
+    def __init__(self, *trees: tuple[Any, ...]):
+        self._places: list[tuple[Any, ...]] = [("end",)]
         self._starts: list[int] = []
         self._start: _Set | None = None  # once it is needed
         self._sets: dict[frozenset[int], _Set] = {}
@@ -304,7 +304,7 @@ class _Automaton:
     def __bool__(self) -> bool:
         return bool(self._starts)
 
-    def add(self, tree: tuple) -> None:
+    def add(self, tree: tuple[Any, ...]) -> None:
         """Accept what an expression matches, too."""
         self._starts.append(self._made(tree, 0))
         self._start = None
@@ -350,7 +350,7 @@ class _Automaton:
                     waiting.append(lead)
         return frozenset(place for place in seen if self._places[place][0] in ("test", "$", "end"))
 
-    def _made(self, tree: tuple, after: int) -> int:
+    def _made(self, tree: tuple[Any, ...], after: int) -> int:
         """The place from which `tree` leads to the place `after`."""
         self._built += 1
         if max(self._built, len(self._places)) > MOST_STATES:

@@ -1,6 +1,7 @@
 """Accelerators from a `hardware_config.json` of the BLIS inference simulator."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.accelerators.entry import HardwareEntry, assembled
 from hwspaces.quantities.units import formatted, nearest, positive
@@ -31,7 +32,7 @@ VECTOR_FRACTION_OF_MATRIX = 1 / 16
 """The form has no vector rate: taken as this share of the 16-bit matrix peak (A100: 19.5 of 312). An assumption."""
 
 
-def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
+def blis_entry(name: str, table: Mapping[str, Any], file: str) -> HardwareEntry:
     """The accelerator that one object of a BLIS `hardware_config.json` describes.
 
     Peaks and memory are taken. Utilisations (`mfuPrefill`, `mfuDecode`, `BwEffConstant`) are an efficiency, which
@@ -72,7 +73,9 @@ def blis_entry(name: str, table: Mapping, file: str) -> HardwareEntry:
     )
 
 
-def _figures(name: str, table: Mapping, file: str, where: str) -> tuple[dict[str, float], dict[str, str], list[str]]:
+def _figures(
+    name: str, table: Mapping[str, Any], file: str, where: str
+) -> tuple[dict[str, float], dict[str, str], list[str]]:
     """Figures by leaf path, their sources, and the keys that are not used, each with its value."""
     known = (*_FIGURES, *UTILISATIONS, *UNUSED)
     figures, sources, unused = {}, {}, []
@@ -96,7 +99,7 @@ def _figures(name: str, table: Mapping, file: str, where: str) -> tuple[dict[str
     return figures, sources, unused
 
 
-def utilisations(table: Mapping, where: str) -> dict[str, float]:
+def utilisations(table: Mapping[str, Any], where: str) -> dict[str, float]:
     """`UTILISATIONS` of an object of the form; a share of the bandwidth or an overhead that is missing or 0 is none.
 
     Raises:

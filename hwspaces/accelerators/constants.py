@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hwspaces.accelerators.energy import process_energies, unfitted
 from hwspaces.accelerators.link_technology import NOT_MEASURED, OF_DIES, link_technology, own_values
@@ -104,11 +105,11 @@ def _given() -> Iterator[str]:
             yield from [own["source"]] * (len(plain) + len(own.get("matrix", {})))
 
 
-def _energies(kind: str) -> Mapping[str, Mapping]:
+def _energies(kind: str) -> Mapping[str, Mapping[str, Any]]:
     return getattr(common().energy, kind.partition(".")[2])
 
 
-def _moved(held: Mapping, place: str) -> float:
+def _moved(held: Mapping[str, Any], place: str) -> float:
     ((key, value),) = [item for item in held.items() if item[0] != "source"]
     return from_key(key, value, place, {"moved": units(Energy)["hbm"]})[1]
 

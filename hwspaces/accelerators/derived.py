@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.accelerators.energy import Technologies
 from hwspaces.accelerators.link_technology import link_technology
@@ -43,10 +44,12 @@ class Shared:
     """Tables that accelerators refer to by name: sources, architectures and link technologies."""
 
     sources: Mapping[str, str]
-    architectures: Mapping[str, Mapping]
-    links: Mapping[str, Mapping]
+    architectures: Mapping[str, Mapping[str, Any]]
+    links: Mapping[str, Mapping[str, Any]]
     energy: Technologies
-    silicon: Mapping[str, Mapping[str, Mapping]] = dataclasses.field(default_factory=dict)  # kind -> name -> table
+    silicon: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(
+        default_factory=dict
+    )  # kind -> name -> table
 
     def source(self, text: str) -> str:
         """The source that a reference stands for; text that is no reference stands for itself."""

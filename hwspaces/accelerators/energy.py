@@ -31,9 +31,9 @@ _WIDE = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.int8")
 class Technologies:
     """Tables `[energy.KIND.NAME]` of the technologies with their sources written out, by name."""
 
-    process: Mapping[str, Mapping]
-    memory: Mapping[str, Mapping]
-    link: Mapping[str, Mapping]
+    process: Mapping[str, Mapping[str, Any]]
+    memory: Mapping[str, Mapping[str, Any]]
+    link: Mapping[str, Mapping[str, Any]]
 
     def __or__(self, other: "Technologies") -> "Technologies":
         """Both, those of `other` where they have the same name."""
@@ -41,7 +41,7 @@ class Technologies:
         return Technologies(**{name: {**getattr(self, name), **getattr(other, name)} for name in names})
 
 
-def technologies(tables: Mapping, where: str) -> Technologies:
+def technologies(tables: Mapping[str, Any], where: str) -> Technologies:
     """The tables `[energy.process.NAME]`, `[energy.memory.NAME]` and `[energy.link.NAME]` of a file.
 
     Raises:
@@ -124,7 +124,7 @@ def _check(found: object, where: str) -> None:
             raise ValueError(f"{where}.{name}: matrix = {table['matrix']!r} is not a table")
 
 
-def _cited(table: Mapping, named: Mapping[str, str], where: str) -> dict[str, str]:
+def _cited(table: Mapping[str, Any], named: Mapping[str, str], where: str) -> dict[str, str]:
     texts = {"source": f"given in {where}"} | {key: table[key] for key in _TEXTS if key in table}
     return {key: named.get(text, text) for key, text in texts.items()}
 
@@ -138,7 +138,7 @@ def _merged(assumed: list[str]) -> str:
     return "; ".join(f"{', '.join(names)}: {source}" for source, names in paths.items())
 
 
-def unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
+def unfitted(process: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Figures of a process, or of its base, that have another source than its own -> that source."""
     table = tables[process]
     own = tables[table["base"]] if "base" in table else table
@@ -162,7 +162,7 @@ def _narrower(figures: Any, width: float) -> tuple[float, str]:
 
 
 def process_energies(
-    name: str, tables: Mapping[str, Mapping], where: str, above: tuple[str, ...] = ()
+    name: str, tables: Mapping[str, Mapping[str, Any]], where: str, above: tuple[str, ...] = ()
 ) -> tuple[dict[str, float], str]:
     """Figures of a process, those of its base times its scale, and their source."""
     table = tables[name]

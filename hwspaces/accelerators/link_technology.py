@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.quantities.leaves import units
 from hwspaces.quantities.units import from_key, nearest, positive
@@ -36,7 +37,7 @@ class Technology:
     assumed: str | None  # what it takes from another technology, unmeasured
 
 
-def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Technology:
+def link_technology(name: str, tables: Mapping[str, Mapping[str, Any]], where: str) -> Technology:
     """The technology `name`, with what its table leaves out taken from the one that it is based on.
 
     Args:
@@ -83,7 +84,7 @@ def _assumed(source: str, sources: Mapping[str, str]) -> str | None:
     return "; ".join(dict.fromkeys(text for text in sources.values() if text.startswith(NOT_MEASURED))) or None
 
 
-def own_values(table: Mapping, place: str) -> dict[str, float]:
+def own_values(table: Mapping[str, Any], place: str) -> dict[str, float]:
     """Leaf of a link or key of `OF_DIES` -> SI value, of what the table itself gives."""
     values: dict[str, float] = {}
     for key, value in table.items():

@@ -65,7 +65,7 @@ def catalogue() -> dict[str, HardwareEntry]:
     return {name: _catalogue_entry(file, name) for file in _texts() for name in _tables(file).get("accelerator", {})}
 
 
-def catalogue_tables() -> dict[str, Mapping]:
+def catalogue_tables() -> dict[str, Mapping[str, Any]]:
     """The table of every accelerator of the catalogue as its file has it, by canonical name."""
     return {name: table for file in _texts() for name, table in _tables(file).get("accelerator", {}).items()}
 
@@ -92,7 +92,9 @@ def known_dies() -> dict[str, KnownDie]:
     return found
 
 
-def changed(name: str, change: Callable[[Mapping], Mapping], called: str, file: str) -> HardwareEntry:
+def changed(
+    name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], called: str, file: str
+) -> HardwareEntry:
     """An accelerator of the catalogue with a changed table, under another name and without a price.
 
     Args:
@@ -124,7 +126,7 @@ def _files_with(plain: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _tables(file: str) -> Mapping:
+def _tables(file: str) -> Mapping[str, Any]:
     return file_tables(CATALOGUE / file)
 
 
@@ -148,7 +150,7 @@ def _shared(file: str) -> Shared:
 
 
 @functools.cache
-def _architectures(file: str) -> dict[str, dict]:
+def _architectures(file: str) -> dict[str, dict[str, Any]]:
     return resolved(_tables(file), "architecture", file)
 
 
@@ -180,7 +182,7 @@ def _of_json(path: str, name: str) -> HardwareEntry:
     return blis_entry(*json_accelerator(path, name), path)
 
 
-def json_accelerator(path: str, name: str) -> tuple[str, Mapping]:
+def json_accelerator(path: str, name: str) -> tuple[str, Mapping[str, Any]]:
     """The accelerator of that name, or the only one, in a `hardware_config.json`: its name and its object.
 
     Raises:
@@ -193,7 +195,7 @@ def json_accelerator(path: str, name: str) -> tuple[str, Mapping]:
     return chosen, tables[chosen]
 
 
-def _chosen(tables: Mapping, name: str, path: str) -> str:
+def _chosen(tables: Mapping[str, Any], name: str, path: str) -> str:
     """The canonical spelling of `name` among `tables`, or the only one."""
     if not tables:
         raise ValueError(f"{path}: no accelerator in it; write one table [accelerator.NAME]")

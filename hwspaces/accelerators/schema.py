@@ -48,7 +48,7 @@ STATUSES = ("GA", "announced", "hypothetical")
 _OTHERS = ("aliases", "date", "notes", "sources")
 
 
-def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry:
+def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str) -> HardwareEntry:
     """The accelerator that `table` (as `tomllib` gives it) describes.
 
     Args:
@@ -112,7 +112,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     )
 
 
-def _read(table: Mapping, path: str, where: str, figures: DerivedFigures) -> None:
+def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigures) -> None:
     """Every key of `table` and of the tables in it into `figures`."""
     place = f"{where}.{path}" if path else where
     units, words = TABLES[path], TEXTS.get(path, ()) + (() if path else _OTHERS)
@@ -149,7 +149,9 @@ def _may_be_zero(path: str) -> bool:
     return leaf is not None and leaf.zero
 
 
-def _sources(table: Mapping, figures: DerivedFigures, shared: Shared, where: str, file: str) -> dict[str, str]:
+def _sources(
+    table: Mapping[str, Any], figures: DerivedFigures, shared: Shared, where: str, file: str
+) -> dict[str, str]:
     """The source of each figure that the file gives: its own, else the entry's, else the file."""
     default = figures.texts.get("source", f"given in {file}")
     own = texts(table.get("sources", {}), f"{where}.sources")

@@ -146,7 +146,7 @@ def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Consta
     """The design that a space starts from, before its laws: the base with the space's own keys and figures."""
     overlay, settings = tables.get("accelerator", {}), _package(constants) | tables.get("start", {})
 
-    def change(table: Mapping) -> dict:
+    def change(table: Mapping[str, Any]) -> dict[str, Any]:
         laid = _laid(_laid(table, _technologies(tables)), overlay)
         laid["product"] = tables.get("title", path.stem)
         return laid | {"aliases": [], "notes": [], "sources": {}, "source": f"{tables['base']}, and {path.name}"}
@@ -185,7 +185,7 @@ def _technologies(tables: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _laid(table: Mapping, overlay: Mapping) -> dict:
+def _laid(table: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
     """A table with the keys of another laid over it; a key whose value is "" is taken away."""
     laid = dict(table)
     for key, value in overlay.items():

@@ -5,6 +5,7 @@ import functools
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hwspaces.accelerators.derived import Shared
 from hwspaces.accelerators.energy import Technologies, technologies
@@ -128,8 +129,8 @@ def aliases(shared: Shared, kind: str = "process") -> dict[str, str]:
 @functools.cache
 def common() -> Shared:
     """What `FILES` hold."""
-    links: dict[str, dict] = {}
-    silicon: dict[str, dict] = {kind: {} for kind in KINDS}
+    links: dict[str, dict[str, Any]] = {}
+    silicon: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     energy = Technologies({}, {}, {})
     for path in FILES:
         tables = file_tables(path)
@@ -151,7 +152,7 @@ def _by_every_name(shared: Shared) -> Technologies:
     return dataclasses.replace(shared.energy, process=process)
 
 
-def file_tables(path: Path) -> Mapping:
+def file_tables(path: Path) -> Mapping[str, Any]:
     """Tables of a file of the catalogue's schema.
 
     Raises:
@@ -167,7 +168,7 @@ def file_tables(path: Path) -> Mapping:
     return tables
 
 
-def resolved(tables: Mapping, kind: str, where: str) -> dict[str, dict]:
+def resolved(tables: Mapping[str, Any], kind: str, where: str) -> dict[str, dict[str, Any]]:
     """Tables of one kind with the file's named sources written out, so that other files can refer to them."""
     named = tables.get("source", {})
     found = {}

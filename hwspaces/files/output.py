@@ -142,7 +142,7 @@ def require(wanted: Iterable[Wanted], inputs: Iterable[str] = (), force: bool = 
 
 @contextlib.contextmanager
 def replacing(
-    path: str | os.PathLike, kinds: tuple[str, ...], inputs: Iterable[str] = (), force: bool = False
+    path: str | os.PathLike[str], kinds: tuple[str, ...], inputs: Iterable[str] = (), force: bool = False
 ) -> Iterator[str]:
     """A temporary name beside `path` that takes its place when the block ends well, and vanishes when it does not.
 

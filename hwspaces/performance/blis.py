@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.accelerators.blis import UNUSED, UTILISATIONS, utilisations
 from hwspaces.accelerators.load import json_accelerator
@@ -74,7 +75,7 @@ def _shares(mfu: float, bandwidth: float) -> KindEfficiency:
     )
 
 
-def _notes(table: Mapping) -> tuple[str, ...]:
+def _notes(table: Mapping[str, Any]) -> tuple[str, ...]:
     """What of the file's calibration has no place here."""
     others = [f"{key} = {table[key]:g}" for key in UNUSED if table.get(key)]
     return (f"not used: {', '.join(others)}",) if others else ()

@@ -122,7 +122,7 @@ def _built_in(name: str) -> EfficiencyEntry:
     )
 
 
-def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
+def _entry(name: str, tables: Mapping[str, Any], file: str) -> EfficiencyEntry:
     """The entry that the tables of an efficiency file describe, every key and value checked."""
     allowed = (*TABLES, "decoding", *_TEXTS, "format", "date", "devices", "notes", "source")
     for key in tables:
@@ -187,7 +187,7 @@ def _decoding(table: object, parts: Mapping[str, Any], where: str, file: str) ->
     return Decoding(**found), sources
 
 
-def _constants(table: Mapping, kind: type, where: str) -> dict[str, Any]:
+def _constants(table: Mapping[str, Any], kind: type, where: str) -> dict[str, Any]:
     """Every field of `kind` from `table`, times in s."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in ("spread", "hull")]
     units = {name: "s" if name.endswith("_time") else "1" for name in names}

@@ -143,7 +143,7 @@ STRUCTS = {struct.__name__.removesuffix("Kernel").lower(): struct for struct in 
 """Name of a kernel model in a file -> its struct."""
 
 
-def kernel_table(table: Mapping, where: str) -> tuple[Kernels, dict[str, str]]:
+def kernel_table(table: Mapping[str, Any], where: str) -> tuple[Kernels, dict[str, str]]:
     """The models of one kind's kernels, and the source of every constant by dotted path below the kind.
 
     Args:
@@ -165,7 +165,7 @@ def kernel_table(table: Mapping, where: str) -> tuple[Kernels, dict[str, str]]:
     return Kernels(**models), sources
 
 
-def constant_sources(table: Mapping, struct: type, where: str, default: str) -> dict[str, str]:
+def constant_sources(table: Mapping[str, Any], struct: type, where: str, default: str) -> dict[str, str]:
     """Source of every constant of a `struct`: what the `sources` of its table say, its `source`, or `default`."""
     default = table.get("source", default)
     if not isinstance(default, str):
@@ -185,7 +185,7 @@ def spread(value: Any, where: str) -> Spread:
     return Spread(**{key: _number(number, f"{where}.{key}") for key, number in value.items()})
 
 
-def required_format(tables: Mapping, file: str) -> None:
+def required_format(tables: Mapping[str, Any], file: str) -> None:
     """Refuses kernel tables of another version of the schema."""
     version = tables.get("format")
     if version != FORMAT:

@@ -93,7 +93,7 @@ class SurfaceFile:
 
 
 def write_surfaces(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     tables: Sequence[SurfaceTable],
     provenance: Mapping[str, str],
     bandwidths: Mapping[str, float] | None = None,
@@ -124,7 +124,7 @@ def write_surfaces(
             _write_table(file.createGroup(table.name), table)
 
 
-def read_surfaces(path: str | os.PathLike) -> SurfaceFile:
+def read_surfaces(path: str | os.PathLike[str]) -> SurfaceFile:
     """The tables, provenance and bandwidths of the file `path`.
 
     Raises:

@@ -30,7 +30,7 @@ LARGEST_PART = 0.5
 
 
 def surface_efficiency(
-    path: str | os.PathLike, base: Any, hardware: Hardware | None = None, interpolation: str = "linear"
+    path: str | os.PathLike[str], base: Any, hardware: Hardware | None = None, interpolation: str = "linear"
 ) -> Any:
     """`base` with the tables of the file `path` in front of it.
 
@@ -90,7 +90,7 @@ def with_surfaces(
     """
     if interpolation not in INTERPOLATIONS:
         raise ValueError(f"interpolation = {interpolation!r} must be one of {', '.join(INTERPOLATIONS)}")
-    alike: dict[tuple, list[SurfaceTable]] = {}
+    alike: dict[tuple[Any, ...], list[SurfaceTable]] = {}
     for table in tables:
         if table.kind in STORED:
             alike.setdefault(_class(table), []).append(table)
@@ -119,7 +119,7 @@ def log_ratios(
 
     Of a time that includes the quantising kernel, what `efficiency` says of that kernel is taken off before.
     """
-    alike: dict[tuple, list[int]] = {}
+    alike: dict[tuple[Any, ...], list[int]] = {}
     for position, table in enumerate(tables):
         flags = tuple(table.labels.get(name) for name in FLAGS)
         alike.setdefault((table.kind, table.precision, tuple(table.labels), flags), []).append(position)
@@ -151,7 +151,7 @@ def _node_times(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Times in s of the quantising kernels and of the measured ones under `efficiency`, shape [times] each."""
 
-    def seconds(row: dict, device: Hardware, constants: Efficiency) -> tuple:
+    def seconds(row: dict[str, Any], device: Hardware, constants: Efficiency) -> tuple[Any, ...]:
         *before, op = node_ops(table, row)
         return sum((op_time(own, device, constants) for own in before), np.zeros(())), op_time(op, device, constants)
 
@@ -250,7 +250,7 @@ def _resampled(values: np.ndarray, dimension: int, own: np.ndarray, wanted: np.n
     return np.apply_along_axis(lambda line: np.interp(np.log2(wanted), np.log2(own), line), dimension, values)
 
 
-def _class(table: SurfaceTable) -> tuple:
+def _class(table: SurfaceTable) -> tuple[Any, ...]:
     """Class of a table, for tables that no label can choose between."""
     precision = None if table.kind == "elementwise" else table.precision
     return table.kind, precision, bool(table.labels.get("scaled")), bool(table.labels.get("dequantised"))

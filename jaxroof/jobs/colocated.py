@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import devices
@@ -116,7 +117,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     tenants = first, second
     parts = stacked([work.cores, 1.0 - work.cores], axis=0)
 
-    def one(bandwidths: Array, whole: Array) -> tuple[Array, tuple]:
+    def one(bandwidths: Array, whole: Array) -> tuple[Array, tuple[Any, ...]]:
         """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
         cores = jnp.where(whole, 1.0, parts)
         found = [

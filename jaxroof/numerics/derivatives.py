@@ -47,7 +47,7 @@ class Dual(Carrying):
             raise TypeError(f"dual numbers have no rule for {function.__name__}")
         return rule(*inputs, **named)
 
-    def follow(self, rule: Callable[..., Any], constant: Any, arguments: tuple) -> "Dual":
+    def follow(self, rule: Callable[..., Any], constant: Any, arguments: tuple[Any, ...]) -> "Dual":
         """The result of a function of some dual numbers that has a rule of its own."""
         primals = mapped(lambda one: _up(_value(one)), arguments)
         value, tangent = rule(constant, primals, mapped(_tangent, arguments))
@@ -175,7 +175,7 @@ WITHOUT_SLOPE = frozenset(
 # Dependence of the outputs of a function on its inputs, found by running it once on marked numbers.
 
 
-def output_dependence(function: Callable, arguments: tuple, marks: tuple) -> Any:
+def output_dependence(function: Callable[..., Any], arguments: tuple[Any, ...], marks: tuple[Any, ...]) -> Any:
     """For every output of `function(*arguments)`, the union of the marks of the inputs that it depends on.
 
     Args:
@@ -190,13 +190,13 @@ def output_dependence(function: Callable, arguments: tuple, marks: tuple) -> Any
     return mapped(_marks, marked(function, arguments, marks))
 
 
-def marked(function: Callable, arguments: tuple, marks: tuple) -> Any:
+def marked(function: Callable[..., Any], arguments: tuple[Any, ...], marks: tuple[Any, ...]) -> Any:
     """What `function` returns of marked arguments; numbers in it that depend on none of them need not be `Marked`."""
     with eager():
         return function(*mapped(lambda mark, leaf: Marked(np.asarray(leaf), mark), marks, arguments))
 
 
-_NONE: frozenset = frozenset()
+_NONE: frozenset[Any] = frozenset()
 
 
 class Marked(Carrying):
@@ -207,7 +207,7 @@ class Marked(Carrying):
       marks: of it.
     """
 
-    def __init__(self, value: Any, marks: frozenset):
+    def __init__(self, value: Any, marks: frozenset[Any]):
         self.value, self.marks = value, marks
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
@@ -245,11 +245,11 @@ def example(tree: Any) -> Any:
     return mapped(lambda leaf: np.ones(leaf.shape) if hasattr(leaf, "shape") else 1.0, tree)
 
 
-def _marks(output: Any) -> frozenset:
+def _marks(output: Any) -> frozenset[Any]:
     return output.marks if isinstance(output, Marked) else frozenset()
 
 
-def _applied(function: Callable, inputs: Any, named: Any) -> Any:
+def _applied(function: Callable[..., Any], inputs: Any, named: Any) -> Any:
     """`function` of the values, with the marks of all of them."""
     everything = leaves((inputs, named))
     marks = frozenset().union(*(_marks(one) for one in everything))

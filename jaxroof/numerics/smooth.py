@@ -32,7 +32,7 @@ def _chosen() -> Any:
 with_jax(_chosen)  # a context that is made while something is traced is unknown to its key, and it would be traced anew
 
 
-def smoothing(exponent: float) -> contextlib.AbstractContextManager:
+def smoothing(exponent: float) -> contextlib.AbstractContextManager[Any]:
     """A context in which gradients are taken with another exponent than `SHARPNESS`; values never change.
 
     Functions are traced and compiled anew for it, those that JAX keeps compiled too.
@@ -91,7 +91,7 @@ def _powers(share: Array, exponent: float, beside: float) -> tuple[Array, Array]
 # The rules below end in sums of slope * tangent: reverse mode then keeps one number per term.
 
 
-def _shared(shares: list[Array], unit: Array, tangents: tuple, exponent: float, beside: float) -> Array:
+def _shared(shares: list[Array], unit: Array, tangents: tuple[Any, ...], exponent: float, beside: float) -> Array:
     """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p; `unit` is any positive number."""
     pairs = [_powers(share, exponent, beside) for share in shares]
     # One of the shares is 1 unless all are 0. XLA repeats products in every loop that takes them, but no division.
@@ -99,7 +99,7 @@ def _shared(shares: list[Array], unit: Array, tangents: tuple, exponent: float, 
     return sum(aside * scale / unit * tangent for (_, aside), tangent in zip(pairs, tangents, strict=True))
 
 
-def _paired(ahead: Array, one: Array, aside: Array, norm: Array, tangents: tuple) -> Array:
+def _paired(ahead: Array, one: Array, aside: Array, norm: Array, tangents: tuple[Any, ...]) -> Array:
     """Slope of two terms: `one` / `norm` for the one that decides, `aside` / `norm` for the other."""
     first, second = jnp.where(ahead, one, aside) / norm, jnp.where(ahead, aside, one) / norm
     return first * tangents[0] + second * tangents[1]
@@ -237,7 +237,7 @@ BENDS = {"rounding": (_ceiling,), "choice": (_cheapest,), "limit": (_maximum, _m
 """Functions whose values leave their gradients behind: whole numbers, choices of the best, and what binds."""
 
 
-def straightened(*bends: str) -> contextlib.AbstractContextManager:
+def straightened(*bends: str) -> contextlib.AbstractContextManager[Any]:
     """A context in which functions of some of `BENDS` are straight lines through the first entries of columns.
 
     On NumPy. A metric then moves as its gradient at the first point says, but for the other bends.

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.deployment import Deployment
@@ -99,8 +100,8 @@ class Parts:
     def sums(
         self,
         kind: str,
-        prompt: tuple = (1.0, 1.0, 0.0),
-        decoding: tuple = (1.0, 1.0),
+        prompt: tuple[Any, ...] = (1.0, 1.0, 0.0),
+        decoding: tuple[Any, ...] = (1.0, 1.0),
         logits: Scalar = 1.0,
         rows: Scalar = 1.0,
     ) -> Array:
@@ -178,9 +179,9 @@ def _check(model: Model, deployment: Deployment) -> None:
 
 
 def _terms(
-    place: tuple,
-    prompt: tuple,
-    decoding: tuple,
+    place: tuple[Any, ...],
+    prompt: tuple[Any, ...],
+    decoding: tuple[Any, ...],
     logits: Scalar,
     rows: Scalar,
     names: list[frozenset[str]] | None = None,
@@ -199,7 +200,7 @@ def _terms(
     return _priced(place, batch, overlapped_ops(model, deployment, batch, rows), names)
 
 
-def _encoder_terms(place: tuple, requests: Scalar, encode: Encode) -> Terms:
+def _encoder_terms(place: tuple[Any, ...], requests: Scalar, encode: Encode) -> Terms:
     """Of the encoder's ops alone, in a step that prefills and does nothing else."""
     _, model, deployment, _ = place
     batch = Batch(
@@ -212,7 +213,7 @@ def _encoder_terms(place: tuple, requests: Scalar, encode: Encode) -> Terms:
     return _priced(place, batch, {name: op for name, op in ops.items() if PREFIX in op.layer})
 
 
-def _priced(place: tuple, batch: Batch, ops: Ops, names: list[frozenset[str]] | None = None) -> Terms:
+def _priced(place: tuple[Any, ...], batch: Batch, ops: Ops, names: list[frozenset[str]] | None = None) -> Terms:
     """All quantities of ops of a step."""
     hardware, _, deployment, efficiency = place
 
@@ -237,7 +238,7 @@ def _cells(values: Array) -> Array:
     return jnp.stack(corners, axis=-2)
 
 
-def _probe(place: tuple) -> tuple[tuple, tuple]:
+def _probe(place: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Arguments of any size for `_terms`, and what each of their leaves is called; those of `place` have no name."""
     mark = {name: frozenset((name,)) for name in ("prompt", "decode", "logits", "rows")}
     values = (2.0, 64.0, 16.0), (2.0, 64.0), 3.0, 66.0
@@ -245,7 +246,7 @@ def _probe(place: tuple) -> tuple[tuple, tuple]:
     return (example(place), *values), (mapped(lambda _: frozenset(), place), *marks)
 
 
-def _kinds(marks: dict[str, frozenset]) -> OpKinds:
+def _kinds(marks: dict[str, frozenset[str]]) -> OpKinds:
     """Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
     kinds: dict[str, set[str]] = {kind: set() for kind in ("rows", "decode", "logits", "prompt", "all")}
     for name, mark in marks.items():

@@ -23,7 +23,7 @@ class Facts:
     """Models and values of every leaf over which a question takes its answers."""
 
     scenarios: tuple[Scenario, ...]  # the base, and one with every whole struct that an axis puts in its place
-    columns: Mapping[str, tuple]  # leaf -> values along an axis, or given beside the scenarios
+    columns: Mapping[str, tuple[Any, ...]]  # leaf -> values along an axis, or given beside the scenarios
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -31,7 +31,7 @@ class Facts:
         tenants = (scenario.neighbour for scenario in self.scenarios if scenario.neighbour is not None)
         return (*(scenario.model for scenario in self.scenarios), *(tenant.model for tenant in tenants))
 
-    def values(self, path: str) -> list:
+    def values(self, path: str) -> list[Any]:
         """Every value of the leaf at `path`, of both pools and of a neighbour; those that are unknown left out."""
         found = [value for key, values in self.columns.items() if plain_path(key) == path for value in values]
         for scenario in self.scenarios:
@@ -137,7 +137,7 @@ NEEDS: dict[str, Need] = {
 `jaxroof.memory.legality`."""
 
 
-def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple] | None = None) -> Facts:
+def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple[Any, ...]] | None = None) -> Facts:
     """Models and values of every leaf at the points along `axes` from `base`.
 
     Args:

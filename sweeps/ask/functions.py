@@ -75,7 +75,9 @@ def _place(error: BaseException) -> str:
     return f" ({others[-1].parent.name}:{others[-1].name})" if others else ""
 
 
-def arguments_of(function: Callable[..., Any], texts: Sequence[str], flag: str = "--args") -> tuple[tuple, dict]:
+def arguments_of(
+    function: Callable[..., Any], texts: Sequence[str], flag: str = "--args"
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and named arguments from texts "name=value" or "value".
 
     A value is an array, "bf16[b,s,4096]", whose sizes are numbers, symbols and sums and products of them;

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from sweeps.ask.spec import AxisRange
 
-Function = TypeVar("Function", bound=Callable)
+Function = TypeVar("Function", bound=Callable[..., Any])
 Table = Mapping[str, Any]
 
 
@@ -34,7 +34,7 @@ class Keys(TypedDict, total=False):
     engine: str
     policy: Table
     slo: str | Table
-    axes: Mapping[str, list | AxisRange | Table]
+    axes: Mapping[str, list[Any] | AxisRange | Table]
     set: Table
     laws: Mapping[str, str]
     sample: Table

@@ -14,7 +14,7 @@ Parser = Callable[[str, Any], float | str]
 """From a path and what a user wrote to its value."""
 
 
-def leaf_axis(path: str, values: tuple | AxisRange, spec: Spec, parsed: Parser) -> Axis:
+def leaf_axis(path: str, values: tuple[Any, ...] | AxisRange, spec: Spec, parsed: Parser) -> Axis:
     """An axis over one number, or words. In sample mode a range has no positions yet: `sampled` draws them."""
     if isinstance(values, AxisRange):
         low, high = parsed(path, values.low), parsed(path, values.high)

@@ -35,7 +35,7 @@ def under(paths: dict[str, Any], root: str) -> dict[str, Any]:
     return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
 
 
-def first_value(values: tuple | AxisRange) -> Any:
+def first_value(values: tuple[Any, ...] | AxisRange) -> Any:
     """The value that an axis starts from."""
     return values.low if isinstance(values, AxisRange) else values[0]
 

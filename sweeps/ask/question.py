@@ -101,7 +101,7 @@ def resolved(
     return base, (sampled(axes, spec),) if spec.mode == "sample" else axes, notes
 
 
-def _start(path: str, values: tuple | AxisRange) -> Any:
+def _start(path: str, values: tuple[Any, ...] | AxisRange) -> Any:
     """The value that an axis starts from: of a range of what is counted, its first whole number.
 
     Raises:

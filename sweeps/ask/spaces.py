@@ -17,7 +17,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
-def specification(name_or_path: str | os.PathLike) -> pathlib.Path:
+def specification(name_or_path: str | os.PathLike[str]) -> pathlib.Path:
     """The file that a user's word means: one that is there, else the distribution's of this name.
 
     Raises:

@@ -84,7 +84,7 @@ class Spec:
     mode: str
     objects: dict[str, tuple[str, ...]]  # hardware, model, weights, kv, efficiency: one entry, or the axis' positions
     fixed: dict[str, Any]  # path -> value
-    axes: dict[str, tuple | AxisRange]  # path -> values along the axis
+    axes: dict[str, tuple[Any, ...] | AxisRange]  # path -> values along the axis
     deployments: tuple[Mapping[str, Any], ...]  # settings of every deployment of an axis over them; empty without one
     points: int
     method: str
@@ -106,7 +106,7 @@ class Spec:
         return json.dumps(self.source, sort_keys=True, default=str)
 
 
-def read(path: str | os.PathLike) -> Spec:
+def read(path: str | os.PathLike[str]) -> Spec:
     """The specification in a TOML file; ValueError in one line names file, key, value and what is allowed."""
     path = pathlib.Path(path)
     source = content(path)
@@ -253,10 +253,10 @@ def range_values(interval: AxisRange, low: float, high: float, shares: np.ndarra
     return low + (high - low) * shares
 
 
-def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict[str, tuple | AxisRange]]:
+def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict[str, tuple[Any, ...] | AxisRange]]:
     """Every number of the tables workload, deployment, set and axes, by full dotted path."""
     fixed: dict[str, Any] = {}
-    axes: dict[str, tuple | AxisRange] = {}
+    axes: dict[str, tuple[Any, ...] | AxisRange] = {}
     for table in ("workload", "deployment", "policy", "axes", "set"):
         prefix = f"{table}." if table not in ("axes", "set") else ""
         for key, value in _table(source, table).items():

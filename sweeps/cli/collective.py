@@ -138,7 +138,7 @@ def _require_room(entry: Any, devices: float, stride: float | None) -> None:
         raise ValueError(f"--devices {devices:g}: the links of {entry.name} join {most:g}, and {spread:g} are spanned")
 
 
-def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: Any, efficiency: Any) -> tuple:
+def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: Any, efficiency: Any) -> tuple[Any, ...]:
     """Algorithm -> times in s, shape [sizes]; and the name of the chosen one per size."""
     import numpy as np
 

@@ -152,7 +152,7 @@ def _compared(options: argparse.Namespace) -> Any:
         return comparison(wanted, simulating)
 
 
-def _write(options: argparse.Namespace, found: Any, shown: tuple, top: int) -> None:
+def _write(options: argparse.Namespace, found: Any, shown: tuple[Any, ...], top: int) -> None:
     path, force = options.output, options.force
     ending = pathlib.Path(path).suffix.lower()
     if ending == ".json":

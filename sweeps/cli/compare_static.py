@@ -70,7 +70,9 @@ def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
     return list(dict.fromkeys(int(common.whole_number(flag, part.strip())) for part in text.split(",")))
 
 
-def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, explained: tuple, top: int) -> None:
+def _write(
+    options: argparse.Namespace, ending: str, found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: int
+) -> None:
     path, force = options.output, options.force
     if ending == ".nc":
         from sweeps.data.store import saved
@@ -89,7 +91,7 @@ def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, e
         style.saved(ranking(found, shown[:top]), path, force)
 
 
-def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
+def _record(found: Any, rows: tuple[Any, ...], explained: tuple[Any, ...]) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
     from sweeps.ask.names import units, variable
     from sweeps.cli.static_rows import row_record
@@ -124,7 +126,7 @@ COLUMNS = {
 """Metrics of the table; another one that rows are sorted by comes to them."""
 
 
-def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) -> None:
+def _print(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: int, every: bool) -> None:
     from sweeps.ask.names import variable
     from sweeps.cli.tables import console, print_lines, size, table
     from sweeps.data.labels import number
@@ -175,7 +177,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
     print_lines(out, "note", found.notes[1:])
 
 
-def _print_reasons(out: Any, found: Any, explained: tuple, every: bool) -> None:
+def _print_reasons(out: Any, found: Any, explained: tuple[Any, ...], every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
     from sweeps.cli.tables import table
 

@@ -1,6 +1,7 @@
 """Flags of a deployment: the spread of a model over devices, and its precisions."""
 
 import argparse
+from typing import Any
 
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 
@@ -8,7 +9,7 @@ CONCERNS = ("jaxroof.deployment.parallelism", "jaxroof.deployment.deployment")
 """Modules whose leaves have flags."""
 
 
-def flags() -> dict:
+def flags() -> dict[str, Any]:
     """Flags of a deployment's leaves, by name."""
     return leaf_flags(*CONCERNS)
 

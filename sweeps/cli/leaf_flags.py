@@ -94,7 +94,14 @@ def _flag(flag: str = "", **facts: Any) -> Flag:
     return Flag(flag, _help(**facts), flag in ("N", "TOKENS"))
 
 
-def _help(meaning: str, about: str = "", choices: tuple = (), codes: tuple = (), default: Any = None, **_: Any) -> str:
+def _help(
+    meaning: str,
+    about: str = "",
+    choices: tuple[Any, ...] = (),
+    codes: tuple[Any, ...] = (),
+    default: Any = None,
+    **_: Any,
+) -> str:
     """What a flag sets, its words, and its default."""
     if codes:
         meaning, choices, default = meaning.partition(":")[0], codes, codes[int(default)]

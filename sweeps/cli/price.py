@@ -133,7 +133,7 @@ def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes
         raise ValueError(f"{options.function} is no function")
     positional, named = arguments_of(function, options.args)
 
-    def called(arguments: tuple, keywords: dict) -> Any:
+    def called(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         with users_code(f"{options.function} cannot be traced"):
             return function(*arguments, **keywords)
 

@@ -35,7 +35,7 @@ def print_prices(entry: Any, out: Any) -> None:
     out.print("USD per device and hour; to buy: per device")
 
 
-def _offers(entry: Any) -> tuple:
+def _offers(entry: Any) -> tuple[Any, ...]:
     """Rows of the prices file; none for an accelerator of a user's file, whatever its name."""
     from hwspaces.accelerators.load import CATALOGUE_PLACE
     from hwspaces.accelerators.prices import offers

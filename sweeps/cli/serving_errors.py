@@ -151,7 +151,7 @@ def record(options: argparse.Namespace, found: tuple[list[Any], list[Any]]) -> d
     }
 
 
-def _assumed(options: argparse.Namespace, predicted: Any) -> Counter:
+def _assumed(options: argparse.Namespace, predicted: Any) -> Counter[str]:
     from sweeps.measure.validate.serving.serving_points import assumptions
 
     return assumptions([one.point for one in predicted], learned=options.efficiency is None)

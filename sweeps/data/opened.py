@@ -13,7 +13,7 @@ from sweeps.data.shards.read import open as opened_folder
 from sweeps.data.sound import NotSound, require_sound
 
 
-def opened(path: str | os.PathLike) -> xr.Dataset:
+def opened(path: str | os.PathLike[str]) -> xr.Dataset:
     """The dataset in a netCDF file or a folder of shards, lazily; ValueError in one line when there is none."""
     if pathlib.Path(path).is_dir():
         return opened_folder(path)
@@ -37,7 +37,7 @@ def opened(path: str | os.PathLike) -> xr.Dataset:
     return found
 
 
-def _require_labelled(dataset: xr.Dataset, path: str | os.PathLike) -> None:
+def _require_labelled(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:
     """ValueError for a file in which a metric is no number, or that calls something by what is no text."""
     for name, array in dataset.variables.items():
         for label in ("units", "long_name"):

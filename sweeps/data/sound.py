@@ -2,6 +2,7 @@
 
 import math
 import os
+from typing import Any
 
 import netCDF4
 
@@ -28,7 +29,7 @@ class NotSound(ValueError):
     """A netCDF file of types that are not read, or that claims more than it can hold."""
 
 
-def require_sound(file: netCDF4.Dataset, size: int, where: str | os.PathLike) -> None:
+def require_sound(file: netCDF4.Dataset, size: int, where: str | os.PathLike[str]) -> None:
     """`NotSound` for a file that would fill the memory or that has what no dataset of ours has.
 
     Labels are read as soon as a file is opened: this is asked first.
@@ -59,11 +60,11 @@ def require_sound(file: netCDF4.Dataset, size: int, where: str | os.PathLike) ->
             raise NotSound(f"{where}: {name} has {each.size:,} labels, more than are read")
 
 
-def _is_text(variable: netCDF4.Variable) -> bool:
+def _is_text(variable: Any) -> bool:
     return variable.dtype is str or variable.dtype.kind == "S"
 
 
-def _claimed_bytes(variable: netCDF4.Variable) -> int:
+def _claimed_bytes(variable: Any) -> int:
     """B that the values of a variable would take in memory, as far as the file's header says.
 
     A text is an object of its own, and where none is written it is a copy of the one that stands for missing ones.

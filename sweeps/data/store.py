@@ -30,7 +30,7 @@ def dataset(axes: tuple[Axis, ...], outputs: Mapping[str, Output], attributes: M
     return xr.Dataset(blanks(outputs), coordinates(axes, outputs), dict(attributes))
 
 
-def blanks(outputs: Mapping[str, Output]) -> dict[str, tuple]:
+def blanks(outputs: Mapping[str, Output]) -> dict[str, tuple[Any, ...]]:
     """Variables without values yet, as xarray takes them: (dimensions, values, attributes) by name."""
     return {
         name: (
@@ -42,9 +42,9 @@ def blanks(outputs: Mapping[str, Output]) -> dict[str, tuple]:
     }
 
 
-def coordinates(axes: tuple[Axis, ...], outputs: Mapping[str, Output]) -> dict[str, tuple]:
+def coordinates(axes: tuple[Axis, ...], outputs: Mapping[str, Output]) -> dict[str, tuple[Any, ...]]:
     """Labels along every dimension, as xarray takes them: (dimension, values, attributes) by name."""
-    labels: dict[str, tuple] = {}
+    labels: dict[str, tuple[Any, ...]] = {}
     for axis in axes:
         for label in axis.coordinates:
             unit = UDUNITS.get(label.unit, label.unit)
@@ -69,7 +69,7 @@ def fill(target: xr.Dataset, pieces: Iterable[Piece]) -> xr.Dataset:
 
 
 def saved(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     dataset: xr.Dataset,
     force: bool = False,
     inputs: Iterable[str] = (),
@@ -93,7 +93,7 @@ def saved(
 
 
 def written(
-    path: str | os.PathLike, labels: xr.Dataset, outputs: Mapping[str, Output], pieces: Iterable[Piece]
+    path: str | os.PathLike[str], labels: xr.Dataset, outputs: Mapping[str, Output], pieces: Iterable[Piece]
 ) -> None:
     """Write a sweep chunk after chunk as its pieces are computed; memory holds one chunk, whatever the size.
 
@@ -119,7 +119,7 @@ def written(
             file.variables[piece.name][piece.index] = piece.values
 
 
-def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> netCDF4.Variable:
+def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> "netCDF4.Variable[Any]":
     """One variable without values, encoded as xarray encodes it: booleans as bytes that remember what they are."""
     dims = dimensions(output)
     for dim, size in zip(dims, output.shape, strict=True):
@@ -137,7 +137,7 @@ def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> netCDF
     return stored
 
 
-def _blank(stored: netCDF4.Variable, output: Output) -> None:
+def _blank(stored: "netCDF4.Variable[Any]", output: Output) -> None:
     """Write the blank everywhere, some million values at a time."""
     rows = max(1, 4_000_000 // max(1, math.prod(output.shape[1:])))
     for low in range(0, output.shape[0] if output.shape else 1, rows):

@@ -95,14 +95,14 @@ def _drawing(op: OpAnswer, hardware: Hardware, slowed: bool) -> OpAnswer:
 
 
 @functools.cache
-def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list, list]], dict[Any, tuple]]:
+def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list[Any], list[Any]]], dict[Any, tuple[Any, ...]]]:
     """A function of a scenario to its metrics and to the ops of its steps; and the names of both, by structure.
 
     JAX keeps the order of lists, not of keys: names are left where the function is traced.
     """
-    orders: dict[Any, tuple] = {}
+    orders: dict[Any, tuple[Any, ...]] = {}
 
-    def described(scenario: Scenario) -> tuple[list, list]:
+    def described(scenario: Scenario) -> tuple[list[Any], list[Any]]:
         sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
         tables = {name: terms() for name, terms in job.tables(scenario).items()}
         metrics = job.metrics(scenario, sums, tables)

@@ -87,7 +87,7 @@ class Columns:
         return found | (tables if question.breakdown else {})
 
 
-def _marks(value: Any) -> frozenset:
+def _marks(value: Any) -> frozenset[Any]:
     return value.marks if isinstance(value, Marked) else frozenset()
 
 

@@ -18,14 +18,21 @@ MOST_KNOWN = 64
 """Programs that are kept for the next points of the same structure."""
 
 
-def prepared(function: Callable[..., Any], base: Scenario, part: Points, way: Way, others: tuple = ()) -> None:
+def prepared(
+    function: Callable[..., Any], base: Scenario, part: Points, way: Way, others: tuple[Any, ...] = ()
+) -> None:
     """Compile, and call once, what the evaluation of points of this structure needs."""
     first = Points(part.index[:1], taken(part.settings, np.zeros(1, int)))
     called(function, base, first, way, others, lambda points: None)
 
 
 def called(
-    function: Callable[..., Any], base: Scenario, part: Points, way: Way, others: tuple, progress: Callable[[int], None]
+    function: Callable[..., Any],
+    base: Scenario,
+    part: Points,
+    way: Way,
+    others: tuple[Any, ...],
+    progress: Callable[[int], None],
 ) -> Any:
     """The program of a structure, called for as many points at a time as `way` says."""
     number, varies = len(part.index), any(np.ndim(leaf) for leaf in jax.tree.leaves(part.settings))
@@ -69,7 +76,7 @@ def _program(function: Callable[..., Any], base: Scenario, settings: Settings, w
         return _KNOWN[key][1]
 
 
-_KNOWN: collections.OrderedDict[tuple, tuple[Scenario, Callable[..., Any]]] = collections.OrderedDict()
+_KNOWN: collections.OrderedDict[tuple[Any, ...], tuple[Scenario, Callable[..., Any]]] = collections.OrderedDict()
 """Programs, each with its base: as long as that is kept, no other has its identity."""
 
 _LOCK = threading.Lock()

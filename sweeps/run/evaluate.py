@@ -25,7 +25,7 @@ def _float64(leaf: Any) -> Any:
     return np.asarray(leaf, FLOAT64)[()]
 
 
-def at_base(function: Function, base: Scenario, way: Way = EAGERLY, others: tuple = ()) -> Any:
+def at_base(function: Function, base: Scenario, way: Way = EAGERLY, others: tuple[Any, ...] = ()) -> Any:
     """What `function` returns at the base itself, as NumPy arrays."""
     ((_, found),) = evaluate(function, base, [ALONE], way, others)
     return mapped(lambda column: column[0], found)
@@ -36,7 +36,7 @@ def evaluate(
     base: Scenario,
     points: Iterable[Points],
     way: Way = EAGERLY,
-    others: tuple = (),
+    others: tuple[Any, ...] = (),
     progress: Callable[[int], None] = lambda points: None,
 ) -> Iterator[tuple[Points, Any]]:
     """What `function` returns at every point, part after part.
@@ -76,7 +76,7 @@ def gathered(parts: Iterable[tuple[Points, dict[str, np.ndarray]]], number: int)
 
 
 def _eagerly(
-    function: Function, base: Scenario, part: Points, way: Way, others: tuple, progress: Callable[[int], None]
+    function: Function, base: Scenario, part: Points, way: Way, others: tuple[Any, ...], progress: Callable[[int], None]
 ) -> Any:
     """On NumPy; in columns of at most as many points as `way` says, or in a box."""
     number, place = part.index.size, in_dtype(base, FLOAT64)

@@ -64,7 +64,7 @@ def terms_of(job: Job, scenario: Scenario, names: Collection[str] | None) -> Col
     return _USED[key]
 
 
-_USED: dict[tuple, frozenset[str]] = {}
+_USED: dict[tuple[Any, ...], frozenset[str]] = {}
 """What `terms_of` has found, by the structure of scenarios."""
 
 

@@ -101,7 +101,7 @@ def kept(make: Callable[..., Any], question: Question, settings: Settings, dtype
 MOST_KEPT = 64
 """Programs that are kept for the next sweep of the same structure."""
 
-_KEPT: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
+_KEPT: collections.OrderedDict[tuple[Any, ...], Any] = collections.OrderedDict()
 
 
 class XlaProgram:
@@ -164,7 +164,7 @@ class XlaProgram:
         }
         return {"sums": sums, "tables": jax.tree.map(jnp.asarray, terms["tables"])}
 
-    def _over_axes(self, settings: Settings, first_dims: Any) -> tuple:
+    def _over_axes(self, settings: Settings, first_dims: Any) -> tuple[Any, ...]:
         """Both functions, one `vmap` per axis, innermost last axis first."""
         varies = jax.tree.map(lambda leaf: 0 if leaf.ndim else None, settings)
         first, second = self._first_at_a_point, self._terms.answers

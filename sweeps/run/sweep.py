@@ -23,7 +23,7 @@ from sweeps.run.precision import precision
 @takes(Keys)
 @plain_arguments
 def sweep(
-    source: str | os.PathLike | Mapping[str, Any] | None = None,
+    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     /,
     progress: Callable[[int], None] = lambda points: None,
     **keys: Unpack[Keys],
@@ -52,8 +52,8 @@ def sweep(
 
 @plain_arguments
 def sweep_to_file(
-    path: str | os.PathLike,
-    source: str | os.PathLike | Mapping[str, Any],
+    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Mapping[str, Any],
     begun: Callable[[AskedSweep, Plan], Callable[[int], None]] = lambda asked, plan: lambda points: None,
     *,
     force: bool = False,
@@ -131,7 +131,7 @@ def _whole(checked: Spec) -> Spec:
     return checked
 
 
-def _spec(source: str | os.PathLike | Mapping[str, Any] | None, keys: Mapping[str, Any]) -> Spec:
+def _spec(source: str | os.PathLike[str] | Mapping[str, Any] | None, keys: Mapping[str, Any]) -> Spec:
     if isinstance(source, str | os.PathLike):
         checked = read(source)
         return spec({**checked.source, **keys}) if keys else checked

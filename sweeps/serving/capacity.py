@@ -193,7 +193,7 @@ def capacity(
     )
 
 
-def _order(one: Capacity) -> tuple:
+def _order(one: Capacity) -> tuple[Any, ...]:
     """Sort key of a capacity: bounds first, in an order that says nothing of their size."""
     size = 0.0 if one.censored else -np.nan_to_num(one.per_device, nan=-1.0)
     return not one.censored, size, one.place.label

@@ -15,7 +15,7 @@ ENGINE, REQUESTS = 1, 2
 """Processes of the trace: the engine with its counters, and the requests."""
 
 
-def written(path: str | os.PathLike, found: Simulation, force: bool = False) -> None:
+def written(path: str | os.PathLike[str], found: Simulation, force: bool = False) -> None:
     """Write the trace of a simulation as `written_events` does."""
     written_events(path, events(found), {}, force)
 

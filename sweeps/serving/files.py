@@ -55,7 +55,7 @@ def dataset(found: Simulation) -> xr.Dataset:
       Metrics without dimension; along `request` what became of each, NaN where it did not come to that; along
       `iteration` what the engine did. SI units, float64; attributes hold the question, versions and notes.
     """
-    values: dict[str, tuple] = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
+    values: dict[str, tuple[Any, ...]] = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
     values["kv_blocks"] = ((), np.float64(found.blocks))
     values |= {name: (("request",), column) for name, column in request_columns(found).items()}
     values |= {name: (("iteration",), column) for name, column in iteration_columns(found).items()}
@@ -65,7 +65,7 @@ def dataset(found: Simulation) -> xr.Dataset:
     return xr.Dataset(variables, attrs=attributes(found))
 
 
-def written(path: str | os.PathLike, data: xr.Dataset, force: bool = False) -> None:
+def written(path: str | os.PathLike[str], data: xr.Dataset, force: bool = False) -> None:
     """Write a dataset as netCDF; the file appears when it is whole.
 
     Raises:

@@ -108,7 +108,7 @@ LOADS = ({"trace"}, {"rate"}, {"arrivals"}, {"concurrency"})
 """Keys that say when requests come, of which a simulation has one; a trace may have a rate beside it."""
 
 
-def row_of(path: str | os.PathLike, number: int = 1) -> dict[str, Any]:
+def row_of(path: str | os.PathLike[str], number: int = 1) -> dict[str, Any]:
     """One row of a file that `jaxroof compare --json` wrote.
 
     Args:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def usual_rates(
     tp: int | Iterable[int] | None,
     node: int | None,
     target: Target,
-) -> tuple:
+) -> tuple[Any, ...]:
     """Engines and rates of the curve, such that the largest is more than any of them can take.
 
     An engine that keeps the target at the largest rate is not slow: the stream has ended before its queue was long.

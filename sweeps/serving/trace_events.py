@@ -22,7 +22,7 @@ both to whole ns: sums of ticks are exact, so that a span never reaches into the
 
 
 def written_events(
-    path: str | os.PathLike, listed: Iterable[dict[str, Any]], about: dict[str, Any], force: bool = False
+    path: str | os.PathLike[str], listed: Iterable[dict[str, Any]], about: dict[str, Any], force: bool = False
 ) -> None:
     """Write events as JSON, one a line, with what is said about them; the file appears when it is whole.
 

@@ -81,7 +81,7 @@ def matplotlib() -> Any:
     return matplotlib
 
 
-def styled(picture: Callable) -> Callable:
+def styled(picture: Callable[..., Any]) -> Callable[..., Any]:
     """`picture`, drawn with `SETTINGS` whatever the caller's own are."""
 
     @functools.wraps(picture)
@@ -140,7 +140,7 @@ def panels(count: int, columns: int, size: tuple[float, float], more: tuple[floa
     return made, list(grid[:count])
 
 
-def saved(made: Any, path: str | os.PathLike, force: bool = False) -> None:
+def saved(made: Any, path: str | os.PathLike[str], force: bool = False) -> None:
     """Write a figure as PNG or SVG, as `path` ends; it appears when it is whole.
 
     Args:

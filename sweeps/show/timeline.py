@@ -18,7 +18,7 @@ TRACKS = {"kernels": 1, "collectives and copies": 2, "host": 3}
 """Tracks of the process, by what runs on them, and their threads."""
 
 
-def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", force: bool = False) -> None:
+def written(path: str | os.PathLike[str], case: Case, found: Answer, what: str = "", force: bool = False) -> None:
     """Write the trace of a step; the file appears when it is whole.
 
     Args:

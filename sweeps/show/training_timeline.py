@@ -25,7 +25,7 @@ TAIL = ("messages between copies of the weights", "kernels slowed by messages be
 """What follows the passes on every device."""
 
 
-def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", force: bool = False) -> None:
+def written(path: str | os.PathLike[str], case: Case, found: Answer, what: str = "", force: bool = False) -> None:
     """Write the trace of a training iteration; the file appears when it is whole.
 
     Args:

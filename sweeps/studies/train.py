@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class RankedLayouts:
     order: np.ndarray  # places of feasible layouts, fastest first
     seconds: float  # of evaluating all
 
-    def rows(self, top: int) -> list[dict]:
+    def rows(self, top: int) -> list[dict[str, Any]]:
         """The best layouts in numbers and words, with their metrics."""
         return [
             self.layouts.row(place) | {name: values[place].item() for name, values in self.metrics.items()}

@@ -5,6 +5,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -40,7 +41,9 @@ class Range:
         return large_enough and value <= self.high and not (self.whole and value != int(value))
 
 
-def parsed(text: str, kinds: Mapping[str, Kind], default: str, ranges: Mapping[str, Range]) -> tuple[str, dict]:
+def parsed(
+    text: str, kinds: Mapping[str, Kind], default: str, ranges: Mapping[str, Range]
+) -> tuple[str, dict[str, Any]]:
     """The kind that `text` names, and its parameters by name.
 
     A number alone stands for the first parameter of `default`; `a..b` for the first two of a kind. Case and spaces

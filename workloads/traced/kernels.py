@@ -148,7 +148,7 @@ class TracedKernel:
         return isinstance(self.core, TracedAttention)
 
     def _product(
-        self, product: Product, common: dict, vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
+        self, product: Product, common: dict[str, Any], vector: Scalar, exps: Scalar, at: Sizes, matrix: Collection[str]
     ) -> Kernel:
         rows, inputs, outputs = (at.elements(shape) for shape in product[:3])
         flops = 2.0 * rows * inputs * outputs * product.share
@@ -180,7 +180,9 @@ class TracedKernel:
             **common,
         )
 
-    def _attention(self, attention: TracedAttention, common: dict, at: Sizes, matrix: Collection[str]) -> Kernel:
+    def _attention(
+        self, attention: TracedAttention, common: dict[str, Any], at: Sizes, matrix: Collection[str]
+    ) -> Kernel:
         sequences, queries, keys, heads, key_width, value_width = (at.elements(shape) for shape in attention[1:7])
         forward = attention.products == FORWARD
         pairs, widths = attended(attention.mask, queries, keys), key_width + value_width

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from jaxroof.hardware import OnChip
 from jaxroof.numerics.arrays import jnp
@@ -132,7 +133,7 @@ class Peaks:
         return found
 
 
-def _size(value: Value) -> tuple:
+def _size(value: Value) -> tuple[Any, ...]:
     return shape_key(value.shape), value.bytes
 
 

@@ -56,7 +56,7 @@ MESSAGES = {
 """Operations of several devices."""
 
 
-def traced_module(path: str | os.PathLike, trips: float | None = None, **options: Any) -> Traced:
+def traced_module(path: str | os.PathLike[str], trips: float | None = None, **options: Any) -> Traced:
     """The kernels of the function `main` of a file of StableHLO.
 
     Args:
@@ -71,7 +71,7 @@ def traced_module(path: str | os.PathLike, trips: float | None = None, **options
         reader = _Reader(module)
         constants = list(reader.stored())
 
-        def main(arguments: list, stored: list) -> list:
+        def main(arguments: list[Any], stored: list[Any]) -> list[Any]:
             return reader.main(arguments, dict(zip(constants, stored, strict=True)))
 
         arguments, stored = map(array_of, reader.function("main").arguments), map(array_of, constants)
@@ -80,7 +80,7 @@ def traced_module(path: str | os.PathLike, trips: float | None = None, **options
 
 
 @contextlib.contextmanager
-def _module(path: str | os.PathLike) -> Iterator[Any]:
+def _module(path: str | os.PathLike[str]) -> Iterator[Any]:
     """The module of a file; ValueError in one line that names the file, also of what is done with the module."""
     if document.require_file(path, sys.maxsize) > LARGEST:
         raise ValueError(f"{os.fspath(path)} is larger than {LARGEST >> 20} MiB: leave weights out, as arguments")
@@ -155,18 +155,18 @@ class _Reader:
             blocks = (block for region in op.regions for block in region.blocks)
             waiting += [inner.operation for block in blocks for inner in block.operations]
 
-    def main(self, arguments: list, stored: dict) -> list:
+    def main(self, arguments: list[Any], stored: dict[Any, Any]) -> list[Any]:
         """Results of the function `main`, where constants of `stored` have these values."""
         self._stored = stored
         return self._called("main", arguments)
 
-    def _called(self, name: str, arguments: list) -> list:
+    def _called(self, name: str, arguments: list[Any]) -> list[Any]:
         self._running.append(name)
         found = self._block(self.function(name), arguments, self._stored)
         self._running.pop()
         return found
 
-    def _call(self, name: str) -> Callable[..., list]:
+    def _call(self, name: str) -> Callable[..., list[Any]]:
         """A function of the module by its name, which JAX traces once for all its calls."""
         if name in self._running:
             raise ValueError(f"the function {name} calls itself")
@@ -178,7 +178,7 @@ class _Reader:
             self._calls[name] = jax.jit(call)
         return self._calls[name]
 
-    def _block(self, block: Any, arguments: list, outer: dict) -> list:
+    def _block(self, block: Any, arguments: list[Any], outer: dict[Any, Any]) -> list[Any]:
         """What a block returns; `outer` has the values of the blocks around it."""
         values = outer | dict(zip(block.arguments, arguments, strict=True))
         for each in block.operations:
@@ -200,7 +200,7 @@ class _Reader:
             values.update(zip(op.results, results, strict=True))
         raise ValueError("a function of the module returns nothing")
 
-    def _results(self, op: Any, operands: list, values: dict) -> list:
+    def _results(self, op: Any, operands: list[Any], values: dict[Any, Any]) -> list[Any]:
         name = op.name.partition(".")[2]
         if op.name.startswith("chlo."):
             name = name.removeprefix("broadcast_")
@@ -231,19 +231,19 @@ class _Reader:
         found = KNOWN[name](op, *operands)
         return found if isinstance(found, list) else [found]
 
-    def _while(self, op: Any, operands: list, values: dict) -> list:
+    def _while(self, op: Any, operands: list[Any], values: dict[Any, Any]) -> list[Any]:
         """A loop; what its body returns as it came is no part of what it carries."""
         test, body = (region.blocks[0] for region in op.regions)
         *_, last = body.operations
         kept = [place for place, value in enumerate(last.operands) if value != body.arguments[place]]
 
-        def given(carried: list) -> list:
+        def given(carried: list[Any]) -> list[Any]:
             found = list(operands)
             for place, value in zip(kept, carried, strict=True):
                 found[place] = value
             return found
 
-        def after(carried: list) -> list:
+        def after(carried: list[Any]) -> list[Any]:
             results = self._block(body, given(carried), values)
             return [results[place] for place in kept]
 
@@ -261,7 +261,7 @@ _NAMED = re.compile(r'loc\("([^"]*)"\(')
 _CALL = re.compile(r"^p?jit\(.*\)$|^main$|^closed_call$|^<unnamed.*>$")
 
 
-def _scope(op: Any) -> contextlib.AbstractContextManager:
+def _scope(op: Any) -> contextlib.AbstractContextManager[Any]:
     """The scope of an operation whose location names one, without calls of `jit` and the operation itself."""
     found = _NAMED.match(str(op.location))
     parts = [part for part in found[1].split("/")[:-1] if not _CALL.match(part)] if found else []

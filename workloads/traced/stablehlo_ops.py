@@ -183,7 +183,7 @@ def _triangular_solve(op: Any, triangle: Any, right: Any) -> Any:
     return lax.linalg.triangular_solve(triangle, right, left_side=bool(op.attributes["left_side"].value))
 
 
-def _random_bits(op: Any, state: Any) -> list:
+def _random_bits(op: Any, state: Any) -> list[Any]:
     bits = array_of(op.results[1])
     return list(lax.rng_bit_generator(state, bits.shape, bits.dtype))
 
@@ -269,7 +269,7 @@ def known(table: dict[str, Any], op: Any) -> Any:
     return table[name]
 
 
-def _reduce(op: Any, *operands: Any) -> list:
+def _reduce(op: Any, *operands: Any) -> list[Any]:
     """One array; or one with its places, of which the largest's or smallest's is wanted."""
     arrays, axes = operands[: len(operands) // 2], numbers(op, "dimensions")
     if len(arrays) == 1:

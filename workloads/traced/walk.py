@@ -7,7 +7,9 @@ from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_node
 from workloads.traced.rules import LIGHT, is_known, kind_of, refusal
 
 
-def counter_of(params: dict, limits: list[Value], inner: list[Value], first: list[Value]) -> tuple[int, float] | None:
+def counter_of(
+    params: dict[str, Any], limits: list[Value], inner: list[Value], first: list[Value]
+) -> tuple[int, float] | None:
     """Place among the carried values and trips of a counter that counts up by 1 from a known number while it is below
     a known one; None for another loop.
 
@@ -21,7 +23,7 @@ def counter_of(params: dict, limits: list[Value], inner: list[Value], first: lis
     return _counted(test.eqns[0], params, limits, inner, first)
 
 
-def bound_of(params: dict, limits: list[Value], inner: list[Value], first: list[Value]) -> float | None:
+def bound_of(params: dict[str, Any], limits: list[Value], inner: list[Value], first: list[Value]) -> float | None:
     """Trips that a loop has at most, where its test asks for a counter below a known number and for other things
     beside; arguments as of `counter_of`.
     """
@@ -40,7 +42,7 @@ def bound_of(params: dict, limits: list[Value], inner: list[Value], first: list[
 
 
 def _counted(
-    asked: Any, params: dict, limits: list[Value], inner: list[Value], first: list[Value]
+    asked: Any, params: dict[str, Any], limits: list[Value], inner: list[Value], first: list[Value]
 ) -> tuple[int, float] | None:
     """Place and trips of the counter that a comparison is of; None where it is none."""
     test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
@@ -178,7 +180,9 @@ class _Walker:
             self._constants[id(const)] = Value(const.shape, const.dtype, constant=const, name="constant")
         return self._constants[id(const)]
 
-    def _results(self, eqn: Any, operands: list[Value], nodes: list[Node], scope: str, axes: dict) -> list[Value]:
+    def _results(
+        self, eqn: Any, operands: list[Value], nodes: list[Node], scope: str, axes: dict[str, Any]
+    ) -> list[Value]:
         name, params = eqn.primitive.name, eqn.params
         if name in ("scan", "while", "cond"):
             node = getattr(self, f"_{name}")(eqn, operands, scope, axes)
@@ -216,7 +220,7 @@ class _Walker:
         return node.outputs
 
     def _sharded(
-        self, eqn: Any, inner: Any, operands: list[Value], nodes: list[Node], scope: str, axes: dict
+        self, eqn: Any, inner: Any, operands: list[Value], nodes: list[Node], scope: str, axes: dict[str, Any]
     ) -> list[Value]:
         """The function that every device runs on its part of the operands."""
         mesh, stride, own = eqn.params["mesh"], 1, dict(axes)
@@ -228,7 +232,9 @@ class _Walker:
         results = self.inlined(jaxpr, getattr(inner, "consts", ()), parts, nodes, scope, own)
         return [_view("local_part", value, var.aval, nodes) for value, var in zip(results, eqn.outvars, strict=True)]
 
-    def _region(self, closed: Any, inputs: list[Value], scope: str, axes: dict, slices: dict[int, Value]) -> Region:
+    def _region(
+        self, closed: Any, inputs: list[Value], scope: str, axes: dict[str, Any], slices: dict[int, Value]
+    ) -> Region:
         """A loop's body: `slices` says which inputs are one entry of an array outside."""
         nodes: list[Node] = []
         taken = [
@@ -237,7 +243,7 @@ class _Walker:
         outputs = self.inlined(closed.jaxpr, closed.consts, taken, nodes, scope, axes)
         return without_dead_nodes(Region(taken, outputs, nodes))
 
-    def _scan(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
+    def _scan(self, eqn: Any, operands: list[Value], scope: str, axes: dict[str, Any]) -> Node:
         params, body = eqn.params, eqn.params["jaxpr"]
         constants, carried = _scan_parts(params)
         inputs = operands[:constants] + [
@@ -247,7 +253,7 @@ class _Walker:
         region = self._region(body, inputs, scope, axes, slices)
         return _loop("scan", eqn, operands, scope, [(region, params["length"])])
 
-    def _while(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
+    def _while(self, eqn: Any, operands: list[Value], scope: str, axes: dict[str, Any]) -> Node:
         params, constants = eqn.params, eqn.params["cond_nconsts"]
         inner = operands[constants : constants + params["body_nconsts"]]
         first = operands[constants + params["body_nconsts"] :]
@@ -265,7 +271,7 @@ class _Walker:
         node.params = {} if most is None else {"most": most}
         return node
 
-    def _cond(self, eqn: Any, operands: list[Value], scope: str, axes: dict) -> Node:
+    def _cond(self, eqn: Any, operands: list[Value], scope: str, axes: dict[str, Any]) -> Node:
         branches = [self._region(branch, operands[1:], scope, axes, {}) for branch in eqn.params["branches"]]
         return _loop("cond", eqn, operands, scope, [(branch, 1) for branch in branches])
 
@@ -278,7 +284,7 @@ _PLAIN = (
 """Library functions whose names say nothing about where in a model they are called."""
 
 
-def _scan_parts(params: dict) -> tuple[int, int]:
+def _scan_parts(params: dict[str, Any]) -> tuple[int, int]:
     """Where, among the operands of a scan, what it carries begins, and the arrays that it reads slice by slice."""
     if "ft_in" in params:  # from jax 0.11
         constants, carry, _ = map(len, params["ft_in"].unpack())
@@ -287,7 +293,7 @@ def _scan_parts(params: dict) -> tuple[int, int]:
     return constants, constants + carry
 
 
-def _solver(params: dict, operands: list[Value]) -> tuple[Any, list[Value]]:
+def _solver(params: dict[str, Any], operands: list[Value]) -> tuple[Any, list[Value]]:
     """What a linear solve runs, and its operands: constants of the solver, then right-hand sides."""
     lengths = params["const_lengths"]
     begin = lengths.matvec + lengths.vecmat

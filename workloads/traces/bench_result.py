@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import re
+from typing import Any
 
 import numpy as np
 
@@ -121,7 +122,7 @@ def _rate(run: TraceRecord) -> float | None:
     return float(value)
 
 
-def _sums(lists: list, run: TraceRecord) -> np.ndarray:
+def _sums(lists: list[Any], run: TraceRecord) -> np.ndarray:
     """Sum of each request's times between tokens in s, shape [requests]."""
     sums = np.zeros(len(lists))
     for request, gaps in enumerate(lists):

@@ -65,7 +65,7 @@ class TraceRecord:
             raise self.error(key, "a text")
         return self.values[key]
 
-    def items(self, key: str, length: int | None = None) -> list:
+    def items(self, key: str, length: int | None = None) -> list[Any]:
         """A list, of `length` where that is given."""
         value = self.values.get(key)
         if not isinstance(value, list):
@@ -124,7 +124,7 @@ def run_of(path: str) -> tuple[str, int | None]:
     return path, None
 
 
-def chosen(found: list, run: int | None, file: str, what: str) -> int:
+def chosen(found: list[Any], run: int | None, file: str, what: str) -> int:
     """Position of the run that is asked for, or of the only one."""
     if not found:
         raise ValueError(f"{file}: there is no {what} in it")

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -110,7 +111,7 @@ def _client(file: Path, number: int) -> Client:
     return Client(number, rows, np.append(start[1:], start[-1] + last), histograms, fields)
 
 
-def _histograms(dataset: TraceRecord) -> tuple[dict, frozenset[str]]:
+def _histograms(dataset: TraceRecord) -> tuple[dict[int, Any], frozenset[str]]:
     """Histograms by the second from which they hold, those that are empty left out as ServeGen does."""
     found, fields = {}, set()
     for key in dataset.values:
@@ -155,7 +156,7 @@ def _expected(client: Client, start: float, stop: float) -> float:
     return float((client.rows.columns["rate"] * np.maximum(lengths, 0.0)).sum())
 
 
-def _drawn(client: Client, start: float, stop: float, seed: int) -> tuple[list, float, int]:
+def _drawn(client: Client, start: float, stop: float, seed: int) -> tuple[list[Any], float, int]:
     """Arrival, isl and osl of every window; how many requests had no histogram; how many lengths were 0."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(client.number,))))
     columns, times = client.rows.columns, np.array(list(client.histograms))

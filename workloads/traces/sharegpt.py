@@ -63,7 +63,7 @@ def is_conversation(values: Any) -> bool:
     return isinstance(values, dict) and any(isinstance(values.get(key), list) for key in TURNS)
 
 
-def _conversations(path: str) -> Iterator[tuple[str, dict]]:
+def _conversations(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and object of every conversation of a JSON list, or of JSON lines."""
     if not starts_list(path):
         yield from ((record.place, dict(record.values)) for _, record in json_lines(path))

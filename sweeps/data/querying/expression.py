@@ -115,7 +115,7 @@ LONGEST = 10_000
 DEEPEST = 50
 """Levels of brackets in a condition."""
 
-_COMPARISONS: dict[type, Callable] = {
+_COMPARISONS: dict[type, Callable[..., Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -124,7 +124,7 @@ _COMPARISONS: dict[type, Callable] = {
     ast.NotEq: operator.ne,
 }
 
-_ARITHMETIC: dict[type, Callable] = {
+_ARITHMETIC: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -196,7 +196,7 @@ def _named_amounts(text: str) -> tuple[str, dict[str, tuple[float, str, str]]]:
     """
     found: dict[str, tuple[float, str, str]] = {}
 
-    def named(match: re.Match) -> str:
+    def named(match: re.Match[str]) -> str:
         if match[2] in _WORDS:
             return match[0]
         name = f"{_AMOUNT_NAME}{len(found)}"

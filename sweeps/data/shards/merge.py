@@ -16,8 +16,8 @@ from sweeps.data.shards.read import open as opened
 
 
 def merge(
-    place: str | os.PathLike,
-    path: str | os.PathLike,
+    place: str | os.PathLike[str],
+    path: str | os.PathLike[str],
     progress: Callable[[int], None] = lambda points: None,
     *,
     force: bool = False,

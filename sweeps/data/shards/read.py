@@ -23,7 +23,7 @@ KEPT_FILES = 4
 """Shards that stay in memory after they are read."""
 
 
-def open(place: str | os.PathLike, partial: bool = False) -> xr.Dataset:
+def open(place: str | os.PathLike[str], partial: bool = False) -> xr.Dataset:
     """The sweep in a folder of shards.
 
     Of a sweep that kept everything, values are read when they are asked for, a shard at a time, and every shard is
@@ -74,7 +74,7 @@ class Backend(BackendEntrypoint):
         return isinstance(filename_or_obj, str | os.PathLike) and is_folder(filename_or_obj)
 
 
-def is_folder(place: str | os.PathLike) -> bool:
+def is_folder(place: str | os.PathLike[str]) -> bool:
     """True for a folder of shards."""
     return (pathlib.Path(place) / manifest.NAME).is_file()
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -175,12 +176,12 @@ def shortest_times(rows: KernelRows, hardware: Hardware) -> tuple[np.ndarray, np
 
 
 @functools.cache
-def _program(kind: str, precision: str, names: tuple[str, ...], flags: tuple[float | None, ...]) -> Callable:
+def _program(kind: str, precision: str, names: tuple[str, ...], flags: tuple[float | None, ...]) -> Callable[..., Any]:
     """FLOP and B of rows of one structure, compiled once for it."""
     structure = dict.fromkeys(names, 1.0) | {flag: value for flag, value in zip(FLAGS, flags, strict=True) if value}
     table = SurfaceTable("", kind, precision, {}, np.zeros(0), structure)
 
-    def work(row: dict, labels: dict) -> tuple:
+    def work(row: dict[str, Any], labels: dict[str, Any]) -> tuple[Any, ...]:
         op = node_ops(table, {**labels, **row})[-1]
         return jnp.zeros(()) if op.matrix_flops is None else op.matrix_flops, op.bytes
 

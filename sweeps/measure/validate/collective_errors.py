@@ -182,6 +182,6 @@ GROUPS: Mapping[str, Callable[[MeasuredCollective], str]] = {
 """What rows are grouped by -> the group of a row."""
 
 
-def _order(group: tuple[str, ...]) -> tuple:
+def _order(group: tuple[str, ...]) -> tuple[Any, ...]:
     names = [name for _, name in BANDS]
     return tuple((names.index(key), key) if key in names else (0, key) for key in group)

@@ -42,9 +42,9 @@ class Graph:
         self.dtype = dtype
         self.types = {"f": dtype, "i": np.dtype("int32"), "b": np.dtype(bool)}
         self.operations: list[str] = []
-        self.arguments: list[tuple] = []
+        self.arguments: list[tuple[Any, ...]] = []
         self.kinds: list[str] = []
-        self._known: dict[tuple, int] = {}
+        self._known: dict[tuple[Any, ...], int] = {}
 
     def input(self) -> int:
         """A new float from outside."""
@@ -123,7 +123,7 @@ class Graph:
                 return nodes[1]
         return None
 
-    def _made(self, operation: str, arguments: tuple, kind: str) -> int:
+    def _made(self, operation: str, arguments: tuple[Any, ...], kind: str) -> int:
         key = (operation, kind, arguments[0]) if operation == "number" else (operation, arguments)
         if key not in self._known:
             self._known[key] = len(self.operations)
@@ -227,7 +227,7 @@ def _float(graph: Graph, value: float) -> int:
     return graph.number(graph.dtype.type(value))
 
 
-def _log1p(graph: Graph, _: dict, node: int) -> int:
+def _log1p(graph: Graph, _: dict[str, Any], node: int) -> int:
     """log(1 + x), to rounding for small x too (Kahan, HP-15C Advanced Functions Handbook, 1982)."""
     one = _float(graph, 1)
     over = graph.apply("add", one, node)
@@ -238,7 +238,7 @@ def _log1p(graph: Graph, _: dict, node: int) -> int:
     return graph.apply("select", graph.apply("eq", over, one), found, node)
 
 
-def _expm1(graph: Graph, _: dict, node: int) -> int:
+def _expm1(graph: Graph, _: dict[str, Any], node: int) -> int:
     """exp(x) - 1, to rounding for small x too (the same source)."""
     one = _float(graph, 1)
     power = graph.apply("exp", node)
@@ -250,14 +250,14 @@ def _expm1(graph: Graph, _: dict, node: int) -> int:
     return graph.apply("select", graph.apply("eq", power, one), found, node)
 
 
-def _tanh(graph: Graph, params: dict, node: int) -> int:
+def _tanh(graph: Graph, params: dict[str, Any], node: int) -> int:
     most = _float(graph, 20)  # where tanh is 1 in any precision
     within = graph.apply("max", graph.apply("min", node, most), graph.apply("neg", most))
     less = _expm1(graph, params, graph.apply("add", within, within))
     return graph.apply("div", less, graph.apply("add", less, _float(graph, 2)))
 
 
-def _sign(graph: Graph, _: dict, node: int) -> int:
+def _sign(graph: Graph, _: dict[str, Any], node: int) -> int:
     minus, zero, plus = (graph.converted(graph.number(value), graph.kinds[node]) for value in (-1, 0, 1))
     below = graph.apply("select", graph.apply("lt", node, zero), node, minus)
     return graph.apply("select", graph.apply("lt", zero, node), below, plus)
@@ -292,7 +292,7 @@ def _scalar(values: np.ndarray) -> Value:
     return values if values.ndim else int(values)
 
 
-def _broadcast(graph: Graph, params: dict, values: Value, *_: Any) -> Value:
+def _broadcast(graph: Graph, params: dict[str, Any], values: Value, *_: Any) -> Value:
     shape, places = params["shape"], params["broadcast_dimensions"]
     spread = np.ones(len(shape), int)
     spread[list(places)] = np.shape(values)
@@ -300,7 +300,7 @@ def _broadcast(graph: Graph, params: dict, values: Value, *_: Any) -> Value:
 
 
 def _reduced(operation: str) -> Callable[..., Value]:
-    def of(graph: Graph, params: dict, values: np.ndarray) -> Value:
+    def of(graph: Graph, params: dict[str, Any], values: np.ndarray) -> Value:
         rows = np.moveaxis(values, params["axes"], tuple(range(len(params["axes"]))))
         rows = rows.reshape(-1, *(n for i, n in enumerate(values.shape) if i not in params["axes"]))
         found = rows[0]
@@ -322,7 +322,7 @@ def _place(better: str) -> Callable[..., Value]:
             place = graph.apply("select", chosen, place, graph.number(i))
         return place
 
-    def of(graph: Graph, params: dict, values: np.ndarray) -> Value:
+    def of(graph: Graph, params: dict[str, Any], values: np.ndarray) -> Value:
         rows = np.moveaxis(values, params["axes"][0], -1)
         flat = [of_row(graph, row.tolist()) for row in rows.reshape(-1, rows.shape[-1])]
         return _scalar(np.array(flat, int).reshape(rows.shape[:-1]))

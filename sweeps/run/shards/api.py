@@ -241,8 +241,8 @@ def _work(asked: AskedFolder) -> ShardWork:
 
 @plain_arguments
 def sweep_to_folder(
-    place: str | os.PathLike,
-    source: str | os.PathLike | Mapping[str, Any],
+    place: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Mapping[str, Any],
     *,
     shard_points: int | None = None,
     scheduler: str | None = None,

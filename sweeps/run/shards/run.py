@@ -116,7 +116,7 @@ class _Stopped(Exception):
     """Nobody waits for the result any more."""
 
 
-def _put(ready: queue.Queue, item: Any, stopping: threading.Event) -> None:
+def _put(ready: queue.Queue[Any], item: Any, stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
             ready.put(item, timeout=0.1)

@@ -260,7 +260,7 @@ def _outcome(
 
 
 @functools.cache
-def _scores() -> Callable:
+def _scores() -> Callable[..., Any]:
     return compiled(jax.vmap(serving_metrics))
 
 

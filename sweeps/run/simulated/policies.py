@@ -91,7 +91,7 @@ def _range(declared: Declaration) -> str:
     return declared.words or f"a share {declared.range}"
 
 
-def policy_values(policy: Policy) -> dict[str, tuple]:
+def policy_values(policy: Policy) -> dict[str, tuple[Any, ...]]:
     """Every number of a policy by its leaf's path, as `sweeps.ask.effects` takes values."""
     return {f"policy.{name}": (getattr(policy, name),) for name in FIELDS}
 

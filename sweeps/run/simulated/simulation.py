@@ -29,7 +29,7 @@ KEPT_BYTES = 512e6
 together."""
 
 
-def tables_of(place: tuple, limits: Limits, number: int) -> StepPrices:
+def tables_of(place: tuple[Any, ...], limits: Limits, number: int) -> StepPrices:
     """Price tables of every simulation, on the device: leaves of shape [simulations, ...].
 
     Args:
@@ -55,7 +55,7 @@ def tables_of(place: tuple, limits: Limits, number: int) -> StepPrices:
     return tables
 
 
-def _made(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Iterator[StepPrices]:
+def _made(numbers: tuple[Any, ...], limits: Limits, chosen: Sequence[int]) -> Iterator[StepPrices]:
     """Price tables of the chosen places, in columns: a program that makes them is traced for seconds."""
     kinds = None
     for low in range(0, len(chosen), COLUMN):
@@ -71,7 +71,7 @@ def _made(numbers: tuple, limits: Limits, chosen: Sequence[int]) -> Iterator[Ste
             yield jax.tree.map(lambda leaf, lane=lane: np.array(leaf[lane]), made)
 
 
-class _Kept(collections.OrderedDict):
+class _Kept(collections.OrderedDict[Any, Any]):
     """Price tables by what they depend on, the least recently used ones dropped beyond `KEPT_BYTES`."""
 
     def keep(self, found: Mapping[Any, StepPrices]) -> None:
@@ -178,12 +178,12 @@ def _with_first_times(found: Served, work: Service) -> Served:
 
 
 @functools.cache
-def _endings() -> tuple[Callable, Callable]:
+def _endings() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`served` and `remaining` of many: compiled once for all simulations of one size, whatever they price."""
     return compiled(jax.vmap(served), LIGHT), compiled(jax.vmap(remaining))
 
 
-def compiled(function: Callable, options: XlaOptions = QUICK) -> Callable:
+def compiled(function: Callable[..., Any], options: XlaOptions = QUICK) -> Callable[..., Any]:
     """`jax.jit` of a function, compiled quickly: optimising most would take longer than what they do."""
     return jax.jit(function, compiler_options=dict(options))
 
@@ -216,7 +216,9 @@ def _require_finite(clocks: jax.Array) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Callable, Callable]:
+def _programs(
+    size: Size, structure: Any, axes: tuple[Any, ...], waits: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     tree = jax.tree.unflatten(structure, axes)
 
     def start(one: Scenario, tables: StepPrices) -> Any:
@@ -250,7 +252,7 @@ def _simulations(axes: Any, together: Scenario) -> int:
     return next(np.shape(leaf)[axis] for leaf, axis in leaves if axis is not None)
 
 
-def _frozen(axes: Any, together: Scenario) -> tuple:
+def _frozen(axes: Any, together: Scenario) -> tuple[Any, ...]:
     found: list[int | None] = []
     for field in dataclasses.fields(together):
         part, axis = getattr(together, field.name), axes

@@ -92,7 +92,7 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
     return words[len(COMMAND) :]
 
 
-def written(path: str | os.PathLike, text: str, force: bool = False) -> None:
+def written(path: str | os.PathLike[str], text: str, force: bool = False) -> None:
     """Write a file, which appears when it is whole.
 
     Raises:

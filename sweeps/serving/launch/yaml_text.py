@@ -55,7 +55,7 @@ def _scalar(value: Any) -> str:
 # Launch text in a file.
 
 
-def written(path: str | os.PathLike, text: str, inputs: tuple[str, ...] = (), force: bool = False) -> None:
+def written(path: str | os.PathLike[str], text: str, inputs: tuple[str, ...] = (), force: bool = False) -> None:
     """Write a launch text, a .sh or .yaml; the file appears when it is whole.
 
     Args:

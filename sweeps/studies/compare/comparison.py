@@ -43,7 +43,7 @@ class Comparison:
     seconds: float
     arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
     questions: Mapping[str | None, ServedQuestion] = dataclasses.field(default_factory=dict)  # by the weights of rows
-    _trusts: dict[tuple, Trust] = dataclasses.field(default_factory=dict)  # that were asked for
+    _trusts: dict[tuple[Any, ...], Trust] = dataclasses.field(default_factory=dict)  # that were asked for
 
     def __repr__(self) -> str:
         model, best = self.question.model.name, self.rows[0] if self.rows else None

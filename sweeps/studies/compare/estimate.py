@@ -131,15 +131,15 @@ def limits_of(target: Target) -> list[Limit]:
     return found
 
 
-def _of_class(short: Callable, position: int) -> Callable[[SteadyState], np.ndarray]:
+def _of_class(short: Callable[..., Any], position: int) -> Callable[[SteadyState], np.ndarray]:
     return lambda state: short(state.classes[position])
 
 
-def _above(mean: Callable, limit: float) -> Callable[[SteadyState], np.ndarray]:
+def _above(mean: Callable[..., Any], limit: float) -> Callable[[SteadyState], np.ndarray]:
     return lambda state: mean(state) / limit - 1.0
 
 
-def _missed(share: Callable, limit: float, wanted: float) -> Callable[[SteadyState], np.ndarray]:
+def _missed(share: Callable[..., Any], limit: float, wanted: float) -> Callable[[SteadyState], np.ndarray]:
     return lambda state: wanted - share(state, limit)
 
 
@@ -256,7 +256,7 @@ def _largest(
     return found | {"cache": cache}
 
 
-def _sure(state: Callable, found: dict[str, np.ndarray], limits: list[Limit]) -> dict[str, np.ndarray]:
+def _sure(state: Callable[..., Any], found: dict[str, np.ndarray], limits: list[Limit]) -> dict[str, np.ndarray]:
     """The state at the load that is told without a simulation, shape [places] each."""
     means = np.array([limit.mean for limit in limits] + [True])  # the last: no limit binds
     binds_mean = means[found["binding"].astype(int)]
@@ -278,7 +278,7 @@ def _over(ladder: np.ndarray, step: Price, policy: Policy, needs: Demand) -> Ste
     return mapped(lambda leaf: np.broadcast_to(leaf, (*ladder.shape, 1))[..., 0], found)
 
 
-def _full_batch(state: Callable, top: np.ndarray, limits: list[Limit]) -> np.ndarray:
+def _full_batch(state: Callable[..., Any], top: np.ndarray, limits: list[Limit]) -> np.ndarray:
     """Largest batch that keeps the limits of TPOT when it never varies, a whole number, shape [places]."""
     batch = top ** np.linspace(0.0, 1.0, COARSE * 4)
     steady = state(batch, batch[:, -1])
@@ -294,7 +294,7 @@ def _calmer(steady: SteadyState) -> SteadyState:
     return dataclasses.replace(steady, **calmer, classes=classes)
 
 
-def _search(state: Callable, top: np.ndarray, most: np.ndarray, limits: list[Limit]) -> dict[str, np.ndarray]:
+def _search(state: Callable[..., Any], top: np.ndarray, most: np.ndarray, limits: list[Limit]) -> dict[str, np.ndarray]:
     """The largest load within limits where at most `most` sequences run, shape [places] each."""
     coarse = top ** np.linspace(0.0, 1.0, COARSE)
     steady = state(coarse, most)

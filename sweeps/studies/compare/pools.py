@@ -247,14 +247,14 @@ def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np
         return _largest(steps, there, state.load, state, limits)[steps.same]
 
 
-def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -> tuple[tuple, Demand]:
+def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -> tuple[tuple[Any, ...], Demand]:
     """Places that can serve, as positions, and the means of their requests, leaves of shape [places, 1]."""
     there = np.nonzero(np.isfinite(steps.most) & among)
     return there, mapped(lambda leaf: leaf[there[0], 0], needs)
 
 
 def _largest(
-    steps: PoolSteps, there: tuple, load: np.ndarray, state: SteadyState, limits: Sequence[Limit]
+    steps: PoolSteps, there: tuple[Any, ...], load: np.ndarray, state: SteadyState, limits: Sequence[Limit]
 ) -> np.ndarray:
     found = np.zeros(steps.most.shape)
     found[there] = np.max(np.where(kept(state, limits), load, 0.0), axis=1)

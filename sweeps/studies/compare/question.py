@@ -234,7 +234,7 @@ def _facts(options: Options, hardware: Hardware) -> Facts:
         for deployments in options.deployments
         for deployment in deployments
     )
-    columns: dict[str, tuple] = {}
+    columns: dict[str, tuple[Any, ...]] = {}
     for choice in options.settings:
         for path, values in policy_values(choice.policy).items():
             columns[path] = (*columns.get(path, ()), *values)

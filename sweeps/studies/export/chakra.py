@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from jaxroof.training.training import Training
 from jaxroof.version import VERSION
@@ -44,7 +45,7 @@ GROUPS = "comm_group.json"
 
 
 def written(
-    folder: str | os.PathLike, case: Case, found: Answer, what: str = "", force: bool = False
+    folder: str | os.PathLike[str], case: Case, found: Answer, what: str = "", force: bool = False
 ) -> list[pathlib.Path]:
     """Write rank.0.et, rank.1.et, ... and `GROUPS` into a folder; none appears before all are done.
 
@@ -116,7 +117,7 @@ class _Encoded:
         sent = (node.run for node in graph.nodes if node.run.kind == "collective")
         self._collectives = {_participants(run): run for run in sent}
 
-    def groups(self, rank: int) -> dict[tuple, tuple[int, ...]]:
+    def groups(self, rank: int) -> dict[tuple[Any, ...], tuple[int, ...]]:
         """The groups that a rank is in, by `_participants` of their collectives, in the order that it meets them."""
         return {key: self._ranks.group(rank, run) for key, run in self._collectives.items()}
 
@@ -147,7 +148,7 @@ class _Encoded:
         return b"".join(wire.attribute(10, name, "int32", value) for name, value in values.items())
 
 
-def _participants(run: OpRun) -> tuple:
+def _participants(run: OpRun) -> tuple[Any, ...]:
     """What collectives of one rank have in common that are of one group."""
     return run.name, run.participants, run.stride
 

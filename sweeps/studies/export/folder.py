@@ -12,7 +12,7 @@ Contents = Mapping[str, Iterable[bytes]]
 
 
 def written(
-    folder: str | os.PathLike, contents: Contents, kinds: tuple[str, ...], what: str, force: bool = False
+    folder: str | os.PathLike[str], contents: Contents, kinds: tuple[str, ...], what: str, force: bool = False
 ) -> list[pathlib.Path]:
     """Write files into a folder that holds nothing else; none appears before all are done.
 

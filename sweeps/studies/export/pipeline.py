@@ -48,7 +48,7 @@ class Pipeline:
         """The device that has a stage in a direction."""
         return self.stages - 1 - stage if direction else stage % len(self.lists)
 
-    def needs(self, task: Task, device: int) -> list[tuple]:
+    def needs(self, task: Task, device: int) -> list[tuple[Any, ...]]:
         """What a task waits for beside the ones before it: (kind F or B, direction, stage, micro-batch) each."""
         kind, chunk, batch = task
         direction, stage = self.way(device, chunk)
@@ -59,7 +59,7 @@ class Pipeline:
         after = [("B", direction, stage + 1, batch)] if stage < self.stages - 1 else []
         return [("F", direction, stage, batch), *after]
 
-    def makes(self, task: Task, device: int) -> tuple:
+    def makes(self, task: Task, device: int) -> tuple[Any, ...]:
         """What a task makes that others need, as `needs` names it; weight gradients W make what nothing needs."""
         kind, chunk, batch = task
         return "B" if kind == "I" else kind, *self.way(device, chunk), batch
@@ -95,13 +95,13 @@ def tasks_of(entry: Entry) -> tuple[Task, ...]:
     return entry if isinstance(entry[0], tuple) else (entry,)
 
 
-def gpipe(stages: int, micro_batches: int) -> list[list]:
+def gpipe(stages: int, micro_batches: int) -> list[list[Any]]:
     """All forward passes, then all backward passes."""
     tasks = [(kind, 0, batch) for kind in "FB" for batch in range(micro_batches)]
     return [list(tasks) for _ in range(stages)]
 
 
-def one_forward_one_backward(stages: int, micro_batches: int) -> list[list]:
+def one_forward_one_backward(stages: int, micro_batches: int) -> list[list[Any]]:
     """As many forward passes as there are later stages, then one of each in turn."""
     return [
         _in_turn(
@@ -113,7 +113,7 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> list[list]:
     ]
 
 
-def interleaved(stages: int, chunks: int, micro_batches: int) -> list[list]:
+def interleaved(stages: int, chunks: int, micro_batches: int) -> list[list[Any]]:
     """The same with `chunks` chunks per device: `stages` micro-batches go through one chunk after the other."""
     groups = [range(first, min(first + stages, micro_batches)) for first in range(0, micro_batches, stages)]
     forward = [("F", chunk, batch) for group in groups for chunk in range(chunks) for batch in group]
@@ -121,11 +121,11 @@ def interleaved(stages: int, chunks: int, micro_batches: int) -> list[list]:
     return [_in_turn(forward, backward, 2 * (stages - 1 - device) + (chunks - 1) * stages) for device in range(stages)]
 
 
-def zero_bubble(stages: int, micro_batches: int) -> list[list]:
+def zero_bubble(stages: int, micro_batches: int) -> list[list[Any]]:
     """1F1B where stage i makes its weight gradients i micro-batches late, and the last ones at the end."""
     lists = []
     for device, tasks in enumerate(one_forward_one_backward(stages, micro_batches)):
-        later: list = []
+        later: list[Any] = []
         for kind, chunk, batch in tasks:
             later += [(kind, chunk, batch)] if kind == "F" else [("I", chunk, batch)]
             if kind == "B" and batch >= device:
@@ -135,12 +135,12 @@ def zero_bubble(stages: int, micro_batches: int) -> list[list]:
     return lists
 
 
-def dual_pipe(stages: int, micro_batches: int) -> list[list]:
+def dual_pipe(stages: int, micro_batches: int) -> list[list[Any]]:
     """Half of the micro-batches enter at each end; chunk 0 is the stage of the first half's way, 1 of the other's."""
     return [_from_both_ends(device, stages, micro_batches // 2) for device in range(stages)]
 
 
-def _from_both_ends(device: int, stages: int, micro_batches: int) -> list:
+def _from_both_ends(device: int, stages: int, micro_batches: int) -> list[Any]:
     half, depth = stages // 2, min(device, stages - 1 - device)
     near, far = (0, 1) if device < half else (1, 0)  # the end that is closer, and the other one
     started = {"F": [0, 0], "B": [0, 0]}
@@ -157,7 +157,7 @@ def _from_both_ends(device: int, stages: int, micro_batches: int) -> list:
         return "I", chunk, batch
 
     rest = half - depth - 1
-    tasks: list = [task("F", near) for _ in range(2 * rest)]
+    tasks: list[Any] = [task("F", near) for _ in range(2 * rest)]
     for _ in range(depth + 1):
         tasks += [task("F", near), task("F", far)]
     for _ in range(rest):
@@ -176,7 +176,7 @@ def _from_both_ends(device: int, stages: int, micro_batches: int) -> list:
     return tasks + late
 
 
-def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> list:
+def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> list[Any]:
     """`ahead` forward passes, then one of each in turn until both are done."""
     ahead = min(ahead, len(forward))
     tasks, rest = forward[:ahead], forward[ahead:]
@@ -193,7 +193,7 @@ def placed(pipeline: Pipeline, durations: dict[str, float]) -> Iterator[Placed]:
     Args:
       durations: s of one chunk's task by kind.
     """
-    done: dict[tuple, float] = {}  # what `Pipeline.needs` names -> when it is there
+    done: dict[tuple[Any, ...], float] = {}  # what `Pipeline.needs` names -> when it is there
     clocks, places = [0.0] * len(pipeline.lists), [0] * len(pipeline.lists)
     waiting = sum(map(len, pipeline.lists))
     while waiting:

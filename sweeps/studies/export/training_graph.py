@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 from jaxroof.deployment import degree
 from jaxroof.jobs import Scenario
@@ -90,7 +91,7 @@ class TrainingGraphs:
         """
         devices = [_Device(ExportGraph(slowdown)) for _ in self._pipe.lists]
         lasts = [[task for task in self._pipe.tasks(device) if task[0] in "BW"][-1] for device in range(len(devices))]
-        sent: dict[tuple, tuple[float, int]] = {}  # message -> when it starts, and its tag
+        sent: dict[tuple[Any, ...], tuple[float, int]] = {}  # message -> when it starts, and its tag
         for each in placed(self._pipe, ANY_TIMES):
             device = devices[each.device]
             once = "first" if device.entry < 0 else "last" if each.task == lasts[each.device] else ""
@@ -102,7 +103,9 @@ class TrainingGraphs:
                 device.graph.add(op.run._replace(time=op.run.time + self._offload), device.tail)
         return [device.graph for device in devices]
 
-    def _task(self, each: Placed, device: "_Device", sent: dict[tuple, tuple[float, int]], once: str) -> After:
+    def _task(
+        self, each: Placed, device: "_Device", sent: dict[tuple[Any, ...], tuple[float, int]], once: str
+    ) -> After:
         """Append the runs of a task with its messages; what the next task waits for."""
         (kind, chunk, batch), graph, tail = each.task, device.graph, device.before
         direction, stage = self._pipe.way(each.device, chunk)

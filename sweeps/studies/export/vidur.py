@@ -156,7 +156,7 @@ Columns = dict[str, Any]
 
 
 def written(
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     cases: Iterable[Case],
     device: str,
     model: str,

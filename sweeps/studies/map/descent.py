@@ -32,11 +32,11 @@ def descended(space: NestSpace, orders: Orders, objective: str, random: np.rando
     """
     logs = [math.log(space.problem.sizes[name]) for name in space.dimensions]
 
-    def factors(free: list) -> list:
+    def factors(free: list[Any]) -> list[Any]:
         shares = [jax.nn.softmax(jnp.where(mask, each, -30.0)) for mask, each in zip(space.varies, free, strict=True)]
         return [jnp.exp(log * share) for log, share in zip(logs, shares, strict=True)]
 
-    def loss(free: list) -> Scalar:
+    def loss(free: list[Any]) -> Scalar:
         mapping = space.split(factors(free), orders)
         cost = nest_cost(space.problem, space.machine, mapping)
         return jnp.log(getattr(cost, objective)) + PENALTY * _excess(space, mapping)
@@ -50,7 +50,7 @@ def descended(space: NestSpace, orders: Orders, objective: str, random: np.rando
         move = jax.tree.map(lambda one, two: RATE * (one / early) / (jnp.sqrt(two / late) + 1e-8), mean, spread)
         return (jax.tree.map(jnp.subtract, free, move), mean, spread), None
 
-    def descent(free: list) -> list:
+    def descent(free: list[Any]) -> list[Any]:
         still = jax.tree.map(jnp.zeros_like, free)
         (free, _, _), _ = jax.lax.scan(step, (free, still, still), jnp.arange(STEPS, dtype=jnp.float32))
         return factors(free)

@@ -24,7 +24,7 @@ def compiled_scores(space: NestSpace, orders: Orders, objective: str) -> Callabl
     """`scores` as a compiled program: of LLVM's loops where there are any, else of XLA; in float32."""
     leaves, structure = jax.tree.flatten(space.mapping(space.ones(), orders))
 
-    def score(point: list) -> Any:
+    def score(point: list[Any]) -> Any:
         return _score(space, jax.tree.unflatten(structure, point), objective)
 
     if compilers.loops_known():
@@ -111,7 +111,7 @@ class NestPool:
     def try_all(self, chunks: Iterable[tuple[NestRows, Orders]]) -> None:
         """Evaluate chunks of factors with their orders, on all cores."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            waiting: list[tuple[concurrent.futures.Future, NestRows, Orders]] = []
+            waiting: list[tuple[concurrent.futures.Future[Any], NestRows, Orders]] = []
             for chunk, orders in chunks:
                 waiting.append((threads.submit(self._scores, chunk, orders), chunk, orders))
                 if len(waiting) > 2 * (os.cpu_count() or 1):
@@ -126,7 +126,7 @@ class NestPool:
             return self._program(orders)(chunk.columns)
         return scores(self.space, chunk.columns, orders, self.objective)
 
-    def _take(self, future: concurrent.futures.Future, chunk: NestRows, orders: Orders) -> None:
+    def _take(self, future: concurrent.futures.Future[Any], chunk: NestRows, orders: Orders) -> None:
         values, rows = future.result(), chunk.rows
         self.tried += len(rows)
         first = min(FINALISTS, len(rows))

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxroof.jobs import job_of
 from jaxroof.nests import NestProblem
@@ -41,7 +41,7 @@ def products(case: Case) -> list[MappedProduct]:
       case: one step.
     """
     (place, batch), *_ = job_of(case.scenario).steps(case.scenario).values()
-    found: dict[tuple, MappedProduct] = {}
+    found: dict[tuple[Any, ...], MappedProduct] = {}
     for name, op in overlapped_ops(as_run(place.model, place.hardware), place.deployment, batch).items():
         if not isinstance(op, Kernel) or op.kind not in PRODUCTS or op.shape is None or not op.kernels:
             continue
@@ -74,7 +74,7 @@ def product_text(product: MappedProduct, what: str) -> str:
     return "\n".join([*lines, "      read_write: true", f"  instance: {{{sizes}}}", ""])
 
 
-def written(folder: str | os.PathLike, case: Case, what: str, force: bool = False) -> list[pathlib.Path]:
+def written(folder: str | os.PathLike[str], case: Case, what: str, force: bool = False) -> list[pathlib.Path]:
     """Write the products of a step into a folder, each as NAME.yaml of its first op; none appears before all are done.
 
     Args:

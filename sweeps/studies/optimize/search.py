@@ -31,7 +31,7 @@ FRONT = 48
 
 @plain_arguments
 def optimize(
-    source: str | os.PathLike | Mapping[str, Any] | DesignSpec,
+    source: str | os.PathLike[str] | Mapping[str, Any] | DesignSpec,
     progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
 ) -> Optimum:
     """Search for the design that a specification asks for.

@@ -53,7 +53,7 @@ class DesignSpec:
     search: Effort
 
 
-def read(source: str | os.PathLike | Mapping[str, Any]) -> DesignSpec:
+def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> DesignSpec:
     """The design problem in a TOML file, or in a dictionary with its content.
 
     Raises:
@@ -121,7 +121,7 @@ def _members(rest: Mapping[str, Any], mix: Sequence[Entry], scenarios: Sequence[
 
 
 @plain_arguments
-def problem(source: str | os.PathLike | Mapping[str, Any]) -> Problem:
+def problem(source: str | os.PathLike[str] | Mapping[str, Any]) -> Problem:
     """A design problem as arrays, for any optimiser: batches of designs to objectives, constraints and gradients.
 
     Args:

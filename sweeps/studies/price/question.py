@@ -247,7 +247,7 @@ def from_function(
 
 
 def from_stablehlo(
-    path: str | os.PathLike, fusion: str = USUAL_POLICY, trips: float | None = None, fused_loops: bool = False
+    path: str | os.PathLike[str], fusion: str = USUAL_POLICY, trips: float | None = None, fused_loops: bool = False
 ) -> PricedFunction:
     """A model in StableHLO as a question: the function `main` of a module, as `jax.jit(f).lower(...).as_text()`,
     torch_xla and others write it.

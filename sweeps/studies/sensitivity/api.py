@@ -25,7 +25,7 @@ MAPPED = 8
 
 @plain_arguments
 def sensitivity(
-    source: str | os.PathLike | Mapping[str, Any],
+    source: str | os.PathLike[str] | Mapping[str, Any],
     /,
     metrics: Sequence[str] | None = None,
     knobs: Sequence[str] | None = None,
@@ -78,7 +78,7 @@ def sensitivity(
         return maps(JOBS[checked.job], base, axes, turned, names, record, progress)
 
 
-def specification(source: str | os.PathLike | Mapping[str, Any]) -> Spec:
+def specification(source: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
     """The specification that `source` is, or that the sweep in a netCDF file was made from."""
     if isinstance(source, Mapping):
         return spec(source)

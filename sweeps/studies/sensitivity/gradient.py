@@ -35,14 +35,16 @@ def moved(scenario: Scenario, factors: Factors) -> Scenario:
 
 
 @functools.cache
-def changes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callable[[Scenario], dict[str, tuple]]:
+def changes(
+    job: Job, names: tuple[str, ...], paths: tuple[str, ...]
+) -> Callable[[Scenario], dict[str, tuple[Any, ...]]]:
     """A function of a scenario, for NumPy: by metric, y and dy for d ln x by path of x.
 
     Forward mode in all directions at once, on dual numbers.
     """
     directions = np.eye(len(paths))
 
-    def along(scenario: Scenario) -> dict[str, tuple]:
+    def along(scenario: Scenario) -> dict[str, tuple[Any, ...]]:
         values = [leaf(scenario, path) for path in paths]
         pairs = zip(paths, values, directions, strict=True)
         turned = {path: Dual(value, np.multiply.outer(value, direction)) for path, value, direction in pairs}
@@ -68,7 +70,9 @@ def metric_names(job: Job, scenario: Scenario) -> tuple[str, ...]:
 
 
 @functools.cache
-def all_slopes(job: Job, names: tuple[str, ...], paths: tuple[str, ...]) -> Callable[[Scenario], dict[str, tuple]]:
+def all_slopes(
+    job: Job, names: tuple[str, ...], paths: tuple[str, ...]
+) -> Callable[[Scenario], dict[str, tuple[Any, ...]]]:
     """A function of a scenario: by metric, y and dy for d ln x of every number of `paths`. Reverse mode."""
 
     def backwards(scenario: Scenario) -> dict[str, tuple[Array, Factors]]:

@@ -20,7 +20,7 @@ from sweeps.studies.sensitivity.point import Sensitivities
 from sweeps.studies.sensitivity.turns import FACTORS, Turn
 
 
-def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
+def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple[Any, ...]]:
     """Labels along `knob`, as xarray takes them. Values are SI numbers, each in a unit of its own."""
     columns = {
         "knob": np.array([knob.path for knob in knobs], object),
@@ -31,7 +31,7 @@ def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple]:
     return {name: _label("knob", column, name) for name, column in columns.items()}
 
 
-def _label(dim: str | tuple[str, ...], values: np.ndarray, name: str) -> tuple:
+def _label(dim: str | tuple[str, ...], values: np.ndarray, name: str) -> tuple[Any, ...]:
     return dim, values, {"units": "1", "long_name": KNOB_COORDINATES[name]}
 
 
@@ -48,7 +48,7 @@ def labelled(
       checked: by metric, changes as the gradient predicts them and as they are; NaN at knobs that were not turned.
       curvatures: by metric, knobs and the second derivatives in them.
     """
-    found: dict[str, tuple] = {}
+    found: dict[str, tuple[Any, ...]] = {}
     coordinates = knob_coordinates(point.knobs)
 
     def add(name: str, dims: tuple[str, ...], values: np.ndarray | np.float64) -> None:

@@ -87,7 +87,7 @@ def sensitivity_of_serve(
         parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
         still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
 
-        def tried(size: Size) -> tuple[tuple, jax.Array]:
+        def tried(size: Size) -> tuple[tuple[Any, ...], jax.Array]:
             along = jax.jit(functools.partial(_slopes, one, size), compiler_options=dict(QUICK))
             values, _, left = jax.device_get(along(scenario, still))
             return (along, values), left
@@ -128,7 +128,9 @@ def sensitivity_of_serve(
     return found, notes, point, checks
 
 
-def _metrics(scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any) -> tuple[dict, jax.Array]:
+def _metrics(
+    scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any
+) -> tuple[dict[str, Any], jax.Array]:
     """Metrics of one simulation, rates of all replicas; and how many requests were left."""
     place = scenario.hardware, scenario.model, scenario.deployment
     rate = scenario.workload.rate
@@ -151,10 +153,12 @@ def _known(rate: Scalar, traffic: Any, scenario: Scenario) -> jax.Array:
     return jnp.asarray((len(arrival) - 1) / (arrival[-1] - arrival[0])) * scenario.deployment.dp
 
 
-def _slopes(one: Any, size: Size, scenario: Scenario, direction: dict) -> tuple[dict, dict, jax.Array]:
+def _slopes(
+    one: Any, size: Size, scenario: Scenario, direction: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], jax.Array]:
     """Metrics y, dy for d ln x of every number along `direction`, and how many requests were left."""
 
-    def metrics(factors: dict) -> tuple[dict[str, jax.Array], jax.Array]:
+    def metrics(factors: dict[str, Any]) -> tuple[dict[str, jax.Array], jax.Array]:
         return one(moved(scenario, factors), size=size)
 
     return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def _simulated(
     found: dict[int, ServingPrediction | str] = {}
     done, every = 0, sum(points[i].requests for i in scenarios)
 
-    def alike(i: int) -> tuple:
+    def alike(i: int) -> tuple[Any, ...]:
         """Structure, and clients within a factor of 4 above 16: few programs, and few absent requests in them."""
         return structure(comparable(scenarios[i], single=False)), power(math.sqrt(points[i].concurrency), 4)
 

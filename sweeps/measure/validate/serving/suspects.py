@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -165,17 +166,17 @@ def _spread(points: Sequence[ServingPoint], hit: Sequence[bool], seen: Sequence[
     return found
 
 
-def _series(point: ServingPoint) -> tuple:
+def _series(point: ServingPoint) -> tuple[Any, ...]:
     """Points that one campaign measured: model and engine as they were named, device, version, date."""
     return (point.label, point.gpu, point.engine, point.version, point.family, point.date)
 
 
-def _values(point: ServingPoint) -> tuple:
+def _values(point: ServingPoint) -> tuple[Any, ...]:
     """What was asked for, and both times."""
     return (point.gpu, point.engine, point.isl, point.osl, point.concurrency, point.ttft, point.tpot)
 
 
-def _layout(point: ServingPoint) -> tuple:
+def _layout(point: ServingPoint) -> tuple[Any, ...]:
     d = point.deployment
     return (point.model, d.tp, d.pp, d.attention_dp, d.ep, d.kv_bytes)
 
