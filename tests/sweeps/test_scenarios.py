@@ -192,6 +192,12 @@ def test_a_wrong_derivation_is_named(tmp_path, monkeypatch, text, said):
         scenarios.scenario("T8.8")
 
 
+def test_a_check_that_reads_no_variable_is_named():
+    (check, *_) = scenarios.scenario("I3.1").checks
+    with pytest.raises(ValueError, match="x: '1 . 1' names no variable"):
+        rows_of.unit(dataclasses.replace(check, what="x", metric="1 + 1", unit=None))
+
+
 def test_a_refusal_that_is_not_one_is_told(monkeypatch):
     entry = scenarios.scenario("I3.1")
     wrong = dataclasses.replace(entry, refusals=(suite.Refusal({"model": "Llama-2-13B"}, "fp8"),), checks=())

@@ -1,5 +1,6 @@
 """Served comparisons by their estimates: places, prices of steps, order, replicas, reasons, certainty, advice."""
 
+import dataclasses
 import math
 import re
 
@@ -320,6 +321,8 @@ def test_certainty_falls_with_the_distance_from_the_evidence():
     assert [one.spread for one in kinds] == pytest.approx([0.026**0.5, 0.34, 0.1556**0.5])
     assert "cores 1.5 octaves above" in kinds[1].words
     assert kinds[2].words.endswith("no served run of vllm confirms accelerators of Intel")
+    anyone = dataclasses.replace(gaudi, vendor=None)  # of a user's file that names none
+    assert trust(anyone, learned, inside).words == "no served run of vllm confirms accelerators of an unknown vendor"
     unknown = trust(h100, plain, Beyond(None, ()))
     assert unknown.extrapolated and unknown.spread == 0.43 and unknown.octaves is None
     # 90 % within 1.645 standard deviations of the logarithm: e^(1.645 x 0.34) = 1.7494
