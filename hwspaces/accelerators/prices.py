@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,7 +159,8 @@ def offers() -> dict[str, tuple[Offer, ...]]:
     found: dict[str, list[Offer]] = {}
     with open(FILE, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            offer = Offer(**{**row, "usd": float(row["usd"])})  # type: ignore[arg-type]  # the other columns are text
+            cells: dict[str, Any] = {**row, "usd": float(row["usd"])}  # the other columns are text
+            offer = Offer(**cells)
             found.setdefault(offer.accelerator, []).append(offer)
     return {name: tuple(rows) for name, rows in found.items()}
 

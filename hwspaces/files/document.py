@@ -172,8 +172,8 @@ def _inside(value: Any) -> Iterable[Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        names = [key for key, _ in pairs]
+        twice = next(key for place, key in enumerate(names) if names.index(key) < place)
         raise ValueError(f"the key {twice[:LONGEST_KEY]!r} is there twice")
     return found
 

@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 
 
 def plain(value: Any) -> Any:
@@ -35,14 +36,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def plain_arguments(function: Function) -> Function:
+def plain_arguments(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """`function` with every argument made `plain`."""
 
     @functools.wraps(function)
-    def called(*args: Any, **keys: Any) -> Any:
-        return function(*map(plain, args), **{name: plain(value) for name, value in keys.items()})
+    def called(*args: Parameters.args, **keys: Parameters.kwargs) -> Returned:
+        plain_args: Any = map(plain, args)
+        plain_keys: Any = {name: plain(value) for name, value in keys.items()}
+        return function(*plain_args, **plain_keys)
 
-    return called  # type: ignore[return-value]
+    return called
 
 
 # Units: text such as "8TB/s" and keys such as `bandwidth_TBps` to SI numbers, and SI numbers to text.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from jaxroof.batch import Batch
 from jaxroof.collectives import ALGORITHMS
@@ -128,7 +128,7 @@ class Job:
 
     name: str
     workload: type  # of `Scenario.workload`
-    metrics: Callable[[Scenario, dict[str, Scalar], dict[str, Terms]], dict[str, Scalar]]
+    metrics: Callable[[Scenario, dict[str, Scalar], dict[str, Terms]], Mapping[str, Scalar]]  # or computed when asked
     steps: Callable[[Scenario], Steps] = lambda scenario: {}  # engine steps that the metrics are composed of
     others: Callable[[Scenario], Lazy] = lambda scenario: {}  # sums over ops that are of no engine step
     rules: Callable[[Scenario], Iterator[Rule]] = deployment_rules  # what a scenario has to keep to be possible

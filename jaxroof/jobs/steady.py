@@ -129,4 +129,4 @@ def limit_ratio(state: SteadyState, limits: Mapping[str, Scalar], share: Scalar)
     return maximum(*ratios)
 
 
-STEADY = Job("serve", SteadyStream, steady_metrics)  # type: ignore[arg-type]  # which are computed when asked for
+STEADY = Job("serve", SteadyStream, steady_metrics)

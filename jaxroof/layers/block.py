@@ -77,8 +77,8 @@ def block_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> Matr
     matrices: Matrices = {}
     if block.attention is not None:
         matrices |= mixer_kind(block.attention).matrices(block.attention, hidden, deployment)
-    if block.cross is not None:
-        matrices |= cross_attention_matrices(block.cross, hidden, deployment)  # type: ignore[arg-type]
+    if isinstance(block.cross, Attention):
+        matrices |= cross_attention_matrices(block.cross, hidden, deployment)
     if block.feedforward is not None:
         matrices |= feed_forward_kind(block.feedforward).matrices(block.feedforward, hidden, deployment)
     return matrices
@@ -105,9 +105,9 @@ def block_ops(
         ops |= with_role(mixer_ops(block.attention, hidden, deployment, batch, tokens, count), "mixer")
         if not block.parallel:
             ops |= all_reduce("attention", tokens, hidden, deployment, count)
-    if block.cross is not None:
+    if isinstance(block.cross, Attention):
         ops["cross_norm"] = layer_norm
-        ops |= with_role(cross_attention_ops(block.cross, hidden, deployment, batch, tokens, count), "mixer")  # type: ignore[arg-type]
+        ops |= with_role(cross_attention_ops(block.cross, hidden, deployment, batch, tokens, count), "mixer")
         ops |= all_reduce("cross", tokens, hidden, deployment, count)
     if block.feedforward is None:
         return ops

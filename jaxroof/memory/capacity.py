@@ -7,7 +7,7 @@ from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.deployment.speculation import draft_deployment, drafter
 from jaxroof.hardware import Hardware
 from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
-from jaxroof.layers.attention import attention_kv_bytes
+from jaxroof.layers.attention import Attention, attention_kv_bytes
 from jaxroof.layers.block import block_matrices, encoder_matrices
 from jaxroof.layers.embedding import join_matrix, prediction_matrices
 from jaxroof.layers.linear import Matrices
@@ -163,9 +163,9 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
         context = paged_tokens(context, deployment.block_tokens)
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
     held = held + encoded * sum(
-        block.count * attention_kv_bytes(block.cross, deployment)  # type: ignore[arg-type]
+        block.count * attention_kv_bytes(block.cross, deployment)
         for block in model.blocks
-        if block.cross is not None
+        if isinstance(block.cross, Attention)
     )
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))

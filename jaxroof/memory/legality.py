@@ -7,6 +7,7 @@ from jaxroof.deployment import DEGREES, Deployment, degree, replica_devices, sta
 from jaxroof.deployment.rule import Rule, divides
 from jaxroof.deployment.speculation import drafter
 from jaxroof.hardware import Hardware
+from jaxroof.layers.attention import Attention
 from jaxroof.layers.block import cross_attention_rules
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.memory.capacity import layer_count
@@ -46,9 +47,9 @@ def _block_rules(block: Block, deployment: Deployment) -> Iterator[Rule]:
     if mixer is not None:
         yield _heads_rule(mixer, deployment)
         yield from mixer_kind(mixer).rules(mixer, deployment)
-    if cross is not None:
+    if isinstance(cross, Attention):
         yield _heads_rule(cross, deployment)
-        yield from cross_attention_rules(cross, deployment)  # type: ignore[arg-type]
+        yield from cross_attention_rules(cross, deployment)
     if layer is not None:
         yield from feed_forward_kind(layer).rules(layer, deployment)
 

@@ -79,12 +79,13 @@ def sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
     for axis, share in zip(axes, shares.T, strict=True):
         label = axis.coordinates[0]
         pick = np.minimum((share * axis.size).astype(int), axis.size - 1)
-        interval = next((spec.axes[path] for path in axis.columns if isinstance(spec.axes.get(path), AxisRange)), None)
+        ranges = (spec.axes.get(path) for path in axis.columns)
+        interval = next((one for one in ranges if isinstance(one, AxisRange)), None)
         for path, column in axis.columns.items():
             if isinstance(column, Choice):
                 columns[path] = Choice(column.items, column.index[pick])
             elif interval is not None:
-                columns[path] = along_range(path, range_values(interval, column[0], column[-1], share))  # type: ignore[arg-type]
+                columns[path] = along_range(path, range_values(interval, column[0], column[-1], share))
             else:
                 columns[path] = column[pick]
         values = next(iter(columns[path] for path in axis.columns)) if interval is not None else label.values[pick]

@@ -69,10 +69,10 @@ def run(options: argparse.Namespace) -> None:
 
         saved(options.output, found, options.force)
     elif options.output:
+        from sweeps.show import style
         from sweeps.show.splits import splits as picture
-        from sweeps.show.style import saved  # type: ignore[assignment]
 
-        saved(picture(found), options.output, options.force)
+        style.saved(picture(found), options.output, options.force)
     _print_splits(case, found, options)
 
 

@@ -81,14 +81,14 @@ def require_outputs(options: argparse.Namespace) -> None:
     Raises:
       ValueError: one line that names the flag, the file and what is allowed.
     """
-    declared = getattr(options, "_outputs", ())
+    declared: tuple[Any, ...] = tuple(getattr(options, "_outputs", ()))
     for each in declared:
         if getattr(options, each.dest) is None:
             setattr(options, each.dest, each.default(options))
     given = [each for each in declared if getattr(options, each.dest) is not None]
     if not given:
         if getattr(options, "force", False):
-            raise ValueError("--force is for files that are written, and none is: give " + declared[0].flag)  # type: ignore[misc]
+            raise ValueError("--force is for files that are written, and none is: give " + declared[0].flag)
         return
     from hwspaces.files import output
 

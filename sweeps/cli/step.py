@@ -72,6 +72,7 @@ def run(options: argparse.Namespace) -> None:
         rates.append(f"{number(work.decode / metrics['step_time'])} decoded tokens/s")
     shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares("step").items())
     out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
-    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")  # type: ignore[arg-type]
+    mfu, mbu = (tables.percent(float(metrics[name])) for name in ("mfu", "mbu"))
+    out.print(f"use     MFU {mfu}, MBU {mbu}")
     out.print(f"bound   {shares} of the time")
     answers.show(case, found)

@@ -73,7 +73,8 @@ class Terms:
         if question.names is not None:
             answers = {name: answers[name] for name in question.names if name in answers}
         if question.breakdown:
-            answers |= {name: jnp.stack([*map(jnp.asarray, terms.values())]) for name, terms in tables.items()}
+            columns = {name: jnp.stack([*map(jnp.asarray, terms.values())]) for name, terms in tables.items()}
+            answers = {**answers, **columns}
         self.names = tuple(answers)
         return {name: jnp.asarray(value) for name, value in answers.items()}
 

@@ -33,7 +33,7 @@ def events(found: Simulation) -> Iterator[dict[str, Any]]:
 def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
     """Steps as spans, and counters where they change; several equal decode steps are one span."""
     timeline, queue = found.timeline, waiting(found)
-    shown: dict[str, dict[str, float]] = {}
+    shown: dict[str, object] = {}
     starts = found.start
     for i, steps in enumerate(timeline.steps.tolist()):
         prompt, decoding = int(timeline.prompt_tokens[i]), int(timeline.decoding[i])
@@ -44,7 +44,7 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
         }
         for name, values in counters.items():
             if shown.get(name) != values:
-                shown[name] = values  # type: ignore[assignment]
+                shown[name] = values
                 yield {"name": name, "ph": "C", "pid": ENGINE, "tid": 0, "ts": moment(starts[i]), "args": values}
         if steps:
             kind = "prefill + decode" if prompt and decoding else "prefill" if prompt else "decode"

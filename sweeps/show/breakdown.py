@@ -96,8 +96,8 @@ def _stack(axes: Any, dataset: xr.Dataset, x: str, table: dict[str, np.ndarray],
     across = positions(dataset, x)
     rest = sum((column for op, column in table.items() if op not in colours), np.zeros(len(across.at)))
     columns = {op: rest if op == REST else table.get(op, np.zeros_like(rest)) for op in colours}
-    total = sum(columns.values())
-    scale = style.prefix(total, "s")[1]  # type: ignore[arg-type]
+    total = sum(columns.values(), start=np.zeros(len(across.at)))
+    scale = style.prefix(total, "s")[1]
     at, floor = np.arange(len(across.at)), np.zeros(len(across.at))
     for op, column in columns.items():
         axes.bar(at, column / scale, bottom=floor / scale, width=0.84, color=colours[op], lw=0)
@@ -106,4 +106,4 @@ def _stack(axes: Any, dataset: xr.Dataset, x: str, table: dict[str, np.ndarray],
     texts = [across.texts[i] for i in shown]
     axes.set_xticks(shown, texts, **turned(texts, 40))
     axes.set_xlabel(across.label)
-    axes.set_ylabel(style.quantity_label("time", "s", total))  # type: ignore[arg-type]
+    axes.set_ylabel(style.quantity_label("time", "s", total))

@@ -79,9 +79,9 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
         shown = np.concatenate([cloud[i] for cloud in clouds])
         style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), shown)
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
-    corner = tuple(variable(name).higher_is_better is not False for name in (x, y))
+    corner = variable(x).higher_is_better is not False, variable(y).higher_is_better is not False
     hollow = f"hollow: {plane.BEYOND_WORDS}   " if far[best].any() else ""
-    axes.set_title(f"{hollow}better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)  # type: ignore[index]
+    axes.set_title(f"{hollow}better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
     if group is not None:
         axes.legend(loc="best", title=labels.short(dataset, group), title_fontsize=8.5)
 

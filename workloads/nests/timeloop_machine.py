@@ -125,9 +125,9 @@ def _instances(trees: Any, times: int, where: str) -> Iterator[tuple[str, int, M
 
 
 def _counted(text: Any, times: int, where: str) -> tuple[str, int]:
-    match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[([01])\.\.([0-9]{1,9})\])?", str(text))
-    require(match is not None, where, f"{text!r} must be a name, NAME[0..N] or NAME[1..N]")
-    name, first, last = match[1], match[2], match[3]  # type: ignore[index]
+    wanted = f"{text!r} must be a name, NAME[0..N] or NAME[1..N]"
+    match = checks.matched(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[([01])\.\.([0-9]{1,9})\])?", str(text), where, wanted)
+    name, first, last = match[1], match[2], match[3]
     if last is None:
         return name, times
     return name, int(last) if first == "1" else times * (int(last) + 1)

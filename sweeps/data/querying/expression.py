@@ -186,7 +186,8 @@ class Condition:
         """True where the condition holds, of the shape that `columns` have together."""
         with np.errstate(all="ignore"):
             amounts = {name: value for name, (value, _, _) in self._amounts.items()}
-            return np.asarray(_value(self._tree, {**columns, **amounts})).astype(bool)  # type: ignore[dict-item]
+            known: dict[str, Any] = {**columns, **amounts}
+            return np.asarray(_value(self._tree, known)).astype(bool)
 
 
 def _named_amounts(text: str) -> tuple[str, dict[str, tuple[float, str, str]]]:

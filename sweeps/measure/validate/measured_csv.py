@@ -70,7 +70,7 @@ class CsvRow(dict[str, str]):
         for column, value in values.items():
             if value is None:
                 raise BadCell(f"{self.where}: {column} is empty")
-        return values  # type: ignore[return-value]
+        return {column: value for column, value in values.items() if value is not None}
 
 
 class LeftOut(NamedTuple):

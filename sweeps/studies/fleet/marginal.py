@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -105,10 +106,10 @@ def marginals(
     duals = Duals(reduced, goal)
     scale = 1.0 if goal == COST else float(program.requests.sum())
 
-    def again(text: str, sign: float = 1.0, **changed: object) -> tuple[float, float]:
+    def again(text: str, sign: float = 1.0, **changed: Any) -> tuple[float, float]:
         """Gain of a changed program, and by how much it may be off."""
         progress(text)
-        other, _ = needed_hours(dataclasses.replace(program, **changed), goal)  # type: ignore[arg-type]
+        other, _ = needed_hours(dataclasses.replace(program, **changed), goal)
         found = optimum(other, goal, gap, seconds)
         if found is None:
             return float("nan"), 0.0

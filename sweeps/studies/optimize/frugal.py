@@ -83,7 +83,8 @@ def frugal(problem: Problem, budget: int, seed: int = 0, progress: Callable[[int
     rng = np.random.default_rng(seed)
     trail = _Recorder(budget, progress)
     walks = [_FrugalWalk(Shares(problem, choice), trail) for choice in legal_choices(problem)]
-    start = rng.uniform(*STARTS, len(walks[0].shares.columns))  # type: ignore[call-arg]
+    low, high = STARTS
+    start = rng.uniform(low, high, len(walks[0].shares.columns))
     for walk in walks[:budget]:
         walk.begin(start)
     while trail.left:

@@ -190,7 +190,8 @@ class PricedFunction:
 
     def _at(self, hardware: Any, efficiency: Any, sizes: Mapping[str, float]) -> Scenario:
         work = FunctionWork(sizes=dict(sizes), function=self.traced)
-        return Scenario(hardware=hardware, model=None, deployment=None, workload=work, efficiency=efficiency)  # type: ignore[arg-type]
+        nothing: Any = None  # a function has no model
+        return Scenario(hardware=hardware, model=nothing, deployment=nothing, workload=work, efficiency=efficiency)
 
     def _sizes(self, given: Mapping[str, float]) -> dict[str, float]:
         for name in given:
