@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rooms import first_line, rooms
+
 ROOT = Path(__file__).parents[1]
 
 MAY_IMPORT = {
@@ -164,3 +166,12 @@ def test_help_does_not_import_jax(words):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", rooms(), ids=named)
+def test_rooms_have_a_page_that_lists_their_modules(room):
+    text = (room / "README.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| `")]
+    listed = {name.strip("|` "): content for name, content in rows}
+    there = {path.stem: first_line(path).rstrip(".:") for path in room.glob("*.py") if path.name != "__init__.py"}
+    assert listed == there, "python -m tests.rooms writes the pages anew"

@@ -165,7 +165,7 @@ def test_inputs_of_an_encoder_do_not_see_one_another():
 
     one, two = flops(1.0), flops(2.0)
     assert two.pop("attention") == pytest.approx(one.pop("attention") / 2.0) and one == two
-    tiled = workloads.images.ImageTokens(rule="tiles", patch=14, side=448, merge=2, most_tiles=12)
+    tiled = workloads.ImageTokens(rule="tiles", patch=14, side=448, merge=2, most_tiles=12)
     count = workloads.encoder_tokens(tiled, 1344, 896)  # 3 x 2 tiles, and the whole image at the size of one
     assert (count.inputs, count.encoder, count.language) == (7.0, 7 * 1024.0, 7 * 256.0)
 
