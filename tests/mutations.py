@@ -195,7 +195,7 @@ MUTATIONS = {
         "jaxroof/scheduler/admission.py",
         "(candidate.target - 1) // engine.size",
         "candidate.target // engine.size",
-        "jaxroof/test_scheduler.py oracle/test_serving.py",
+        "jaxroof/test_serving.py",
     ),
     "next_block": Mutation(
         "jaxroof/scheduler/admission.py",

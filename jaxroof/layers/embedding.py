@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof.batch import Batch, Decode
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.layers.block import block_matrices, block_ops
 from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, norm, projection
@@ -117,7 +117,7 @@ def prediction_ops(model: Model, deployment: Deployment, batch: Batch, tokens: S
         context = context + batch.prefill.tokens + batch.prefill.past
     newest = Batch(prefill=None, decode=Decode(sequences=batch.logits, context=context), logits=batch.logits)
     single = dataclasses.replace(deployment, drafts=None)
-    groups = degree(deployment.attention_dp)
+    groups = request_groups(deployment)
     return {
         **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(deployment.drafts)),
         **_run(

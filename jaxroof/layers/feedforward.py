@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
+from jaxroof.deployment import Deployment, axes, degree, expert_tp, product, splits_tokens, stage_devices, token_groups
 from jaxroof.deployment.rule import Rule, divides, width_rule
 from jaxroof.layers.collective import collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection, quantized_rows
@@ -180,9 +180,9 @@ def exchange_ops(
 
     Source: DeepEP, deepseek-ai/DeepEP, README (normal and low-latency kernels).
     """
-    if deployment.attention_dp is None and deployment.cp is None:
+    if not splits_tokens(deployment):
         return {}, {}
-    devices, groups = stage_devices(deployment), degree(deployment.attention_dp) * degree(deployment.cp)
+    devices, groups = stage_devices(deployment), token_groups(deployment)
     if deployment.exchange == "all_gather":
         elements = group_tokens * width
         there, back, stride = deployment.dispatch_bytes, deployment.communication_bytes, deployment.tp
@@ -278,7 +278,7 @@ def expert_rules(experts: Experts, deployment: Deployment) -> Iterator[Rule]:
     stored = stored_experts(experts, deployment)
     yield divides(ep, stored), lambda: f"ep = {ep:g} does not divide the {stored:g} experts"
     ways = expert_tp(deployment)
-    yield width_rule("expert tp (tp x cp x attention_dp / ep)", ways, "expert", experts.intermediate)
+    yield width_rule(f"expert tp ({product(axes('layer'))} / ep)", ways, "expert", experts.intermediate)
     if experts.shared is not None:
         yield width_rule("tp", deployment.tp, "shared expert", experts.shared.intermediate)
 

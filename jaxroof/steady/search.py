@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxroof.batch import Batch, Policy
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import power_known
 from jaxroof.hardware import Hardware
@@ -109,7 +109,7 @@ def engine(
     # Sequences for which engine and cache have room, mean: whole blocks, or the whole output where it is reserved.
     held = needs.held + 0.5 * policy.block_size
     whole = needs.cached + needs.prompt + needs.output + 0.5 * policy.block_size
-    tokens = kv_capacity_tokens(*place) * degree(deployment.attention_dp) * (1.0 - policy.watermark)
+    tokens = kv_capacity_tokens(*place) * request_groups(deployment) * (1.0 - policy.watermark)
     room = tokens / jnp.where(policy.reserve > 0.5, whole, held)
     most = jnp.maximum(jnp.minimum(room, policy.max_sequences), LEAST_BATCH / FULL**2)
 

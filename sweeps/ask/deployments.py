@@ -121,7 +121,7 @@ def is_structure(path: str) -> bool:
 
 
 def label(settings: Mapping[str, Any]) -> str:
-    """A deployment's settings as a short name: "tp8", "tp4 attention_dp2 ep8 overlap=gemm"."""
+    """A deployment's settings as a short name: "tp8", "tp4 ep4 overlap=gemm"."""
     parts = []
     for name, value in settings.items():
         declared = declarations(Deployment).get(name)

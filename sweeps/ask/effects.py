@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroof.deployment import axes
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.layers.registry import mixer_kind
@@ -15,8 +16,19 @@ from sweeps.ask.axes import Axis, Choice, leaf
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
 
-SEVERAL = ("tp", "cp", "attention_dp", "pp")
+SEVERAL = axes("replica")
 """Degrees by which the devices of one replica work together."""
+
+COPIES = axes("copies")[::-1]
+"""Degrees by which devices hold copies of the weights."""
+
+EXCHANGED = axes("tokens")[::-1]
+"""Degrees by which devices work on tokens of their own."""
+
+
+def _any_above_one(names: tuple[str, ...]) -> str:
+    """Words for one of some degrees being above 1: "tp, cp or pp above 1"."""
+    return f"{', '.join(names[:-1])} or {names[-1]} above 1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +85,13 @@ def _cached(facts: Facts) -> bool:
 
 
 def _copied(facts: Facts) -> bool:
-    return facts.several("dp", "attention_dp", "cp")
+    return facts.several(*COPIES)
 
 
-_COPIES = "several copies of the weights: dp, attention_dp or cp above 1"
+_COPIES = f"several copies of the weights: {_any_above_one(COPIES)}"
 _EXCHANGED = Need(
-    lambda facts: _routed(facts) and facts.several("attention_dp", "cp"),
-    "a model with experts, and attention_dp or cp above 1, so that tokens are exchanged",
+    lambda facts: _routed(facts) and facts.several(*EXCHANGED),
+    f"a model with experts, and {_any_above_one(EXCHANGED)}, so that tokens are exchanged",
 )
 _CACHE = Need(_cached, "a model that caches keys and values")
 _OFFLOADED = Need(
@@ -90,8 +102,8 @@ NEEDS: dict[str, Need] = {
     "deployment.exchange": _EXCHANGED,
     "deployment.dispatch_bytes": _EXCHANGED,
     "deployment.imbalance": Need(
-        lambda facts: _routed(facts) and facts.several("ep", "attention_dp", "cp"),
-        "a model with experts, and ep, attention_dp or cp above 1, so that devices differ in rows",
+        lambda facts: _routed(facts) and facts.several("ep", *EXCHANGED),
+        f"a model with experts, and {_any_above_one(('ep', *EXCHANGED))}, so that devices differ in rows",
     ),
     "deployment.redundant_experts": Need(_routed, "a model with experts"),
     "deployment.alike": Need(_routed, "a model with experts"),
@@ -99,14 +111,14 @@ NEEDS: dict[str, Need] = {
     "deployment.sequence_parallel": Need(lambda facts: facts.several("tp"), "tp above 1"),
     "deployment.overlap": Need(
         lambda facts: facts.several(*SEVERAL),
-        "communication to hide: tp, cp, attention_dp or pp above 1",
+        f"communication to hide: {_any_above_one(SEVERAL)}",
     ),
     "deployment.reserved_cores": Need(
         lambda facts: "two_batch" in facts.values("deployment.overlap"), "deployment.overlap = two_batch"
     ),
     "deployment.communication_bytes": Need(
         lambda facts: facts.several(*SEVERAL, "dp"),
-        "several devices: tp, cp, attention_dp, pp or dp above 1",
+        f"several devices: {_any_above_one((*SEVERAL, 'dp'))}",
     ),
     "deployment.kv_bytes": _CACHE,
     "deployment.block_tokens": _CACHE,

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware, Link, Links
@@ -49,6 +50,11 @@ def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
             spread = {"attention_dp": groups} if groups > 1 else {}
             found += [{"tp": tp, "pp": pp, **spread, "ep": ep} for ep in dict.fromkeys((groups, stage))]
     return tuple(found)
+
+
+def groups_of(layout: Mapping[str, Any]) -> int:
+    """Groups of a layout that work on requests of their own: what its cache and its limits are of."""
+    return int(layout.get("attention_dp") or 1)
 
 
 def label(layout: Layout) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hwspaces.accelerators.prices import charged_devices
-from jaxroof.deployment import replica_devices
+from jaxroof.deployment import on_one_device, replica_devices
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import lane_time, transfer_bytes
 from jaxroof.numerics.arrays import eager
@@ -180,7 +180,7 @@ def _figures(
     """Figures of pairs of one accelerator at their largest load, those of `sweeps.studies.compare.figures.figures`."""
     options = asked.options
     hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
-    one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
+    one = dataclasses.replace(on_one_device(options.deployments[0][0]), dp=1.0)
     server = float(options.servers[int(pairs.device[0])]) if len(pairs.device) else 1.0
     charged = (pairs.replicas * charged_devices(pairs.devices, server)).sum(axis=1)
     return figures_of(hardware, one, pairs.total, charged, server, load, joules / output, output, rate, headroom)

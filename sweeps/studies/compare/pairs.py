@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxroof.deployment import degree
+from jaxroof.deployment import request_groups
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import waiting_time
@@ -118,7 +118,7 @@ def prompts_of(asked: ServedQuestion, found: FirstPass, pairs: Pairs) -> np.ndar
     options = asked.options
     made = []
     for setting, layout in pairs.prefill:
-        groups = float(degree(options.deployments[setting][layout].attention_dp))
+        groups = float(request_groups(options.deployments[setting][layout]))
         room = float(options.settings[setting].policy.token_budget) // found.needs[setting].prompt
         made.append(max(groups, room))
     return np.array(made)

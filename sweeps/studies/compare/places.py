@@ -9,7 +9,7 @@ import numpy as np
 import hwspaces
 import workloads
 from jaxroof.batch import Policy
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
@@ -85,7 +85,7 @@ def room(options: Options) -> MemoryRoom:
             tokens = kv_capacity_tokens(*place)
             found["weights"][where] = weight_bytes(*place[1:])
             found["group_tokens"][where] = tokens
-            found["tokens"][where] = tokens * degree(place[2].attention_dp)
+            found["tokens"][where] = tokens * request_groups(place[2])
     for setting, device in np.ndindex(shape[:2]):
         cache = cache_precision(options.model, options.settings[setting].kv)
         if lacking_cache(options.devices[device].hardware, cache):

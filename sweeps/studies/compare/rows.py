@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from jaxroof.deployment import DEGREES
+from jaxroof.deployment import DEGREES, on_one_device
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
 from sweeps.ask.layouts import label, reach
@@ -199,7 +199,7 @@ def _too_large(
 ) -> str:
     options = asked.options
     deployment = options.deployments[place[0]][place[2]]
-    plain = dataclasses.replace(deployment, tp=1.0, pp=None, ep=None, attention_dp=None)
+    plain = on_one_device(deployment)
     whole = float(weight_bytes(options.model.model, plain))
     usable = float(room_for_weights(options.devices[place[1]].hardware, options.model.model, deployment))
     least = math.ceil(whole / usable) if usable > 0 else 0

@@ -20,7 +20,7 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.flag_text import counts, several
-from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
+from sweeps.ask.layouts import Layout, groups_of, label, layouts, possible, powers_of_two, reach
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
@@ -321,7 +321,7 @@ def _rows(
 ) -> tuple[tuple[StaticCandidate, ...], tuple[StaticCandidate, ...]]:
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = arrays[metric].shape
-    groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
+    groups = np.array([groups_of(layout) for layout in setting.layouts])
     used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
 
     # How far each point gets: tried, legal, within memory, within limits. A batch has to divide among the groups.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxroof.deployment import degree
+from jaxroof.deployment import GROUPS, degree
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
 from jaxroof.numerics.tree import structure
@@ -68,7 +68,7 @@ def _with_all_degrees(scenario: Scenario) -> Scenario:
     deployment = scenario.deployment
     if not has_experts(scenario.model):
         return scenario
-    degrees = {name: degree(getattr(deployment, name)) for name in ("attention_dp", "ep")}
+    degrees = {name: degree(getattr(deployment, name)) for name in (GROUPS, "ep")}
     return dataclasses.replace(scenario, deployment=dataclasses.replace(deployment, **degrees))
 
 
