@@ -292,6 +292,8 @@ def run() -> int:
         tree = Path(name) / "tree"
         left_out = shutil.ignore_patterns(".git", ".venv", "*.egg-info", ".*cache", "__pycache__")
         shutil.copytree(ROOT, tree, ignore=left_out)
+        if _failed(tree, " ".join(dict.fromkeys(" ".join(MUTATIONS[each].tests for each in names).split()))):
+            raise RuntimeError("a test fails without any change")
         for mutation in names:
             caught = _caught(tree, MUTATIONS[mutation])
             survived += [] if caught else [mutation]
@@ -305,11 +307,18 @@ def _caught(tree: Path, mutation: Mutation) -> bool:
     file = tree / mutation.file
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
-    tests = [f"tests/{each}" for each in mutation.tests.split()]
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+    try:
+        return _failed(tree, mutation.tests)
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
+def _failed(tree: Path, tests: str) -> bool:
+    """Whether one of these tests of `tree` fails."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    words += [f"tests/{each}" for each in tests.split()]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
     done = subprocess.run(words, cwd=tree, env=environment, capture_output=True, text=True)
-    file.write_text(text, encoding="utf-8")
     if done.returncode not in (0, 1):  # pytest: 1 is a failed test, all else is no answer
         raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-2000:]}")
     return done.returncode == 1

@@ -398,7 +398,9 @@ def test_a_prefix_that_is_a_whole_prompt_leaves_its_last_token_to_compute():
     def price(batch, rows):
         return jnp.asarray(0.01) + 1e-4 * batch.prefill.tokens, jnp.zeros(())
 
-    found, _ = stepped(price, arrays(same), arrays(Policy(block_size=16.0)), 1e4, Size(slots=4, iterations=64))
+    found, _ = stepped(
+        price, arrays(same), arrays(Policy(block_size=16.0)), 1e4, Size(slots=4, iterations=64, groups=1)
+    )
     assert (found.status == STATUSES.index("finished")).all()
     np.testing.assert_allclose(found.cached, [0.0, 48.0, 48.0, 48.0])
     # A step of 10 ms, and 0.1 ms for every token of the prompt that is computed.
