@@ -46,3 +46,8 @@ def finite(value: "Any") -> "Any":
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return None if isinstance(value, float) and value - value != 0.0 else value
+
+
+def rate_text(rate: float) -> str:
+    """A rate of points as "2.6 million"."""
+    return f"{rate / 1e6:.3g} million" if rate >= 1e6 else f"{rate:,.0f}"

@@ -5,9 +5,9 @@ import dataclasses
 import time
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.outputs import files, output_argument, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -176,7 +176,7 @@ def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float
 
 def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float) -> None:
     from hwspaces import formatted
-    from sweeps.cli.tables import console, print_lines, table
+    from sweeps.answers.tables import console, print_lines, table
 
     out, stream = console(), found.run.stream
     loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"

@@ -4,10 +4,10 @@ import argparse
 import math
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.serve import FLAGS
 from sweeps.run.compile_cache import compilation_cache
 
@@ -59,11 +59,11 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     found = _searched(options, _load_ranges(options))
     _write(options, found)
-    from sweeps.cli import capacity_report
+    from sweeps.answers import capacity as report
 
     if options.json:
-        return print_json(capacity_report.record(found))
-    capacity_report.show(found, files(options))
+        return print_json(report.record(found))
+    report.show(found, files(options))
 
 
 def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:

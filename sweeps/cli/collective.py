@@ -4,8 +4,8 @@ import argparse
 import math
 from typing import Any, NamedTuple
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import picture_argument
-from sweeps.cli.printing import print_json
 
 LARGEST_STEPS = 200
 """Sizes that a range may have."""
@@ -179,7 +179,7 @@ def _record(found: _Found) -> dict[str, Any]:
 def _print(found: _Found) -> None:
     from hwspaces import formatted
     from jaxroof.collectives import UNAVAILABLE
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
     from sweeps.show.collectives import binary_size, bus_bandwidth
 
     usable = [name for name, time in found.times.items() if (time < UNAVAILABLE).any()]

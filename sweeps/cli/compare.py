@@ -4,11 +4,11 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.to_json import json_text, print_json
 from sweeps.ask.offered_load import COMPARED
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, flag
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import json_text, print_json
 from sweeps.cli.serve import FLAGS
 
 TOP = 20
@@ -110,9 +110,9 @@ def run(options: argparse.Namespace) -> None:
         return print(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
     if options.json:
         return print_json(found.record(shown[:top]))
-    from sweeps.cli import compare_report
+    from sweeps.answers import compare as report
 
-    compare_report.show(found, shown, top, options.all)
+    report.show(found, shown, top, options.all)
     if options.output:
         print(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
 
@@ -161,9 +161,9 @@ def _write(options: argparse.Namespace, found: Any, shown: tuple, top: int) -> N
         with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
             file.write(json_text(found.record(shown[:top])))
     elif ending == ".csv":
-        from sweeps.cli import compare_report
+        from sweeps.answers import compare as report
 
-        compare_report.write_rows(path, found, shown, force)
+        report.write_rows(path, found, shown, force)
     elif ending == ".nc":
         from sweeps.data.store import saved
         from sweeps.studies.compare.comparison import dataset

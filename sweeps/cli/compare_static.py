@@ -5,8 +5,8 @@ import math
 import pathlib
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common
-from sweeps.cli.printing import print_json
 
 TOP = 20
 
@@ -79,7 +79,7 @@ def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, e
             raise ValueError(f"{path}: there are no points to write")
         saved(path, found.dataset, force)
     elif ending == ".csv":
-        from sweeps.cli.static_rows import write_rows
+        from sweeps.answers.compare_static import write_rows
 
         write_rows(path, shown, explained, force)
     else:
@@ -91,8 +91,8 @@ def _write(options: argparse.Namespace, ending: str, found: Any, shown: tuple, e
 
 def _record(found: Any, rows: tuple, explained: tuple) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
+    from sweeps.answers.compare_static import row_record
     from sweeps.ask.names import units, variable
-    from sweeps.cli.static_rows import row_record
 
     metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})
     return {
@@ -125,8 +125,8 @@ COLUMNS = {
 
 
 def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) -> None:
+    from sweeps.answers.tables import console, print_lines, size, table
     from sweeps.ask.names import variable
-    from sweeps.cli.tables import console, print_lines, size, table
     from sweeps.data.labels import number
     from sweeps.run.evidence import extrapolated
     from sweeps.studies.compare.reasons import limit_text
@@ -177,7 +177,7 @@ def _print(found: Any, shown: tuple, explained: tuple, top: int, every: bool) ->
 
 def _print_reasons(out: Any, found: Any, explained: tuple, every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
-    from sweeps.cli.tables import table
+    from sweeps.answers.tables import table
 
     same: dict[str, list[str]] = {}
     own = []
@@ -228,6 +228,6 @@ def _best_text(found: Any, row: Any) -> str:
 
 
 def _cell(name: str, value: float) -> str:
-    from sweeps.cli.tables import metric_text
+    from sweeps.answers.tables import metric_text
 
     return metric_text(name, value) if math.isfinite(value) else "-"

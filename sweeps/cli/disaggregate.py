@@ -3,11 +3,11 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import print_json
 
 POOLS = leaf_flags("jaxroof.jobs.disaggregated")
 """Flags of the pools' work, by name."""
@@ -87,8 +87,8 @@ def _loads(text: str) -> list[float]:
 
 def _print_pools(case: Any, options: argparse.Namespace) -> None:
     """The table of metrics of one disaggregated deployment, or its JSON."""
-    from sweeps.cli import tables
-    from sweeps.cli.answers import record, throttled_lines
+    from sweeps.answers import tables
+    from sweeps.answers.shared import record, throttled_lines
     from sweeps.run.answer import answer
 
     found = answer(case)
@@ -119,7 +119,7 @@ def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
     """The best split at every load."""
     import numpy as np
 
-    from sweeps.cli import tables
+    from sweeps.answers import tables
     from sweeps.studies.splits import best_text
 
     if options.json:

@@ -120,7 +120,7 @@ def _worded(options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _timeline(options: argparse.Namespace) -> None:
-    from sweeps.cli import tables
+    from sweeps.answers import tables
     from sweeps.run.answer import answer
     from sweeps.show import timeline, training_timeline
 

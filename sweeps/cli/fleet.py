@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, node_argument, prices_argument, whole_number
 from sweeps.cli.outputs import files, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 
 
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.studies.fleet.record import record
 
         return print_json(record(plan))
-    from sweeps.cli.fleet_report import printed
+    from sweeps.answers.fleet import printed
 
     printed(plan, options.hours)
     for path in files(options):

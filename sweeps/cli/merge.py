@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the file."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from sweeps.cli.tables import size
+    from sweeps.answers.tables import size
     from sweeps.data.shards import manifest
     from sweeps.data.shards.merge import merge
 

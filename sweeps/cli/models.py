@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import as_argument
-from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
-    from sweeps.cli.tables import console, size, table
+    from sweeps.answers.tables import console, size, table
 
     numbers = ("layers", "hidden", "parameters", "encoder", "active", "KV/token", "state")
     catalogue = table("name", "architecture", *numbers, "weights", numbers=numbers)
@@ -67,10 +67,10 @@ def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
 
 
 def _print_entry(entry: Any) -> None:
+    from sweeps.answers.tables import console, size, table
     from sweeps.ask.axes import leaf_paths
     from sweeps.ask.axes import number as leaf
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, size, table
+    from sweeps.ask.text import escaped
     from sweeps.data.labels import number
 
     known = _record(entry)

@@ -49,7 +49,7 @@ def _row(row: Any) -> dict[str, Any]:
 
 def show(out: Any, options: argparse.Namespace, found: tuple[Any, Any]) -> None:
     """Print a table of the rows, and one of their errors."""
-    from sweeps.cli.tables import error_cells, milliseconds, table
+    from sweeps.answers.tables import error_cells, milliseconds, table
     from sweeps.measure.validate.measured_csv import by_reason
 
     constants, result = found

@@ -6,8 +6,8 @@ import itertools
 import math
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import dataset_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 
 AGREEMENTS = {"agrees": "yes", "differs": "no"}
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print_list(as_json: bool) -> None:
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
     from sweeps.studies.scenarios.suite import names, scenario
 
     entries = [scenario(name) for name in names()]
@@ -76,7 +76,7 @@ def _print_list(as_json: bool) -> None:
 
 
 def _print_rows(rows: list[Any]) -> None:
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
     from sweeps.studies.scenarios import outside_by_default
 
     numbers = ("expected", "found", "deviation", "predicted", "deviation of it")

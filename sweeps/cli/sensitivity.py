@@ -4,10 +4,10 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common, deployment, request, serve, step, train
 from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.run.compile_cache import compilation_cache
 
 JOBS = ("request", "step", "train", "serve")
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         found = _found_of_serve(options, names, wanted, exponent)
     else:
         found = _found(options, names, wanted, exponent, top)
-    from sweeps.cli import sensitivity_report as report
+    from sweeps.answers import sensitivity as report
 
     if options.output or options.plot:
         _write(options, found, top)
@@ -81,8 +81,8 @@ def run(options: argparse.Namespace) -> None:
 def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
     """The sensitivities of one step, static batch or iteration of training."""
     said, case = _said(options)
-    from sweeps.cli.sensitivity_report import Ranking
-    from sweeps.cli.tables import notes
+    from sweeps.answers.sensitivity import Ranking
+    from sweeps.answers.tables import notes
     from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
     from sweeps.studies.sensitivity.turns import reasoned, turns_of
 
@@ -105,8 +105,8 @@ def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, expone
         raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
     asked = serve.question(options)
     compilation_cache()
-    from sweeps.cli.sensitivity_report import Ranking
-    from sweeps.cli.tables import heading
+    from sweeps.answers.sensitivity import Ranking
+    from sweeps.answers.tables import heading
     from sweeps.studies.sensitivity.serve import sensitivity_of_serve
 
     found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
@@ -121,7 +121,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
             if getattr(options, name) is not None:
                 raise ValueError(f"{flag_of(name)} is not of --job train")
         case = train.training_case(options)
-        from sweeps.cli.train_report import heading as heading_of_training
+        from sweeps.answers.train import heading as heading_of_training
 
         return heading_of_training(case), case
     if options.job == "step":
@@ -130,7 +130,7 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
     else:
         case = request.request_case(options)
         what = request.request_text(case)
-    from sweeps.cli.tables import heading
+    from sweeps.answers.tables import heading
 
     return heading(case, what, common.overrides(options.set)), case
 
@@ -171,7 +171,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         raise ValueError(f"--{'json' if options.json else 'second-order'} is of one point, and --over makes maps")
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
-    from sweeps.cli import sensitivity_report as report
+    from sweeps.answers import sensitivity as report
     from sweeps.data.store import saved
     from sweeps.studies.sensitivity.api import sensitivity
 

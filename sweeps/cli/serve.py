@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -82,7 +82,7 @@ def asked(options: argparse.Namespace) -> Any:
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
     spec = asked(options)
-    from sweeps.cli import serve_report
+    from sweeps.answers import serve as report
     from sweeps.serving.run import simulation
 
     with Line("compiling") as bar:
@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> None:
     if files(options):
         _write(options, found)
     if options.json:
-        return print_json(serve_report.record(found))
-    serve_report.show(found, files(options))
+        return print_json(report.record(found))
+    report.show(found, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:

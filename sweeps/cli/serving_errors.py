@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sweeps.cli.progress import Line, rate_text
+from sweeps.ask.text import rate_text
+from sweeps.cli.progress import Line
 
 PICTURES = "also write pictures: predictions, errors by concurrency"
 
@@ -183,7 +184,7 @@ def _row(one: Any) -> dict[str, Any]:
 
 def show(out: Any, options: argparse.Namespace, found: tuple[list[Any], list[Any]]) -> None:
     """Print a table of the errors by label, the worst rows, what was assumed, and which rows were left out."""
-    from sweeps.cli.tables import table
+    from sweeps.answers.tables import table
     from sweeps.measure.validate.serving.scores import scores, worst, worst_lines
 
     predicted, left = found

@@ -4,9 +4,9 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.to_json import print_json
+from sweeps.ask.text import escaped, rate_text
 from sweeps.cli.common import json_argument
-from sweeps.cli.printing import escaped, print_json
-from sweeps.cli.progress import rate_text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from sweeps.cli.tables import size
+    from sweeps.answers.tables import size
 
     share = 100 * found["points_done"] / max(found["points"], 1)
     print(escaped(found["title"], breaks=True))

@@ -80,8 +80,8 @@ def _import(options: argparse.Namespace) -> None:
 def _show(file: str) -> None:
     from hwspaces import formatted
     from hwspaces.performance.surface import read_surfaces
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
+    from sweeps.ask.text import escaped
 
     found = read_surfaces(file)
     out = console()

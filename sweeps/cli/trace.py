@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import picture_argument
-from sweeps.cli.printing import print_json
 
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
@@ -137,8 +137,8 @@ def _span(text: str | None) -> tuple[float, float] | None:
 
 
 def _print(stream: Any, numbers: Any) -> None:
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, percent, table
+    from sweeps.answers.tables import console, percent, table
+    from sweeps.ask.text import escaped
     from sweeps.data.labels import number
     from workloads.streams.stream import span_text
 

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags, flag, leaf_flags
-from sweeps.cli.printing import print_json
 from sweeps.cli.train_search import TOP, run_search
 
 DEGREES = {
@@ -169,10 +169,10 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} belongs to --search")
     case = training_case(options)
-    from sweeps.cli import train_report
+    from sweeps.answers import train as report
     from sweeps.run.answer import answer
 
     found = answer(case)
     if options.json:
-        return print_json(train_report.record(case, found))
-    train_report.show(case, found.metrics, common.overrides(other_settings(options)))
+        return print_json(report.record(case, found))
+    report.show(case, found.metrics, common.overrides(other_settings(options)))

@@ -67,7 +67,7 @@ def record(options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]
 
 def show(out: Any, options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]) -> None:
     """Print a table of the errors by device and mode, after one of the rows where they are asked for."""
-    from sweeps.cli.tables import error_cells, milliseconds, table
+    from sweeps.answers.tables import error_cells, milliseconds, table
 
     efficiency, found, left = scored
     if options.rows:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import (
     area_errors,
     collective_errors,
@@ -13,7 +14,6 @@ from sweeps.cli import (
     training_errors,
 )
 from sweeps.cli.outputs import pictures_argument
-from sweeps.cli.printing import print_json
 
 KINDS = {
     "requests": (request_errors, "TTFT, TPOT and E2E latency of requests that were served one at a time"),
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         drawn = {"pictures": paths} if hasattr(module, "PICTURES") else {}
         return print_json(module.record(options, found) | drawn)
-    from sweeps.cli.tables import console
+    from sweeps.answers.tables import console
 
     out = console()
     module.show(out, options, found)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hwspaces import formatted
+from sweeps.answers.tables import console, metric_text, percent, print_lines, table
 from sweeps.ask.names import units
-from sweeps.cli.tables import console, metric_text, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.sensitivity.knobs import Knob, pairs
 from sweeps.studies.sensitivity.point import FLAT, Sensitivities

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.cli.tables import console, percent, print_lines, table
+from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.measure.microbench.check import FreshShape, check_errors
 from sweeps.measure.microbench.collectives import bus_bandwidth
 from sweeps.measure.microbench.device import Device

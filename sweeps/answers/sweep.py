@@ -3,8 +3,7 @@
 import sys
 from typing import Any
 
-from sweeps.cli.printing import escaped
-from sweeps.cli.progress import rate_text
+from sweeps.ask.text import escaped, rate_text
 
 RATED_POINTS = 100_000
 """Points from which a rate says something: fewer are outweighed by compilation."""
@@ -29,8 +28,8 @@ def print_asked(asked: Any, plan: Any) -> None:
 
 def print_found(output: str, written: str) -> None:
     """Print the files written, then the best feasible point by every key metric, read back lazily."""
+    from sweeps.answers.tables import console, table
     from sweeps.ask.names import variable
-    from sweeps.cli.tables import console, table
     from sweeps.data import best, labels
     from sweeps.data.keep.rows import as_sample
     from sweeps.data.opened import opened

@@ -11,9 +11,9 @@ from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
 from jaxroof.memory.capacity import kv_capacity_bytes, memory_parts
 from jaxroof.memory.reserve import memory_share
+from sweeps.answers import tables
 from sweeps.ask.cases import Case
 from sweeps.ask.names import units
-from sweeps.cli import tables
 from sweeps.data.labels import number
 from sweeps.run.answer import Answer, OpAnswer, answer
 from sweeps.run.evidence import beyond, without_hulls

@@ -10,8 +10,8 @@ from jaxroof.nests import NestFanout
 
 def print_names(json: bool) -> None:
     """Print the shipped layers and architectures with their sources."""
-    from sweeps.cli.printing import print_json
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
+    from sweeps.answers.to_json import print_json
     from workloads import nests
 
     layers = {name: nests.layer(name) for name in nests.layer_names()}
@@ -84,7 +84,7 @@ def padded(problem: Any, mapping: Any) -> dict[str, float]:
 def write(answer: dict[str, Any], path: str, force: bool) -> None:
     """Write the answer; the file appears when it is whole."""
     from hwspaces.files.output import replacing
-    from sweeps.cli.printing import json_text
+    from sweeps.answers.to_json import json_text
 
     with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
         file.write(json_text(answer) + "\n")
@@ -93,7 +93,7 @@ def write(answer: dict[str, Any], path: str, force: bool) -> None:
 def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, cost: Any, found: Any) -> None:
     """Print the mapping, accesses by memory and tensor, and time and energy."""
     from hwspaces import formatted
-    from sweeps.cli.tables import console, percent, table
+    from sweeps.answers.tables import console, percent, table
     from workloads.nests.checks import broken_limits
 
     out = console()
@@ -132,7 +132,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
 def energy_line(energy: float, macs: float, energies: Mapping[str, float]) -> str:
     """Energy, that of one MAC, and the shares of all components that need any, the largest first."""
     from hwspaces import formatted
-    from sweeps.cli.tables import percent
+    from sweeps.answers.tables import percent
 
     shares = sorted(energies.items(), key=lambda each: -each[1])
     parts = ", ".join(f"{name} {percent(part / energy)}" for name, part in shares if part)

@@ -8,10 +8,10 @@ from jaxroof.deployment import devices
 from jaxroof.jobs.train import PARTNERS
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
+from sweeps.answers import tables
+from sweeps.answers.shared import case_record, throttled_lines
 from sweeps.ask.cases import Case
 from sweeps.ask.names import units, variable
-from sweeps.cli import tables
-from sweeps.cli.answers import case_record, throttled_lines
 from sweeps.data.labels import amount, number
 from sweeps.run.answer import Answer
 
@@ -132,6 +132,6 @@ def _communication_table(metrics: dict[str, Any]) -> Any:
         if exposed or hidden:
             cells = [formatted(time, "s") if time else "-" for time in (exposed, hidden)]
             made.add_row(f"{words} ({kind})", *cells)
-    if not made.row_count:
+    if not made.rows:
         made.add_row("none", "-", "-")
     return made

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import hwspaces
+from sweeps.answers.tables import console, metric_text, print_lines, table
 from sweeps.ask.names import variable
-from sweeps.cli.tables import console, metric_text, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.figures import ascending

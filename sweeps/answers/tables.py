@@ -1,16 +1,12 @@
-"""Results as text: the console, the tables that verbs share, and numbers with their units."""
+"""Tables and lines that answers share, and numbers with their units."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
-from rich.segment import Segment
-from rich.table import Table
-
 from hwspaces import formatted
-from sweeps.cli.printing import escaped
+from sweeps.answers.answer import Answer, Column, Table
+from sweeps.answers.screen import Screen
+from sweeps.ask.text import escaped
 from sweeps.data.labels import amount, number
 
 if TYPE_CHECKING:
@@ -18,49 +14,17 @@ if TYPE_CHECKING:
     from sweeps.ask.cases import Case
     from sweeps.run.answer import OpAnswer
 
-PIPE_WIDTH = 1000
-"""Columns where stdout is no terminal: every row stays one line, for grep and cut."""
-
-
-class _Console(Console):
-    """A console that shows control characters of texts as escapes; the styles of its own are no text."""
-
-    def render(self, *words: Any, **names: Any) -> Iterable[Segment]:
-        for segment in super().render(*words, **names):
-            yield segment if segment.control else segment._replace(text=escaped(segment.text))
-
-
-class _Table(Table):
-    """A table in which a cell is one line, whatever its value says."""
-
-    def add_row(self, *cells: Any, **names: Any) -> None:
-        super().add_row(*(escaped(cell, breaks=True) if isinstance(cell, str) else cell for cell in cells), **names)
-
-
-def console(error: bool = False) -> Console:
-    """Console of tables: as wide as the terminal; without one, plain text as wide as it needs.
-
-    Texts are printed as they are: brackets are no markup, and control characters are escapes.
-
-    Args:
-      error: for bars and notes, on the stream of errors.
-    """
-    stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
-    stream = getattr(stream, "styled", stream)
-    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+def console() -> Answer:
+    """An answer that the screen shows as it comes."""
+    return Answer(Screen())
 
 
 def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
     """An empty table; the columns in `numbers` are right-aligned and never broken."""
-    made = _plain_table()
-    for column in columns:
-        right = column in numbers
-        made.add_column(column, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    return made
+    return Table([Column(column, number=column in numbers) for column in columns])
 
 
-def print_lines(out: Console, label: str, texts: Iterable[str]) -> None:
+def print_lines(out: Answer, label: str, texts: Iterable[str]) -> None:
     """Print texts one below the other, each after what it is: "note", "file", "power"."""
     for text in texts:
         out.print(f"{label:7} {text}")
@@ -112,11 +76,8 @@ def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
 
 def op_summary(steps: "Mapping[str, tuple[OpAnswer, ...]]", rows: int = 5) -> Table:
     """The ops that take most of every step, side by side."""
-    made = _plain_table()
-    for step in steps:
-        made.add_column(f"{step} step", overflow="fold")
-        made.add_column("share", justify="right", no_wrap=True)
-        made.add_column("bound", no_wrap=True)
+    parts = (Column("share", number=True), Column("bound", whole=True))
+    made = Table([column for step in steps for column in (Column(f"{step} step"), *parts)])
     for row in range(rows):
         cells = []
         for ops in steps.values():
@@ -199,10 +160,6 @@ def flop(count: float) -> str:
 def size(count: float) -> str:
     """A number of bytes as "141 GB"."""
     return formatted(count, "B") if count else "-"
-
-
-def _plain_table() -> Table:
-    return _Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
 
 def _op_cells(op: "OpAnswer", total: float, sends: bool, draws: bool) -> list[str]:

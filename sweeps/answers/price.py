@@ -16,7 +16,7 @@ def print_answer(
 ) -> None:
     """Print the ops of one point, its totals and, where there are some, elasticities."""
     from hwspaces import efficiency, formatted
-    from sweeps.cli import tables
+    from sweeps.answers import tables
 
     out, metrics = tables.console(), answer.metrics
     what = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}, efficiency {efficiency(options.efficiency).name}"
@@ -49,7 +49,7 @@ def print_points(
 ) -> None:
     """Print a row for every point of a sweep, and how far its accelerators are beyond the evidence at the first one."""
     from hwspaces import efficiency, formatted
-    from sweeps.cli import tables
+    from sweeps.answers import tables
     from sweeps.data import labels
 
     out = tables.console()

@@ -7,7 +7,7 @@ from typing import Any
 import hwspaces
 from hwspaces import formatted
 from hwspaces.accelerators.prices import servers_text
-from sweeps.cli import tables
+from sweeps.answers import tables
 from sweeps.data.labels import number
 from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.policies import policy_record, policy_text

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.cli.tables import console, percent, print_lines, table
+from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.fleet.answer import YEAR, FleetPlan
 from sweeps.studies.fleet.marginal import MORE, Marginal

@@ -9,9 +9,9 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
+from sweeps.answers import tables
+from sweeps.answers.shared import case_record
 from sweeps.ask.names import units, variable
-from sweeps.cli import tables
-from sweeps.cli.answers import case_record
 from sweeps.data.labels import number
 from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
