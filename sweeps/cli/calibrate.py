@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, engine: str) -> None:
+    from sweeps.answers.calibrate import record, show, words_of
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text, written
 
@@ -66,7 +67,7 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
         found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
-        words, version = _words(options), options.engine_version
+        words, version = words_of(options), options.engine_version
         efficiency = case.scenario.efficiency
         text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
         written(options.output, text, options.force)
@@ -76,8 +77,8 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
 
         style.saved(calibration(found), options.plot, options.force)
     if options.json:
-        return print_json(_record(options, found, engine, seconds))
-    _print(options, case, found, engine, seconds)
+        return print_json(record(options, found, engine, seconds))
+    show(options, case, found, engine, seconds, files(options))
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
@@ -142,68 +143,3 @@ def _recorded(options: argparse.Namespace) -> Any:
     return entry
 
 
-def _words(options: argparse.Namespace) -> list[str]:
-    """The flags that were given, as words of a command."""
-    words = []
-    for name, value in vars(options).items():
-        own = name in ("verb", "version", "output", "plot", "force", "json")
-        if name.startswith("_") or own or value in (None, False):
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            words += [f"--{name.replace('_', '-')}", *([] if each is True else [each])]
-    return words
-
-
-def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
-    constants = {
-        f"host.{name}": {
-            "before_s": before,
-            "after_s": found.after[name],
-            "spread": found.spread[name],
-            "told": name in found.told,
-        }
-        for name, before in found.before.items()
-    }
-    errors = {
-        part: {when: {**dataclasses.asdict(each), "error": each.error} for when, each in both.items()}
-        for part, both in found.errors.items()
-    }
-    about = {"measured": options.measured, "engine": engine, "version": options.engine_version}
-    about |= {"requests": len(found.run.stream), "held_out": int(found.run.held_out.sum())}
-    about |= {"clients": found.run.clients, "constants": constants, "errors": errors, "output": options.output}
-    return about | {"simulations": found.evaluations, "seconds": seconds, "notes": list(found.run.notes)}
-
-
-def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float) -> None:
-    from hwspaces import formatted
-    from sweeps.answers.tables import console, print_lines, table
-
-    out, stream = console(), found.run.stream
-    loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"
-    out.print(
-        f"{case.model.name} on {case.hardware.name}, {engine}: {len(stream):,} requests of {options.measured}, {loop}"
-    )
-    out.print(f"{found.evaluations} simulations with derivatives in {seconds:.1f} s", end="\n\n")
-    columns = (case.efficiency.name, "calibrated", "+-")
-    made = table("overhead", *columns, "this run", numbers=columns)
-    for name, before in found.before.items():
-        told = name in found.told
-        spread = f"{100 * found.spread[name]:.0f} %" if told else "-"
-        says = "tells it" if told else "cannot tell it: kept as it was"
-        made.add_row(f"host.{name}", formatted(before, "s"), formatted(found.after[name], "s"), spread, says)
-    out.print(made)
-    out.print()
-    columns = ("TTFT", "TPOT", "E2E", "TTFT and E2E")
-    made = table("MAPE", "", *columns, numbers=columns)
-    for part, both in found.errors.items():
-        requests = int(found.run.held_out.sum()) if part == "validation" else int((~found.run.held_out).sum())
-        for when, each in both.items():
-            cells = (f"{value:.1%}" for value in (each.ttft, each.tpot, each.e2e, each.error))
-            name = f"{'held out' if part == 'validation' else part}, {requests:,}" if when == "before" else ""
-            made.add_row(name, when, *cells)
-    out.print(made)
-    out.print()
-    print_lines(out, "note", found.run.notes)
-    print_lines(out, "file", files(options))
-    if options.output:
-        out.print(f"`--efficiency {options.output}` predicts with it.")

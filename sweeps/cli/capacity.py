@@ -54,11 +54,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search, write the files that are wanted, and print the table or its JSON."""
+    from sweeps.answers.capacity import write
+
     common.require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     found = _searched(options, _load_ranges(options))
-    _write(options, found)
+    write(options, found)
     from sweeps.answers import capacity as report
 
     if options.json:
@@ -136,15 +138,3 @@ def _loads(flag: str, text: str, points: int, whole: bool) -> list[float]:
     return list(dict.fromkeys(float(f"{one:.3g}") for one in steps))
 
 
-def _write(options: argparse.Namespace, found: Any) -> None:
-    from sweeps.serving.capacity import dataset
-
-    if options.output:
-        from sweeps.data.store import saved
-
-        saved(options.output, dataset(found), options.force)
-    if options.plot:
-        from sweeps.show import style
-        from sweeps.show.load import load
-
-        style.saved(load(dataset(found)), options.plot, options.force)
