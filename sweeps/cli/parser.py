@@ -61,6 +61,9 @@ def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[
     from sweeps.answers.answer import also
     from sweeps.answers.html import Page
 
+    if getattr(options, "json", False):
+        raise ValueError("--html is what is said in words, and --json says it to programs: leave one of them out")
+
     page = Page(shlex.join(["jaxroof", *words]))
     with also(page):
         module.run(options)
