@@ -90,3 +90,10 @@ class Answer:
         self.blocks.append(block)
         for renderer in self._renderers:
             renderer.show(block)
+
+
+def say(text: Any = "", end: str = "\n") -> None:
+    """Print lines of text as they are, and show them to the renderers beside the screen."""
+    print(text, end=end)
+    for renderer in _RENDERERS.get():
+        renderer.show(Text(str(text), end))

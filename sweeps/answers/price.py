@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.answer import say
+
 LEAST_SLOPE = 5e-4
 """Elasticity that is printed at least."""
 
@@ -130,7 +132,7 @@ def written(data: Any, options: argparse.Namespace) -> None:
 
     saved(options.output, data, options.force)
     if not options.json:
-        print(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
+        say(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
 
 
 def draw(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> None:
@@ -144,4 +146,4 @@ def draw(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, 
     notes = "; ".join((f"fusion {asked.traced.policy}", *asked.notes(device, efficiency=options.efficiency)))
     style.saved(ops_roofline(answer.ops, device.hardware, title, constants.name, notes), options.plot, options.force)
     if not options.json:
-        print(f"\n{options.plot}: {title}")
+        say(f"\n{options.plot}: {title}")

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.ask.text import escaped, rate_text
 
 RATED_POINTS = 100_000
@@ -17,12 +18,12 @@ def speed_text(points: int, seconds: float) -> str:
 
 def print_asked(asked: Any, plan: Any) -> None:
     """Print what a sweep will compute, before it does."""
-    print(escaped(asked.attributes["title"], breaks=True))
+    say(escaped(asked.attributes["title"], breaks=True))
     drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
     sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
-    print(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
+    say(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
     for note in asked.notes:
-        print(f"note  {escaped(note, breaks=True)}")
+        say(f"note  {escaped(note, breaks=True)}")
     sys.stdout.flush()
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import time
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.outputs import files, output_argument, picture_argument
@@ -91,14 +92,14 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
         about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
         return print_json({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale})
     made = f"{options.check} ({', '.join(word for word in (entry.engine, entry.date) if word)})"
-    print(f"{made} on {len(run.stream):,} requests of {options.measured}")
-    print(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
+    say(f"{made} on {len(run.stream):,} requests of {options.measured}")
+    say(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
     if stale:
-        print(f"stale   the error is over {STALE:.0%}: calibrate again")
+        say(f"stale   the error is over {STALE:.0%}: calibrate again")
     else:
-        print(f"holds   the error is at most {STALE:.0%}")
+        say(f"holds   the error is at most {STALE:.0%}")
     for note in run.notes:
-        print(f"note    {note}")
+        say(f"note    {note}")
 
 
 def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:

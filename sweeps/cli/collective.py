@@ -4,6 +4,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import picture_argument
 
@@ -75,7 +76,7 @@ def _draw(options: argparse.Namespace, found: "FoundTimes") -> None:
     picture = algorithms(found.about, details, found.kind, found.devices, found.sizes, found.times, fastest)
     style.saved(picture, options.output, options.force)
     if not options.json:
-        print(f"\n{options.output}: {found.about}")
+        say(f"\n{options.output}: {found.about}")
 
 
 def message_sizes(text: str, step: str = "4") -> Any:

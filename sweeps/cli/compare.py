@@ -4,6 +4,7 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import json_text, print_json
 from sweeps.ask.offered_load import COMPARED
 from sweeps.cli import common
@@ -107,14 +108,14 @@ def run(options: argparse.Namespace) -> None:
 
         if not shown:
             raise ValueError(f"--emit {options.emit}: nothing serves the requests within the limits")
-        return print(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
+        return say(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
     if options.json:
         return print_json(found.record(shown[:top]))
     from sweeps.answers import compare as report
 
     report.show(found, shown, top, options.all)
     if options.output:
-        print(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
+        say(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
 
 
 _WRITTEN = {

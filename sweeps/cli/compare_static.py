@@ -4,6 +4,7 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         return print_json(record(found, shown if options.all or options.top is None else shown[:top], explained))
     show(found, shown, explained, top, options.all)
     if ending:
-        print(f"{options.output}: {_WRITTEN[ending]}")
+        say(f"{options.output}: {_WRITTEN[ending]}")
 
 
 _WRITTEN = {".nc": "every point", ".csv": "every row", ".png": "the best rows", ".svg": "the best rows"}

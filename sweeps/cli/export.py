@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.cli import common, step, train
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.leaf_flags import flag as flag_of
@@ -129,12 +130,12 @@ def _timeline(options: argparse.Namespace) -> None:
     if options.work == TRAIN:
         training_timeline.written(options.output, case, found, what, options.force)
         time = tables.metric_text("iteration_time", found.metrics["iteration_time"])
-        print(f"{options.output}: {time} of training on {what}")
+        say(f"{options.output}: {time} of training on {what}")
         return
     timeline.written(options.output, case, found, what, options.force)
     hidden = timeline.hidden_time(found)
     also = f"; overlap hides {tables.metric_text('step_time', hidden)} more of communication" if hidden else ""
-    print(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
+    say(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
 
 
 def _traces(options: argparse.Namespace) -> None:
@@ -143,8 +144,8 @@ def _traces(options: argparse.Namespace) -> None:
 
     case, what = _worded(options)
     *files, groups = written(options.output, case, answer(case), what, options.force)
-    print(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
-    print(f"{groups}: groups of ranks")
+    say(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
+    say(f"{groups}: groups of ranks")
 
 
 def _products(options: argparse.Namespace) -> None:
@@ -152,7 +153,7 @@ def _products(options: argparse.Namespace) -> None:
 
     case, what = _worded(options)
     for path in written(options.output, case, what, options.force):
-        print(path)
+        say(path)
 
 
 def _profiles(options: argparse.Namespace) -> None:
@@ -183,7 +184,7 @@ def _profiles(options: argparse.Namespace) -> None:
     ]
     called = names(cases[0], options.model, options.device, options.network, options.repository)
     for path in written(options.output, cases, *called, tokens, sequences, options.force):
-        print(path)
+        say(path)
 
 
 def _most(options: argparse.Namespace, name: str) -> int:

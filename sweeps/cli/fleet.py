@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, node_argument, prices_argument, whole_number
 from sweeps.cli.outputs import files, picture_argument
@@ -71,4 +72,4 @@ def run(options: argparse.Namespace) -> None:
 
     printed(plan, options.hours)
     for path in files(options):
-        print(path)
+        say(path)

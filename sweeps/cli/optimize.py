@@ -5,6 +5,7 @@ import pathlib
 import time
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, settings_argument, space_argument
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
 
     printed(found, seconds)
     for path in files(options):
-        print(path)
+        say(path)
 
 
 def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Line
@@ -52,6 +53,6 @@ def run(options: argparse.Namespace) -> None:
     else:
         show_rows(rows)
     if options.output is not None:
-        print(f"\n{options.output}: {len(rows)} rows")
+        say(f"\n{options.output}: {len(rows)} rows")
 
 

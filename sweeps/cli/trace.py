@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import picture_argument
 
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
         return print_json({**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)})
     show(stream, numbers)
     if options.output:
-        print(f"picture  {options.output}")
+        say(f"picture  {options.output}")
 
 
 def _stream(options: argparse.Namespace) -> Any:

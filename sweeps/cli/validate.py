@@ -2,6 +2,7 @@
 
 import argparse
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli import (
     area_errors,
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     module = KINDS[options.kind][0]
     printed = module.commands(options) if hasattr(module, "commands") else None
     if printed is not None:
-        return print("\n".join(printed))
+        return say("\n".join(printed))
     found, paths = module.scored(options), []
     if getattr(options, "plots", None):
         from sweeps.show import style

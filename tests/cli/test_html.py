@@ -1,6 +1,8 @@
 """Pages of answers: what a verb says, as HTML."""
 
+import ast
 import html.parser
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,8 @@ from jaxroof.version import VERSION
 from sweeps.answers.answer import Column, Table, Text
 from sweeps.answers.html import Page
 from sweeps.cli import main
+
+ROOT = Path(__file__).parents[2]
 
 STEP = "step --hardware H100-SXM --model Llama-3.1-8B --decode 8 --context 1000".split()
 
@@ -52,7 +56,7 @@ def test_a_verb_writes_what_it_says_as_a_page(tmp_path, capsys):
     assert main([*STEP, "--html", str(path)]) == 0  # a page of jaxroof is replaced
 
 
-VERBS = ("collective --hardware H100-SXM --devices 8", "models", "scenario list", "space")
+VERBS = ("collective --hardware H100-SXM --devices 8", "models", "scenario list", "space", "hardware")
 
 
 @pytest.mark.parametrize("words", VERBS)
@@ -84,3 +88,14 @@ def test_text_of_others_is_shown_and_not_obeyed():
     assert "<script" not in page.text and "\x1b" not in page.text and "<b>" not in page.text
     assert Read(page.text).rows == [["<i>", "n"], ["<td>&", "1"], ["total", "1"]]
     assert page.text.count("<tbody>") == 2 and '<tr class="bold">' in page.text
+
+
+def test_nothing_is_printed_beside_an_answer():
+    """What goes to standard output by `print` alone is on no page."""
+    printing = set()
+    for path in [*(ROOT / "sweeps" / "cli").glob("*.py"), *(ROOT / "sweeps" / "answers").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+            if called and not any(word.arg == "file" for word in node.keywords):
+                printing.add(path.name)
+    assert printing == {"answer.py", "to_json.py", "parser.py"}  # texts, JSON, the version
