@@ -10,6 +10,7 @@ from hwspaces.accelerators.technology_tables import KINDS, aliases, common, tabl
 from hwspaces.quantities.leaves import units
 from hwspaces.quantities.units import from_key, nearest
 from jaxroof.hardware import Energy, Link
+from jaxroof.numerics.struct import existing
 
 PLACE = "hwspaces/technology"
 
@@ -64,8 +65,8 @@ def technology_constants(kind: str, name: str) -> dict[str, Constant]:
         values = link.values | link.of_dies
         return {key: Constant(value, _OF_LINKS[key], link.sources[key]) for key, value in values.items()}
     if kind == "energy.process":
-        values, source = process_energies(name, shared.energy.process, f"{PLACE}: {kind}")
-        others = unfitted(name, shared.energy.process)
+        values, source = process_energies(name, existing(shared.energy).process, f"{PLACE}: {kind}")
+        others = unfitted(name, existing(shared.energy).process)
         return {key: Constant(value, _unit(key), others.get(key, source)) for key, value in values.items()}
     if kind.startswith("energy."):
         held = _energies(kind)[name]

@@ -8,7 +8,7 @@ from hwspaces.quantities.laws import law_that_sets, obeying
 from hwspaces.quantities.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.quantities.units import nearest
 from jaxroof.hardware import Energy, Hardware, Link
-from jaxroof.numerics.struct import Scalar, declaration, kinds, optional_parts, required
+from jaxroof.numerics.struct import Scalar, declaration, existing, kinds, optional_parts, required
 from jaxroof.numerics.tree import leaf_at, mapped
 
 TIERS = {
@@ -184,7 +184,7 @@ def _require_whole(group: str, figures: Mapping[str, float], where: str) -> None
     given = {path.removeprefix(f"{group}."): value for path, value in figures.items() if path.startswith(f"{group}.")}
     kind = kinds(Hardware)[group]
     for name, value in given.items():
-        if value > declaration(kind, name).most:
+        if value > existing(declaration(kind, name)).most:
             raise ValueError(f"{where}: {group}.{name} = {value:g} must be at most 1: it is a share")
     missing = [path for path in required(kind) if path not in given]
     if given and missing:
@@ -203,7 +203,7 @@ def _energy(hardware: Hardware, figures: Mapping[str, float], where: str, comple
     if missing:
         return None
     absent = {tier: None for tier, link in tiers.items() if link is None}
-    matrix = {precision: hardware.energy.matrix[precision] for precision in hardware.matrix}
+    matrix = {precision: existing(hardware.energy).matrix[precision] for precision in hardware.matrix}
     return dataclasses.replace(hardware.energy, matrix=matrix, **absent)
 
 

@@ -11,6 +11,7 @@ from hwspaces.accelerators.energy import Technologies, technologies
 from hwspaces.files import document
 from hwspaces.quantities.leaves import units
 from hwspaces.quantities.units import from_key, nearest, positive
+from jaxroof.numerics.struct import existing
 from jaxroof.silicon import Areas, Costs, Package
 
 CATALOGUE = Path(__file__).parents[1] / "catalogue"
@@ -140,7 +141,7 @@ def common() -> Shared:
 
 def _by_every_name(shared: Shared) -> Technologies:
     """Energies, where those of a process also stand under the names that have none of their own."""
-    process = dict(shared.energy.process)
+    process = dict(existing(shared.energy).process)
     for name, own in shared.silicon["process"].items():
         called = (name, *own.get("names", []))
         held = [process[alias] for alias in called if alias in process]

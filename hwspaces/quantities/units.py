@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from jaxroof.numerics.struct import existing
+
 Function = TypeVar("Function", bound=Callable)
 
 
@@ -19,7 +21,8 @@ def plain(value: Any) -> Any:
         `jnp.float32(2)`) one number. What is neither is returned as it is.
     """
     if isinstance(value, str | int | float | bool | None):
-        return value.item() if hasattr(value, "item") else value  # np.float64 and np.str_ are of Python's types too
+        # np.float64 and np.str_ are of Python's types too
+        return existing(value).item() if hasattr(value, "item") else value
     if isinstance(value, dict | MappingProxyType):
         return {plain(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | range):

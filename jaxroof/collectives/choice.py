@@ -28,7 +28,7 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import TIERS, Links
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import cheapest, maximum
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, existing
 from jaxroof.op import Collective
 
 ALGORITHMS = (
@@ -142,9 +142,9 @@ def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms:
 def _legal(name: str, links: Links, used: Tiers) -> bool:
     """Whether static structure lets the algorithm run: on a torus devices have neighbours only."""
     inner = links.scale_up or links.scale_out or links.cluster
-    if inner.topology == "torus" and name in ("one_shot", "two_shot", "in_switch", "halving_doubling"):
+    if existing(inner).topology == "torus" and name in ("one_shot", "two_shot", "in_switch", "halving_doubling"):
         return False
-    if inner.topology == "mesh" and name == "in_switch":
+    if existing(inner).topology == "mesh" and name == "in_switch":
         return False
     return not (name in ("hierarchical", "tree", "forwarded") and len(used) == 1)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxroof.collectives.choice import sent_bytes
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, existing
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 
@@ -98,7 +98,7 @@ def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str,
     costs, joules = hardware.energy, {}
     for name, amount in work.items():
         if name == "matrix":
-            each = costs.matrix.get(op.precision)
+            each = existing(costs).matrix.get(op.precision)
         else:
             each = getattr(costs, name)
         if each is None:

@@ -29,7 +29,7 @@ from jaxroof.memory.legality import holds, rules, told_of
 from jaxroof.memory.reserve import memory_share
 from jaxroof.numerics.arrays import jnp, scanned, stacked
 from jaxroof.numerics.smooth import maximum, positive_part
-from jaxroof.numerics.struct import Array, Scalar, number, share, struct
+from jaxroof.numerics.struct import Array, Scalar, existing, number, share, struct
 from jaxroof.op import AnyOp, traced_once
 from jaxroof.roofline import op_timing
 from jaxroof.step.forward import as_run
@@ -258,7 +258,7 @@ def colocated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[
     own, other = colocated_cost(hardware, first, second, work)
     left = cache_left(hardware, first, second)
     capacities = sequences_left(hardware, first, second, work)
-    fits = (left > 0.0) & (capacities[0] >= first.requests.batch) & (capacities[1] >= second.requests.batch)
+    fits = (left > 0.0) & (capacities[0] >= first.requests.batch) & (capacities[1] >= existing(second).requests.batch)
     split = holds(colocated_rules(scenario))
     return {
         "ttft": own.ttft,

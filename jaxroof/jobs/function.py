@@ -14,7 +14,7 @@ from jaxroof.jobs.job import Job, extrapolations
 from jaxroof.jobs.scenario import Metric, Scenario, lower
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
-from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, existing, static, struct
 from jaxroof.op import RESOURCES, Kernel, Ops
 from jaxroof.roofline import op_extrapolation, op_time, op_time_by_bound
 from jaxroof.step.step import Lazy, Terms, evidence_known, evidence_of, matrix_floors, memory_floors, op_cost, op_flops
@@ -87,8 +87,8 @@ class FunctionJob(Job):
             }
         if power_known(hardware):
             joules = functools.cache(lambda: joules_of(ops(), hardware))
-            found["run_core_energy"] = lambda: {"all": joules().core}
-            found["run_other_energy"] = lambda: {"all": joules().other}
+            found["run_core_energy"] = lambda: {"all": existing(joules()).core}
+            found["run_other_energy"] = lambda: {"all": existing(joules()).other}
         return found
 
     def tables(self, scenario: Scenario) -> Lazy:

@@ -12,7 +12,7 @@ from jaxroof.energy.energy import joules_of, power_known
 from jaxroof.jobs.scenario import Metric, Scenario, lower
 from jaxroof.memory.legality import holds, rules
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.struct import Scalar, existing
 from jaxroof.op import RESOURCES
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import overlapped_ops
@@ -78,8 +78,8 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     if power_known(hardware):
         # Cheap to compute and of few axes: one term, so that a grid adds one number per point and not one per kind.
         joules = functools.cache(lambda: joules_of(ops(), hardware))
-        beyond[f"{prefix}_core_energy"] = lambda: {"all": joules().core}
-        beyond[f"{prefix}_other_energy"] = lambda: {"all": joules().other}
+        beyond[f"{prefix}_core_energy"] = lambda: {"all": existing(joules()).core}
+        beyond[f"{prefix}_other_energy"] = lambda: {"all": existing(joules()).other}
     return beyond | {
         prefix: times,
         f"{prefix}_by_bound": lambda: times_by_bound(ops(), hardware, deployment, batch, efficiency),

@@ -13,7 +13,7 @@ from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.layers.sight import mean_length
 from jaxroof.model import Block, Encoder
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, existing
 from jaxroof.op import AttentionShape, Ops, in_layer, with_role
 
 
@@ -136,7 +136,9 @@ def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deploy
     split = jnp.asarray(True)
     for block in encoder.blocks:
         split = (
-            split & (jnp.mod(block.attention.heads, tp) == 0.0) & (jnp.mod(block.feedforward.intermediate, tp) == 0.0)
+            split & (jnp.mod(existing(block.attention).heads, tp) == 0.0) & (
+                jnp.mod(existing(block.feedforward).intermediate, tp) == 0.0
+            )
         )
     own = dataclasses.replace(deployment, tp=jnp.where(split, tp, 1.0), cp=None)
     return own, jnp.where(split, 1.0, 1.0 / tp)

@@ -22,7 +22,7 @@ from jaxroof.layers.sight import (
     selection_sight,
 )
 from jaxroof.model import WeightFormat
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, existing, struct
 from jaxroof.op import AttentionShape, Ops
 
 
@@ -128,7 +128,7 @@ def _sights(attention: CompressedAttention) -> tuple[Sight, Sight]:
 
 def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
     """A query's pairs are those of its window and, of the tokens before it, one per `ratio`."""
-    prefill, cp = batch.prefill, degree(deployment.cp)
+    prefill, cp = existing(batch.prefill), degree(deployment.cp)
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     near, far = _sights(attention)
     pairs = attended_pairs(new, past, near)
@@ -144,7 +144,7 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batc
 
 
 def _decode(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
-    decode, cp = batch.decode, degree(deployment.cp)
+    decode, cp = existing(batch.decode), degree(deployment.cp)
     heads = attention.heads / deployment.tp
     near, far = _sights(attention)
     context = decoded_context(decode.context, decode.sequences, near)

@@ -9,7 +9,7 @@ from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, norm, projection
 from jaxroof.model import Model, Prediction, head_rows
 from jaxroof.numerics.smooth import positive_part
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.struct import Scalar, existing
 from jaxroof.op import Ops, in_layer, with_role
 
 LOGIT_BYTES = 4.0
@@ -42,7 +42,7 @@ def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
 
 def features_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Projection of what a draft takes in of the model that it drafts for; every device does all of it."""
-    matrix = Matrix(model.features.inputs, model.hidden, model.features.weights)
+    matrix = Matrix(existing(model.features).inputs, model.hidden, existing(model.features).weights)
     return with_role(projection("features", tokens, matrix, deployment.activation_bytes, 1.0), "projector")
 
 
@@ -135,7 +135,7 @@ def _run(
     group_tokens: Scalar,
     runs: Scalar,
 ) -> Ops:
-    block = dataclasses.replace(model.prediction.block, count=runs)
+    block = dataclasses.replace(existing(model.prediction).block, count=runs)
     activation = deployment.activation_bytes
     matrix = join_matrix(model.prediction, model.hidden)
     ops = {

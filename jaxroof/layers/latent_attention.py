@@ -18,7 +18,7 @@ from jaxroof.layers.sight import (
 )
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, existing, struct
 from jaxroof.op import AttentionShape, Ops, in_phase
 
 
@@ -127,7 +127,7 @@ def _expanded_prefill(
     attention: LatentAttention, deployment: Deployment, batch: Batch, up: Matrix, count: Scalar
 ) -> Ops:
     """Prompt attention with keys and values of every head: those of the cached past are expanded again too."""
-    prefill, heads, cp = batch.prefill, attention.heads / deployment.tp, degree(deployment.cp)
+    prefill, heads, cp = existing(batch.prefill), attention.heads / deployment.tp, degree(deployment.cp)
     key_dim = attention.nope_dim + attention.rope_dim
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     cached = prefill.tokens + prefill.past
@@ -159,14 +159,16 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, batch: Batch, 
     activation = deployment.activation_bytes
     width = attention.latent + attention.rope_dim
     if part == "prefill":
-        sequences = batch.prefill.sequences
-        new, past = (mean_length(tokens, sequences) for tokens in (batch.prefill.tokens, batch.prefill.past))
+        sequences = existing(batch.prefill).sequences
+        new, past = (
+            mean_length(tokens, sequences) for tokens in (existing(batch.prefill).tokens, existing(batch.prefill).past)
+        )
         keys, queries, pairs = new + past, new / cp, attended_pairs(new, past, seen) / cp
         exchange = context_exchange(sequences * keys * width * activation, deployment, count)
         combine: Ops = {}
     else:
-        sequences, queries = batch.decode.sequences, tokens_per_sequence(deployment)
-        keys = mean_length(decoded_context(batch.decode.context, sequences, seen) / cp, sequences)
+        sequences, queries = existing(batch.decode).sequences, tokens_per_sequence(deployment)
+        keys = mean_length(decoded_context(existing(batch.decode).context, sequences, seen) / cp, sequences)
         pairs = keys * queries
         exchange = {}
         output_bytes = sequences * queries * heads * attention.latent * deployment.communication_bytes

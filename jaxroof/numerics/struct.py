@@ -28,6 +28,12 @@ else:
 Array: numbers of shape [n] or more; what is loaded is NumPy's, what is computed is of NumPy or of JAX."""
 
 
+def existing(part: T | None) -> T:
+    """A part that is there: structure, decided where a scenario is made, says so, and types cannot see it."""
+    assert part is not None
+    return part
+
+
 def static(**keywords: Any) -> Any:
     """A field that is structure rather than data: two structs that differ in it cannot be stacked."""
     return dataclasses.field(metadata={"static": True}, **keywords)

@@ -14,7 +14,7 @@ from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import entry, jax, jax_numpy, jnp
 from jaxroof.numerics.smooth import maximum, minimum
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, existing
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.tables import CONTEXT, DECODE, LOGITS, ROWS, Limits, Parts, StepPrices, price_tables
 
@@ -91,7 +91,7 @@ def _share_of_drafting_step(
 
     Source: ours.
     """
-    decoding = batch.decode
+    decoding = existing(batch.decode)
     nothing = jnp.zeros_like(decoding.sequences)
     further = drafted * decoding.sequences
     alone = Batch(
@@ -133,7 +133,9 @@ def _unlimited(
         spent, host = micro_batch(batch, rows)
         device, each = spent[..., 0], 1.0
     else:
-        parts = pipelined_parts(deployment, maximum(batch.prefill.sequences + batch.decode.sequences, 1.0))
+        parts = pipelined_parts(
+            deployment, maximum(existing(batch.prefill).sequences + existing(batch.decode).sequences, 1.0)
+        )
         spent, host = micro_batch(divided(batch, parts), rows / parts)
         laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
         device, host, per_step = spent[..., 0] * laps, host * laps, per_step * laps
@@ -225,7 +227,7 @@ def _micro_batch_price(
     tables: StepPrices, parts: Parts, prompts: bool, encode: Encode | None, batch: Batch, rows: Scalar
 ) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
-    prompt, decoding = batch.prefill, batch.decode
+    decoding = existing(batch.decode)
     spent = _between(*_read(tables.rows, rows, ROWS))
     some = decoding.sequences > 0
     sequences = jax_numpy.where(some, decoding.sequences, 1.0)
@@ -235,9 +237,10 @@ def _micro_batch_price(
     # Of micro-batches of which some sample no token, those pass without the head.
     spent = spent + sampled[:-1] * jax_numpy.minimum(batch.logits, 1.0)
     if batch.encode is not None:  # of micro-batches, too, some begin no prompt
-        begun = batch.encode.tokens / encode.tokens
+        begun = batch.encode.tokens / existing(encode).tokens
         spent = spent + _between(*_read(tables.encoder, begun, LOGITS)) * jax_numpy.minimum(begun, 1.0)
     if prompts and parts.has("prompt"):
+        prompt = existing(batch.prefill)
         work = prompt.tokens > 0
         lengths = tuple(
             jax_numpy.where(work, length, least)

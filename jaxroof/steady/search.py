@@ -17,7 +17,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import is_traced, jax, jnp
-from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.numerics.struct import Array, Scalar, existing, struct
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import MicroBatch, step_energy, step_price
 from jaxroof.prices.tables import Parts
@@ -158,13 +158,13 @@ def micro_batch_cost(
         encoder_table = parts.encoder(sequences, demand.encode)
 
     def cost(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
-        prompt, decoding = batch.prefill, batch.decode
+        prompt, decoding = existing(batch.prefill), existing(batch.decode)
         some, work = decoding.sequences > 0, prompt.tokens > 0
         spent = _read(ROWS, rows_table, rows)
         spent = spent + jnp.where(some[..., None], _read(SEQUENCES, decode_table, decoding.sequences), 0.0)
         spent = spent + _read(SEQUENCES, logits_table, batch.logits) * jnp.minimum(batch.logits, 1.0)[..., None]
         if batch.encode is not None:
-            begun = batch.encode.tokens / demand.encode.tokens
+            begun = batch.encode.tokens / existing(demand.encode).tokens
             spent = spent + _read(SEQUENCES, encoder_table, begun) * jnp.minimum(begun, 1.0)[..., None]
         numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
         lengths = tuple(jnp.where(work, length, least) for length, least in numbers)

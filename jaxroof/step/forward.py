@@ -25,7 +25,7 @@ from jaxroof.layers.linear import LOW_PRECISIONS, launched, norm
 from jaxroof.memory.paging import copy_ops
 from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.smooth import positive_part
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.struct import Scalar, existing
 from jaxroof.op import Ops, in_layer
 
 
@@ -195,7 +195,7 @@ def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     ops = _times(step_ops(draft, first, batch, sampled=sampled), launched(deployment.drafts), PREFIX)
     if batch.decode is None:
         return ops
-    single = draft if draft.features.every_run else dataclasses.replace(draft, features=None)
+    single = draft if existing(draft.features).every_run else dataclasses.replace(draft, features=None)
     newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences)
     found = step_ops(single, draft_deployment(deployment), newest)
     return ops | _times(found, positive_part(deployment.drafts - 1.0), FURTHER)

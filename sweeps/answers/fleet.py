@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroof.numerics.struct import existing
 from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.fleet.answer import YEAR, FleetPlan
@@ -101,7 +102,7 @@ def _one_more(plan: FleetPlan) -> Any:
     given = ("one more given:\ndual", "solved again")
     rented = ("one more to rent:\ndual", "solved again ")
     made = table(f"gain in {found.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented))
-    for one in found.supplies:
+    for one in existing(found).supplies:
         rent = f"{one.rent:,.0f}" if math.isfinite(one.rent) else "-"
         made.add_row(one.name, rent, f"{one.step}", *_marginal(one.given), *_marginal(one.available))
     return made

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.numerics.struct import existing
 from sweeps.answers.tables import console, percent, table
 from sweeps.ask.names import variable
 from sweeps.studies.optimize.goals import harmonic, unit_of
@@ -47,7 +48,7 @@ def trade_offs(found: Optimum) -> Any:
 
 def robustness(found: Optimum) -> Any:
     """The robust and the nominal optimum in every scenario."""
-    made = found.robustness
+    made = existing(found.robustness)
     unit = unit_of(found.problem.objectives[0].name)
     heads = ("nominal optimum", "robust optimum", "price")
     shown = table("scenario", *heads, "nominal keeps constraints", "binds", numbers=heads)

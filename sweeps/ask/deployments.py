@@ -15,7 +15,7 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.scenario import Pool, Tenant
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
-from jaxroof.numerics.struct import declarations
+from jaxroof.numerics.struct import declarations, existing
 from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 
 PREFIX = "deployment."
@@ -172,8 +172,8 @@ def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.Mode
 
 def _reads(draft: str, entry: workloads.ModelEntry, model: Model) -> str:
     """The note on a draft that reads hidden states of the model; ValueError where the model's are of another width."""
-    width, hidden = model.features.inputs, entry.model.hidden
-    own = model.hidden if model.features.every_run else 0.0
+    width, hidden = existing(model.features).inputs, entry.model.hidden
+    own = model.hidden if existing(model.features).every_run else 0.0
     if (width - own) % hidden:
         raise ValueError(
             f"draft = {draft!r} reads hidden states of {width - own:,.0f} numbers in all; those of {entry.name} have "

@@ -12,6 +12,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.model import Block, Experts, Model
+from jaxroof.numerics.struct import existing
 from sweeps.ask.axes import Axis, Choice, leaf
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
@@ -181,7 +182,7 @@ def require_effect(given: Iterable[str], found: Facts) -> None:
         if need is None or need.met(found):
             continue
         declared = declared_leaf(plain)
-        asked = [value for value in found.values(plain) if value != declared.default]
+        asked = [value for value in found.values(plain) if value != existing(declared).default]
         if asked:
             raise ValueError(f"{path} = {_text(asked[0])} has no effect here: it needs {need.words}")
 

@@ -13,6 +13,7 @@ from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.jobs.job import some_terms
 from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.struct import existing
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice, number
@@ -69,7 +70,7 @@ def asking(question: AskedSweep, names: tuple[str, ...]) -> AskedSweep:
 
 def alike_devices(question: AskedSweep, precisions: Collection[str]) -> AskedSweep:
     """The question with every accelerator, the first and those along axes, replaced by `alike`."""
-    base = question.question.base
+    base = existing(question.question).base
     base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
     axes = all_alike(question.axes, precisions)
     return dataclasses.replace(question, question=dataclasses.replace(question.question, base=base), axes=axes)

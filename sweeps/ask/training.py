@@ -11,6 +11,7 @@ import numpy as np
 from hwspaces.quantities.units import nearest
 from jaxroof.deployment import ADAPTED
 from jaxroof.model import Model, expert_layers
+from jaxroof.numerics.struct import existing
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES, LoRA, Training
 from sweeps.ask.deployments import adapter_settings
@@ -147,7 +148,7 @@ class Layouts:
         """One layout in numbers and words."""
         found = {name: column[place].item() for name, column in self.columns.items()}
         for name in ("recompute", "schedule"):
-            found[name] = leaf(f"workload.{name}").codes[int(found[name])]
+            found[name] = existing(leaf(f"workload.{name}")).codes[int(found[name])]
         return found
 
 

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from jaxroof.numerics.struct import existing
 from sweeps.ask.flag_text import pairs
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
@@ -199,7 +200,7 @@ def workload_number(name: str, text: str) -> float | str:
     from sweeps.ask.leaves import leaf
 
     declared = leaf(f"workload.{name}")
-    return declared_quantity(text, declared, flag_of(name)) if declared.whole else text
+    return declared_quantity(text, declared, flag_of(name)) if existing(declared).whole else text
 
 
 def whole_number(flag: str, text: str, zero: bool = False) -> float:

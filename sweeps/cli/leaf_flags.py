@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxroof.numerics.struct import existing
+
 KINDS = ("number", "count", "share", "word", "text", "option")
 """Functions of `jaxroof.numerics.struct` that declare a leaf which may have a flag."""
 
@@ -32,7 +34,7 @@ def leaf_flags(*modules: str) -> dict[str, Flag]:
     found: dict[str, Flag] = {}
     for module in modules:
         package, _, path = module.partition(".")
-        file = Path(find_spec(package).origin).parent / f"{path.replace('.', '/')}.py"
+        file = Path(existing(find_spec(package)).origin).parent / f"{path.replace('.', '/')}.py"
         tree = ast.parse(file.read_text(encoding="utf-8"))
         assigned = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
         named = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}

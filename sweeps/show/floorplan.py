@@ -8,6 +8,7 @@ import numpy as np
 from hwspaces import HardwareEntry, formatted
 from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import existing
 from sweeps.ask.names import LIMITS, PARTS
 from sweeps.show import style
 from sweeps.show.package_plan import Rectangle, TileGroup, package_plan
@@ -87,11 +88,11 @@ def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[TileGroup, ..
         number = sum(len(group.stacks) for group in plan)
         words.append(
             f"{number} stack{'s' * (number > 1)} of {entry.memory or 'memory'}, "
-            f"{float(hardware.package.stack_footprint) * MM2:.0f} mm2 each."
+            f"{float(existing(hardware.package).stack_footprint) * MM2:.0f} mm2 each."
         )
     if not package_known(hardware):
         words.append("Its package is unknown: memory stacks and limits are not shown.")
-    elif float(hardware.package.stacked) > 0.0 and len(plan) > 1:
+    elif float(existing(hardware.package).stacked) > 0.0 and len(plan) > 1:
         words.append("The dies with cores lie on those without.")
     return f"{what}\n{' '.join(words)}" if what else " ".join(words)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.efficiency.hull import BEYOND
+from jaxroof.numerics.struct import existing
 from sweeps.ask.leaves import leaf_long_name
 from sweeps.data import labels
 from sweeps.show import plane, style
@@ -62,7 +63,7 @@ def _slices(found: Optimum) -> Any:
             panel.set_ylabel(style.quantity_label("", unit, shown).strip(), fontsize=8)
         if found.grid_design is not None:
             i = problem.variables.index(one.variable)
-            best = objective.sign * found.grid_objectives[0]
+            best = objective.sign * existing(found.grid_objectives)[0]
             panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
     made.supylabel(words(objective.name), fontsize=9, color=style.INK)
     lines = style.matplotlib().lines

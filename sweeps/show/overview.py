@@ -7,6 +7,7 @@ import xarray as xr
 
 from hwspaces import quantity
 from hwspaces.quantities.units import nearest
+from jaxroof.numerics.struct import existing
 from sweeps.data import labels
 from sweeps.data.best import key_metrics, metrics
 from sweeps.show import style
@@ -56,7 +57,7 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
     first.set_title("Best design at each place")
     if bound is not None:
         step = bound.removesuffix("bound").strip("_")
-        second.set_title(f"Resource that binds {step} there" if step else "Binding resource there")
+        existing(second).set_title(f"Resource that binds {step} there" if step else "Binding resource there")
     if pair is not None:
         third = next(axes)
         pareto_panel(third, dataset, *pair)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, Encoder, FeedForward, Model, WeightFormat
+from jaxroof.numerics.struct import existing
 from workloads.config import Config
 from workloads.models.encoders import UNBIASED, Tower, encoder_of
 from workloads.precisions.formats import Tensor
@@ -57,7 +58,7 @@ def _m2m(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
 
 def _outside(model: Model, encoder: float, decoder: float) -> Model:
     """A model with so many more parameters beside the layers of its encoder and its decoder."""
-    stack = dataclasses.replace(model.encoder, other_parameters=model.encoder.other_parameters + encoder)
+    stack = dataclasses.replace(model.encoder, other_parameters=existing(model.encoder).other_parameters + encoder)
     return dataclasses.replace(model, encoder=stack, other_parameters=model.other_parameters + decoder)
 
 

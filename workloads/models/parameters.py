@@ -10,7 +10,7 @@ from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention, ShortConvolution
 from jaxroof.layers.selective_scan import SelectiveScan
 from jaxroof.model import Block, Experts, FeedForward, Mixer, WeightFormat
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.struct import Scalar, existing
 from workloads.config import Config
 from workloads.families.family import Family, Switch
 
@@ -175,7 +175,7 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
 
 
 def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> Scalar:
-    rules = family.experts
+    rules = existing(family.experts)
     parameters = layer.experts * (rules.router_bias + rules.score_correction + rules.scaled_router)
     parameters += rules.expert_bias * layer.experts * (layer.up_projections * layer.intermediate + hidden)
     parameters += hidden * (rules.scaled_router + (rules.shared_gate and layer.shared is not None))

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxroof.nests import Limits, NestFanout, NestMachine, NestMemory, NestProblem, NestTensor
 from jaxroof.nests import Mapping as NestMapping
+from jaxroof.numerics.struct import existing
 from workloads.streams.kinds import nearest
 
 TENSORS = ("Weights", "Inputs", "Outputs")
@@ -265,7 +266,8 @@ def parsed_loops(value: Any, where: str) -> Loops:
     for part in text(value, where).split():
         match = re.fullmatch(r"([A-Za-z_]+)=?([0-9]{1,16})", part)
         require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P8")
-        found.append((match[1], whole(int(match[2]), where)))
+        dimension, number = existing(match).groups()
+        found.append((dimension, whole(int(number), where)))
     return found
 
 
@@ -275,9 +277,10 @@ def parsed_limits(value: Any, where: str) -> Limits:
     for part in text(value, where).split():
         match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part)
         require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8")
-        count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
-        require(match[1] not in (name for name, *_ in found), where, f"{match[1]} is there twice")
-        found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
+        dimension, bound, most = existing(match).groups()
+        count = math.inf if most == "all" else float(whole(int(most), where))
+        require(dimension not in (name for name, *_ in found), where, f"{dimension} is there twice")
+        found.append((dimension, 1.0 if bound == "<=" else count, math.inf if bound == ">=" else count))
     return tuple(found)
 
 

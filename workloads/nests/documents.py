@@ -11,6 +11,7 @@ from typing import Any
 from hwspaces.files import document
 from jaxroof.nests import Mapping as NestMapping
 from jaxroof.nests import NestFanout, NestMachine, NestMemory, NestProblem
+from jaxroof.numerics.struct import existing
 from workloads.nests import checks
 from workloads.nests.checks import CONVOLUTION, MATMUL, TENSORS, Axes, convolution, einsum, matmul
 from workloads.streams.kinds import nearest
@@ -169,7 +170,7 @@ def _axes(value: Any, where: str) -> Axes:
         for term in axis.split("+"):
             match = re.fullmatch(r"\s*(?:([0-9]{1,6})\s*\*\s*)?([A-Za-z_]{1,60})\s*", term)
             checks.require(match is not None, where, f"{term.strip()!r} must be a dimension or 2*P")
-            terms.append((checks.whole(int(match[1] or 1), where), match[2]))
+            terms.append((checks.whole(int(existing(match)[1] or 1), where), existing(match)[2]))
         checks.require(len({name for _, name in terms}) == len(terms), where, f"{axis.strip()!r} has a dimension twice")
         found.append(tuple(terms))
     return tuple(found)

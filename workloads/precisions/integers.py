@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from jaxroof.numerics.struct import existing
 from workloads.config import Config
 from workloads.precisions import formats
 from workloads.precisions.formats import FP16_SCALE, Scheme
@@ -117,13 +118,15 @@ def _rules(config: Config) -> list[Assignment]:
             leaves_out = sign == "-"
         else:
             leaves_out, pattern = False, rule
-        table.own(rule)
+        existing(table).own(rule)
         if leaves_out:
             found.append((named(config, [f"re:{pattern}"]), None))
             continue
         if not isinstance(changes, Mapping):
-            raise table.error(f"{rule} must be an object of what it changes")
-        own = Config(f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", table.asked)
+            raise existing(table).error(f"{rule} must be an object of what it changes")
+        own = Config(
+            f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", existing(table).asked
+        )
         found.append((named(config, [f"re:{pattern}"]), group_scheme(own, zeros=True, method="gptq")))
     return found
 
@@ -156,7 +159,7 @@ def auto_round(config: Config) -> Quantization:
     overrides: list[Assignment] = []
     table = config.table("extra_config")
     for name in {} if table is None else table.values:
-        own = table.own_table(name)
+        own = existing(table).own_table(name)
         if own is None:
             continue
         merged = Config(own.name, {**_known(config), **own.values}, own.path, own.asked)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from jaxroof.numerics.struct import existing
 from workloads.config import Config
 from workloads.precisions import formats
 from workloads.precisions.formats import Scheme
@@ -32,10 +33,10 @@ def quantization(config: Config) -> Quantization:
     for key in ("layer_quant_config", "layer_type_quant_config"):
         table = config.table(key)
         for name in {} if table is None else table.values:
-            own = table.own_table(name)
+            own = existing(table).own_table(name)
             scheme = None if own is None else _scheme(own)
             if key == "layer_type_quant_config" and name != "Linear":
-                raise table.error(f"{name} is a class of modules that is not read; Linear is")
+                raise existing(table).error(f"{name} is a class of modules that is not read; Linear is")
             overrides.append((None if key == "layer_type_quant_config" else named(config, [name]), scheme))
     general: Assignment = (None, _scheme(usual))
     return Quantization(
@@ -54,7 +55,7 @@ def _kv_precision(config: Config) -> str | None:
         tables.append(layers)
     for table in tables:
         for name in {} if table is None else table.values:
-            own = table.own_table(name)
+            own = existing(table).own_table(name)
             outputs = None if own is None else own.table("output_tensors")
             if outputs is not None and (table is not layers or name in group):
                 return _operand(outputs)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jaxroof.numerics.struct import existing
 from workloads.traced.elementwise import DRAWN
 from workloads.traced.graph import CARRY, Node, Region, Value, without_dead_nodes
 from workloads.traced.rules import LIGHT, is_known, kind_of, refusal
@@ -81,7 +82,7 @@ def without_counting(region: Region, carried: list[Value], counter: int) -> Regi
         alone = written is not None and written.name == "dynamic_update_slice" and written.inputs[0] is old
         if alone and id(new) not in users and users.get(id(old)) == [written]:
             gone.add(id(old))
-            new = written.inputs[1]
+            new = existing(written).inputs[1]
         outputs.append(new)
     inputs = [value for value in region.inputs if id(value) not in gone]
     return without_dead_nodes(Region(inputs, outputs, region.nodes))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, existing, struct
 from jaxroof.op import Collective as CollectiveOp
 from sweeps.measure.validate.collective_rows import (
     COPY_SHARE,
@@ -129,8 +129,8 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
       changed: fields of the scale-up link to replace, or None.
     """
     scale_up = dataclasses.replace(case.links.scale_up, **(changed or {}))
-    if scale_up.transport is not None:
-        transport = dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
+    if existing(scale_up).transport is not None:
+        transport = dataclasses.replace(existing(scale_up).transport, shot_limit=case.shot_limit)
         scale_up = dataclasses.replace(scale_up, transport=transport)
     links = dataclasses.replace(case.links, scale_up=scale_up)
     message, members = case.message_bytes, case.participants
@@ -139,7 +139,7 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
     own = tuple(name for name in algorithms if name in ("one_shot", "two_shot"))
     kernel = collective_time(links, op, efficiency, tuple(name for name in algorithms if name not in own))
     if own and kind == "all_reduce":
-        copies = case.copy_time * scale_up.reduces
+        copies = case.copy_time * existing(scale_up).reduces
         kernel = jnp.minimum(kernel, copies + collective_time(links, op, efficiency, own))
     return jnp.maximum(case.launch_time, kernel) + case.eager_byte_time * case.message_bytes
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import hwspaces
 from jaxroof.collectives import LIBRARIES
 from jaxroof.hardware import Links
+from jaxroof.numerics.struct import existing
 from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, records, require_some, rows
 
 TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
@@ -180,7 +181,7 @@ def _table_row(row: CsvRow) -> MeasuredCollective:
         links=links,
         memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
         algorithms=allowed,
-        crosses=values["num_gpus"] > links.scale_up.devices,
+        crosses=values["num_gpus"] > existing(links.scale_up).devices,
         file=row.file,
         line=row.line,
     )
@@ -199,7 +200,7 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
     links = dataclasses.replace(links, scale_up=dataclasses.replace(links.scale_up, devices=domain))
     if machines.board and node > 2.0:
         board = _device(machines.board).hardware.links.scale_up
-        board = dataclasses.replace(board, devices=node, oversubscription=board.transport.crossing)
+        board = dataclasses.replace(board, devices=node, oversubscription=existing(existing(board).transport).crossing)
         links = dataclasses.replace(links, scale_out=board)
     elif machines.node_bandwidth is not None:
         network = dataclasses.replace(links.scale_out, bandwidth=machines.node_bandwidth / node)

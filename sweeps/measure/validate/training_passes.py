@@ -17,6 +17,7 @@ from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Model, WeightFormat
+from jaxroof.numerics.struct import existing
 from jaxroof.op import Collective, Ops
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import step_ops
@@ -212,7 +213,9 @@ def device(name: str, linked: bool = False) -> Hardware:
         power=Power(tdp=whole.power.tdp),
         price=None,
         energy=dataclasses.replace(
-            whole.energy, matrix={"fp32": whole.energy.matrix["fp32"]}, scale_up=None, scale_out=None, cluster=None
+            whole.energy, matrix={
+                "fp32": existing(whole.energy).matrix["fp32"]
+            }, scale_up=None, scale_out=None, cluster=None
         ),
     )
     if name not in HALVES:

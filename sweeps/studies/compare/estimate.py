@@ -11,6 +11,7 @@ from jaxroof.batch import Policy
 from jaxroof.energy.energy import power_known
 from jaxroof.jobs.serve import GROWS
 from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.struct import existing
 from jaxroof.numerics.tree import mapped, structure
 from jaxroof.prices.prices import Price, step_energy, step_price
 from jaxroof.prices.tables import OpKinds
@@ -251,7 +252,7 @@ def _largest(
         joules = _over(ladder, step_energy(cost, *place, overlap, policy.acceptance), policy, needs)
         batch = found["batch"][:, None]
         energy = steady_state(_between(joules, ladder, batch), 0.0, needs, delay, batch, most[:, None]).step[:, 0]
-        found["power"] = energy / found["tpot"] + device.static[:, 0, 0]
+        found["power"] = energy / found["tpot"] + existing(device.static)[:, 0, 0]
     return found | {"cache": cache}
 
 

@@ -15,6 +15,7 @@ from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import has_experts
+from jaxroof.numerics.struct import existing
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
@@ -226,7 +227,7 @@ def compare_static(
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
     question = asking(alike_devices(asked(spec(source)), needed), figures)
     found = answers_over(question.question, question.axes, begun(points))
-    deployment = question.question.base.deployment
+    deployment = existing(question.question).base.deployment
     batches = next(axis.coordinates[0].values for axis in question.axes if axis.name == "batch")
     sizes = dict(zip(AXES, (len(runnable), len(tried), len(batches)), strict=True))
     blank = np.full(tuple(sizes.values()), np.nan, np.float32)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxroof.batch import Batch, Encode
 from jaxroof.efficiency import Efficiency
 from jaxroof.model import Model
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, existing
 from jaxroof.prices.prices import MicroBatch
 from jaxroof.prices.tables import OpKinds, Parts
 from sweeps.studies.compare.places import PlaceColumns
@@ -72,7 +72,7 @@ def micro_batch_cost(of: Tables) -> MicroBatch:
     """Cost of a micro-batch at the places of the tables; a batch's numbers have shape [places, n, m], or broadcast."""
 
     def cost(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
-        prompt, decoding = batch.prefill, batch.decode
+        prompt, decoding = existing(batch.prefill), existing(batch.decode)
         spent = _read(ROWS[: of.rows.shape[1]], of.rows, rows)
         some = np.asarray(decoding.sequences) > 0
         attention = _read(SEQUENCES, of.decode, np.where(some, decoding.sequences, 1.0))
@@ -80,7 +80,7 @@ def micro_batch_cost(of: Tables) -> MicroBatch:
         sampled = _read(SEQUENCES, of.logits, batch.logits)
         spent = spent + sampled * np.minimum(batch.logits, 1.0)[..., None]
         if batch.encode is not None:
-            begun = batch.encode.tokens / of.encode.tokens
+            begun = batch.encode.tokens / existing(of.encode).tokens
             spent = spent + _read(SEQUENCES, of.encoder, begun) * np.minimum(begun, 1.0)[..., None]
         work = np.asarray(prompt.tokens) > 0
         if of.parts.has("prompt") and work.any():

@@ -11,7 +11,7 @@ from hwspaces.quantities.units import TEXT_UNITS, formatted, nearest, quantity
 from jaxroof.chip.area import USES
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import SHARPNESS, maximum, minimum
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, existing
 from sweeps.ask.axes import number
 from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 from sweeps.ask.names import VARIABLES, variable
@@ -214,7 +214,7 @@ class Cases:
         `jaxroof.numerics.smooth` does it.
         """
         if self.values.shape[1] == 1:
-            return self.goal.sign * self.slopes[:, 0]
+            return self.goal.sign * existing(self.slopes)[:, 0]
         logs = self.logs
         shares = np.exp(SHARPNESS * (logs - np.max(logs, axis=1, keepdims=True)))
         shares /= np.sum(shares, axis=1, keepdims=True)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 
+from jaxroof.numerics.struct import existing
 from sweeps.studies.optimize.descent import KEPT, best_first, scores, worst
 from sweeps.studies.optimize.problem import Problem
 
@@ -185,8 +186,8 @@ def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Polis
             continue
         free[i] = False
         found = None
-        for value in variable.neighbours(best.design[i]):
-            start = best.design.copy()
+        for value in variable.neighbours(existing(best).design[i]):
+            start = existing(best).design.copy()
             start[i] = value
             point = refined(problem, start, weights, free)
             found = point if found is None or point.better(found) else found

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from jaxroof.numerics.struct import existing
 from sweeps.ask.names import UDUNITS, variable, variable_attributes
 from sweeps.data.pieces import blank
 from sweeps.studies.optimize import optimum
@@ -119,7 +120,7 @@ def record(found: Optimum) -> dict[str, Any]:
     if found.grid_design is not None:
         grid = {
             "variables": design_record(problem, found.grid_design),
-            "objective": float(problem.objectives[0].sign * found.grid_objectives[0]),
+            "objective": float(problem.objectives[0].sign * existing(found.grid_objectives)[0]),
             "points": len(found.grid[0]),
             "sampled": found.sampled,
         }

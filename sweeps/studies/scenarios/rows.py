@@ -12,6 +12,7 @@ import xarray as xr
 from hwspaces.quantities.expression import Expression
 from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS
+from jaxroof.numerics.struct import existing
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import asking
@@ -223,7 +224,7 @@ def _metric(check: Check) -> Expression:
 
 def unit(check: Check) -> str:
     """SI unit of a check's metric at one point."""
-    return check.unit or _variable_unit(NAME.search(check.metric).group())
+    return check.unit or _variable_unit(existing(NAME.search(check.metric)).group())
 
 
 def _variable_unit(metric: str) -> str:
