@@ -204,7 +204,7 @@ def _energy(hardware: Hardware, figures: Mapping[str, float], where: str, comple
         return None
     absent = {tier: None for tier, link in tiers.items() if link is None}
     matrix = {precision: existing(hardware.energy).matrix[precision] for precision in hardware.matrix}
-    return dataclasses.replace(hardware.energy, matrix=matrix, **absent)
+    return dataclasses.replace(existing(hardware.energy), matrix=matrix, **absent)
 
 
 def _links(hardware: Hardware) -> dict[str, Link | None]:

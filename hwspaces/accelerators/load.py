@@ -18,6 +18,7 @@ from hwspaces.accelerators.technology_tables import CATALOGUE, OF_SPACES, common
 from hwspaces.accelerators.technology_tables import table as shared_table
 from hwspaces.files import document
 from hwspaces.quantities.units import nearest, quantity
+from jaxroof.numerics.struct import existing
 
 CATALOGUE_PLACE = "hwspaces/catalogue/"
 """Beginning of `HardwareEntry.file` of accelerators of the catalogue."""
@@ -165,7 +166,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         tables.get("source", {}),
         {**known, **resolved(tables, "architecture", path)},
         {**shared.links, **resolved(tables, "link", path)},
-        shared.energy | technologies(tables, path),
+        existing(shared.energy) | technologies(tables, path),
         {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
     for kind in OF_SPACES:

@@ -13,7 +13,7 @@ from hwspaces.accelerators.technology_tables import strings, texts
 from hwspaces.quantities.leaves import PRECISIONS
 from hwspaces.quantities.units import from_key, is_zero, nearest, positive
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.struct import declaration, declarations
+from jaxroof.numerics.struct import declaration, declarations, existing
 
 _INPUTS = {
     **dict.fromkeys(("vector.fp32", "vector.int8"), "FLOP/s"),
@@ -82,7 +82,7 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     hardware = assembled(leaves, where, topologies=topologies)
     scales: dict[str, Any] = scaled(hardware, figures, shared, where)
     if scales:
-        hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
+        hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(existing(hardware.silicon), **scales))
     leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
     assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
     date = iso_date(table.get("date"), where)

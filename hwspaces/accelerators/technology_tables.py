@@ -146,7 +146,7 @@ def _by_every_name(shared: Shared) -> Technologies:
         called = (name, *own.get("names", []))
         held = [process[alias] for alias in called if alias in process]
         process = dict.fromkeys(called, held[0]) | process if held else process
-    return dataclasses.replace(shared.energy, process=process)
+    return dataclasses.replace(existing(shared.energy), process=process)
 
 
 def file_tables(path: Path) -> Mapping:

@@ -233,9 +233,10 @@ def package_uses(hardware: Hardware) -> dict[str, Array]:
     Raises:
       ValueError: when the hardware's package or silicon is unknown.
     """
-    package, silicon = hardware.package, hardware.silicon
+    package = hardware.package
     if package is None:
         raise ValueError("the hardware has no package, so its limits are unknown; give the table [package]")
+    silicon = _silicon(hardware)
     area, tdp = die_area(hardware), hardware.power.tdp
     stacks = memory_stacks(hardware) / silicon.stacks_used  # a place that is not in use takes its edge too
     with_cores, without = dies(hardware)

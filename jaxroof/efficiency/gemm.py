@@ -6,7 +6,7 @@ from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest
-from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.numerics.struct import Array, Scalar, existing, static, struct
 from jaxroof.op import Kernel
 
 RESIDENT_BOUND = 50.0
@@ -130,7 +130,7 @@ def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[S
     if memory.l2 is None:
         return op.bytes / hbm_rate, 0.0
     kept = kernel.activation_residency * memory.l2.capacity
-    warm = activations * (kept * kept / (kept * kept + op.bytes * op.bytes))
+    warm = activations * (kept * kept / (kept * kept + existing(op.bytes) * op.bytes))
     if op.reuse_bytes is not None:
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
         square = jnp.minimum(fit * fit, RESIDENT_BOUND)

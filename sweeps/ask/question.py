@@ -65,7 +65,7 @@ def named(spec: Spec) -> AskedSweep:
 
 def asking(question: AskedSweep, names: tuple[str, ...]) -> AskedSweep:
     """The same of these variables alone."""
-    return dataclasses.replace(question, question=dataclasses.replace(question.question, names=names))
+    return dataclasses.replace(question, question=dataclasses.replace(existing(question.question), names=names))
 
 
 def alike_devices(question: AskedSweep, precisions: Collection[str]) -> AskedSweep:
@@ -73,7 +73,9 @@ def alike_devices(question: AskedSweep, precisions: Collection[str]) -> AskedSwe
     base = existing(question.question).base
     base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
     axes = all_alike(question.axes, precisions)
-    return dataclasses.replace(question, question=dataclasses.replace(question.question, base=base), axes=axes)
+    return dataclasses.replace(
+        question, question=dataclasses.replace(existing(question.question), base=base), axes=axes
+    )
 
 
 def precisions_of(base: Scenario, axes: tuple[Axis, ...]) -> set[str]:

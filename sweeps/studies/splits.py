@@ -35,7 +35,7 @@ def replica_curve(case: Case) -> Curve:
     scenario = case.scenario
     one = dataclasses.replace(scenario.deployment, dp=1.0)
     alone = dataclasses.replace(
-        scenario.prefill, deployment=dataclasses.replace(existing(scenario.prefill).deployment, dp=1.0)
+        existing(scenario.prefill), deployment=dataclasses.replace(existing(scenario.prefill).deployment, dp=1.0)
     )
     work = dataclasses.replace(scenario.workload, rate=None)
     scenario = dataclasses.replace(scenario, deployment=one, prefill=alone, workload=work)

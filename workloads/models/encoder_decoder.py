@@ -58,7 +58,9 @@ def _m2m(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
 
 def _outside(model: Model, encoder: float, decoder: float) -> Model:
     """A model with so many more parameters beside the layers of its encoder and its decoder."""
-    stack = dataclasses.replace(model.encoder, other_parameters=existing(model.encoder).other_parameters + encoder)
+    stack = dataclasses.replace(
+        existing(model.encoder), other_parameters=existing(model.encoder).other_parameters + encoder
+    )
     return dataclasses.replace(model, encoder=stack, other_parameters=model.other_parameters + decoder)
 
 

@@ -128,10 +128,10 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
     Args:
       changed: fields of the scale-up link to replace, or None.
     """
-    scale_up = dataclasses.replace(case.links.scale_up, **(changed or {}))
+    scale_up = dataclasses.replace(existing(case.links.scale_up), **(changed or {}))
     if existing(scale_up).transport is not None:
-        transport = dataclasses.replace(existing(scale_up).transport, shot_limit=case.shot_limit)
-        scale_up = dataclasses.replace(scale_up, transport=transport)
+        transport = dataclasses.replace(existing(existing(scale_up).transport), shot_limit=case.shot_limit)
+        scale_up = dataclasses.replace(existing(scale_up), transport=transport)
     links = dataclasses.replace(case.links, scale_up=scale_up)
     message, members = case.message_bytes, case.participants
     op = CollectiveOp(operation=kind, count=1.0, kernels=1.0, message_bytes=message, participants=members)

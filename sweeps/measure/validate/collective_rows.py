@@ -197,13 +197,15 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
     links, node = entry.hardware.links, values["devices_per_node"]
     _require_links(entry.name, links)
     domain = min(node, 2.0) if machines.board else node
-    links = dataclasses.replace(links, scale_up=dataclasses.replace(links.scale_up, devices=domain))
+    links = dataclasses.replace(links, scale_up=dataclasses.replace(existing(links.scale_up), devices=domain))
     if machines.board and node > 2.0:
         board = _device(machines.board).hardware.links.scale_up
-        board = dataclasses.replace(board, devices=node, oversubscription=existing(existing(board).transport).crossing)
+        board = dataclasses.replace(
+            existing(board), devices=node, oversubscription=existing(existing(board).transport).crossing
+        )
         links = dataclasses.replace(links, scale_out=board)
     elif machines.node_bandwidth is not None:
-        network = dataclasses.replace(links.scale_out, bandwidth=machines.node_bandwidth / node)
+        network = dataclasses.replace(existing(links.scale_out), bandwidth=machines.node_bandwidth / node)
         links = dataclasses.replace(links, scale_out=network)
     return MeasuredCollective(
         device=entry.name,

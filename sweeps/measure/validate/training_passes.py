@@ -213,7 +213,7 @@ def device(name: str, linked: bool = False) -> Hardware:
         power=Power(tdp=whole.power.tdp),
         price=None,
         energy=dataclasses.replace(
-            whole.energy, matrix={
+            existing(whole.energy), matrix={
                 "fp32": existing(whole.energy).matrix["fp32"]
             }, scale_up=None, scale_out=None, cluster=None
         ),
