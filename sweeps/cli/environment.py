@@ -4,8 +4,6 @@ import errno
 import os
 import sys
 
-from jaxroof.numerics.struct import existing
-
 LEAST_ADDRESSES = 1_900_000 * 1024
 """B of addresses (`ulimit -v`) below which compiled libraries end the process themselves: measured on two cores."""
 
@@ -63,7 +61,7 @@ def _no_device() -> bool:
     """True where JAX finds no device; for a platform whose plugin is not installed its error says nothing."""
     jax = sys.modules.get("jax")
     try:
-        return not hasattr(jax, "devices") or not existing(jax).devices()
+        return jax is None or not hasattr(jax, "devices") or not jax.devices()
     except (RuntimeError, AssertionError):
         return True
 

@@ -11,7 +11,6 @@ import _thread
 import os
 import sys
 
-from jaxroof.numerics.struct import existing
 from sweeps.ask.text import escaped
 
 TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of this
@@ -108,5 +107,5 @@ def _end_later(status: int) -> None:
 def _end_children() -> None:
     """Kill processes that were started here: workers of Dask."""
     processes = sys.modules.get("multiprocessing")
-    for child in existing(processes).active_children() if hasattr(processes, "active_children") else ():
+    for child in processes.active_children() if processes and hasattr(processes, "active_children") else ():
         child.kill()
