@@ -23,6 +23,7 @@ from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of
 from sweeps.studies.compare.pools import pool_steps
 from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.search import search
+from sweeps.studies.compare.words import AskedComparison
 from tests.commands import printed, refused
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"
@@ -31,7 +32,9 @@ METRIC = "tokens_per_second_per_device"
 
 
 def searched(slo: str = SLO, **keys) -> tuple[ServedQuestion, FirstPass]:
-    asked = question(MODEL, slo, LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
+    asked = question(
+        AskedComparison(model=MODEL, slo=slo, load=LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
+    )
     return asked, search(asked, METRIC, simulated=0).first_pass
 
 
