@@ -312,6 +312,26 @@ class StaticWords:
     overrides: Table | None = _like("overrides", key="set")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassWords:
+    """Words of a deployment that every class of a fleet's traffic has for itself."""
+
+    weights: str | None = _like("weights")
+    kv: str | None = _like("kv")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FleetWords:
+    """Words of a deployment that a fleet has for all classes."""
+
+    efficiency: str | None = _like("efficiency", meaning="constants: a name or file")
+
+
+def values(question: Any, kind: type) -> dict[str, Any]:
+    """What a question holds of the words of another one, by field."""
+    return {word.field: getattr(question, word.field) for word in words(kind).values()}
+
+
 def question_of(kind: type[Question], **given: Any) -> Question:
     """A question of these words; what is None was not given.
 

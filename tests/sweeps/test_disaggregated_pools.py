@@ -189,7 +189,7 @@ def test_a_load_takes_whole_pairs_of_pools():
 
 
 def test_slow_links_bind_and_missing_ones_leave_no_pools():
-    asked, found = searched(settings={"hardware.links.scale_out.bandwidth": "0.2GB/s"})
+    asked, found = searched(overrides={"hardware.links.scale_out.bandwidth": "0.2GB/s"})
     (row,) = pool_rows(asked, found, METRIC)
     assert row.binds == "links between the pools"
     # 1,024 tokens of 2 x 32 x 8 x 128 numbers of 2 B, over one link per device of the smaller of both replicas
