@@ -123,7 +123,8 @@ def spec(source: Mapping[str, Any]) -> Spec:
     if mode == "grid" and sample:
         raise ValueError('[sample] is only read with mode = "sample"')
     deployments = _deployments(source, [*fixed, *axes])
-    named: dict[str, Any] = {name: _names(source[name], name)[0] for name in NAMED if name in source}
+    named: dict[str, Any] = {name: source[name] for name in NAMED if name in source}
+    named = {name: value if KEYS[name].unchecked else _names(value, name)[0] for name, value in named.items()}
     single = all(len(names) == 1 for names in objects.values()) and len(deployments) < 2
     if mode == "sample" and not axes and single:
         raise ValueError("a sample needs at least one axis: a list or a range of something")

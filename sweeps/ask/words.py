@@ -42,6 +42,7 @@ class Word(Declaration):
     one: str = ""  # why a sweep takes no list of it: the error
     leaf: str = ""  # of the deployment that it sets; its flag stands beside those of the leaves
     apart: bool = False  # only some verbs have its flag, and add it themselves
+    unchecked: bool = False  # by a specification: what looks it up says what is wrong with it
     served: bool = False  # of specifications, only those of a simulated engine have it
 
 
@@ -124,6 +125,7 @@ class CaseWords:
         "NAME",
         "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)",
         apart=True,
+        unchecked=True,
         served=True,
     )
 
