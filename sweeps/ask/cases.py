@@ -31,6 +31,7 @@ from sweeps.ask.deployments import (
 )
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
+from sweeps.ask.keys import question_of, takes
 from sweeps.ask.laws import require_free, with_laws
 from sweeps.ask.leaves import leaf_unit, quantity_or_zero
 from sweeps.ask.precisions import KV_BYTES as KV_BYTES
@@ -43,7 +44,7 @@ from sweeps.ask.precisions import (
     weight_only_notes,
 )
 from sweeps.ask.training import training_workload
-from sweeps.ask.words import CaseWords, question_of, takes
+from sweeps.ask.words import CaseWords
 
 SCALED_BYTE = 1.0 + 4.0 / 128.0
 """B per element of activations in 8 bits with a scale of 4 B per 128, as kernels that send tokens to experts pack

@@ -12,9 +12,10 @@ from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.model import Block, Experts, Model
 from sweeps.ask.axes import Axis, Choice, leaf
+from sweeps.ask.keys import words
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
-from sweeps.ask.words import CaseWords, words
+from sweeps.ask.words import CaseWords
 
 SEVERAL = ("tp", "cp", "attention_dp", "pp")
 """Degrees by which the devices of one replica work together."""

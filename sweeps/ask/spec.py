@@ -15,9 +15,10 @@ from hwspaces.files import document
 from hwspaces.quantities.units import plain
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
+from sweeps.ask.keys import words
 from sweeps.ask.names import VARIABLES
 from sweeps.ask.spaces import spaced, specification
-from sweeps.ask.words import NAMED, CaseWords, SweepWords, words
+from sweeps.ask.words import NAMED, CaseWords, SweepWords
 from sweeps.ask.words import AxisRange as AxisRange
 
 KEYS = words(SweepWords)
@@ -124,7 +125,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         raise ValueError('[sample] is only read with mode = "sample"')
     deployments = _deployments(source, [*fixed, *axes])
     named: dict[str, Any] = {name: source[name] for name in NAMED if name in source}
-    named = {name: value if KEYS[name].unchecked else _names(value, name)[0] for name, value in named.items()}
+    named = {name: value if KEYS[name].served else _names(value, name)[0] for name, value in named.items()}
     single = all(len(names) == 1 for names in objects.values()) and len(deployments) < 2
     if mode == "sample" and not axes and single:
         raise ValueError("a sample needs at least one axis: a list or a range of something")

@@ -4,7 +4,8 @@ import argparse
 from typing import Any
 
 from sweeps.ask.flag_text import pairs
-from sweeps.ask.words import NAMED, SweepWords, words
+from sweeps.ask.keys import words
+from sweeps.ask.words import NAMED, SweepWords
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.leaf_flags import flag as flag_of

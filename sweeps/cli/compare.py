@@ -4,8 +4,9 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.ask.keys import words
 from sweeps.ask.offered_load import COMPARED
-from sweeps.ask.words import ComparisonWords, StaticWords, words
+from sweeps.ask.words import ComparisonWords, StaticWords
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, flag
 from sweeps.cli.outputs import output_argument

@@ -5,8 +5,9 @@ import math
 import pathlib
 from typing import Any
 
+from sweeps.ask.keys import words
 from sweeps.ask.offered_load import COMPARED
-from sweeps.ask.words import ComparisonWords, StaticWords, words
+from sweeps.ask.words import ComparisonWords, StaticWords
 from sweeps.cli import common
 from sweeps.cli.printing import print_json
 

@@ -11,16 +11,17 @@ import xarray as xr
 from hwspaces.files import output
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.jobs import JOBS
+from sweeps.ask.keys import takes
 from sweeps.ask.question import AskedSweep
 from sweeps.ask.spec import AxisRange, Spec, read, spec
-from sweeps.ask.words import SweepWords, takes
+from sweeps.ask.words import SweepWords
 from sweeps.data.store import coordinates, dataset, fill
 from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
 
-@takes(SweepWords)
+@takes(SweepWords, keys=True)
 @plain_arguments
 def sweep(
     source: str | os.PathLike | Mapping[str, Any] | None = None,

@@ -11,10 +11,10 @@ import numpy as np
 import xarray as xr
 
 from hwspaces.quantities.units import plain_arguments
+from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.ask.offered_load import without_output
 from sweeps.ask.spaces import specification
-from sweeps.ask.words import takes
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.grid import Metrics

@@ -10,9 +10,9 @@ import xarray as xr
 
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.version import VERSION
+from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit
 from sweeps.ask.names import UDUNITS, variable_attributes
-from sweeps.ask.words import takes
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import Metrics
 from sweeps.run.simulated.objective import parse_slo

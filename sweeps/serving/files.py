@@ -12,8 +12,8 @@ import xarray as xr
 
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.version import VERSION
+from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes
-from sweeps.ask.words import takes
 from sweeps.data.store import saved
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-DECLARED = '''
+DECLARED = """
 import argparse, inspect, pathlib, sys, types
 import sweeps.ask
 
@@ -26,10 +26,10 @@ def refused(call, *given, **words):
     except ValueError as error:
         return str(error)
     raise AssertionError("it was not refused")
-'''
+"""
 """The beginning of a program in which one more word is declared than the file has."""
 
-TRIAL = '    tokenizer: str | None = word("a vocabulary", "NAME", "vocabulary of the prompts")'
+TRIAL = '    tokenizer: str | None = word("NAME", "vocabulary of the prompts")'
 
 OF_A_CASE = """
 from sweeps.ask.spec import spec

@@ -6,8 +6,9 @@ from typing import Any
 
 from jaxroof.jobs.serve import SERVE
 from sweeps.ask.cases import Case, case_of
+from sweeps.ask.keys import question_of
 from sweeps.ask.offered_load import OfferedLoad
-from sweeps.ask.words import ServedWords, question_of
+from sweeps.ask.words import ServedWords
 from sweeps.run.simulated.policies import profiled
 
 
@@ -39,5 +40,5 @@ class ServeSpec(ServedWords, OfferedLoad):
 
 
 def serve_spec(**keys: Any) -> ServeSpec:
-    """A `ServeSpec` of these keys; ValueError as of `sweeps.ask.words.question_of`."""
+    """A `ServeSpec` of these keys; ValueError as of `sweeps.ask.keys.question_of`."""
     return question_of(ServeSpec, **keys)

@@ -9,8 +9,9 @@ import numpy as np
 
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
+from sweeps.ask.keys import takes
 from sweeps.ask.offered_load import COMPARED, OfferedLoad, prompt_metric, without_output
-from sweeps.ask.words import ComparisonWords, takes
+from sweeps.ask.words import ComparisonWords
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
 from sweeps.studies.compare.figures import PRICE, RATE, SORTED_BY, ascending

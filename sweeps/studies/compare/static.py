@@ -20,12 +20,13 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.flag_text import counts, several
+from sweeps.ask.keys import question_of, takes
 from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
-from sweeps.ask.words import NAMED, StaticWords, question_of, takes
+from sweeps.ask.words import NAMED, StaticWords
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons

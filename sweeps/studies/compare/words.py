@@ -10,8 +10,9 @@ from jaxroof.deployment import DEGREES
 from jaxroof.numerics.struct import declarations
 from sweeps.ask.deployments import PREFIX
 from sweeps.ask.flag_text import counts, flag_text, pairs, several
+from sweeps.ask.keys import COUNT, COUNTS, NAMES, NUMBER, SWITCH, TABLE, Word, words
 from sweeps.ask.offered_load import COMPARED, OfferedLoad
-from sweeps.ask.words import COUNT, COUNTS, NAMES, NUMBER, SWITCH, TABLE, ComparisonWords, Word, words
+from sweeps.ask.words import ComparisonWords
 from sweeps.run.simulated.classes import dotless
 from sweeps.run.simulated.policies import DECLARED as POLICY
 

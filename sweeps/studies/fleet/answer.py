@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces.quantities.units import plain_arguments
-from sweeps.ask.words import ClassWords, FleetWords, values
+from sweeps.ask.keys import values
+from sweeps.ask.words import ClassWords, FleetWords
 from sweeps.studies.fleet.marginal import Marginals, marginals
 from sweeps.studies.fleet.options import FoundOptions, Option, kept, method
 from sweeps.studies.fleet.options import options as options_of

@@ -11,8 +11,9 @@ import workloads
 from hwspaces.accelerators.prices import server_devices
 from hwspaces.files import document
 from hwspaces.quantities.units import is_zero, nearest, quantity
+from sweeps.ask.keys import words
 from sweeps.ask.spaces import specification
-from sweeps.ask.words import ClassWords, FleetWords, words
+from sweeps.ask.words import ClassWords, FleetWords
 from workloads.streams.lengths import parse_lengths
 
 SUPPLY_KEYS = {
