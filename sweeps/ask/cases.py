@@ -33,7 +33,7 @@ from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
 from sweeps.ask.keys import question_of, takes
 from sweeps.ask.laws import require_free, with_laws
-from sweeps.ask.leaves import leaf_unit, quantity_or_zero
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.precisions import KV_BYTES as KV_BYTES
 from sweeps.ask.precisions import (
     attention_note,
@@ -140,10 +140,7 @@ def case_of(
     laws: Mapping[str, str] | None = None,
 ) -> Case:
     """The case that words ask for; the other arguments as of `case`."""
-    device = hwspaces.priced(hwspaces.hardware(asked.hardware), asked.prices)
-    own = {path: value for path, value in asked.overrides.items() if path.startswith("hardware.")}
-    if own:
-        device = hwspaces.overridden(device, own)
+    device = device_named(asked.hardware, asked.prices, asked.overrides)
     entry = with_draft(workloads.model(asked.model, weights=asked.weights), asked.draft)
     if job == "train" and workload.get("lora") is None:
         entry = dataclasses.replace(entry, model=without_fallbacks(entry.model))
@@ -160,9 +157,10 @@ def case_of(
         efficiency=constants.efficiency,
     )
     settings = {f"{PREFIX}{name}": value for name, value in asked.deployment.items()}
-    settings |= {path: value for path, value in asked.overrides.items() if path not in own}
-    spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
-    scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    settings |= {path: value for path, value in asked.overrides.items() if not path.startswith("hardware.")}
+    scenario = dataclasses.replace(
+        scenario, deployment=with_settings(scenario.deployment, under(settings, "deployment"))
+    )
     if served is not None:
         place = device.vendor, device.hardware, entry.model, scenario.deployment
         scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place))
@@ -213,6 +211,19 @@ def with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
     """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
     number(scenario, path)
     return replaced(scenario, path, leaf_number(path, value))
+
+
+def device_named(name: str, prices: str | None, settings: Mapping[str, Any]) -> hwspaces.HardwareEntry:
+    """The accelerator of that name at its price, with the figures of `settings` that are the hardware's."""
+    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
+    device = hwspaces.priced(hwspaces.hardware(name), prices)
+    return hwspaces.overridden(device, own) if own else device
+
+
+def under(paths: Mapping[str, Any], root: str) -> dict[str, Any]:
+    """Values of the paths below `root`, by the rest of their paths."""
+    prefix = f"{root}."
+    return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
 
 
 def deployment_of(entry: workloads.ModelEntry, asked: CaseWords, engine: hwspaces.EngineEntry | None) -> Deployment:
@@ -307,11 +318,6 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
             if precision == "fp16" and "GGUF" in entry.precision:
                 hint = GGUF_HINT
             raise ValueError(f"{error}{hint}") from None
-
-
-def leaf_number(path: str, value: Any) -> float:
-    """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
-    return quantity_or_zero(value, leaf_unit(path), path)
 
 
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:

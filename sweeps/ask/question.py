@@ -16,14 +16,14 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice, number
-from sweeps.ask.cases import Case, case_of, leaf_number
+from sweeps.ask.cases import Case, case_of, under
 from sweeps.ask.deployments import PREFIX, is_structure
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.followers import followed
 from sweeps.ask.laws import held_note, require_free
 from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart, sampled
-from sweeps.ask.leaves import leaf
-from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
+from sweeps.ask.leaves import leaf, leaf_number
+from sweeps.ask.objects import deployment_axis, devices_named, first_value, object_axis
 from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.spec import AxisRange, Spec
 
@@ -172,9 +172,9 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
         return
     job = JOBS[spec.job]
     known: dict[str, Any] = {}
-    for name in spec.objects["hardware"]:
+    for device in devices_named(spec):
         if not set(spec.variables) <= known.keys():
-            place = dataclasses.replace(scenario, hardware=device_named(name, spec).hardware)
+            place = dataclasses.replace(scenario, hardware=device.hardware)
             with eager():
                 known |= job.metrics(place, *some_terms(job, place))
     for name in spec.variables:

@@ -37,9 +37,13 @@ def case_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def case_words(options: argparse.Namespace) -> dict[str, Any]:
-    """What the flags of `case_arguments` say, by fields of `sweeps.ask.words.CaseWords`; of other flags None."""
-    named = {name: getattr(options, name, None) for name in NAMED}
-    return named | {"deployment": deployment.settings(options), "overrides": overrides(options.set)}
+    """What the flags of `case_arguments` say, by words of `sweeps.ask.words.CaseWords`."""
+    return named_words(options) | {"deployment": deployment.settings(options), "overrides": overrides(options.set)}
+
+
+def named_words(options: argparse.Namespace) -> dict[str, Any]:
+    """Names that the flags give, by words of `sweeps.ask.words.CaseWords`; of other flags None."""
+    return {name: getattr(options, name, None) for name in NAMED}
 
 
 def names_arguments(parser: argparse._ActionsContainer) -> None:

@@ -171,12 +171,9 @@ def _profiles(options: argparse.Namespace) -> None:
     cases = [
         case(
             "step",
-            options.hardware,
-            options.model,
+            **common.named_words(options),
             workload={"prefill": 1.0},
             deployment={"tp": degree},
-            weights=options.weights,
-            efficiency=options.efficiency,
             overrides=settings,
         )
         for degree in degrees

@@ -101,13 +101,9 @@ def training_case(options: argparse.Namespace) -> Any:
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     found = case(
         "train",
-        options.hardware,
-        options.model,
+        **(common.named_words(options) | {"weights": options.weights or precision}),
         workload=work,
         deployment=spread,
-        weights=options.weights or precision,
-        efficiency=options.efficiency,
-        prices=options.prices,
         overrides=settings,
         check=not getattr(options, "search", False),
     )

@@ -12,7 +12,7 @@ from hwspaces.accelerators.prices import server_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
-from sweeps.ask.cases import cache_precision, model_deployment, with_number
+from sweeps.ask.cases import cache_precision, device_named, model_deployment, under, with_number
 from sweeps.ask.deployments import PREFIX, require_drafts, with_draft, with_settings
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
@@ -83,7 +83,7 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     of = chosen(asked.engine, asked.efficiency)
     constants = of.constants
     entry = with_draft(workloads.model(asked.model, weights=weights), asked.draft)
-    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    spread = under(given, "deployment")
     entry, constants = _with_numbers(entry, constants, given)
 
     # What is tried beside accelerators and layouts.
@@ -216,14 +216,10 @@ def _facts(options: Options, hardware: Hardware) -> Facts:
 
 def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
     """Every accelerator at its price, with the figures that are set."""
-    own = {path: value for path, value in given.items() if path.startswith("hardware.")}
-    found = [
-        hwspaces.priced(hwspaces.hardware(name), prices)
-        for name in dict.fromkeys(hwspaces.rented_names() if names is None else names)
-    ]
-    if not found:
+    every = dict.fromkeys(hwspaces.rented_names() if names is None else names)
+    if not every:
         raise ValueError("hardware is empty; give at least one name")
-    return [hwspaces.overridden(device, own) if own else device for device in found]
+    return [device_named(name, prices, given) for name in every]
 
 
 def _several(value: Any) -> list[Any]:

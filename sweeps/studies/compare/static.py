@@ -17,11 +17,12 @@ from jaxroof.memory.legality import broken_rule
 from jaxroof.model import has_experts
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
-from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.cases import cache_precision, cache_text, device_named, model_deployment, under
+from sweeps.ask.deployments import with_settings
 from sweeps.ask.flag_text import counts, several
 from sweeps.ask.keys import question_of, takes
 from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
@@ -164,11 +165,12 @@ def compare_static(
     given = dict(own.overrides or {})
     of = engines.chosen(None, own.efficiency)
     plain = model_deployment(entry, own.kv, engine=of.engine)
-    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
-    asked_for = with_settings(plain, spread)
+    asked_for = with_settings(plain, under(given, "deployment"))
     constants = of.constants
+    names = hwspaces.rented_names() if own.hardware is None else several(own.hardware, "hardware")
+    tried_devices = [(name, device_named(name, own.prices, given)) for name in dict.fromkeys(names)]
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = sorted_out(_entries(own.hardware, given, own.prices), entry.model, asked_for)
+    runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
     lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(own.sort, [device for _, device in runnable])
@@ -274,18 +276,6 @@ class _Setting:
     whole: float  # B of the model's weights on one device
     usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
-
-
-def _entries(
-    names: str | Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
-) -> list[tuple[str, hwspaces.HardwareEntry]]:
-    """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
-    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
-    found = []
-    for name in dict.fromkeys(hwspaces.rented_names() if names is None else several(names, "hardware")):
-        device = hwspaces.priced(hwspaces.hardware(name), prices)
-        found.append((name, hwspaces.overridden(device, own) if own else device))
-    return found
 
 
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
