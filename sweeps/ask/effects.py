@@ -14,8 +14,10 @@ from jaxroof.layers.registry import mixer_kind
 from jaxroof.model import Block, Experts, Model
 from jaxroof.numerics.struct import existing
 from sweeps.ask.axes import Axis, Choice, leaf
+from sweeps.ask.keys import words
 from sweeps.ask.leaves import leaf as declared_leaf
 from sweeps.ask.leaves import plain_path
+from sweeps.ask.words import CaseWords
 
 SEVERAL = axes("replica")
 """Degrees by which the devices of one replica work together."""
@@ -188,24 +190,20 @@ def require_effect(given: Iterable[str], found: Facts) -> None:
 
 
 def given_paths(
-    deployment: Iterable[str] = (),
+    asked: CaseWords,
     workload: Iterable[str] = (),
-    overrides: Iterable[str] = (),
     *,
     policy: Iterable[str] = (),
-    kv: str | None = None,
-    communication: str | None = None,
     prefill: Iterable[str] = (),
     neighbour: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Leaves that a user set, by dotted path, from the names of settings as `sweeps.ask.cases.case` takes them."""
     return (
-        *(f"deployment.{name}" for name in deployment),
+        *(f"deployment.{name}" for name in asked.deployment),
         *(f"workload.{name}" for name in workload),
-        *overrides,
+        *asked.overrides,
         *(f"policy.{name}" for name in policy),
-        *(("deployment.kv_bytes",) if kv else ()),
-        *(("deployment.communication_bytes",) if communication else ()),
+        *(one.leaf for name, one in words(CaseWords).items() if one.leaf and getattr(asked, name)),
         *(f"prefill.deployment.{name}" for name in prefill),
         *(f"neighbour.deployment.{name}" for name in neighbour),
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
+from sweeps.cli.common import word_arguments
 from sweeps.cli.outputs import picture_argument
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ LARGEST_STEPS = 200
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    word_arguments(parser, "hardware")
     parser.add_argument("--kind", default="all_reduce", metavar="KIND", help="all_reduce (default), all_gather, ...")
     parser.add_argument("--devices", metavar="N", help="devices that take part")
     parser.add_argument("--stride", metavar="N", help="devices from one that takes part to the next (default 1)")

@@ -17,7 +17,7 @@ NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", *SHARED)
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     what = "of the other model: model, weights, isl, osl, batch, cached, drafts, ...; may be given several times"
     common.settings_argument(parser, "--neighbour", what)
     common.length_arguments(parser)

@@ -6,14 +6,16 @@ from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
+from sweeps.ask.keys import words
+from sweeps.ask.offered_load import COMPARED
+from sweeps.ask.words import ComparisonWords, StaticWords
 from sweeps.cli import common
 
 TOP = 20
 
-SERVED = (*("rate", "headroom", "share", "engine", "policy", "draft", "drafts", "simulate", "emit", "trace", "format"),)
-SERVED += (*("columns", "time_unit", "trace_block_tokens"),)
-SERVED += (*("drop", "arrivals", "prefixes", "sessions", "requests", "duration", "seed", "traffic"),)
-SERVED += ("no_disaggregated", "node", "adapters", "hit_rate")
+_STATIC = (*words(StaticWords), "model", "isl", "osl", "image", "images")
+SERVED = tuple(name for name in (*words(ComparisonWords), *COMPARED) if name not in (*_STATIC, "disaggregated"))
+SERVED += ("emit", "no_disaggregated")
 """Flags of a served comparison."""
 
 
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.cli.progress import progress
     from sweeps.studies.compare.static import compare_static
 
-    chosen = {name: getattr(options, name) for name in ("slo", "sort", "weights", "kv", "efficiency", "prices")}
+    chosen = {name: getattr(options, name) for name in words(StaticWords) if name != "max_devices"}
     chosen |= {"hardware": names, "set": settings, **numbers, **lists, **limit}
     with progress() as begun:
         found = compare_static(options.model, **chosen, begun=lambda points: begun(points).add)

@@ -21,7 +21,7 @@ SPLITTING = ("loads", "slo", "output")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     what = "of the prefill pool: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, but "
     what += "degrees, which are 1; may be given several times. Other flags describe the decode pool"
     common.settings_argument(parser, "--prefill", what)

@@ -69,7 +69,7 @@ def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.Argumen
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     common.names_arguments(parser)
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16 ...")
-    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.word_arguments(parser, "efficiency")
     common.settings_argument(parser, "--set", "any number of the hardware, with its unit", "PATH=VALUE")
     parser.add_argument("--tp", default="1", metavar="N,..", help="tensor-parallel degrees (default 1)")
     parser.add_argument("--most-tokens", default="4096", metavar="TOKENS", help="of a step, and of a request (4096)")
@@ -81,7 +81,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     step.workload_arguments(parser)
     meant = "{}, in place of --{}"
     flags = {name: common.REQUESTS[name] for name in PROMPTS}
@@ -172,12 +172,9 @@ def _profiles(options: argparse.Namespace) -> None:
     cases = [
         case(
             "step",
-            options.hardware,
-            options.model,
+            **common.named_words(options),
             workload={"prefill": 1.0},
             deployment={"tp": degree},
-            weights=options.weights,
-            efficiency=options.efficiency,
             overrides=settings,
         )
         for degree in degrees

@@ -5,7 +5,8 @@ from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import json_argument, node_argument, prices_argument, whole_number
+from sweeps.ask.words import ComparisonWords
+from sweeps.cli.common import json_argument, whole_number, word_arguments
 from sweeps.cli.outputs import files, picture_argument
 from sweeps.cli.progress import Line
 
@@ -30,8 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--simulate", metavar="N", help="layouts of every class that are simulated at most (default 0: estimates)"
     )
-    prices_argument(parser)
-    node_argument(parser)
+    word_arguments(parser, "prices", "node", of=ComparisonWords)
     parser.add_argument("--hours", action="store_true", help="a table of every hour of the day")
     what = "a .png or .svg of the day: load and capacity of every class, devices in use"
     picture_argument(parser, what, "-o", "--output", metavar="DAY.png")

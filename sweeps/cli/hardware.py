@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import prices_argument
+from sweeps.cli.common import word_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--technology", action="store_true", help="processes, memories, links and packages that designs are made of"
     )
-    prices_argument(parser)
+    word_arguments(parser, "prices")
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
 

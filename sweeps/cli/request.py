@@ -13,7 +13,7 @@ from sweeps.cli.leaf_flags import add_flags
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
-    common.engine_argument(parser)
+    common.word_arguments(parser, "engine")
     common.length_arguments(parser)
     static_batch_arguments(parser)
     parser.add_argument("--hit-rate", metavar="SHARE", help="in place of --cached: share of every prompt")
@@ -25,7 +25,7 @@ def static_batch_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that describe a static batch beside its lengths."""
     common.batch_arguments(parser)
     add_flags(parser, {"delay": common.REQUESTS["delay"]})
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
 
 
 def request_case(options: argparse.Namespace) -> Any:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP
+from sweeps.ask.words import CONSTANTS
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -11,7 +11,7 @@ METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured requests")
-    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=EFFICIENCY_HELP)
+    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=CONSTANTS)
 
 
 def scored(options: argparse.Namespace) -> tuple[Any, Any]:

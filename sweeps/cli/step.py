@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import asked_case, case_arguments, draft_argument, engine_argument, json_argument, overrides
+from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides, word_arguments
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 
@@ -15,8 +15,7 @@ NUMBERS = leaf_flags("jaxroof.jobs.step")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     case_arguments(parser)
-    engine_argument(parser)
-    draft_argument(parser)
+    word_arguments(parser, "engine", "draft")
     workload_arguments(parser)
     json_argument(parser)
 

@@ -42,8 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe one training."""
     common.names_arguments(parser)
-    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
-    common.prices_argument(parser)
+    common.word_arguments(parser, "efficiency", "prices")
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
@@ -102,13 +101,9 @@ def training_case(options: argparse.Namespace) -> Any:
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     found = case(
         "train",
-        options.hardware,
-        options.model,
+        **(common.named_words(options) | {"weights": options.weights or precision}),
         workload=work,
         deployment=spread,
-        weights=options.weights or precision,
-        efficiency=options.efficiency,
-        prices=options.prices,
         overrides=settings,
         check=not getattr(options, "search", False),
     )

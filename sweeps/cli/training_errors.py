@@ -4,13 +4,13 @@ import argparse
 from collections import Counter
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP
+from sweeps.ask.words import CONSTANTS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured runs")
-    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=f"{EFFICIENCY_HELP} (default eager_fp32)")
+    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=f"{CONSTANTS} (default eager_fp32)")
     parser.add_argument("--rows", action="store_true", help="also print every row")
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -151,8 +150,7 @@ def fleet(
 
 def _require_effect(asked: ServeSpec, places: Iterable[FleetPlace], policy: Policy) -> None:
     """ValueError, one line, for a setting that changes nothing at any place."""
-    words: dict[str, Any] = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
-    given = given_paths(asked.deployment, (), asked.overrides, **words)
+    given = given_paths(asked, policy=asked.policy)
     require_effect(given, Facts(tuple(one.case.scenario for one in places), policy_values(policy)))
 
 

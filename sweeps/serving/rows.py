@@ -14,11 +14,12 @@ from jaxroof.deployment import Deployment
 from jaxroof.numerics.struct import declarations
 from sweeps.ask.engines import chosen
 from sweeps.ask.layouts import groups_of
+from sweeps.ask.words import NAMED
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.run.simulated.spec import serve_spec
 
-PLACE = ("weights", "kv", "communication", "efficiency", "prices", "draft")
+PLACE = tuple(name for name in NAMED if name not in ("hardware", "model", "engine"))
 """Keys of a row's simulation that are flags of the same name."""
 
 

@@ -25,6 +25,7 @@ from sweeps.studies.compare.question import question
 from sweeps.studies.compare.requests import ServedRequests, demand
 from sweeps.studies.compare.steps import micro_batch_cost, tables
 from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust
+from sweeps.studies.compare.words import AskedComparison
 
 MODEL, MIXTURE = "Llama-3.1-8B", "Qwen3-30B-A3B"
 PAIR = ("H100-SXM", "A100-SXM-80GB")
@@ -50,7 +51,7 @@ def loads(found) -> dict:
 
 def test_places_have_the_weights_and_the_cache_of_each_deployment_alone():
     keys = {"hardware": PAIR, "devices": (1, 2), "kv": ("bf16", "fp8")}
-    options = question(MIXTURE, SLO, LENGTHS, **keys).options
+    options = question(AskedComparison(model=MIXTURE, slo=SLO, load=LENGTHS, **keys)).options
     bounds = room(options)
     assert bounds.legal.all() and bounds.weights.shape == (4, 2, 5)  # two caches x two budgets; 1 and 2 devices
     for place in ((0, 0, 0), (1, 1, 2), (3, 0, 4)):
@@ -73,7 +74,7 @@ STEPS = [(0, 1), (0, 48), (0, 200), (1, 0), (1, 30), (6, 150)]
 @pytest.mark.parametrize("model", [MODEL, MIXTURE])
 def test_steps_from_coarse_tables_cost_what_they_cost_op_by_op(model):
     """Lines between the nodes of the tables: within 3 %, also of a mixture, whose experts fill between two nodes."""
-    asked = question(model, SLO, LENGTHS, hardware=PAIR, devices=(2,))
+    asked = question(AskedComparison(model=model, slo=SLO, load=LENGTHS, hardware=PAIR, devices=(2,)))
     options, context = asked.options, 272.0
     found = {}
     with eager():
@@ -136,7 +137,7 @@ def test_limits_are_kept_at_the_load_and_the_largest_binds(pair):
 
 
 def test_as_many_sequences_run_as_the_load_needs():
-    policy = question(MODEL, SLO, LENGTHS, hardware=PAIR).options.settings[0].policy
+    policy = question(AskedComparison(model=MODEL, slo=SLO, load=LENGTHS, hardware=PAIR)).options.settings[0].policy
     assert sequences(policy, 50.0, 70.9, True) == 70.0
     # 1.25 x 50 + 4 sqrt(50) + 8 = 98.8, the next power of two
     assert sequences(policy, 50.0, 1e4, False) == 128.0

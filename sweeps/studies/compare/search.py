@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.steady.steady_state import Demand
+from sweeps.ask.words import ComparisonWords
 from sweeps.run.simulated.policies import profiled
 from sweeps.studies.compare.estimate import Estimate, Priced, estimate, priced, sequences
 from sweeps.studies.compare.figures import ascending, figures, share_of
@@ -21,9 +22,6 @@ from sweeps.studies.compare.pairs import FirstPass
 from sweeps.studies.compare.places import MemoryRoom, Options, room
 from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.simulated import Candidate, Simulated
-
-SIMULATED = 6
-"""Places of every accelerator that are simulated at most where nothing is said."""
 
 NEAR = 1.2
 """A place is simulated where its estimate is at most this many times worse than the best one's of its accelerator."""
@@ -71,7 +69,7 @@ def search(
     metric: str,
     rate: float | None = None,
     headroom: float = HEADROOM,
-    simulated: int = SIMULATED,
+    simulated: int = ComparisonWords.simulate,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
     among: np.ndarray | None = None,
 ) -> SearchResult:

@@ -18,14 +18,17 @@ from jaxroof.model import has_experts
 from jaxroof.numerics.struct import existing
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
-from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.cases import cache_precision, cache_text, device_named, model_deployment, under
+from sweeps.ask.deployments import with_settings
 from sweeps.ask.flag_text import counts, several
+from sweeps.ask.keys import question_of, takes
 from sweeps.ask.layouts import Layout, groups_of, label, layouts, possible, powers_of_two, reach
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.names import variable, variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
+from sweeps.ask.words import NAMED, StaticWords
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
@@ -43,7 +46,6 @@ METRICS = (
 """Variables of every comparison; the one that it is sorted by comes to them."""
 
 AXES = ("hardware", "deployment", "batch")
-MAX_DEVICES = 16
 BATCHES = tuple(2**i for i in range(10))
 """Requests at once that are tried by default: powers of two up to 512."""
 
@@ -118,24 +120,15 @@ class StaticComparison:
         return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
 
 
+@takes(StaticWords)
 @plain_arguments
 def compare_static(
     model: str,
     isl: float | str,
     osl: float | str,
     *,
-    hardware: str | Iterable[str] | None = None,
-    devices: int | str | Iterable[int] | None = None,
-    max_devices: int = MAX_DEVICES,
-    batch: int | str | Iterable[int] | None = None,
-    slo: str | Mapping[str, Any] | None = None,
-    sort: str | None = None,
-    weights: str | None = None,
-    kv: str | None = None,
-    efficiency: str | None = None,
-    prices: str | None = None,
-    set: Mapping[str, Any] | None = None,
     begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
+    **words: Any,
 ) -> StaticComparison:
     """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
 
@@ -165,24 +158,28 @@ def compare_static(
     start = time.perf_counter()
 
     # What is asked: limits, the model and its deployment, accelerators that can run it, the metric to rank by.
-    wanted = reasons.limits(slo)
-    if sort is not None:
-        known(sort, reasons.RANKED, "metric")
-    entry = workloads.model(model, weights=weights)
-    given = dict(set or {})
-    of = engines.chosen(None, efficiency)
-    plain = model_deployment(entry, kv, engine=of.engine)
-    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
-    asked_for = with_settings(plain, spread)
+    own = question_of(StaticWords, **words)
+    wanted = reasons.limits(own.slo)
+    if own.sort is not None:
+        known(own.sort, reasons.RANKED, "metric")
+    entry = workloads.model(model, weights=own.weights)
+    given = dict(own.overrides or {})
+    of = engines.chosen(None, own.efficiency)
+    plain = model_deployment(entry, own.kv, engine=of.engine)
+    asked_for = with_settings(plain, under(given, "deployment"))
     constants = of.constants
+    names = hwspaces.rented_names() if own.hardware is None else several(own.hardware, "hardware")
+    tried_devices = [(name, device_named(name, own.prices, given)) for name in dict.fromkeys(names)]
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
-    lacking |= without_cache_units(runnable, cache_precision(entry, kv, of.engine))
+    runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
+    lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
-    metric, chosen = _metric(sort, [device for _, device in runnable])
+    metric, chosen = _metric(own.sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
-    numbers = powers_of_two(max_devices) if devices is None else list(dict.fromkeys(counts(devices, "devices")))
+    numbers = (
+        powers_of_two(own.max_devices) if own.devices is None else list(dict.fromkeys(counts(own.devices, "devices")))
+    )
     candidates = [layout for count in numbers for layout in layouts(count, has_experts(entry.model))]
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
@@ -202,7 +199,7 @@ def compare_static(
         isl=leaf_number("workload.isl", isl),
         osl=leaf_number("workload.osl", osl),
         slo=wanted,
-        kv=cache_text(asked_for, cache_precision(entry, kv, of.engine)),
+        kv=cache_text(asked_for, cache_precision(entry, own.kv, of.engine)),
         efficiency=constants.name,
         points=0,
         seconds=time.perf_counter() - start,
@@ -213,15 +210,18 @@ def compare_static(
         return nothing
 
     # Every accelerator under every layout at every batch.
-    options = {"weights": weights, "kv": kv, "efficiency": efficiency, "prices": prices}
     source: dict[str, Any] = {
         "hardware": [name for name, _ in runnable],
         "model": model,
-        "workload": {"isl": isl, "osl": osl, "batch": list(BATCHES if batch is None else counts(batch, "batch"))},
+        "workload": {
+            "isl": isl,
+            "osl": osl,
+            "batch": list(BATCHES if own.batch is None else counts(own.batch, "batch")),
+        },
         "deployments": tried,
         "output": {"illegal": "mask"},
         **({"set": given} if given else {}),
-        **{k: v for k, v in options.items() if v is not None},
+        **{name: value for name in NAMED if name not in AXES and (value := getattr(own, name, None)) is not None},
     }
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
@@ -237,7 +237,7 @@ def compare_static(
     setting = _Setting(
         [device for _, device in runnable],
         tried,
-        np.array([reach(device.hardware) for _, device in runnable]) if devices is None else None,
+        np.array([reach(device.hardware) for _, device in runnable]) if own.devices is None else None,
         float(weight_bytes(entry.model, plain)),
         lambda h, d: float(room_for_weights(runnable[h][1].hardware, entry.model, with_settings(deployment, tried[d]))),
         lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
@@ -277,18 +277,6 @@ class _Setting:
     whole: float  # B of the model's weights on one device
     usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
-
-
-def _entries(
-    names: str | Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
-) -> list[tuple[str, hwspaces.HardwareEntry]]:
-    """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
-    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
-    found = []
-    for name in dict.fromkeys(hwspaces.rented_names() if names is None else several(names, "hardware")):
-        device = hwspaces.priced(hwspaces.hardware(name), prices)
-        found.append((name, hwspaces.overridden(device, own) if own else device))
-    return found
 
 
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:

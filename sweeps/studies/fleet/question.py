@@ -11,7 +11,9 @@ import workloads
 from hwspaces.accelerators.prices import server_devices
 from hwspaces.files import document
 from hwspaces.quantities.units import is_zero, nearest, quantity
+from sweeps.ask.keys import words
 from sweeps.ask.spaces import specification
+from sweeps.ask.words import ClassWords, FleetWords
 from workloads.streams.lengths import parse_lengths
 
 SUPPLY_KEYS = {
@@ -149,7 +151,7 @@ KEYS = {
     "budget": "most that the fleet may cost: 2MUSD/year",
     "power_limit": "most that all devices may draw, each at its TDP: 500kW",
     "max_devices": "of one replica",
-    "efficiency": "constants: a name or file",
+    **{name: word.meaning for name, word in words(FleetWords).items()},
 }
 
 CLASS_KEYS = {
@@ -159,8 +161,7 @@ CLASS_KEYS = {
     "slo": "limits: ttft=1s,tpot=30ms",
     "rate": "requests/s all day",
     "day": "24 numbers of requests/s from midnight on, or a table of mean, peak_hour and peak_to_mean",
-    "weights": "a precision in place of the checkpoint's",
-    "kv": "precision of the KV cache",
+    **{name: word.meaning for name, word in words(ClassWords).items()},
     "value": "of one request beside those of other classes, where not all can be served; default 1",
 }
 
@@ -168,7 +169,7 @@ CURVE_KEYS = ("mean", "peak_hour", "peak_to_mean")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrafficClass:
+class TrafficClass(ClassWords):
     """Requests of one kind to one model."""
 
     name: str
@@ -177,13 +178,11 @@ class TrafficClass:
     osl: str
     slo: str
     load: tuple[float, ...]  # requests/s in each hour of the day
-    weights: str | None = None
-    kv: str | None = None
     value: float = 1.0  # of one request, where not all can be served
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FleetQuestion:
+class FleetQuestion(FleetWords):
     """Everything that a fleet depends on."""
 
     where: str  # the file, for messages
@@ -194,7 +193,6 @@ class FleetQuestion:
     budget: float | None  # USD/s
     power_limit: float | None  # W
     max_devices: int
-    efficiency: str | None
 
 
 def question(
@@ -234,7 +232,6 @@ def question(
         if not found:
             raise ValueError(f"{where}: power_limit: no accelerator of these has a TDP")
     most, at = (tables.get("budget"), f"{where}: budget") if budget is None else (budget, "budget")
-    efficiency = tables.get("efficiency")
     return FleetQuestion(
         where=where,
         classes=classes,
@@ -244,7 +241,7 @@ def question(
         budget=None if most is None else quantity(most, "USD/s", at),
         power_limit=power,
         max_devices=whole(tables.get("max_devices", MAX_DEVICES), f"{where}: max_devices", 1, 4096),
-        efficiency=None if efficiency is None else _text(efficiency, f"{where}: efficiency"),
+        **_texts({key: value for key, value in tables.items() if value is not None}, words(FleetWords), where),
     )
 
 
@@ -257,7 +254,7 @@ def _class(name: str, table: Any, where: str) -> TrafficClass:
             raise ValueError(f"{where}: {key} is missing: {CLASS_KEYS[key]}")
     if ("rate" in table) == ("day" in table):
         raise ValueError(f"{where}: give either rate or day: {CLASS_KEYS['rate']}, or {CLASS_KEYS['day']}")
-    texts = {key: _text(table[key], f"{where}: {key}") for key in ("model", "slo", "weights", "kv") if key in table}
+    texts = _texts(table, ("model", "slo", *words(ClassWords)), where)
     for key in ("isl", "osl"):
         try:
             texts[key] = parse_lengths(str(table[key])).text
@@ -314,10 +311,13 @@ def _headroom(value: Any, where: str) -> float:
     return found
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where} = {value!r} must be a text")
-    return value
+def _texts(table: Mapping[str, Any], keys: Iterable[str], where: str) -> dict[str, str]:
+    """Values of those keys that there are, which are texts."""
+    found = {key: table[key] for key in keys if key in table}
+    for key, value in found.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{where}: {key} = {value!r} must be a text")
+    return found
 
 
 def _require_keys(table: Mapping[str, Any], known: Any, where: str) -> None:
