@@ -9,18 +9,9 @@ from scipy import stats
 
 from jaxroof.batch import ORDERS, Policy
 from jaxroof.numerics.arrays import eager
-from jaxroof.steady.steady_state import (
-    Demand,
-    StepTimes,
-    _step_moments,
-    e2e_share,
-    gamma_share,
-    steady_state,
-    step_times,
-    tpot_share,
-    ttft_share,
-    whole_steps,
-)
+from jaxroof.steady.distributions import gamma_share
+from jaxroof.steady.latencies import e2e_share, tpot_share, ttft_share
+from jaxroof.steady.steady_state import Demand, StepTimes, _step_moments, steady_state, step_times, whole_steps
 
 EVEN = Demand(prompt=1000.0, cached=0.0, evenness=1.0, output=101.0, briefness=1.0, context=1050.0, held=1050.0)
 """Prompts of 1,000 tokens and answers of 101, which take 100 decode steps."""

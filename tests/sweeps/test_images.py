@@ -20,6 +20,7 @@ from jaxroof.prices.prices import step_price, step_prices
 from jaxroof.prices.tables import Limits
 from jaxroof.scheduler import Size, begin
 from jaxroof.steady.steady_state import Demand, step_times
+from jaxroof.steady.step_costs import step_costs
 from jaxroof.step.forward import step_ops
 from jaxroof.step.step import step_time
 from sweeps.ask.cases import case
@@ -36,8 +37,6 @@ from sweeps.serving.run import setup
 from sweeps.studies.compare.places import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.search import search
-from sweeps.studies.compare.steps import micro_batch_cost, tables
-from sweeps.studies.compare.words import AskedComparison
 from sweeps.studies.optimize.spec import problem
 from tests.commands import printed, refused
 
@@ -211,22 +210,16 @@ def test_a_comparison_pays_for_images_and_says_so():
 def test_estimated_steps_encode_at_what_it_costs_op_by_op():
     """Lines between powers of two of prompts: within 3 % of `step`, for one prompt and for six."""
     found = question(
-        AskedComparison(
-            model=PLACE["model"],
-            slo="ttft=1s",
-            load={"isl": 256, "osl": 9, "image": IMAGE},
-            hardware=["H100-SXM"],
-            devices=[1],
-        )
+        PLACE["model"], "ttft=1s", {"isl": 256, "osl": 9, "image": IMAGE}, hardware=["H100-SXM"], devices=[1]
     )
     options, needs = found.options, found.requests.demand(True)
     with eager():
         (group,) = columns(options, room(options).legal, 128)
-        of = tables(group, options.model.model, options.efficiency, needs.context, 2e4, None, needs.encode)
-        host = (float(options.efficiency.host.step_time), 0.0)
-        price = step_price(micro_batch_cost(of), group.hardware, options.model.model, group.deployment, host)
+        place = group.hardware, options.model.model, group.deployment
+        costs = step_costs(*place, options.efficiency, needs.context, needs.encode)
+        price = step_price(costs.cost, *place, (float(options.efficiency.host.step_time), 0.0))
         for prompts in (1.0, 6.0):
-            shaped = np.full((1, 1, 1), prompts)
+            shaped = np.full((1, 1), prompts)
             step = Batch(
                 prefill=Prefill(sequences=shaped, tokens=shaped * 1625.0, past=0.0 * shaped),
                 decode=Decode(sequences=0.0 * shaped, context=0.0 * shaped),
@@ -243,7 +236,7 @@ def test_the_closed_form_of_an_optimum_encodes_as_a_comparison_does():
     """Largest rates of an engine by its steady state, priced op by op and from coarse tables."""
     load_of = {"isl": 256, "osl": 128, "image": IMAGE}
     words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
-    compared = question(AskedComparison(model=PLACE["model"], slo="ttft=1s,tpot=30ms", load=load_of, **words))
+    compared = question(PLACE["model"], "ttft=1s,tpot=30ms", load_of, **words)
     rate = float(np.nanmax(search(compared, "requests_per_second", simulated=0).estimate.load))
     sought = {
         "job": "serve",

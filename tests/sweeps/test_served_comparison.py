@@ -12,18 +12,18 @@ from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.numerics.arrays import eager
 from jaxroof.prices.prices import step_price
+from jaxroof.steady.step_costs import step_costs
 from sweeps.ask.cases import case
 from sweeps.ask.names import variable
 from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
 from sweeps.studies.compare.advice import changes
 from sweeps.studies.compare.compare import compare
-from sweeps.studies.compare.estimate import sequences
+from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.places import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.requests import ServedRequests, demand
-from sweeps.studies.compare.steps import micro_batch_cost, tables
 from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust
 from sweeps.studies.compare.words import AskedComparison
 
@@ -79,17 +79,17 @@ def test_steps_from_coarse_tables_cost_what_they_cost_op_by_op(model):
     found = {}
     with eager():
         (group,) = columns(options, room(options).legal, 128)
-        of = tables(group, options.model.model, options.efficiency, context, 1e4, None)
-        host = (float(options.efficiency.host.step_time), 0.0)
-        price = step_price(micro_batch_cost(of), group.hardware, options.model.model, group.deployment, host)
+        place = group.hardware, options.model.model, group.deployment
+        costs = step_costs(*place, options.efficiency, context, rows=ROWS)
+        price = step_price(costs.cost, *place, (float(options.efficiency.host.step_time), 0.0))
         for prompts, decoding in STEPS:
-            shaped = {name: np.full((1, 1, 1), float(number)) for name, number in (("p", prompts), ("d", decoding))}
+            shaped = {name: np.full((1, 1), float(number)) for name, number in (("p", prompts), ("d", decoding))}
             work = Batch(
                 prefill=Prefill(sequences=shaped["p"], tokens=256.0 * shaped["p"], past=0.0 * shaped["p"]),
                 decode=Decode(sequences=shaped["d"], context=context * shaped["d"]),
                 logits=shaped["p"] + shaped["d"],
             )
-            found[prompts, decoding] = sum(price(work, 256.0 * shaped["p"] + shaped["d"]))[:, 0, 0]
+            found[prompts, decoding] = sum(price(work, 256.0 * shaped["p"] + shaped["d"]))[:, 0]
     for place, (device, layout) in enumerate(zip(group.device, group.layout, strict=True)):
         degrees = options.layouts[layout]
         if degrees["pp"] > 1:

@@ -36,7 +36,7 @@ def changes(asked: ServedQuestion, rows: Sequence[Row]) -> list[str]:
     prices = priced(options, wanted, needs)
 
     def loads(bounds: MemoryRoom, target: Target, options: Options = options) -> np.ndarray:
-        return estimate(options, bounds, wanted, needs, target, prices).sure_load[places]
+        return estimate(options, bounds, wanted, needs, target, prices).cautious_load[places]
 
     before = loads(bounds, asked.target)
 

@@ -139,7 +139,7 @@ def _transfers(asked: ServedQuestion, found: FirstPass, sizes: np.ndarray) -> np
         if (links.scale_up is None and links.scale_out is None) or np.isfinite(made[where]).all():
             continue
         deployment = options.deployments[group.settings[0]][0]
-        hardware = mapped(lambda leaf, first=first: leaf[first, 0], group.hardware)
+        hardware = mapped(lambda leaf, first=first: leaf[first], group.hardware)
         with eager():
             part = transfer_bytes(options.model.model, deployment, tokens) / sizes
             made[where] = lane_time(Pool(hardware=hardware, deployment=deployment, efficiency=options.efficiency), part)

@@ -11,9 +11,10 @@ from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import waiting_time
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.tree import mapped
+from jaxroof.steady.latencies import mean_ttft
 from jaxroof.steady.queue import PromptQueue, prompt_queue
-from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, mean_ttft
-from sweeps.studies.compare.estimate import Estimate, Priced, kept
+from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes
+from sweeps.studies.compare.estimate import Estimate, Priced, keeps
 from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together
 from sweeps.studies.compare.question import ServedQuestion
 
@@ -166,7 +167,7 @@ def _within_limits(
             return load, prompts, together(prompts, decodes, delay + exposed, step)
 
         def fine(load: np.ndarray, both: SteadyState) -> np.ndarray:
-            return kept(both, limits) & (load < links[:, None])
+            return keeps(both, limits) & (load < links[:, None])
 
         coarse = LEAST_BATCH * (ladder[:, -1:] / LEAST_BATCH) ** np.linspace(0.0, 1.0, COARSE)
         load, _, both = state(coarse)
@@ -185,7 +186,7 @@ def _within_limits(
             "prefill_use": prompts.use,
         }
         at = {name: np.take_along_axis(array, best, axis=1)[:, 0] for name, array in arrays.items()}
-        missed = [limit.short(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
+        missed = [limit.shortfall(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
         stops = np.stack([np.take_along_axis(np.broadcast_to(one, load.shape), after, axis=1)[:, 0] for one in missed])
         binding = np.where(stops.any(axis=0), stops.argmax(axis=0), len(missed))
     return np.take_along_axis(good, best, axis=1)[:, 0], at, binding

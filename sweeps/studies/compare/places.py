@@ -63,7 +63,7 @@ class MemoryRoom:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlaceColumns:
-    """Places of one structure as columns: leaves of shape [places, 1, 1]."""
+    """Places of one structure as columns: leaves of shape [places, 1]."""
 
     settings: tuple[int, ...]  # settings with the same deployments, which differ in policy only
     device: np.ndarray  # shape [places]
@@ -108,8 +108,8 @@ def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[PlaceC
                 settings=settings,
                 device=np.asarray(devices)[rows],
                 layout=np.asarray(layouts)[others],
-                hardware=_column(mapped(lambda leaf, rows=rows: leaf[rows], hardware), (-1, 1, 1)),
-                deployment=_column(mapped(lambda leaf, others=others: leaf[others], deployment), (-1, 1, 1)),
+                hardware=_column(mapped(lambda leaf, rows=rows: leaf[rows], hardware), (-1, 1)),
+                deployment=_column(mapped(lambda leaf, others=others: leaf[others], deployment), (-1, 1)),
             )
 
 

@@ -79,12 +79,12 @@ def ranked_row(
     options = asked.options
     setting, device, layout = place
     estimated = {
-        "ttft_mean": found.sure_ttft[place],
-        "tpot_mean": found.sure_tpot[place],
-        "batch_mean": found.sure_under_way[place],
+        "ttft_mean": found.cautious_ttft[place],
+        "tpot_mean": found.cautious_tpot[place],
+        "batch_mean": found.cautious_under_way[place],
     }
     metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(found.power[place])}
-    metrics["load"] = float(found.sure_load[place])
+    metrics["load"] = float(found.cautious_load[place])
     classes: dict[str, Mapping[str, float]] = {}
     if result is not None:
         own = {name: value for name, value in result.metrics.items() if not is_of_class(name)}

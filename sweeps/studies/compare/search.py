@@ -119,7 +119,7 @@ def search(
         simulations += number
         for place, one in zip(places, made, strict=True):
             results[place], load_of[place] = one, one.load
-    told = found.sure_load.copy()
+    told = found.cautious_load.copy()
     for place, one in results.items():
         told[place] = one.load
         if one.load > 0.0:
