@@ -4,7 +4,7 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -271,6 +271,14 @@ def nearest(name: str, known, n: int = 3) -> str:
     known = list(known)
     close = difflib.get_close_matches(name, known, n=n, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
+
+
+def require_keys(table: Iterable[str], known: Iterable[str], where: str = "") -> None:
+    """ValueError of one line, which begins with `where`, for a key that there is not; it names the nearest ones."""
+    known = list(known)
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{where}{': ' if where else ''}there is no key {key}{nearest(key, known)}")
 
 
 def _significant(value: float, digits: int) -> str:

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from hwspaces.quantities.units import nearest
+from hwspaces.quantities.units import require_keys
 from jaxroof.numerics.struct import Declaration
 
 Function = TypeVar("Function", bound=Callable)
@@ -87,9 +87,7 @@ def question_of(kind: type[Question], **given: Any) -> Question:
       ValueError: one line, for a word that there is not, with the nearest, or one that is needed and missing.
     """
     fields = {_key(field): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
-    for key in given:
-        if key not in fields:
-            raise ValueError(f"there is no key {key}{nearest(key, fields)}")
+    require_keys(given, fields)
     for key, field in fields.items():
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and not given.get(key):

@@ -37,6 +37,7 @@ from sweeps.serving.run import setup
 from sweeps.studies.compare.places import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.search import search
+from sweeps.studies.compare.words import AskedComparison
 from sweeps.studies.optimize.spec import problem
 from tests.commands import printed, refused
 
@@ -210,7 +211,13 @@ def test_a_comparison_pays_for_images_and_says_so():
 def test_estimated_steps_encode_at_what_it_costs_op_by_op():
     """Lines between powers of two of prompts: within 3 % of `step`, for one prompt and for six."""
     found = question(
-        PLACE["model"], "ttft=1s", {"isl": 256, "osl": 9, "image": IMAGE}, hardware=["H100-SXM"], devices=[1]
+        AskedComparison(
+            model=PLACE["model"],
+            slo="ttft=1s",
+            load={"isl": 256, "osl": 9, "image": IMAGE},
+            hardware=["H100-SXM"],
+            devices=[1],
+        )
     )
     options, needs = found.options, found.requests.demand(True)
     with eager():
@@ -236,7 +243,7 @@ def test_the_closed_form_of_an_optimum_encodes_as_a_comparison_does():
     """Largest rates of an engine by its steady state, priced op by op and from coarse tables."""
     load_of = {"isl": 256, "osl": 128, "image": IMAGE}
     words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
-    compared = question(PLACE["model"], "ttft=1s,tpot=30ms", load_of, **words)
+    compared = question(AskedComparison(model=PLACE["model"], slo="ttft=1s,tpot=30ms", load=load_of, **words))
     rate = float(np.nanmax(search(compared, "requests_per_second", simulated=0).estimate.load))
     sought = {
         "job": "serve",

@@ -202,7 +202,8 @@ def _largest_load(engine: SteadyEngine, policy: Policy, most: np.ndarray, limits
     best["power"] = np.full(len(most), np.nan)
     if engine.joules is not None:
         energy = engine.step_energy(best["batch"][:, None])[:, 0]
-        best["power"] = energy / best["tpot"] + existing(engine.static)[:, 0]  # an engine at its largest load is never idle
+        # An engine at its largest load is never idle.
+        best["power"] = energy / best["tpot"] + existing(engine.static)[:, 0]
     return best
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hwspaces.quantities.leaves import declared_quantity
-from hwspaces.quantities.units import nearest
+from hwspaces.quantities.units import require_keys
 from jaxroof.deployment import DEGREES
 from jaxroof.numerics.struct import declarations
 from sweeps.ask.deployments import PREFIX
@@ -86,9 +86,7 @@ def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None
         raise ValueError(
             f"{said('batch')} needs {said('static')}: requests that arrive over time make their own batches"
         )
-    for name in given:
-        if name not in WORDS:
-            raise ValueError(f"there is no key {name}{nearest(name, WORDS)}")
+    require_keys(given, WORDS)
     if "headroom" in given and "rate" not in given:
         raise ValueError(f"{said('headroom')} needs {said('rate')}: what one replica takes has no headroom")
     if "devices" in given and "max_devices" in given:

@@ -10,7 +10,7 @@ import hwspaces
 import workloads
 from hwspaces.accelerators.prices import server_devices
 from hwspaces.files import document
-from hwspaces.quantities.units import is_zero, nearest, quantity
+from hwspaces.quantities.units import is_zero, quantity, require_keys
 from sweeps.ask.keys import words
 from sweeps.ask.spaces import specification
 from sweeps.ask.words import ClassWords, FleetWords
@@ -89,9 +89,7 @@ def supplies(
 def _supply(name: str, table: Any, place: str, where: str, prices: str | None, node: int | None) -> Supply:
     if not isinstance(table, Mapping):
         raise ValueError(f"{place} = {table!r} must be a table; its keys: {', '.join(SUPPLY_KEYS)}")
-    for key in table:
-        if key not in SUPPLY_KEYS:
-            raise ValueError(f"{place}: there is no key {key}{nearest(key, SUPPLY_KEYS)}")
+    require_keys(table, SUPPLY_KEYS, place)
     try:
         entry = hwspaces.priced(hwspaces.hardware(name), prices)
     except ValueError as error:
@@ -214,7 +212,7 @@ def question(
     """
     where = "traffic" if isinstance(source, Mapping) else str(source)
     tables = dict(source) if isinstance(source, Mapping) else document.toml(specification(source))
-    _require_keys(tables, KEYS, where)
+    require_keys(tables, KEYS, where)
     given = tables.get("classes")
     if not isinstance(given, Mapping) or not given:
         raise ValueError(f"{where}: classes is missing; give at least one table [classes.NAME]")
@@ -248,7 +246,7 @@ def question(
 def _class(name: str, table: Any, where: str) -> TrafficClass:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} must be a table; its keys: {', '.join(CLASS_KEYS)}")
-    _require_keys(table, CLASS_KEYS, where)
+    require_keys(table, CLASS_KEYS, where)
     for key in ("model", "isl", "osl", "slo"):
         if key not in table:
             raise ValueError(f"{where}: {key} is missing: {CLASS_KEYS[key]}")
@@ -284,7 +282,7 @@ def _day(day: Any, where: str) -> tuple[float, ...]:
 
 def _curve(table: Mapping[str, Any], where: str) -> tuple[float, ...]:
     """load(h) = mean (1 + (peak_to_mean - 1) cos(2 pi (h - peak_hour) / 24)): one wave, whose mean is `mean`."""
-    _require_keys(table, CURVE_KEYS, where)
+    require_keys(table, CURVE_KEYS, where)
     for key in CURVE_KEYS:
         if key not in table:
             raise ValueError(f"{where}: {key} is missing; a curve takes {', '.join(CURVE_KEYS)}")
@@ -318,9 +316,3 @@ def _texts(table: Mapping[str, Any], keys: Iterable[str], where: str) -> dict[st
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{where}: {key} = {value!r} must be a text")
     return found
-
-
-def _require_keys(table: Mapping[str, Any], known: Any, where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{where}: there is no key {key}{nearest(key, known)}")

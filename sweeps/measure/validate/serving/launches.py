@@ -13,7 +13,7 @@ from hwspaces.engines.engine import numbers
 from hwspaces.files import document
 from hwspaces.quantities.expression import Expression
 from hwspaces.quantities.leaves import declared_quantity
-from hwspaces.quantities.units import nearest
+from hwspaces.quantities.units import nearest, require_keys
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
@@ -220,13 +220,13 @@ def launches(path: Path = FILE) -> tuple[Mapping[str, Any], ...]:
     found = tables.get("launch", [])
     for place, table in enumerate(found, start=1):
         where = f"{path.name}: launch {place}"
-        _require_known(table, KEYS, where)
+        require_keys(table, KEYS, where)
         if not isinstance(table.get("source"), str) or not isinstance(table.get("when"), Mapping):
             raise ValueError(f"{where}: source and when are needed")
-        _require_known(table["when"], tuple(CONDITIONS), f"{where}: when")
+        require_keys(table["when"], tuple(CONDITIONS), f"{where}: when")
         for key, kind in (("policy", Policy), ("deployment", Deployment)):
             declared = declarations(kind)
-            _require_known(table.get(key, {}), tuple(declared), f"{where}: {key}")
+            require_keys(table.get(key, {}), tuple(declared), f"{where}: {key}")
             for name, value in table.get(key, {}).items():
                 if not _is_expression(value, declared[name].unit):
                     declared_quantity(value, declared[name], f"{where}: {key}.{name}")
@@ -249,9 +249,3 @@ def _unit(word: str, name: str) -> str:
     if word not in NAMES:
         raise ValueError(f"policy.{name}: {word} is not known{nearest(word, NAMES)}")
     return "1"
-
-
-def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{where}: there is no key {key}{nearest(key, known)}")
