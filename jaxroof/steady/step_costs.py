@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from jaxroof.batch import Batch, Encode
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
@@ -83,7 +81,7 @@ class StepCosts:
         """Cost of the ops that depend on prompts; 0 where there are none, whose ops would divide by zero."""
         prompt = batch.prefill
         work = jnp.asarray(prompt.tokens) > 0
-        if not self.parts.has("prompt") or not (is_traced() or np.any(work)):
+        if not self.parts.has("prompt") or not (is_traced() or work.any()):
             return 0.0
         numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
         lengths = tuple(jnp.where(work, length, least) for length, least in numbers)

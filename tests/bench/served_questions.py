@@ -8,9 +8,9 @@ import numpy as np
 
 from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.compare.figures import PRICE
 from sweeps.studies.compare.places import room
 from sweeps.studies.compare.question import ServedQuestion, question
+from sweeps.studies.compare.ranking import PRICE
 from sweeps.studies.compare.search import search
 
 MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B": 1, "Llama-3.1-70B": 4}

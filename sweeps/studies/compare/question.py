@@ -27,10 +27,8 @@ from sweeps.run.simulated.objective import SHARE, Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
 from sweeps.studies.compare.estimate import Limit, limits_of
 from sweeps.studies.compare.places import Options, Setting
+from sweeps.studies.compare.ranking import MAX_DEVICES
 from sweeps.studies.compare.requests import ServedRequests
-
-MAX_DEVICES = 16
-"""Devices of one replica that are tried at most where nothing is said."""
 
 TOKEN_BUDGETS = (2048, 8192)
 """Tokens of one step that are tried where the engine splits prompts and nothing is said."""

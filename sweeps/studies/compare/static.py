@@ -21,14 +21,24 @@ from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_dep
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.flag_text import counts, several
 from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
-from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.names import variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
-from sweeps.studies.compare.reasons import FEASIBLE, UNTRIED
+from sweeps.studies.compare.ranking import (
+    FEASIBLE,
+    MAX_DEVICES,
+    RATE,
+    UNTRIED,
+    ascending,
+    default_metric,
+    first_of_each,
+    nearest_misses,
+    ranks,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,11 +52,8 @@ METRICS = (
 """Variables of every comparison; the one that it is sorted by comes to them."""
 
 AXES = ("hardware", "deployment", "batch")
-MAX_DEVICES = 16
 BATCHES = tuple(2**i for i in range(10))
 """Requests at once that are tried by default: powers of two up to 512."""
-
-PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,15 +108,12 @@ class StaticComparison:
     @property
     def best_layouts(self) -> tuple[StaticCandidate, ...]:
         """Of `rows`, the best of every (hardware, devices)."""
-        first: dict[tuple[str, int], StaticCandidate] = {}
-        for row in self.rows:
-            first.setdefault((row.hardware, row.devices), row)
-        return tuple(first.values())
+        return first_of_each(self.rows, lambda row: (row.hardware, row.devices))
 
     @property
     def nearest_misses(self) -> tuple[StaticCandidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
-        return reasons.nearest_misses(self.rows, self.infeasible)
+        return nearest_misses(self.rows, self.infeasible)
 
     @property
     def accelerators(self) -> int:
@@ -273,7 +277,7 @@ class _Setting:
     devices: list[hwspaces.HardwareEntry]
     layouts: list[Layout]
     reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
-    whole: float  # B of the model's weights on one device
+    all_weights: float  # B of the model's weights on one device
     usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
 
@@ -293,9 +297,9 @@ def _entries(
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
     if sort is not None:
         return sort, "asked for"
-    priced = sum(device.hardware.price is not None for device in devices)
+    metric, priced = default_metric(devices)
     said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
-    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+    return metric, said
 
 
 def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "xr.Dataset":
@@ -331,7 +335,7 @@ def _rows(
     furthest = stage.max(axis=2)
 
     # Of each (hardware, layout) the best feasible batch, or the one that came nearest to being feasible.
-    better = _ascending(arrays, metric)
+    better = ranks(ascending(arrays[metric], metric), ascending(arrays[RATE], RATE))  # of equals, by throughput
     best = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
     distance = reasons.distances(arrays, stage, batches, slo)
     nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
@@ -349,7 +353,7 @@ def _rows(
             groups=int(groups[d]),
             capacity=capacity,
             usable=setting.usable(h, d),
-            whole=setting.whole,
+            all_weights=setting.all_weights,
             reach=reach(hardware),
         )
         reason = None
@@ -372,12 +376,3 @@ def _rows(
     ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
     others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
     return ranked, tuple(row(h, d) for h, d in others)
-
-
-def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
-    """Numbers that are lower where a point is better; of equals, the one with more tokens per second and device."""
-    sign = -1.0 if variable(metric).higher_is_better else 1.0
-    order = np.lexsort((-arrays[RATE].ravel(), (sign * arrays[metric].astype(float)).ravel()))
-    place = np.empty(order.size)
-    place[order] = np.arange(order.size)
-    return place.reshape(arrays[metric].shape)
