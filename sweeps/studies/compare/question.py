@@ -12,12 +12,11 @@ from hwspaces.accelerators.prices import server_devices
 from hwspaces.quantities.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
-from jaxroof.model import has_experts
 from sweeps.ask.cases import cache_precision, model_deployment, with_number
 from sweeps.ask.deployments import PREFIX, require_drafts, with_draft, with_settings
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
-from sweeps.ask.layouts import layouts, possible, powers_of_two
+from sweeps.ask.layouts import possible, powers_of_two
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.precisions import compute_precisions, device_notes, lacking_cache, lacking_precisions
 from sweeps.data.labels import number
@@ -26,7 +25,7 @@ from sweeps.run.simulated.load import require_prefix_cache
 from sweeps.run.simulated.objective import SHARE, Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
 from sweeps.studies.compare.estimate import Limit, limits_of
-from sweeps.studies.compare.places import Options, Setting
+from sweeps.studies.compare.places import Options, Setting, accelerators, layouts_of
 from sweeps.studies.compare.ranking import MAX_DEVICES
 from sweeps.studies.compare.requests import ServedRequests
 
@@ -137,7 +136,9 @@ def question(
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0], engine=of.engine)
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
-    found = _entries(hardware, given, prices)
+    found = list(accelerators(hardware, given, prices).values())
+    if not found:
+        raise ValueError("hardware is empty; give at least one name")
     runnable, lacking = [], {}
     for device in found:
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
@@ -152,8 +153,9 @@ def question(
         else:
             runnable.append(device)
     counts = list(dict.fromkeys(devices)) if devices is not None else powers_of_two(max_devices)
-    ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
-    allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
+    allowed, refused = possible(
+        layouts_of(counts, entry.model), found[0].hardware, entry.model, with_settings(plain, spread)
+    )
     for beside in (choice.deployment for choice in choices if choice.deployment):
         drafting, rules = possible(allowed, found[0].hardware, entry.model, with_settings(plain, {**spread, **beside}))
         if allowed and not drafting:
@@ -234,18 +236,6 @@ def _facts(options: Options, hardware: Hardware) -> Facts:
         for path, values in policy_values(choice.policy).items():
             columns[path] = (*columns.get(path, ()), *values)
     return Facts(scenarios, columns)
-
-
-def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
-    """Every accelerator at its price, with the figures that are set."""
-    own = {path: value for path, value in given.items() if path.startswith("hardware.")}
-    found = [
-        hwspaces.priced(hwspaces.hardware(name), prices)
-        for name in dict.fromkeys(hwspaces.rented_names() if names is None else names)
-    ]
-    if not found:
-        raise ValueError("hardware is empty; give at least one name")
-    return [hwspaces.overridden(device, own) if own else device for device in found]
 
 
 def _several(value: Any) -> list[Any]:

@@ -14,13 +14,12 @@ import workloads
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
-from jaxroof.model import has_experts
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
 from sweeps.ask.deployments import PREFIX, with_settings
 from sweeps.ask.flag_text import counts, several
-from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
+from sweeps.ask.layouts import Layout, label, possible, powers_of_two, reach
 from sweeps.ask.names import variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
@@ -28,6 +27,7 @@ from sweeps.ask.spec import spec
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
+from sweeps.studies.compare.places import accelerators, layouts_of
 from sweeps.studies.compare.ranking import (
     FEASIBLE,
     MAX_DEVICES,
@@ -179,14 +179,15 @@ def compare_static(
     asked_for = with_settings(plain, spread)
     constants = of.constants
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
+    devices_of = accelerators(None if hardware is None else several(hardware, "hardware"), given, prices)
+    runnable, lacking = sorted_out(list(devices_of.items()), entry.model, asked_for)
     lacking |= without_cache_units(runnable, cache_precision(entry, kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
     numbers = powers_of_two(max_devices) if devices is None else list(dict.fromkeys(counts(devices, "devices")))
-    candidates = [layout for count in numbers for layout in layouts(count, has_experts(entry.model))]
+    candidates = layouts_of(numbers, entry.model)
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
@@ -280,18 +281,6 @@ class _Setting:
     all_weights: float  # B of the model's weights on one device
     usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
-
-
-def _entries(
-    names: str | Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
-) -> list[tuple[str, hwspaces.HardwareEntry]]:
-    """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
-    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
-    found = []
-    for name in dict.fromkeys(hwspaces.rented_names() if names is None else several(names, "hardware")):
-        device = hwspaces.priced(hwspaces.hardware(name), prices)
-        found.append((name, hwspaces.overridden(device, own) if own else device))
-    return found
 
 
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
