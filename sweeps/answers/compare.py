@@ -13,7 +13,7 @@ from sweeps.answers.tables import console, metric_text, print_lines, table
 from sweeps.ask.names import variable
 from sweeps.data.labels import number
 from sweeps.studies.compare.comparison import Comparison
-from sweeps.studies.compare.figures import ascending
+from sweeps.studies.compare.ranking import ascending
 from sweeps.studies.compare.rows import Row
 
 COLUMNS = {

@@ -8,9 +8,9 @@ import numpy as np
 
 from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.compare.figures import PRICE
 from sweeps.studies.compare.places import room
 from sweeps.studies.compare.question import ServedQuestion, question
+from sweeps.studies.compare.ranking import PRICE
 from sweeps.studies.compare.search import search
 from sweeps.studies.compare.words import AskedComparison
 

@@ -14,8 +14,9 @@ from sweeps.ask.offered_load import COMPARED, OfferedLoad, prompt_metric, withou
 from sweeps.ask.words import ComparisonWords
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
-from sweeps.studies.compare.figures import PRICE, RATE, SORTED_BY, ascending
+from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import ServedQuestion, question
+from sweeps.studies.compare.ranking import ascending, default_metric
 from sweeps.studies.compare.rows import Row, missed, ranked_row
 from sweeps.studies.compare.search import HEADROOM, SearchResult, at_once, search
 from sweeps.studies.compare.words import AskedComparison, read
@@ -164,9 +165,9 @@ def _metric(sort: str | None, asked: ServedQuestion) -> tuple[str, str]:
             raise ValueError(f"sort = {sort!r} is not known; known: {', '.join(SORTED_BY)}")
         return sort, "asked for"
     devices = asked.options.devices
-    priced = sum(device.hardware.price is not None for device in devices)
+    metric, priced = default_metric(devices)
     said = f"default: {priced} of {len(devices)} accelerators have a price"
-    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+    return metric, said
 
 
 def _rows(asked: ServedQuestion, found: SearchResult, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:

@@ -18,7 +18,7 @@ from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.compare.advice import changes
 from sweeps.studies.compare.question import ServedQuestion
-from sweeps.studies.compare.reasons import nearest_misses
+from sweeps.studies.compare.ranking import first_of_each, nearest_misses
 from sweeps.studies.compare.rows import Row
 from sweeps.studies.compare.search import scenario_at
 from sweeps.studies.compare.trust import Trust, trust
@@ -80,10 +80,7 @@ class Comparison:
     @property
     def best_layouts(self) -> tuple[Row, ...]:
         """Of `rows`, the best of every (accelerator, devices of a replica), disaggregated pools apart from others."""
-        first: dict[tuple[str, int, bool], Row] = {}
-        for row in self.rows:
-            first.setdefault((row.hardware, row.devices, row.prefill is None), row)
-        return tuple(first.values())
+        return first_of_each(self.rows, lambda row: (row.hardware, row.devices, row.prefill is None))
 
     @property
     def nearest_misses(self) -> tuple[Row, ...]:

@@ -15,10 +15,11 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.steady.steady_state import LEAST_STEPS, Demand
 from sweeps.ask.layouts import label, reach
 from sweeps.studies.compare.estimate import LADDER, sequences
-from sweeps.studies.compare.figures import ascending, figures_of
+from sweeps.studies.compare.figures import figures_of
 from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of, prompts_of
 from sweeps.studies.compare.pools import PoolSteps, decode_loads, pool_steps, prefill_loads, within
 from sweeps.studies.compare.question import ServedQuestion
+from sweeps.studies.compare.ranking import ascending
 from sweeps.studies.compare.rows import Row, limit_text, ranked_row
 
 MOST_REPLICAS = 8

@@ -25,8 +25,10 @@ from sweeps.studies.compare.requests import LEAST
 WIDTH = 128
 """Places that are priced together: their columns stay in a cache."""
 
-ROWS = np.array(
-    [*(2.0 ** np.arange(0.0, 6.0)), *(2.0 ** np.arange(6.0, 12.0, 0.25)), *(2.0 ** np.arange(12.0, 21.0, 0.5))]
+ROWS = (
+    *(2.0**octave for octave in range(6)),
+    *(2.0 ** (6.0 + 0.25 * quarter) for quarter in range(24)),
+    *(2.0 ** (12.0 + 0.5 * half) for half in range(18)),
 )
 """Rows of a step's GEMMs: closest where a GEMM goes from reading weights to computing."""
 

@@ -11,13 +11,11 @@ from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import economics
 from jaxroof.numerics.arrays import eager
-from sweeps.ask.names import variable
 from sweeps.studies.compare.estimate import Estimate
 from sweeps.studies.compare.places import Options, by_structure
+from sweeps.studies.compare.ranking import PRICE, RATE
 
 HOUR = 3600.0
-
-PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 SORTED_BY = (
     *(PRICE, "usd_per_hour", RATE, "tokens_per_second", "requests_per_second", "devices", "rented_devices"),
@@ -102,9 +100,3 @@ def figures_of(
 def share_of(rate: float, headroom: float, load: Any) -> Any:
     """Requests/s of each of the replicas that take `rate` together, with `headroom` beside; `load` is one's largest."""
     return rate / np.ceil(rate * (1.0 + headroom) / load - 1e-9)
-
-
-def ascending(values: np.ndarray, name: str) -> np.ndarray:
-    """Numbers that are lower where a place is better; infinite where the figure is unknown."""
-    sign = -1.0 if variable(name).higher_is_better else 1.0
-    return np.where(np.isfinite(values), sign * values, math.inf)

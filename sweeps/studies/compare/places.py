@@ -1,7 +1,7 @@
 """Places of a served comparison: every accelerator under every layout and setting, with the room for its requests."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,13 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.memory.legality import legal
+from jaxroof.model import Model, has_experts
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.tree import mapped, structure
 from sweeps.ask.alike import alike
 from sweeps.ask.cases import cache_precision
 from sweeps.ask.layouts import Layout
+from sweeps.ask.layouts import layouts as layouts_on
 from sweeps.ask.precisions import lacking_cache
 
 
@@ -49,6 +51,29 @@ class Options:
     def hardware(self, device: int) -> Hardware:
         """Figures of an accelerator, of one structure with as many others as can be."""
         return alike(self.devices[device].hardware, self.precisions)
+
+
+def accelerators(
+    names: Iterable[str] | None, numbers: Mapping[str, Any], prices: str | None
+) -> dict[str, hwspaces.HardwareEntry]:
+    """Accelerators by the name that each was asked for, at their prices and with the figures of theirs that are set.
+
+    Args:
+      names: None: all of the catalogue that are rented out.
+      numbers: by dotted path; those of other structs are left alone.
+      prices: as of `hwspaces.priced`.
+    """
+    own = {path: value for path, value in numbers.items() if path.startswith("hardware.")}
+    made = {}
+    for name in dict.fromkeys(hwspaces.rented_names() if names is None else names):
+        device = hwspaces.priced(hwspaces.hardware(name), prices)
+        made[name] = hwspaces.overridden(device, own) if own else device
+    return made
+
+
+def layouts_of(counts: Iterable[int], model: Model) -> list[Layout]:
+    """Layouts of one replica on so many devices each."""
+    return [layout for count in counts for layout in layouts_on(count, has_experts(model))]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

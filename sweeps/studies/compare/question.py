@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import hwspaces
@@ -11,12 +11,11 @@ import workloads
 from hwspaces.accelerators.prices import server_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
-from jaxroof.model import has_experts
-from sweeps.ask.cases import cache_precision, device_named, model_deployment, under, with_number
+from sweeps.ask.cases import cache_precision, model_deployment, under, with_number
 from sweeps.ask.deployments import PREFIX, require_drafts, with_draft, with_settings
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
-from sweeps.ask.layouts import layouts, possible, powers_of_two
+from sweeps.ask.layouts import possible, powers_of_two
 from sweeps.ask.precisions import compute_precisions, device_notes, lacking_cache, lacking_precisions
 from sweeps.ask.words import CaseWords
 from sweeps.data.labels import number
@@ -25,12 +24,10 @@ from sweeps.run.simulated.load import require_prefix_cache
 from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
 from sweeps.studies.compare.estimate import Limit, limits_of
-from sweeps.studies.compare.places import Options, Setting
+from sweeps.studies.compare.places import Options, Setting, accelerators, layouts_of
+from sweeps.studies.compare.ranking import MAX_DEVICES
 from sweeps.studies.compare.requests import ServedRequests
 from sweeps.studies.compare.words import AskedComparison
-
-MAX_DEVICES = 16
-"""Devices of one replica that are tried at most where nothing is said."""
 
 TOKEN_BUDGETS = (2048, 8192)
 """Tokens of one step that are tried where the engine splits prompts and nothing is said."""
@@ -114,7 +111,9 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0], engine=of.engine)
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
-    found = _entries(asked.hardware, given, asked.prices)
+    found = list(accelerators(asked.hardware, given, asked.prices).values())
+    if not found:
+        raise ValueError("hardware is empty; give at least one name")
     runnable, lacking = [], {}
     for device in found:
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
@@ -130,7 +129,7 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
             runnable.append(device)
     most = MAX_DEVICES if asked.max_devices is None else asked.max_devices
     counts = powers_of_two(most) if asked.devices is None else list(dict.fromkeys(asked.devices))
-    ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
+    ways = layouts_of(counts, entry.model)
     allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
     for beside in (choice.deployment for choice in choices if choice.deployment):
         drafting, rules = possible(allowed, found[0].hardware, entry.model, with_settings(plain, {**spread, **beside}))
@@ -212,14 +211,6 @@ def _facts(options: Options, hardware: Hardware) -> Facts:
         for path, values in policy_values(choice.policy).items():
             columns[path] = (*columns.get(path, ()), *values)
     return Facts(scenarios, columns)
-
-
-def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
-    """Every accelerator at its price, with the figures that are set."""
-    every = dict.fromkeys(hwspaces.rented_names() if names is None else names)
-    if not every:
-        raise ValueError("hardware is empty; give at least one name")
-    return [device_named(name, prices, given) for name in every]
 
 
 def _several(value: Any) -> list[Any]:

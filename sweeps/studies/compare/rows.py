@@ -16,15 +16,11 @@ from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
 from sweeps.studies.compare.estimate import Estimate, Limit
-from sweeps.studies.compare.figures import PRICE
 from sweeps.studies.compare.places import MemoryRoom
 from sweeps.studies.compare.question import ServedQuestion
+from sweeps.studies.compare.ranking import CACHE, FEASIBLE, ILLEGAL, LIMIT, PRICE, UNPRICED, WEIGHTS, too_large
 from sweeps.studies.compare.simulated import Simulated
 from sweeps.studies.compare.trust import POOLS
-
-ILLEGAL, WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(6)
-"""How far a place gets: a layout that the accelerator does not allow; weights, then the cache of one request, that do
-not fit; a limit that it misses at any load; a figure that is not known; or all the way."""
 
 SPREAD = 2.0
 """Standard deviations of a Poisson batch within which it meets the most sequences that may run."""
@@ -43,7 +39,7 @@ class Row:
     layout: str
     setting: str  # what differs from the other settings that were tried
     max_sequences: int
-    stage: int  # one of the codes above
+    stage: int  # one of the codes of `sweeps.studies.compare.ranking`
     distance: float  # from serving, between rows of one stage
     reason: str | None  # why it does not serve
     simulated: bool
@@ -102,7 +98,7 @@ def ranked_row(
         layout=label(options.layouts[layout]),
         setting=options.settings[setting].text,
         max_sequences=int(most),
-        stage=SERVES,
+        stage=FEASIBLE,
         distance=0.0,
         reason=None,
         simulated=result is not None,
@@ -200,13 +196,10 @@ def _too_large(
     options = asked.options
     deployment = options.deployments[place[0]][place[2]]
     plain = on_one_device(deployment)
-    whole = float(weight_bytes(options.model.model, plain))
-    usable = float(room_for_weights(options.devices[place[1]].hardware, options.model.model, deployment))
-    least = math.ceil(whole / usable) if usable > 0 else 0
-    linked = reach(options.devices[place[1]].hardware)
-    words = f"does not fit: weights {formatted(weights, 'B')} of {formatted(capacity, 'B')} per device"
-    words += f", needs at least {least} devices" if least > devices else ""
-    return words + (f"; its links connect {number(linked)}" if least > linked else "")
+    all_weights = float(weight_bytes(options.model.model, plain))
+    hardware = options.devices[place[1]].hardware
+    usable = float(room_for_weights(hardware, options.model.model, deployment))
+    return too_large(weights, capacity, all_weights, usable, devices, reach(hardware))
 
 
 def _without_share(missed: str) -> str:

@@ -17,10 +17,11 @@ from jaxroof.steady.steady_state import Demand
 from sweeps.ask.words import ComparisonWords
 from sweeps.run.simulated.policies import profiled
 from sweeps.studies.compare.estimate import Estimate, Priced, estimate, priced, sequences
-from sweeps.studies.compare.figures import ascending, figures, share_of
+from sweeps.studies.compare.figures import figures, share_of
 from sweeps.studies.compare.pairs import FirstPass
 from sweeps.studies.compare.places import MemoryRoom, Options, room
 from sweeps.studies.compare.question import ServedQuestion
+from sweeps.studies.compare.ranking import ascending, within
 from sweeps.studies.compare.simulated import Candidate, Simulated
 
 NEAR = 1.2
@@ -131,9 +132,7 @@ def search(
 def contending(values: np.ndarray) -> list[int]:
     """Accelerators whose best estimate is near the best one of all; `values` is the metric, lower is better."""
     best = np.min(np.where(np.isfinite(values), values, np.inf), axis=(0, 2))
-    least = float(np.min(best))
-    limit = least * CONTENDING if least > 0.0 else least / CONTENDING
-    return [int(device) for device in np.flatnonzero(best <= limit)]
+    return [int(device) for device in np.flatnonzero(best <= within(float(np.min(best)), CONTENDING))]
 
 
 def _worth_simulating(
@@ -157,7 +156,7 @@ def _worth_simulating(
     if not places or places[0] in results:
         return []
     best = values[places[0]]
-    limit = best * NEAR if best > 0.0 else best / NEAR
+    limit = within(best, NEAR)
     near = [place for place in places if values[place] <= limit and place not in results]
     return near[: max(most - sum(place[1] == device for place in results), 0)]
 

@@ -14,17 +14,16 @@ import workloads
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
-from jaxroof.model import has_experts
 from jaxroof.numerics.struct import existing
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import cache_precision, cache_text, device_named, model_deployment, under
+from sweeps.ask.cases import cache_precision, cache_text, model_deployment, under
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.flag_text import counts, several
 from sweeps.ask.keys import question_of, takes
-from sweeps.ask.layouts import Layout, groups_of, label, layouts, possible, powers_of_two, reach
+from sweeps.ask.layouts import Layout, groups_of, label, possible, powers_of_two, reach
 from sweeps.ask.leaves import leaf_number
-from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.names import variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
@@ -32,7 +31,17 @@ from sweeps.ask.words import NAMED, StaticWords
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
-from sweeps.studies.compare.reasons import FEASIBLE, UNTRIED
+from sweeps.studies.compare.places import accelerators, layouts_of
+from sweeps.studies.compare.ranking import (
+    FEASIBLE,
+    RATE,
+    UNTRIED,
+    ascending,
+    default_metric,
+    first_of_each,
+    nearest_misses,
+    ranks,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,8 +57,6 @@ METRICS = (
 AXES = ("hardware", "deployment", "batch")
 BATCHES = tuple(2**i for i in range(10))
 """Requests at once that are tried by default: powers of two up to 512."""
-
-PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,15 +111,12 @@ class StaticComparison:
     @property
     def best_layouts(self) -> tuple[StaticCandidate, ...]:
         """Of `rows`, the best of every (hardware, devices)."""
-        first: dict[tuple[str, int], StaticCandidate] = {}
-        for row in self.rows:
-            first.setdefault((row.hardware, row.devices), row)
-        return tuple(first.values())
+        return first_of_each(self.rows, lambda row: (row.hardware, row.devices))
 
     @property
     def nearest_misses(self) -> tuple[StaticCandidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
-        return reasons.nearest_misses(self.rows, self.infeasible)
+        return nearest_misses(self.rows, self.infeasible)
 
     @property
     def accelerators(self) -> int:
@@ -168,8 +172,8 @@ def compare_static(
     plain = model_deployment(entry, own.kv, engine=of.engine)
     asked_for = with_settings(plain, under(given, "deployment"))
     constants = of.constants
-    names = hwspaces.rented_names() if own.hardware is None else several(own.hardware, "hardware")
-    tried_devices = [(name, device_named(name, own.prices, given)) for name in dict.fromkeys(names)]
+    names = None if own.hardware is None else several(own.hardware, "hardware")
+    tried_devices = list(accelerators(names, given, own.prices).items())
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
     lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
@@ -180,7 +184,7 @@ def compare_static(
     numbers = (
         powers_of_two(own.max_devices) if own.devices is None else list(dict.fromkeys(counts(own.devices, "devices")))
     )
-    candidates = [layout for count in numbers for layout in layouts(count, has_experts(entry.model))]
+    candidates = layouts_of(numbers, entry.model)
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
@@ -274,7 +278,7 @@ class _Setting:
     devices: list[hwspaces.HardwareEntry]
     layouts: list[Layout]
     reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
-    whole: float  # B of the model's weights on one device
+    all_weights: float  # B of the model's weights on one device
     usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
 
@@ -282,9 +286,9 @@ class _Setting:
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
     if sort is not None:
         return sort, "asked for"
-    priced = sum(device.hardware.price is not None for device in devices)
+    metric, priced = default_metric(devices)
     said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
-    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+    return metric, said
 
 
 def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "xr.Dataset":
@@ -320,7 +324,7 @@ def _rows(
     furthest = stage.max(axis=2)
 
     # Of each (hardware, layout) the best feasible batch, or the one that came nearest to being feasible.
-    better = _ascending(arrays, metric)
+    better = ranks(ascending(arrays[metric], metric), ascending(arrays[RATE], RATE))  # of equals, by throughput
     best = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
     distance = reasons.distances(arrays, stage, batches, slo)
     nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
@@ -338,7 +342,7 @@ def _rows(
             groups=int(groups[d]),
             capacity=capacity,
             usable=setting.usable(h, d),
-            whole=setting.whole,
+            all_weights=setting.all_weights,
             reach=reach(hardware),
         )
         reason = None
@@ -361,12 +365,3 @@ def _rows(
     ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
     others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
     return ranked, tuple(row(h, d) for h, d in others)
-
-
-def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
-    """Numbers that are lower where a point is better; of equals, the one with more tokens per second and device."""
-    sign = -1.0 if variable(metric).higher_is_better else 1.0
-    order = np.lexsort((-arrays[RATE].ravel(), (sign * arrays[metric].astype(float)).ravel()))
-    place = np.empty(order.size)
-    place[order] = np.arange(order.size)
-    return place.reshape(arrays[metric].shape)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweeps.studies.compare.compare import compare
-from sweeps.studies.compare.figures import RATE
+from sweeps.studies.compare.ranking import RATE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
