@@ -35,7 +35,7 @@ MET, MORE, NEVER = STATES
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Capacity:
-    """Capacity of one place."""
+    """Capacity of one deployment."""
 
     place: FleetPlace
     state: str  # MET, MORE or NEVER
@@ -70,7 +70,7 @@ class Capacity:
 class Search:
     """Capacities, and the curve that the search started from.
 
-    First those that are bounds, by name; then the largest per device; then places that keep the target at no load.
+    First those that are bounds, by name; then the largest per device; then deployments that keep the target at no load.
     """
 
     capacities: tuple[Capacity, ...]
@@ -81,8 +81,8 @@ class Search:
     rounds: int
     simulations: int
     seconds: float
-    idle: frozenset[str]  # places that keep the target even with all requests there at once
-    longer: bool  # whether more requests were drawn than by default, so that places have a limit
+    idle: frozenset[str]  # deployments that keep the target even with all requests there at once
+    longer: bool  # whether more requests were drawn than by default, so that deployments have a limit
 
     @property
     def ranked(self) -> bool:
@@ -250,8 +250,8 @@ def _bisected(
     rounds: int,
     progress: Callable[[int], None],
 ) -> list[Capacity]:
-    """The capacity of every place, from its curve."""
-    fine = np.stack([kept(metrics, target) for metrics in found])  # [loads, places]
+    """The capacity of every deployment, from its curve."""
+    fine = np.stack([kept(metrics, target) for metrics in found])  # [loads, deployments]
     first = np.where(fine.all(axis=0), len(loads), (~fine).argmax(axis=0))  # the load that fails first
     place = np.arange(fine.shape[1])
     below, above = np.maximum(first - 1, 0), np.minimum(first, len(loads) - 1)

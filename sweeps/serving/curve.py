@@ -89,7 +89,7 @@ def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | Non
 
 
 def curve_dataset(engines: Fleet, loads: np.ndarray, found: Sequence[Metrics]) -> xr.Dataset:
-    """Metrics of every load, each of shape [places], as a labelled Dataset over `hardware` and the load."""
+    """Metrics of every load, each of shape [deployments], as a labelled Dataset over `hardware` and the load."""
     axis = "concurrency" if engines.rate is None else "rate"
     path = f"workload.{axis}"
     variables = {}

@@ -57,7 +57,7 @@ class FleetPlace:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
-    """Places, the policy of their engines, and the requests that each of them is sent."""
+    """Deployments, the policy of their engines, and the requests that each of them is sent."""
 
     places: tuple[FleetPlace, ...]
     left_out: Mapping[str, str]  # accelerator -> why it cannot serve the model
@@ -92,7 +92,7 @@ class Fleet:
         objective: Objective,
         progress: Callable[[int], None] = lambda points: None,
     ) -> Metrics:
-        """Metrics of every place at a load of its own, shape [places]: `sweeps.run.simulated.grid.outcomes`."""
+        """Metrics of every deployment at a load of its own, shape [deployments], of `sweeps.run.simulated.grid`."""
         limits = self.requests.objective(objective)
         points = [
             dataclasses.replace(
@@ -116,8 +116,8 @@ def fleet(
       asked: model, deployment and load; its hardware is not read. `concurrency` makes a closed loop, whatever its
         number; `rate` is not read.
       hardware: accelerators; those that lack a precision or on which the model does not fit are left out.
-      tp: tensor-parallel degrees, each of them a place of every accelerator; None: the smallest power of two at which
-        weights and a KV cache for the longest request fit.
+      tp: tensor-parallel degrees, each of them on every accelerator; None: the smallest power of two at which weights and a
+        KV cache for the longest request fit.
       node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
 
     Raises:
@@ -150,7 +150,7 @@ def fleet(
 
 
 def _require_effect(asked: ServeSpec, places: Iterable[FleetPlace], policy: Policy) -> None:
-    """ValueError, one line, for a setting that changes nothing at any place."""
+    """ValueError, one line, for a setting that changes nothing at any deployment."""
     words: dict[str, Any] = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
     given = given_paths(asked.deployment, (), asked.overrides, **words)
     require_effect(given, Facts(tuple(one.case.scenario for one in places), policy_values(policy)))
@@ -205,7 +205,7 @@ def _places(
 
 
 def _charged(label: str, case: Case, server: int) -> FleetPlace:
-    """The place, charged for its part of whole servers unless the deployment says what it is charged for."""
+    """The deployment, charged for its part of whole servers unless the deployment says what it is charged for."""
     deployment = case.scenario.deployment
     used = float(replica_devices(deployment))
     charged = float(charged_devices(used, server))

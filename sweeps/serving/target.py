@@ -13,11 +13,11 @@ from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.fleet import Fleet, fleet
 
 Metrics = Mapping[str, np.ndarray]
-"""Variable -> its value at every place, shape [places]."""
+"""Variable -> its value at every deployment, shape [deployments]."""
 
 
 def kept(metrics: Metrics, target: Target) -> np.ndarray:
-    """Whether the target is kept, shape [places]; by every class of requests where there are some."""
+    """Whether the target is kept, shape [deployments]; by every class of requests where there are some."""
     if target.classes:
         each = [kept(metrics_of_class(metrics, i), of) for i, of in enumerate(target.classes.values())]
         return np.all(each, axis=0)
@@ -28,7 +28,7 @@ def kept(metrics: Metrics, target: Target) -> np.ndarray:
 
 
 def good_share(metrics: Metrics) -> np.ndarray:
-    """Share of all requests that are good, shape [places]: refused, rejected and unfinished ones are not."""
+    """Share of all requests that are good, shape [deployments]: refused, rejected and unfinished ones are not."""
     return metrics["good_share"] * (1.0 + 1e-12)
 
 
@@ -112,7 +112,7 @@ def usual_clients(engines: Fleet) -> np.ndarray:
 
 
 def keeps_all_at_once(engines: Fleet, target: Target) -> np.ndarray:
-    """Whether the target is kept even when every request is there from the start, shape [places]: no rate misses it."""
+    """Whether no rate misses the target, as it is kept even with every request there at once, shape [deployments]."""
     return kept(engines.outcomes([1e6 * engines.rate] * len(engines.places), target.objective), target)
 
 

@@ -27,7 +27,7 @@ from sweeps.ask.spec import spec
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
-from sweeps.studies.compare.places import accelerators, layouts_of
+from sweeps.studies.compare.candidates import accelerators, layouts_of
 from sweeps.studies.compare.ranking import (
     FEASIBLE,
     MAX_DEVICES,
