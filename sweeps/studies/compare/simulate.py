@@ -15,7 +15,7 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
-from sweeps.serving.target import kept, missed_text
+from sweeps.serving.target import keeps, missed_text
 from sweeps.studies.compare.simulated import Candidate, Simulated
 from workloads.streams.stream import padded
 
@@ -49,9 +49,9 @@ class _Search:
     failed: dict[float, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # by load
     without_end: int = 0  # rounds in which one end of the bracket was not among the loads
 
-    def add(self, load: float, keeps: bool, figures: Mapping[str, float]) -> None:
+    def add(self, load: float, good: bool, figures: Mapping[str, float]) -> None:
         """A load that was simulated."""
-        if not keeps:
+        if not good:
             self.failed[load] = figures
         elif load > self.low:
             self.low, self.best = load, figures
@@ -109,7 +109,7 @@ def largest_loads(
             points = [_point(candidates[i], works[i], load) for i, load in pairs]
             metrics = outcomes(points, progress, width, every)
             simulations += len(pairs)
-            fine = kept(metrics, target) & (waiting(metrics, np.array([load for _, load in pairs])) <= GROWS)
+            fine = keeps(metrics, target) & (waiting(metrics, np.array([load for _, load in pairs])) <= GROWS)
             for row, (i, load) in enumerate(pairs):
                 searches[i].add(load, bool(fine[row]), {name: float(values[row]) for name, values in metrics.items()})
             low, high = (np.array([getattr(one, end) for one in searches]) for end in ("low", "high"))
