@@ -49,12 +49,12 @@ def feedforward_ops(
         ),
         f"{prefix}activation": elementwise(
             tokens,
-            up.outputs + further,
-            width + further,
-            activation,
-            ACTIVATION_FLOPS * width,
-            count,
-            kernels,
+            reads=up.outputs + further,
+            writes=width + further,
+            element_bytes=activation,
+            flops=ACTIVATION_FLOPS * width,
+            count=count,
+            kernels=kernels,
             exps=width,
         ),
         **projection(f"{prefix}down_proj", tokens, down, activation, count),
@@ -136,11 +136,11 @@ def expert_ops(
     ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
     ops["route"] = elementwise(
         tokens,
-        experts.experts,
-        2.0 * experts.top_k,
-        4.0,
-        3.0 * experts.experts,
-        count,
+        reads=experts.experts,
+        writes=2.0 * experts.top_k,
+        element_bytes=4.0,
+        flops=3.0 * experts.experts,
+        count=count,
         kernels=3.0,
         exps=experts.experts,
         role="router",
@@ -150,12 +150,23 @@ def expert_ops(
     ops |= sent
     ops |= projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
     ops["expert_activation"] = elementwise(
-        rows, up.outputs, down.inputs, activation, ACTIVATION_FLOPS * down.inputs, count, exps=down.inputs
+        rows,
+        reads=up.outputs,
+        writes=down.inputs,
+        element_bytes=activation,
+        flops=ACTIVATION_FLOPS * down.inputs,
+        count=count,
+        exps=down.inputs,
     )
     ops |= projection("expert_down_proj", rows, down, activation, count, "experts", touched)
     ops |= returned
     ops["combine"] = elementwise(
-        tokens, experts.top_k * up.inputs, up.inputs, activation, 2.0 * experts.top_k * up.inputs, count
+        tokens,
+        reads=experts.top_k * up.inputs,
+        writes=up.inputs,
+        element_bytes=activation,
+        flops=2.0 * experts.top_k * up.inputs,
+        count=count,
     )
     if experts.width is not None:
         ops |= projection("widen_proj", tokens, matrices["widen_proj"], activation, count)

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.compare.places import room
+from sweeps.studies.compare.candidates import room
 from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.ranking import PRICE
 from sweeps.studies.compare.search import search

@@ -7,7 +7,7 @@ from sweeps.ask.cases import case
 from sweeps.ask.precisions import lacking_cache
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.fleet import fleet
-from sweeps.studies.compare.places import room
+from sweeps.studies.compare.candidates import room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.words import AskedComparison
 from tests.commands import refused

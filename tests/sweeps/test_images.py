@@ -34,7 +34,7 @@ from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.rows import pool_command
 from sweeps.serving.run import setup
-from sweeps.studies.compare.places import columns, room
+from sweeps.studies.compare.candidates import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.search import search
 from sweeps.studies.compare.words import AskedComparison

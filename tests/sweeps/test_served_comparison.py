@@ -18,10 +18,10 @@ from sweeps.ask.names import variable
 from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
 from sweeps.studies.compare.advice import changes
+from sweeps.studies.compare.candidates import columns, room
 from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
-from sweeps.studies.compare.places import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.requests import ServedRequests, demand
 from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust

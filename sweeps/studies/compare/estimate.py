@@ -19,11 +19,11 @@ from jaxroof.steady.queue import with_classes
 from jaxroof.steady.steady_state import Demand, SteadyState
 from jaxroof.steady.step_costs import StepCosts, step_costs
 from sweeps.run.simulated.objective import Target, limits
-from sweeps.studies.compare.places import MemoryRoom, Options, PlaceColumns, columns
+from sweeps.studies.compare.candidates import CandidateColumns, MemoryRoom, Options, columns
 from sweeps.studies.compare.requests import LEAST
 
 WIDTH = 128
-"""Places that are priced together: their columns stay in a cache."""
+"""Deployments that are priced together: their columns stay in a cache."""
 
 ROWS = (
     *(2.0**octave for octave in range(6)),
@@ -47,9 +47,9 @@ IDLE = 1e-9
 
 CAUTION = {"mean": (0.1, 0.0), "tail": (0.2, 2.5)}
 """How far a load that is told without a simulation stays below its estimate, where a mean or a share of the requests is
-limited: estimate / (1 + first + second / batch^2). Chosen on 128 places of even numbers among the first 40 questions of
-`python -m tests.bench.served_search`, of which 97 % then keep their limits when they are simulated; so do 97 % of the
-131 of odd numbers."""
+limited: estimate / (1 + first + second / batch^2). Chosen on 128 deployments of even numbers among the first 40
+questions of `python -m tests.bench.served_search`, of which 97 % then keep their limits when they are simulated; so do
+97 % of the 131 of odd numbers."""
 
 CAUTIOUS = 64
 """Batches below the estimated one among which that of the cautious load is looked for."""
@@ -57,9 +57,9 @@ CAUTIOUS = 64
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Estimate:
-    """Steady state of every place at its largest load within the target; arrays of shape [settings, devices, layouts].
+    """Steady states at the largest loads within the target; arrays of shape [settings, devices, layouts].
 
-    NaN where a place cannot serve the model; `load` is 0 where it meets the target at no load.
+    NaN where a deployment cannot serve the model; `load` is 0 where it meets the target at no load.
     """
 
     load: np.ndarray  # requests/s of one replica
@@ -120,7 +120,7 @@ def sequences(policy: Policy, batch: float, most: float, capped: bool) -> float:
     return min(float(policy.max_sequences), enough)
 
 
-Priced = list[tuple[PlaceColumns, StepCosts]]
+Priced = list[tuple[CandidateColumns, StepCosts]]
 """Deployments, those of one structure together, and the costs of their steps."""
 
 
@@ -131,15 +131,15 @@ def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Price
     most += max(float(setting.policy.max_sequences) for setting in options.settings)
     rows = ROWS[: np.searchsorted(ROWS, most) + 1]
     kinds: dict[Any, list[OpKinds]] = {}  # by structure: which op depends on what is found once for each
-    made = []
+    prices = []
     with eager():
         for group in columns(options, wanted, WIDTH):
             kind = structure((group.hardware, group.deployment))
             place = group.hardware, options.model.model, group.deployment, options.efficiency
             costs = step_costs(*place, demands[0].context, demands[0].encode, rows, kinds.get(kind))
             kinds[kind] = costs.parts.kinds
-            made.append((group, costs))
-    return made
+            prices.append((group, costs))
+    return prices
 
 
 def estimate(
@@ -152,7 +152,7 @@ def estimate(
       demands: by setting.
       prices: of these deployments, `priced`.
     """
-    made = Estimate(**{field.name: np.full(wanted.shape, np.nan) for field in dataclasses.fields(Estimate)})
+    estimates = Estimate(**{field.name: np.full(wanted.shape, np.nan) for field in dataclasses.fields(Estimate)})
     limits = limits_of(target)
     with eager():
         for group, costs in prices:
@@ -165,12 +165,12 @@ def estimate(
                 engine = _engine(options, group, costs, policy, needs, most)
                 largest = _largest_load(engine, policy, most, limits) | {"cache": cache}
                 for name, values in largest.items():
-                    getattr(made, name)[where] = np.where(there, values, np.nan)
-    return made
+                    getattr(estimates, name)[where] = np.where(there, values, np.nan)
+    return estimates
 
 
 def _engine(
-    options: Options, group: PlaceColumns, costs: StepCosts, policy: Policy, needs: Demand, most: np.ndarray
+    options: Options, group: CandidateColumns, costs: StepCosts, policy: Policy, needs: Demand, most: np.ndarray
 ) -> SteadyEngine:
     """Engines of a group of deployments, leaves of shape [deployments, n], of which `most` sequences run at once."""
     ladder = np.maximum(most, 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)

@@ -1,4 +1,4 @@
-"""Replicas that only prefill or only decode: times of their steps, latencies and largest loads at every place."""
+"""Replicas that only prefill or only decode: times of their steps, latencies and largest loads at every deployment."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.steady.engine import STEP, between, times_and_joules
 from jaxroof.steady.queue import PromptQueue, prompt_queue, prompt_rate, prompt_times
 from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, decode_step_time, steady_state
+from sweeps.studies.compare.candidates import Options
 from sweeps.studies.compare.estimate import LADDER, Estimate, Limit, Priced, keeps
-from sweeps.studies.compare.places import Options
 
 LEAST_BATCH = 0.05
 """Batch at which searches begin. A sequence finds at least itself, so one below 1 has no load and is never chosen."""
@@ -46,14 +46,14 @@ class PoolSteps:
 
 
 def pool_steps(
-    options: Options, wanted: np.ndarray, needs: Sequence[Demand], prices: Priced, found: Estimate
+    options: Options, wanted: np.ndarray, needs: Sequence[Demand], prices: Priced, estimates: Estimate
 ) -> PoolSteps:
-    """`PoolSteps` of every wanted place, from the prices of the first pass.
+    """`PoolSteps` of every wanted deployment, from the prices of the first pass.
 
     Args:
       needs: by setting.
       prices: of `sweeps.studies.compare.estimate.priced`.
-      found: whose room for sequences it is.
+      estimates: whose room for sequences it is.
     """
     shape = wanted.shape
     prompt = StepTimes(**{field.name: np.full(shape, np.nan) for field in dataclasses.fields(StepTimes)})
@@ -84,7 +84,7 @@ def pool_steps(
             # Steps that only decode: once for all settings in which they are the same.
             for setting in every:
                 own, policy = (setting, group.device, group.layout), options.settings[setting].policy
-                most[own] = np.where(wanted[own], np.minimum(found.cache[own], float(policy.max_sequences)), np.nan)
+                most[own] = np.where(wanted[own], np.minimum(estimates.cache[own], float(policy.max_sequences)), np.nan)
                 ladders[own] = np.maximum(most[own], 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)
                 same[setting] = first = _same_decoding(options, every, setting)
                 if first != setting:
@@ -118,21 +118,21 @@ def within(ladder: np.ndarray, values: np.ndarray, batch: np.ndarray) -> np.ndar
 
 
 def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: Demand, batch: np.ndarray) -> SteadyState:
-    """A decode replica at batches of shape [places, n]; its TTFT is that of no prefill at all.
+    """A decode replica at batches of shape [deployments, n]; its TTFT is that of no prefill at all.
 
     Args:
-      ladder, decode: shape [places, LADDER].
-      most: shape [places].
-      needs: leaves of shape [places, 1].
+      ladder, decode: shape [deployments, LADDER].
+      most: shape [deployments].
+      needs: leaves of shape [deployments, 1].
     """
     times, longer = (within(ladder, decode, batch * (1.0 + step)) for step in (0.0, STEP))
     slope = np.maximum(longer - times, 0.0) / (batch * STEP)
     times = within(ladder, decode, np.ceil(batch))  # a replica decodes a whole number of sequences
     steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf, filled=times)
-    found = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
+    state = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
     idle, all_of_them = np.full(batch.shape, IDLE), np.ones(batch.shape)
-    found = dataclasses.replace(found, ttft=idle, ttft_alone=idle, meets=all_of_them)
-    return dataclasses.replace(found, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
+    state = dataclasses.replace(state, ttft=idle, ttft_alone=idle, meets=all_of_them)
+    return dataclasses.replace(state, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
 
 
 def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar, alone: Scalar) -> SteadyState:
@@ -210,7 +210,7 @@ def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np
 
 
 def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -> tuple[tuple, Demand]:
-    """Places that can serve, as positions, and the means of their requests, leaves of shape [places, 1]."""
+    """Deployments that can serve, as positions, and the means of their requests, leaves of shape [deployments, 1]."""
     there = np.nonzero(np.isfinite(steps.most) & among)
     return there, mapped(lambda leaf: leaf[there[0], 0], needs)
 
@@ -218,6 +218,6 @@ def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -
 def _largest(
     steps: PoolSteps, there: tuple, load: np.ndarray, state: SteadyState, limits: Sequence[Limit]
 ) -> np.ndarray:
-    found = np.zeros(steps.most.shape)
-    found[there] = np.max(np.where(keeps(state, limits), load, 0.0), axis=1)
-    return found
+    loads = np.zeros(steps.most.shape)
+    loads[there] = np.max(np.where(keeps(state, limits), load, 0.0), axis=1)
+    return loads

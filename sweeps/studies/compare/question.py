@@ -23,8 +23,8 @@ from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.load import require_prefix_cache
 from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
+from sweeps.studies.compare.candidates import Options, Setting, accelerators, layouts_of
 from sweeps.studies.compare.estimate import Limit, limits_of
-from sweeps.studies.compare.places import Options, Setting, accelerators, layouts_of
 from sweeps.studies.compare.ranking import MAX_DEVICES
 from sweeps.studies.compare.requests import ServedRequests
 from sweeps.studies.compare.words import AskedComparison

@@ -31,7 +31,7 @@ from sweeps.ask.words import NAMED, StaticWords
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
-from sweeps.studies.compare.places import accelerators, layouts_of
+from sweeps.studies.compare.candidates import accelerators, layouts_of
 from sweeps.studies.compare.ranking import (
     FEASIBLE,
     RATE,

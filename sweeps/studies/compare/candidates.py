@@ -1,4 +1,4 @@
-"""Places of a served comparison: every accelerator under every layout and setting, with the room for its requests."""
+"""Deployments that a comparison tries: accelerators under layouts and settings, with the room for requests."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,11 +64,11 @@ def accelerators(
       prices: as of `hwspaces.priced`.
     """
     own = {path: value for path, value in numbers.items() if path.startswith("hardware.")}
-    made = {}
+    devices = {}
     for name in dict.fromkeys(hwspaces.rented_names() if names is None else names):
         device = hwspaces.priced(hwspaces.hardware(name), prices)
-        made[name] = hwspaces.overridden(device, own) if own else device
-    return made
+        devices[name] = hwspaces.overridden(device, own) if own else device
+    return devices
 
 
 def layouts_of(counts: Iterable[int], model: Model) -> list[Layout]:
@@ -78,7 +78,7 @@ def layouts_of(counts: Iterable[int], model: Model) -> list[Layout]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MemoryRoom:
-    """Bounds of every place, arrays of shape [settings, devices, layouts]."""
+    """Bounds of every deployment, arrays of shape [settings, devices, layouts]."""
 
     legal: np.ndarray
     weights: np.ndarray  # B per device
@@ -87,20 +87,20 @@ class MemoryRoom:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PlaceColumns:
-    """Places of one structure as columns: leaves of shape [places, 1]."""
+class CandidateColumns:
+    """Deployments of one structure as columns: leaves of shape [deployments, 1]."""
 
     settings: tuple[int, ...]  # settings with the same deployments, which differ in policy only
-    device: np.ndarray  # shape [places]
+    device: np.ndarray  # shape [deployments]
     layout: np.ndarray
     hardware: Hardware
     deployment: Deployment
 
 
 def room(options: Options) -> MemoryRoom:
-    """Bounds of every place."""
+    """Bounds of every deployment."""
     shape = (len(options.settings), len(options.devices), len(options.layouts))
-    found = {name: np.zeros(shape) for name in ("weights", "tokens", "group_tokens")}
+    bounds = {name: np.zeros(shape) for name in ("weights", "tokens", "group_tokens")}
     allowed = np.zeros(shape, bool)
     for settings, devices, hardware, layouts, deployment in by_structure(options):
         where = np.ix_(settings, devices, layouts)
@@ -108,18 +108,18 @@ def room(options: Options) -> MemoryRoom:
         with eager():
             allowed[where] = legal(*place)
             tokens = kv_capacity_tokens(*place)
-            found["weights"][where] = weight_bytes(*place[1:])
-            found["group_tokens"][where] = tokens
-            found["tokens"][where] = tokens * request_groups(place[2])
+            bounds["weights"][where] = weight_bytes(*place[1:])
+            bounds["group_tokens"][where] = tokens
+            bounds["tokens"][where] = tokens * request_groups(place[2])
     for setting, device in np.ndindex(shape[:2]):
         cache = cache_precision(options.model, options.settings[setting].kv)
         if lacking_cache(options.devices[device].hardware, cache):
             allowed[setting, device] = False
-    return MemoryRoom(legal=allowed, **found)
+    return MemoryRoom(legal=allowed, **bounds)
 
 
-def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[PlaceColumns]:
-    """Wanted places, those of one structure and setting together, at most `width` at once.
+def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[CandidateColumns]:
+    """Wanted deployments, those of one structure and setting together, at most `width` at once.
 
     Args:
       wanted: shape [settings, devices, layouts].
@@ -129,7 +129,7 @@ def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[PlaceC
         first, second = np.nonzero(any_of_them)
         for low in range(0, len(first), width):
             rows, others = first[low : low + width], second[low : low + width]
-            yield PlaceColumns(
+            yield CandidateColumns(
                 settings=settings,
                 device=np.asarray(devices)[rows],
                 layout=np.asarray(layouts)[others],
