@@ -1,10 +1,14 @@
 """Public names of a package, written once: in its `__init__.pyi`, which editors and type checkers read as well."""
 
 import sys
-from collections.abc import Callable
+
+TYPE_CHECKING = False  # of `typing`, whose import would take longer than this one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-def public_names(package: str, stub: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+def public_names(package: str, stub: str) -> "tuple[list[str], Callable[[str], object], Callable[[], list[str]]]":
     """`__all__`, `__getattr__` and `__dir__` of a package whose names are imported when they are first used.
 
     Args:

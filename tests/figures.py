@@ -42,6 +42,7 @@ from sweeps.studies.compare.question import question
 from sweeps.studies.compare.rows import row_spec as row_spec_of
 from sweeps.studies.compare.search import scenario_at as served_scenario
 from sweeps.studies.compare.static import compare_static
+from sweeps.studies.compare.words import AskedComparison
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
 """Parts of a scenario that say what is deployed."""
@@ -326,13 +327,18 @@ def _bought(point: Deployed) -> Iterator[tuple[str, Scenario]]:
     rest = {f"deployment.{name}": value for name, value in point.degrees.items() if name not in (*LAYOUT, "drafts")}
     if "communication" in point.options or {"dp", "cp"} & set(point.degrees):
         return
-    keys = {name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options}
+    keys = {
+        name: [point.options[name]] if name == "kv" else point.options[name]
+        for name in ("kv", "efficiency")
+        if name in point.options
+    }
     devices = [int(np.prod([value for name, value in spread.items() if name != "ep"]))]
     load = {name: point.workload[name] for name in ("isl", "osl")}
-    tried = {"drafts": point.degrees["drafts"]} if "drafts" in point.degrees else {}
+    tried = {"drafts": [point.degrees["drafts"]]} if "drafts" in point.degrees else {}
     settings = point.settings | rest
-    words = {"hardware": [point.hardware], "devices": devices, "policy": {"token_budget": 2048}, "settings": settings}
-    asked_for = possible(lambda: question(point.model, "ttft=1000s", load, **words, **keys, **tried))
+    words = {"hardware": [point.hardware], "devices": devices, "policy": {"token_budget": 2048}, "overrides": settings}
+    asked = AskedComparison(model=point.model, slo="ttft=1000s", load=load, **words, **keys, **tried)
+    asked_for = possible(lambda: question(asked, point.options.get("weights")))
     if asked_for is None or not asked_for.options.devices:
         return
     options = asked_for.options

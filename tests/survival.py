@@ -57,19 +57,19 @@ import sys
 import time
 
 import sweeps.run.compilers
-from sweeps.run.shards.work import Work
+from sweeps.run.shards.work import ShardWork
 
 sweeps.run.compilers.CHUNK_BYTES = {{"cpu": {CHUNK_BYTES}}}
 pause = float(os.environ.get("TEST_PAUSE", "0"))
 
 
-def slowly(*words, compute=Work.compute):
+def slowly(*words, compute=ShardWork.compute):
     time.sleep(pause)
     return compute(*words)
 
 
-if pause and Work.compute.__name__ != "slowly":  # Dask may load a module twice
-    Work.compute = slowly
+if pause and ShardWork.compute.__name__ != "slowly":  # Dask may load a module twice
+    ShardWork.compute = slowly
 if __name__ == "__main__":
     from sweeps.cli import main
 

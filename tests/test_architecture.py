@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rooms import first_line, rooms
+
 ROOT = Path(__file__).parents[1]
 
 MAY_IMPORT = {
@@ -39,7 +41,7 @@ FLOORS = {
         {"precisions", "traces"},
         {"models", "nests"},
     ),
-    "sweeps": ({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"cli"}),
+    "sweeps": ({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"answers"}, {"cli"}),
 }
 """Floors of every package, from the ground up: a room imports from rooms below its own floor, and no two rooms of one
 floor import each other."""
@@ -164,3 +166,28 @@ def test_help_does_not_import_jax(words):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", rooms(), ids=named)
+def test_rooms_have_a_page_that_lists_their_modules(room):
+    text = (room / "README.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| `")]
+    listed = {name.strip("|` "): content for name, content in rows}
+    there = {path.stem: first_line(path).rstrip(".:") for path in room.glob("*.py") if path.name != "__init__.py"}
+    assert listed == there, "python -m tests.rooms writes the pages anew"
+
+
+LONG_VERBS = {"bench", "calibrate", "capacity", "compare", "export", "map"}
+LONG_VERBS |= {"plot", "price", "sensitivity", "trace", "train"}
+"""Verbs of more than `VERB_LINES` that are still to be cut: what they compute or say belongs to other rooms."""
+
+VERB_LINES = 120
+
+SHARED_BY_VERBS = {"common", "outputs", "parser", "progress"}
+
+
+def test_verbs_are_short_and_what_they_say_stands_elsewhere():
+    files = {path.stem: path for path in (ROOT / "sweeps" / "cli").glob("*.py")}
+    assert not [name for name in files if name.endswith("_report")]
+    long = {name for name, path in files.items() if len(path.read_text(encoding="utf-8").splitlines()) > VERB_LINES}
+    assert long - SHARED_BY_VERBS <= LONG_VERBS

@@ -9,7 +9,6 @@ import jaxroof
 import sweeps
 from jaxroof.version import VERSION
 from sweeps import adapters
-from sweeps.ask.keys import Keys
 from sweeps.ask.offered_load import COMPARED
 from sweeps.ask.spec import KEYS
 from sweeps.run.simulated.spec import ServeSpec
@@ -32,7 +31,6 @@ def test_dir_shows_what_is_imported_when_it_is_first_used():
 
 
 def test_sweep_shows_the_keys_of_a_specification():
-    assert tuple(Keys.__annotations__) == tuple(KEYS)
     own = {"source", "progress"}
     assert set(named(sweeps.sweep)) == own | set(KEYS)
     with pytest.raises(ValueError, match="there is no key hardwar; did you mean hardware?"):

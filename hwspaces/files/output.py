@@ -75,6 +75,7 @@ KINDS = {
     "png": FileKind("a picture", (".png",), _says(rb"\x89PNG\r\n\x1a\n.*tEXtSoftware\0jaxroof")),
     "svg": FileKind("a picture", (".svg",), _says(rb"<\?xml .*<dc:title>jaxroof</dc:title>")),
     "rows": FileKind("rows", (".csv",), _says(rb"rank,hardware,devices,layout,(batch|replicas),")),
+    "page": FileKind("a page", (".html",), _says(rb"<!DOCTYPE html>\n<!-- jaxroof \d")),
     "answer": FileKind("an answer", (".json",), _says(rb'\{\s*"jaxroof_version": ')),
     "timeline": FileKind(
         "a timeline",

@@ -275,6 +275,14 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(known)}"
 
 
+def require_keys(table: Iterable[str], known: Iterable[str], where: str = "") -> None:
+    """ValueError of one line, which begins with `where`, for a key that there is not; it names the nearest ones."""
+    known = list(known)
+    for key in table:
+        if key not in known:
+            raise ValueError(f"{where}{': ' if where else ''}there is no key {key}{nearest(key, known)}")
+
+
 def _significant(value: float, digits: int) -> str:
     text = f"{value:.{digits}g}"
     return text if "e" not in text or abs(value) >= 1e9 or abs(value) < 1e-4 else f"{float(text):.0f}"

@@ -285,7 +285,7 @@ class Precisions:
 
 @struct
 class Deployment(MemoryLimits, KernelChoice, Precisions, Communication, CachePlacement, Adapted, Drafting, Parallelism):
-    """`dp` independent replicas of a model, each on tp x cp x attention_dp x pp devices.
+    """`dp` independent replicas of a model, each on the devices of `replica_devices`.
 
     Its fields are those of its concerns, from `Parallelism` to `MemoryLimits`.
     """

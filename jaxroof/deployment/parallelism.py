@@ -1,4 +1,9 @@
-"""Spread of a model over devices: parallel degrees, pipeline stages, and how evenly experts are used."""
+"""Spread of a model over devices: the mesh of parallel degrees, pipeline stages, and how evenly experts are used."""
+
+import dataclasses
+import functools
+import operator
+from typing import Any, NamedTuple, TypeVar
 
 from jaxroof.numerics.smooth import ceiling, maximum, minimum
 from jaxroof.numerics.struct import Scalar, count, declarations, number, share, struct
@@ -72,19 +77,106 @@ DEGREES = tuple(path for path, leaf in declarations(Parallelism).items() if leaf
 """Parallel degrees of a deployment: whole numbers."""
 
 
+class MeshAxis(NamedTuple):
+    """One axis of the mesh of devices, named as the degree that is its size, and what its devices have in common."""
+
+    name: str
+    layer: bool = False  # they work on one layer of one replica
+    replica: bool = False  # they are of one replica
+    requests: bool = False  # they work on requests of their own, whose cache only they have
+    tokens: bool = False  # they work on tokens of their own, and exchange them where experts are spread
+    copies: bool = False  # they hold the same dense weights
+
+
+MESH = (
+    MeshAxis("tp", layer=True, replica=True),
+    MeshAxis("cp", layer=True, replica=True, tokens=True, copies=True),
+    MeshAxis("attention_dp", layer=True, replica=True, requests=True, tokens=True, copies=True),
+    MeshAxis("pp", replica=True),
+    MeshAxis("dp", requests=True, copies=True),
+)
+"""Axes from the nearest devices outwards, in the order in which devices are numbered. `ep` is no axis of its own: it
+splits experts over the devices of a layer."""
+
+
+def axes(role: str) -> tuple[str, ...]:
+    """Names of the axes that have a role, a field of `MeshAxis`, from the nearest devices outwards."""
+    return tuple(axis.name for axis in MESH if getattr(axis, role))
+
+
+def product(names: tuple[str, ...]) -> str:
+    """A product of degrees in words: "tp x cp"."""
+    return " x ".join(names)
+
+
 def degree(of: Scalar | None) -> Scalar:
     """A parallel degree as a number: 1 for None."""
     return 1.0 if of is None else of
 
 
+def _ways(deployment: Parallelism, names: tuple[str, ...]) -> Scalar:
+    """The product of some degrees; one that is None is 1 and costs no operation."""
+    sizes = [size for name in names if (size := getattr(deployment, name)) is not None]
+    return functools.reduce(operator.mul, sizes) if sizes else 1.0
+
+
+_LAYER, _REPLICA, _TOKENS = axes("layer"), axes("replica"), axes("tokens")
+_GROUPS = tuple(axis.name for axis in MESH if axis.replica and axis.requests)
+
+(GROUPS,) = _GROUPS
+"""The axis of groups that work on requests of their own in one replica, as flags and labels name it."""
+
+SEQUENCE_WAYS = product(tuple(axis.name for axis in reversed(MESH) if axis.requests))
+"""Ways that all sequences are split, in words."""
+
+
 def stage_devices(deployment: Parallelism) -> Scalar:
     """Devices that share one layer: tp x cp x attention_dp."""
-    return deployment.tp * degree(deployment.cp) * degree(deployment.attention_dp)
+    return _ways(deployment, _LAYER)
 
 
 def replica_devices(deployment: Parallelism) -> Scalar:
     """Devices of one replica: tp x cp x attention_dp x pp."""
-    return stage_devices(deployment) * degree(deployment.pp)
+    return _ways(deployment, _REPLICA)
+
+
+def request_groups(deployment: Parallelism) -> Scalar:
+    """Groups of a replica's devices that work on requests of their own, each with a cache: attention_dp."""
+    return _ways(deployment, _GROUPS)
+
+
+def token_groups(deployment: Parallelism) -> Scalar:
+    """Groups of a layer's devices that work on tokens of their own, between which experts exchange them."""
+    return _ways(deployment, _TOKENS)
+
+
+def splits_requests(deployment: Parallelism) -> bool:
+    """Whether a replica has groups with requests of their own, be it one; structure, not value."""
+    return any(getattr(deployment, name) is not None for name in _GROUPS)
+
+
+def splits_tokens(deployment: Parallelism) -> bool:
+    """Whether devices of a layer exchange tokens with experts elsewhere; structure, not value."""
+    return any(getattr(deployment, name) is not None for name in _TOKENS)
+
+
+def sequence_ways(deployment: Parallelism) -> Scalar:
+    """Ways that all sequences are split: replicas, and groups of requests in each."""
+    return deployment.dp * request_groups(deployment)
+
+
+def dense_copies(deployment: Parallelism) -> Scalar:
+    """Devices that hold the same dense weights."""
+    return deployment.dp * token_groups(deployment)
+
+
+AnyParallelism = TypeVar("AnyParallelism", bound=Parallelism)
+
+
+def on_one_device(deployment: AnyParallelism) -> AnyParallelism:
+    """The same replica whole on one device."""
+    alone: dict[str, Any] = dict.fromkeys(axes("replica"))
+    return dataclasses.replace(deployment, **alone | {"tp": 1.0, "ep": None, "stages": None})
 
 
 def devices(deployment: Parallelism) -> Scalar:

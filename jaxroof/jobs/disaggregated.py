@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from jaxroof.batch import encoder_inputs_count, encoder_tokens_count
-from jaxroof.deployment import degree, devices
+from jaxroof.deployment import devices, request_groups
 from jaxroof.deployment.rule import Rule
 from jaxroof.deployment.speculation import Acceptance, acceptance_number
 from jaxroof.energy.energy import power_known
@@ -109,7 +109,7 @@ class HandoverCost:
 
 def step_prompts(work: Handover, prefill: Pool) -> Scalar:
     """Prompts of one prefill step of a replica; where nothing is said they fill its groups, one each."""
-    return degree(prefill.deployment.attention_dp) if work.prompts is None else work.prompts
+    return request_groups(prefill.deployment) if work.prompts is None else work.prompts
 
 
 def prefill_requests(work: Handover, prefill: Pool) -> Requests:

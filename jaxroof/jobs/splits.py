@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof import batch as batches
-from jaxroof.deployment import Deployment, replica_devices
+from jaxroof.deployment import Deployment, on_one_device, replica_devices
 from jaxroof.jobs.scenario import Pool
 from jaxroof.layers.block import block_ops
 from jaxroof.layers.collective import collective
@@ -24,9 +24,7 @@ def transfer_bytes(model: Model, deployment: Deployment, tokens: Scalar) -> Scal
 
 def _whole(deployment: Deployment) -> Deployment:
     """One device with everything, at the precisions of `deployment`."""
-    return dataclasses.replace(
-        deployment, tp=1.0, pp=None, cp=None, attention_dp=None, ep=None, stages=None, block_tokens=None
-    )
+    return dataclasses.replace(on_one_device(deployment), block_tokens=None)
 
 
 def transfer_time(prefill: Pool, decode: Pool, model: Model, isl: Scalar, lanes: Scalar | None = None) -> Array:

@@ -12,17 +12,9 @@ from jaxroof.jobs.scenario import Scenario, lower
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Array, Scalar, struct
-from jaxroof.steady.search import (
-    FULL,
-    LEAST_BATCH,
-    MEANS,
-    SHARES,
-    batch_at,
-    engine,
-    largest_batch,
-    percentile,
-    wanted_share,
-)
+from jaxroof.steady.engine import FULL, LEAST_BATCH, engine
+from jaxroof.steady.latencies import MEANS, SHARES, wanted_share
+from jaxroof.steady.search import batch_at, largest_batch, percentile
 from jaxroof.steady.steady_state import Demand, SteadyState
 from jaxroof.step.step import Terms
 

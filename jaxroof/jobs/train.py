@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from jaxroof.deployment import Deployment, degree, devices
+from jaxroof.deployment import SEQUENCE_WAYS, Deployment, degree, devices
 from jaxroof.deployment.rule import Rule
 from jaxroof.energy.energy import power_known
 from jaxroof.energy.governor import mean_power
@@ -84,7 +84,7 @@ def training_rules(scenario: Scenario) -> Iterator[Rule]:
     yield (
         jnp.asarray((jnp.mod(number, 1.0) == 0.0) & (number >= 1.0)),
         lambda: (
-            f"global_batch = {training.global_batch:g} is no multiple of micro_batch x dp x attention_dp "
+            f"global_batch = {training.global_batch:g} is no multiple of micro_batch x {SEQUENCE_WAYS} "
             f"= {training.micro_batch:g} x {share:g}"
         ),
     )

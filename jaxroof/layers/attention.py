@@ -69,11 +69,21 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
     passes = kernels * shape.keys
     readings = softmax_readings(shape.keys) * shape.keys
     ops: Ops = {
-        f"{kind}_copies": elementwise(tokens, 2.0 * widths, 2.0 * widths, size, 0.0, count, COPIES),
+        f"{kind}_copies": elementwise(
+            tokens, reads=2.0 * widths, writes=2.0 * widths, element_bytes=size, flops=0.0, count=count, kernels=COPIES
+        ),
         f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
-        f"{kind}_mask": elementwise(rows, passes, passes, size, passes, count, kernels),
+        f"{kind}_mask": elementwise(
+            rows, reads=passes, writes=passes, element_bytes=size, flops=passes, count=count, kernels=kernels
+        ),
         f"{kind}_softmax": elementwise(
-            rows, readings, shape.keys, size, UNFUSED_SOFTMAX_FLOPS * shape.keys, count, exps=readings
+            rows,
+            reads=readings,
+            writes=shape.keys,
+            element_bytes=size,
+            flops=UNFUSED_SOFTMAX_FLOPS * shape.keys,
+            count=count,
+            exps=readings,
         ),
         f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
     }

@@ -161,7 +161,16 @@ def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> Ops
     deployment, share = encoder_deployment(encoder, deployment)
     activation, tokens = deployment.activation_bytes, encode.tokens * share
     if encoder.inputs is None:
-        ops: Ops = {"embedding": elementwise(tokens, encoder.hidden, encoder.hidden, activation, encoder.hidden, 1.0)}
+        ops: Ops = {
+            "embedding": elementwise(
+                tokens,
+                reads=encoder.hidden,
+                writes=encoder.hidden,
+                element_bytes=activation,
+                flops=encoder.hidden,
+                count=1.0,
+            )
+        }
     else:
         matrix = Matrix(encoder.inputs, encoder.hidden, encoder.embedding)
         ops = projection("embedding", tokens, matrix, activation, 1.0)

@@ -156,7 +156,9 @@ def shared_transformer_ops(
 
     joined = matrices["qkv_proj"].inputs
     return {
-        "concatenation": elementwise(tokens, joined, joined, activation, 0.0, count),
+        "concatenation": elementwise(
+            tokens, reads=joined, writes=joined, element_bytes=activation, flops=0.0, count=count
+        ),
         **own("qkv_low_down", "qkv_low_up"),
         **attention_ops(mixer.attention, hidden, deployment, batch, tokens, count),
         **all_reduce("shared_attention", tokens, hidden, deployment, count),

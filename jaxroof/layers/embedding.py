@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxroof.batch import Batch, Decode
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.layers.block import block_matrices, block_ops
 from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, norm, projection
@@ -29,11 +29,11 @@ def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Lookup of one row of the embedding per token; its vocabulary is split over tp, and rows are summed."""
     lookup = elementwise(
         tokens,
-        model.hidden * model.embedding.bytes / deployment.activation_bytes,
-        model.hidden,
-        deployment.activation_bytes,
-        model.hidden,
-        1.0,
+        reads=model.hidden * model.embedding.bytes / deployment.activation_bytes,
+        writes=model.hidden,
+        element_bytes=deployment.activation_bytes,
+        flops=model.hidden,
+        count=1.0,
         role="embedding",
     )
     summed = all_reduce("embedding", tokens, model.hidden, deployment, 1.0, role="embedding", behind=None)
@@ -59,11 +59,11 @@ def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar =
         "head_all_gather": collective("all_gather", logits, deployment.tp, count, parallelism="tp", role="head"),
         "sample": elementwise(
             rows,
-            2.0 * words,
-            1.0,
-            LOGIT_BYTES,
-            3.0 * words,
-            count,
+            reads=2.0 * words,
+            writes=1.0,
+            element_bytes=LOGIT_BYTES,
+            flops=3.0 * words,
+            count=count,
             kernels=2.0,
             exps=words,
             role="sampling",
@@ -78,7 +78,18 @@ def sort_ops(model: Model, rows: Scalar) -> Ops:
     """
     words = head_rows(model)
     half = 0.5 * SORT_BYTES / LOGIT_BYTES * words
-    return {"sort": elementwise(rows, half, half, LOGIT_BYTES, words, 1.0, kernels=SORT_KERNELS, role="sampling")}
+    return {
+        "sort": elementwise(
+            rows,
+            reads=half,
+            writes=half,
+            element_bytes=LOGIT_BYTES,
+            flops=words,
+            count=1.0,
+            kernels=SORT_KERNELS,
+            role="sampling",
+        )
+    }
 
 
 def head_product(model: Model, deployment: Deployment, rows: Scalar, count: Scalar = 1.0) -> Ops:
@@ -119,7 +130,7 @@ def prediction_ops(model: Model, deployment: Deployment, batch: Batch, tokens: S
     newest = Batch(prefill=None, decode=Decode(sequences=batch.logits, context=context), logits=batch.logits)
     drafts = given(deployment.drafts, "number of drafts")
     single = dataclasses.replace(deployment, drafts=None)
-    groups = degree(deployment.attention_dp)
+    groups = request_groups(deployment)
     return {
         **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(drafts)),
         **_run(

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from jaxroof.deployment import Deployment, degree, expert_tp, stage_devices
+from jaxroof.deployment import Deployment, axes, degree, expert_tp, product, splits_tokens, stage_devices, token_groups
 from jaxroof.deployment.rule import Rule, divides, width_rule
 from jaxroof.layers.collective import collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection, quantized_rows
@@ -49,12 +49,12 @@ def feedforward_ops(
         ),
         f"{prefix}activation": elementwise(
             tokens,
-            up.outputs + further,
-            width + further,
-            activation,
-            ACTIVATION_FLOPS * width,
-            count,
-            kernels,
+            reads=up.outputs + further,
+            writes=width + further,
+            element_bytes=activation,
+            flops=ACTIVATION_FLOPS * width,
+            count=count,
+            kernels=kernels,
             exps=width,
         ),
         **projection(f"{prefix}down_proj", tokens, down, activation, count),
@@ -137,11 +137,11 @@ def expert_ops(
     ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
     ops["route"] = elementwise(
         tokens,
-        experts.experts,
-        2.0 * experts.top_k,
-        4.0,
-        3.0 * experts.experts,
-        count,
+        reads=experts.experts,
+        writes=2.0 * experts.top_k,
+        element_bytes=4.0,
+        flops=3.0 * experts.experts,
+        count=count,
         kernels=3.0,
         exps=experts.experts,
         role="router",
@@ -151,12 +151,23 @@ def expert_ops(
     ops |= sent
     ops |= projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
     ops["expert_activation"] = elementwise(
-        rows, up.outputs, down.inputs, activation, ACTIVATION_FLOPS * down.inputs, count, exps=down.inputs
+        rows,
+        reads=up.outputs,
+        writes=down.inputs,
+        element_bytes=activation,
+        flops=ACTIVATION_FLOPS * down.inputs,
+        count=count,
+        exps=down.inputs,
     )
     ops |= projection("expert_down_proj", rows, down, activation, count, "experts", touched)
     ops |= returned
     ops["combine"] = elementwise(
-        tokens, experts.top_k * up.inputs, up.inputs, activation, 2.0 * experts.top_k * up.inputs, count
+        tokens,
+        reads=experts.top_k * up.inputs,
+        writes=up.inputs,
+        element_bytes=activation,
+        flops=2.0 * experts.top_k * up.inputs,
+        count=count,
     )
     if experts.width is not None:
         ops |= projection("widen_proj", tokens, matrices["widen_proj"], activation, count)
@@ -181,9 +192,9 @@ def exchange_ops(
 
     Source: DeepEP, deepseek-ai/DeepEP, README (normal and low-latency kernels).
     """
-    if deployment.attention_dp is None and deployment.cp is None:
+    if not splits_tokens(deployment):
         return {}, {}
-    devices, groups = stage_devices(deployment), degree(deployment.attention_dp) * degree(deployment.cp)
+    devices, groups = stage_devices(deployment), token_groups(deployment)
     if deployment.exchange == "all_gather":
         elements = group_tokens * width
         there, back, stride = deployment.dispatch_bytes, deployment.communication_bytes, deployment.tp
@@ -279,7 +290,7 @@ def expert_rules(experts: Experts, deployment: Deployment) -> Iterator[Rule]:
     stored = stored_experts(experts, deployment)
     yield divides(ep, stored), lambda: f"ep = {ep:g} does not divide the {stored:g} experts"
     ways = expert_tp(deployment)
-    yield width_rule("expert tp (tp x cp x attention_dp / ep)", ways, "expert", experts.intermediate)
+    yield width_rule(f"expert tp ({product(axes('layer'))} / ep)", ways, "expert", experts.intermediate)
     if experts.shared is not None:
         yield width_rule("tp", deployment.tp, "shared expert", experts.shared.intermediate)
 

@@ -96,7 +96,15 @@ def latent_attention_ops(
     normed = rank + attention.latent
     rotated = (heads + 1.0) * attention.rope_dim
     ops = projection("latent_down_proj", tokens, matrices["latent_down_proj"], activation, count)
-    ops["latent_norm"] = elementwise(tokens, normed, normed, activation, NORM_FLOPS * normed, count, kernels=2.0)
+    ops["latent_norm"] = elementwise(
+        tokens,
+        reads=normed,
+        writes=normed,
+        element_bytes=activation,
+        flops=NORM_FLOPS * normed,
+        count=count,
+        kernels=2.0,
+    )
     ops |= projection("q_proj", tokens, matrices["q_proj"], activation, count)
     ops["rope_kv_write"] = elementwise(
         tokens,
@@ -119,7 +127,15 @@ def latent_attention_ops(
     if attention.gate is not None:
         gated = matrices["gate_proj"].outputs
         ops |= projection("gate_proj", tokens, matrices["gate_proj"], activation, count)
-        ops["gate"] = elementwise(tokens, 2.0 * gated, gated, activation, GATE_FLOPS * gated, count, exps=gated)
+        ops["gate"] = elementwise(
+            tokens,
+            reads=2.0 * gated,
+            writes=gated,
+            element_bytes=activation,
+            flops=GATE_FLOPS * gated,
+            count=count,
+            exps=gated,
+        )
     return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
 
 

@@ -209,4 +209,12 @@ def elementwise(
 
 def norm(tokens: Scalar, hidden: Scalar, element_bytes: Scalar, count: Scalar) -> Kernel:
     """Residual add and RMSNorm in one kernel: reads input and residual, writes both; 5 FLOP per element."""
-    return elementwise(tokens, 2.0 * hidden, 2.0 * hidden, element_bytes, 5.0 * hidden, count, role="norm")
+    return elementwise(
+        tokens,
+        reads=2.0 * hidden,
+        writes=2.0 * hidden,
+        element_bytes=element_bytes,
+        flops=5.0 * hidden,
+        count=count,
+        role="norm",
+    )

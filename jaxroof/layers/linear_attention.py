@@ -70,14 +70,26 @@ def linear_attention_ops(
     if attention.convolution is not None:
         channels = convolved_channels(attention, deployment)
         ops["convolution"] = elementwise(
-            tokens, channels, channels, activation, 2.0 * attention.convolution * channels, count, exps=channels
+            tokens,
+            reads=channels,
+            writes=channels,
+            element_bytes=activation,
+            flops=2.0 * attention.convolution * channels,
+            count=count,
+            exps=channels,
         )
     if batch.prefill is not None:
         ops["prefill_linear_attention"] = chunked_prefill(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
         ops["decode_linear_attention"] = recurrent_decode(attention, deployment, batch.decode, count)
     ops["gated_norm"] = elementwise(
-        tokens, 2.0 * values, values, activation, (NORM_FLOPS + 2.0) * values, count, exps=values
+        tokens,
+        reads=2.0 * values,
+        writes=values,
+        element_bytes=activation,
+        flops=(NORM_FLOPS + 2.0) * values,
+        count=count,
+        exps=values,
     )
     return ops | projection("out_proj", tokens, matrices["out_proj"], activation, count)
 
@@ -229,11 +241,15 @@ def short_convolution_ops(
     matrices = short_convolution_matrices(mixer, hidden, deployment)
     ops = projection("in_proj", tokens, matrices["in_proj"], activation, count)
     flops = (2.0 * mixer.taps + GATE_FLOPS) * channels
-    ops["convolution"] = elementwise(tokens, 3.0 * channels, channels, activation, flops, count)
+    ops["convolution"] = elementwise(
+        tokens, reads=3.0 * channels, writes=channels, element_bytes=activation, flops=flops, count=count
+    )
     sequences = 0.0 if batch.prefill is None else batch.prefill.sequences
     sequences = sequences if batch.decode is None else sequences + batch.decode.sequences
     window = (mixer.taps - 1.0) * channels
-    ops["convolution_state"] = elementwise(sequences, window, window, activation, 0.0, count, kernels=0.0)
+    ops["convolution_state"] = elementwise(
+        sequences, reads=window, writes=window, element_bytes=activation, flops=0.0, count=count, kernels=0.0
+    )
     return ops | projection("out_proj", tokens, matrices["out_proj"], activation, count)
 
 

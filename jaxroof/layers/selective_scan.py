@@ -57,7 +57,13 @@ def selective_scan_ops(
     matrices = selective_scan_matrices(mixer, hidden, deployment)
     ops = projection("in_proj", tokens, matrices["in_proj"], activation, count)
     ops["convolution"] = elementwise(
-        tokens, channels, channels, activation, 2.0 * mixer.taps * channels, count, exps=channels
+        tokens,
+        reads=channels,
+        writes=channels,
+        element_bytes=activation,
+        flops=2.0 * mixer.taps * channels,
+        count=count,
+        exps=channels,
     )
     ops |= projection("x_proj", tokens, matrices["x_proj"], activation, count)
     ops |= all_reduce("selection", tokens, mixer.rank + 2.0 * mixer.state, deployment, count)

@@ -197,7 +197,9 @@ def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cac
         vector_flops=SCORE_FLOPS * scores * selection.heads,
         bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
     )
-    top_k = elementwise(scores, TOP_K_PASSES, 0.0, SCORE_BYTES, TOP_K_PASSES, count)
+    top_k = elementwise(
+        scores, reads=TOP_K_PASSES, writes=0.0, element_bytes=SCORE_BYTES, flops=TOP_K_PASSES, count=count
+    )
     return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from jaxroof.deployment import Deployment, degree, largest_stage
+from jaxroof.deployment import Deployment, degree, largest_stage, request_groups
 from jaxroof.deployment.speculation import draft_deployment, drafter
 from jaxroof.hardware import Hardware
 from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
@@ -309,7 +309,7 @@ def memory_use(
 
     More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` and `sequence_capacity` are not.
     """
-    held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / degree(deployment.attention_dp)
+    held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / request_groups(deployment)
     held = held * kept_share(deployment)
     needed = _held_bytes(hardware, model, deployment) + held
     return jnp.asarray(needed / (memory_share(hardware, deployment) * hardware.memory.hbm.capacity))
@@ -334,4 +334,4 @@ def sequence_capacity(
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded)
     sequences = _room(hardware, model, deployment) / held
-    return jnp.floor(sequences) * degree(deployment.attention_dp)
+    return jnp.floor(sequences) * request_groups(deployment)

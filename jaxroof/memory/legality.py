@@ -3,7 +3,17 @@
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-from jaxroof.deployment import DEGREES, Deployment, degree, replica_devices, stage_devices
+from jaxroof.deployment import (
+    DEGREES,
+    Deployment,
+    axes,
+    degree,
+    product,
+    replica_devices,
+    request_groups,
+    splits_requests,
+    stage_devices,
+)
 from jaxroof.deployment.rule import Rule, divides
 from jaxroof.deployment.speculation import drafter
 from jaxroof.hardware import Hardware
@@ -66,15 +76,13 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
     if deployment.ep is not None:
         yield (
             divides(deployment.ep, stage),
-            lambda: f"ep = {deployment.ep:g} does not divide tp x cp x attention_dp = {stage:g} devices",
+            lambda: f"ep = {deployment.ep:g} does not divide {product(axes('layer'))} = {stage:g} devices",
         )
         if not mixture:
             yield deployment.ep <= 1.0, lambda: f"ep = {deployment.ep:g}, but the model has no experts"
-    if deployment.attention_dp is not None and not mixture:
-        yield (
-            deployment.attention_dp <= 1.0,
-            lambda: f"attention_dp = {deployment.attention_dp:g}, but the model has no experts to share: use dp",
-        )
+    if splits_requests(deployment) and not mixture:
+        groups = request_groups(deployment)
+        yield groups <= 1.0, lambda: f"attention_dp = {groups:g}, but the model has no experts to share: use dp"
     if deployment.drafts is not None and model.prediction is None and model.draft is None:
         yield (
             deployment.drafts <= 0.0,
@@ -140,15 +148,15 @@ def _link_rules(hardware: Hardware, deployment: Deployment) -> Iterator[Rule]:
     links, used = hardware.links, replica_devices(deployment)
     widest = next((link for link in (links.cluster, links.scale_out, links.scale_up) if link is not None), None)
     reach = 1.0 if widest is None else widest.devices
-    product = "tp" if _only_tp(deployment) else "tp x cp x attention_dp x pp"
+    words = "tp" if _only_tp(deployment) else product(axes("replica"))
     yield (
         jnp.asarray(used <= reach),
-        lambda: f"{product} = {used:g} exceeds the {reach:g} devices that the hardware's links connect",
+        lambda: f"{words} = {used:g} exceeds the {reach:g} devices that the hardware's links connect",
     )
 
 
 def _only_tp(deployment: Deployment) -> bool:
-    return all(getattr(deployment, name) is None for name in ("pp", "cp", "attention_dp"))
+    return all(getattr(deployment, name) is None for name in axes("replica") if name != "tp")
 
 
 def legal(hardware: Hardware, model: Model, deployment: Deployment) -> Array:

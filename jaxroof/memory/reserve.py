@@ -1,6 +1,6 @@
 """Device memory that is neither weights nor KV cache: the step's activations, the sampler, graphs, driver, messages."""
 
-from jaxroof.deployment import Deployment, largest_stage, replica_devices
+from jaxroof.deployment import Deployment, largest_stage, replica_devices, request_groups, splits_requests
 from jaxroof.hardware import Hardware
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model
@@ -122,7 +122,7 @@ def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
     """Share of memory that SGLang takes for weights and cache where nothing is given, shape ().
 
     1 - reserve / memory, rounded to thousandths; in MiB the reserve is 512 + 1.5 x chunk + 2 x graphs + 128 x devices,
-    with 3 x graphs x attention_dp more under data-parallel attention (4.5 above 300), and at least 10 GiB on devices
+    with 3 x graphs x groups more under data-parallel attention (4.5 above 300), and at least 10 GiB on devices
     of more than 60 GiB. Chunk and graphs follow from the memory.
 
     Source: sgl-project/sglang, python/sglang/srt/server_args.py, `_handle_gpu_memory_settings`, v0.5.
@@ -136,9 +136,10 @@ def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
         chunk = jnp.where(large, next_chunk, chunk)
         graphs = jnp.where(large, jnp.where(few, narrow, wide), graphs)
     reserve = 512.0 + 1.5 * chunk + 2.0 * graphs + 128.0 * ranks
-    if deployment.attention_dp is not None:
-        padding = jnp.where(graphs > 300.0, 4.5, 3.0) * graphs * deployment.attention_dp
-        reserve = reserve + jnp.where(deployment.attention_dp > 1.0, padding, 0.0)
+    if splits_requests(deployment):
+        groups = request_groups(deployment)
+        padding = jnp.where(graphs > 300.0, 4.5, 3.0) * graphs * groups
+        reserve = reserve + jnp.where(groups > 1.0, padding, 0.0)
     reserve = jnp.where(mebibytes > 60.0 * 1024.0, maximum(reserve, 10.0 * 1024.0), reserve)
     return maximum(jnp.round((1.0 - reserve / mebibytes) * 1000.0) / 1000.0, LEAST_SHARE)
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.batch import STATUSES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, waiting_steps
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens
@@ -293,7 +293,7 @@ def _status(engine: Engine, events: Events, iterations: int) -> Array:
 
 def cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, policy: Policy) -> Array:
     """Blocks of KV cache of all attention groups together, shape (): a whole number, as a float."""
-    tokens = kv_capacity_tokens(hardware, model, deployment) * degree(deployment.attention_dp)
+    tokens = kv_capacity_tokens(hardware, model, deployment) * request_groups(deployment)
     return jnp.floor(tokens / policy.block_size)
 
 

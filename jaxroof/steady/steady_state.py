@@ -5,12 +5,14 @@ the mean step, the load and every latency follow from B without a simulation.
 """
 
 import math
+from typing import NamedTuple
 
 from jaxroof.batch import ORDERS, Batch, Decode, Encode, Policy, Prefill
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price
+from jaxroof.steady.distributions import normal_density, normal_share
 
 LEAST_STEPS = 0.5
 """Decode steps of a request at least: one of a single output token has none."""
@@ -20,9 +22,6 @@ ALIKE = 1.0 + 1e-9
 
 BUSIEST = 0.9
 """Share of the time that prompts take, at most, in what they do to each other's number."""
-
-LENGTHS = (-2.85697, -1.35563, 0.0, 1.35563, 2.85697), (0.011257, 0.222076, 0.533333, 0.222076, 0.011257)
-"""Standard deviations from the middle of a normal distribution, and their weights: Gauss-Hermite quadrature."""
 
 CHUNKS = 8
 """Steps of a prompt up to which they are counted one by one; more are half a step above their mean."""
@@ -111,18 +110,11 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
         prompts = tokens / prompt
         chunks = jnp.where(part < prompt, 1.0, jnp.maximum(prompts, 1.0) * demand.evenness)
         past = demand.cached + 0.5 * jnp.maximum(prompt - tokens / chunks, 0.0)
-        work = Batch(
-            prefill=Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0)),
-            decode=Decode(sequences=decoding, context=decoding * demand.context),
-            logits=decoding + prompts,
-            encode=mapped(lambda each: prompts * each, demand.encode),  # of a prompt in several steps, a part in each
-        )
-        device, host = price(work, rows + tokens)
-        return device + host
+        prefill = Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0))
+        return _step_time(price, demand, prefill, prompts, decoding, rows + tokens)
 
-    # A decoding batch runs in a CUDA graph of the next larger size, half an interval larger on average.
-    graph = (policy.graph_step > 0) & (batch > 4.0) & (batch <= policy.graph_limit)
-    alone = time(jnp.zeros_like(prompt * batch), batch, batch + jnp.where(graph, 0.5 * (policy.graph_step - 1.0), 0.0))
+    # The differences between three steps: without prompts, with one (a part of one), and with as many as fit.
+    alone = time(jnp.zeros_like(prompt * batch), batch, _graph_rows(policy, batch))
     beside = jnp.where(mixed, batch, 0.0)
     base = jnp.where(mixed, alone, 0.0)
     one, all_of_them = time(part, beside, beside), time(most, beside, beside)
@@ -132,6 +124,42 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
     further = jnp.where(more, (all_of_them - one) * prompt / jnp.where(more, most - part, 1.0), first)
     steps = jnp.where(chunked, whole_steps(prompt / room, demand.evenness), 1.0)
     return StepTimes(decode=alone, first=first, further=further, steps=steps, full=most / prompt, filled=all_of_them)
+
+
+def decode_step_time(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> Array:
+    """Time in s of a step without prompts, of an engine that only decodes, at `batch` sequences."""
+    none = jnp.zeros_like(demand.prompt * batch)
+    prefill = Prefill(sequences=none, tokens=none, past=none)
+    return _step_time(price, demand, prefill, none, batch, _graph_rows(policy, batch))
+
+
+def _graph_rows(policy: Policy, batch: Scalar) -> Array:
+    """Rows of a decoding batch, which runs in a CUDA graph of the next larger size: half an interval more on average.
+
+    Graphs of up to four sequences are of every size; batches above the limit run without one.
+    """
+    in_graph = (policy.graph_step > 0) & (batch > 4.0) & (batch <= policy.graph_limit)
+    return batch + jnp.where(in_graph, 0.5 * (policy.graph_step - 1.0), 0.0)
+
+
+def _step_time(
+    price: Price, demand: Demand, prefill: Prefill, prompts: Scalar, decoding: Scalar, rows: Scalar
+) -> Array:
+    """Time in s of one step, device and host.
+
+    Args:
+      prompts: that are worked on, in number; a prompt in several steps is a part of one in each.
+      decoding: sequences.
+      rows: of the step's GEMMs.
+    """
+    work = Batch(
+        prefill=prefill,
+        decode=Decode(sequences=decoding, context=decoding * demand.context),
+        logits=decoding + prompts,
+        encode=mapped(lambda each: prompts * each, demand.encode),
+    )
+    device, host = price(work, rows)
+    return device + host
 
 
 def whole_steps(parts: Scalar, evenness: Scalar) -> Array:
@@ -175,95 +203,159 @@ def steady_state(
     that waits for one of many.
     """
     steps = jnp.maximum(demand.output - 1.0, LEAST_STEPS)
-    step, load, added = _rates(times, (batch - 1.0) / steps)
+    decoding = _decoding(times, slope, demand, batch, most, steps)
+    flow = _flow(times, decoding.under_way / steps)
+    varied, jumps, jump = _tpot_variances(slope, demand, decoding, flow, steps)
 
-    # Sequences under way are Poisson; a slower step, and prompts that come in a row, keep them longer, which makes the
-    # spread larger.
-    busy = jnp.clip(load * added, 0.0, BUSIEST)
-    gain = jnp.clip(batch * slope / (step * (1.0 - busy)), 0.0, 0.9)
-    uneven = (1.0 + (busy / (1.0 - busy)) ** 2 / demand.evenness) / (1.0 - gain)  # variance over mean
-    sequences_spread = jnp.sqrt(batch * uneven)
-
-    # The room above the mean, in standard deviations; who finds none waits for a sequence to end.
-    room = jnp.maximum(most - batch, 1e-3)
-    far = jnp.minimum(room / sequences_spread, 8.0)
-    waits = jnp.where(most > batch, 1.0 / (1.0 + far * normal_share(far) / _density(far)), 1.0)
-    held = 0.5 * demand.briefness * steps * step / room
-
-    # A sequence finds more than the mean of all times, as it is there itself; not in a full batch, which does not vary.
-    under_way = batch * (batch - 1.0 + waits) / (batch - 1.0 + waits + (1.0 - waits) * uneven)
-    entering = under_way / steps
-    step, load, added = _rates(times, entering)
-    busy = jnp.clip(load * added, 0.0, BUSIEST)
-
-    # TPOT: arrivals of the time before and while a request decodes, by what each adds to its steps. Prompts make the
-    # decoding longer, in which more prompts come.
-    grown = slope * steps
-    jump = added / demand.evenness / (1.0 - busy) ** 2 / steps
-    varied = (1.0 - waits) * under_way * (2.0 / 3.0 * grown**2 + grown * added) / (1.0 - gain) / steps**2
-    jumps = under_way * jump * added / steps / (1.0 - gain)
-
-    # TTFT: the rest of the step under way, of which longer ones are met more often, in proportion to their length; the
-    # queue for room; the steps with the prompt itself and with those that came during the same step. A step with many
-    # prompts is long, so that many come for the next one.
-    occupied = 1.0 - jnp.exp(-under_way)
-    second, third = _step_moments(times.decode, added, entering, demand.evenness, busy)
-    met, met_variance = second / step, third / step - (second / step) ** 2
-    rest = 0.5 * met * occupied
-    rest_variance = occupied * third / step / 3.0 - rest**2
-    use, servers = load * times.filled / times.full, jnp.maximum(times.full, 1.0)
-    taken, service = jnp.clip(use, 0.0, FULLEST), times.filled / times.full
-    wait = taken ** jnp.sqrt(2.0 * (servers + 1.0)) * service / (2.0 * (1.0 - taken))
-    wait_variance = wait * service / (1.0 - taken)
-    others = jnp.minimum(load * met, servers - 1.0)
-    others_variance = others + load**2 * met_variance
-    own = times.decode * times.steps + times.first + others * times.further
-    slow = slope * sequences_spread * (0.5 + times.steps)  # s by which it all is longer or shorter with the batch
-    ttft_variance = (
-        rest_variance
-        + wait_variance
-        + times.first**2 * (1.0 / demand.evenness - 1.0)
-        + times.further**2 * (others_variance + others * (1.0 / demand.evenness - 1.0))
-        + times.further * load * met_variance  # a longer step has more arrivals, and a longer rest
-        + slow**2
-    )
-
-    # Who meets no prompt in the step under way waits for the rest of a step that only decodes.
-    alone = delay + 0.5 * times.decode * occupied + times.decode * times.steps + times.first
-    alone_variance = (
-        times.decode**2 * (occupied / 3.0 - 0.25 * occupied**2)
-        + times.first**2 * (1.0 / demand.evenness - 1.0)
-        + slow**2
-    )
+    # s by which a first token is later, or earlier, with one standard deviation more, or fewer, sequences.
+    occupied = 1.0 - jnp.exp(-decoding.under_way)  # share of the time in which a step is under way
+    slow = slope * decoding.spread * (0.5 + times.steps)
+    ttft, ttft_variance, use = _ttft(times, demand, delay, flow, occupied, slow)
+    alone, alone_variance = _ttft_alone(times, demand, delay, occupied, slow)
     return SteadyState(
         batch=batch,
-        under_way=under_way,
-        load=load,
-        step=step,
+        under_way=decoding.under_way,
+        load=flow.load,
+        step=flow.step,
         use=use,
-        ttft=delay + rest + wait + own,
+        ttft=ttft,
         ttft_spread=jnp.sqrt(ttft_variance),
-        meets=jnp.clip(1.0 - jnp.exp(-entering) * times.decode / step, 1e-6, 1.0),
+        meets=jnp.clip(1.0 - jnp.exp(-flow.entering) * times.decode / flow.step, 1e-6, 1.0),
         ttft_alone=alone,
         ttft_alone_spread=jnp.sqrt(alone_variance),
-        tpot=step,
+        tpot=flow.step,
         tpot_varied=jnp.sqrt(varied),
         tpot_jumps=jnp.sqrt(jumps),
         tpot_jump=jump,
         even=jnp.where(demand.briefness / demand.evenness < ALIKE, jumps / jnp.maximum(jumps + varied, 1e-30), 0.0),
         briefness=demand.briefness,
-        held_back=waits,
-        wait=held,
+        held_back=decoding.waits,
+        wait=decoding.wait,
         decode_steps=steps,
         output_evenness=demand.output_evenness,
     )
 
 
-def _rates(times: StepTimes, entering: Scalar) -> tuple[Array, Array, Array]:
-    """Mean step in s, load in requests/s, and s that one more prompt adds, where so many prompts enter per step."""
+class _Flow(NamedTuple):
+    """Prompts that enter an engine's steps."""
+
+    entering: Array  # per step, mean of a Poisson number
+    step: Array  # s, mean
+    load: Array  # requests/s
+    added: Array  # s that one more prompt adds to a step
+    busy: Array  # share of the time that prompts take, at most `BUSIEST`
+
+
+def _flow(times: StepTimes, entering: Scalar) -> _Flow:
+    """T = decode + (1 - e^-a) first + (a - 1 + e^-a) further, load = a / T, dT/da, where a prompts enter per step."""
     none = jnp.exp(-entering)
     step = times.decode + (1.0 - none) * times.first + (entering - 1.0 + none) * times.further
-    return step, entering / step, none * times.first + (1.0 - none) * times.further
+    load, added = entering / step, none * times.first + (1.0 - none) * times.further
+    return _Flow(entering, step, load, added, jnp.clip(load * added, 0.0, BUSIEST))
+
+
+class _Decoding(NamedTuple):
+    """Sequences that decode at once."""
+
+    under_way: Array  # mean over time
+    spread: Array  # standard deviation
+    gain: Array  # relative change of the step's time, over the relative change of the sequences that makes it
+    waits: Array  # share of requests that find no room
+    wait: Array  # s that those wait
+
+
+def _decoding(times: StepTimes, slope: Scalar, demand: Demand, batch: Scalar, most: Scalar, steps: Scalar) -> _Decoding:
+    """The number of sequences over time, where each finds `batch` on average, itself among them.
+
+    Their number is Poisson, of variance B. It varies more where a step that is longer keeps sequences longer:
+
+        variance / B = (1 + (busy / (1 - busy))^2 / evenness) / (1 - gain)
+
+    the first factor by prompts that come in a row, the second by the sequences themselves.
+    """
+    flow = _flow(times, (batch - 1.0) / steps)
+    gain = jnp.clip(batch * slope / (flow.step * (1.0 - flow.busy)), 0.0, 0.9)
+    uneven = (1.0 + (flow.busy / (1.0 - flow.busy)) ** 2 / demand.evenness) / (1.0 - gain)  # variance over mean
+    spread = jnp.sqrt(batch * uneven)
+
+    # Halfin and Whitt: share = 1 / (1 + b N(b) / n(b)), with the room b above the mean in standard deviations.
+    room = jnp.maximum(most - batch, 1e-3)
+    beta = jnp.minimum(room / spread, 8.0)
+    waits = jnp.where(most > batch, 1.0 / (1.0 + beta * normal_share(beta) / normal_density(beta)), 1.0)
+    wait = 0.5 * demand.briefness * steps * flow.step / room
+
+    # A sequence finds more than the mean of all times, as it is there itself; not in a full batch, which does not vary.
+    under_way = batch * (batch - 1.0 + waits) / (batch - 1.0 + waits + (1.0 - waits) * uneven)
+    return _Decoding(under_way, spread, gain, waits, wait)
+
+
+def _tpot_variances(
+    slope: Scalar, demand: Demand, decoding: _Decoding, flow: _Flow, steps: Scalar
+) -> tuple[Array, Array, Array]:
+    """Variance of TPOT by sequences that decode beside a request, and by prompts, in s^2; s that one prompt adds.
+
+    Each arrival of the time before and while a request decodes adds to its steps what its prompt takes, and `slope` as
+    long as it decodes itself. Prompts make the decoding longer, by 1 / (1 - busy), in which more prompts come.
+    """
+    grown = slope * steps
+    jump = flow.added / demand.evenness / (1.0 - flow.busy) ** 2 / steps
+    by_sequences = 2.0 / 3.0 * grown**2 + grown * flow.added
+    varied = (1.0 - decoding.waits) * decoding.under_way * by_sequences / (1.0 - decoding.gain) / steps**2
+    jumps = decoding.under_way * jump * flow.added / steps / (1.0 - decoding.gain)
+    return varied, jumps, jump
+
+
+def _ttft(
+    times: StepTimes, demand: Demand, delay: Scalar, flow: _Flow, occupied: Scalar, slow: Scalar
+) -> tuple[Array, Array, Array]:
+    """TTFT without the wait of those that are held back, in s; its variance, in s^2; and the use of room for prompts.
+
+    It is the delay, the rest of the step under way, the queue for room in a step, and the steps of the prompt itself.
+
+    Args:
+      occupied: share of the time in which a step is under way.
+      slow: s, standard deviation by the number of sequences that decode.
+    """
+    # The step that an arrival meets is longer than the mean, as longer ones are met in proportion to their length:
+    # E[T^2] / E[T]. A half of it is left.
+    second, third = _step_moments(times.decode, flow.added, flow.entering, demand.evenness, flow.busy)
+    met, met_variance = second / flow.step, third / flow.step - (second / flow.step) ** 2
+    rest = 0.5 * met * occupied
+    rest_variance = occupied * third / flow.step / 3.0 - rest**2
+
+    # The queue of n servers, the prompts that a step has room for, by Sakasegawa: u^sqrt(2 (n + 1)) s / (2 (1 - u)).
+    use, servers = flow.load * times.filled / times.full, jnp.maximum(times.full, 1.0)
+    taken, service = jnp.clip(use, 0.0, FULLEST), times.filled / times.full
+    wait = taken ** jnp.sqrt(2.0 * (servers + 1.0)) * service / (2.0 * (1.0 - taken))
+    wait_variance = wait * service / (1.0 - taken)
+
+    # The prompt's own steps, and the prompts that came during the same step: a long one has many.
+    others = jnp.minimum(flow.load * met, servers - 1.0)
+    others_variance = others + flow.load**2 * met_variance
+    own = times.decode * times.steps + times.first + others * times.further
+    variance = (
+        rest_variance
+        + wait_variance
+        + times.first**2 * (1.0 / demand.evenness - 1.0)
+        + times.further**2 * (others_variance + others * (1.0 / demand.evenness - 1.0))
+        + times.further * flow.load * met_variance  # a longer step has more arrivals, and a longer rest
+        + slow**2
+    )
+    return delay + rest + wait + own, variance, use
+
+
+def _ttft_alone(times: StepTimes, demand: Demand, delay: Scalar, occupied: Scalar, slow: Scalar) -> tuple[Array, Array]:
+    """TTFT in s, and its variance in s^2, of those that meet no prompt: they wait for a step that only decodes.
+
+    The rest of that step is uniform from 0 to its length d: its mean is d / 2, the mean of its squares d^2 / 3.
+    """
+    alone = delay + 0.5 * times.decode * occupied + times.decode * times.steps + times.first
+    variance = (
+        times.decode**2 * (occupied / 3.0 - 0.25 * occupied**2)
+        + times.first**2 * (1.0 / demand.evenness - 1.0)
+        + slow**2
+    )
+    return alone, variance
 
 
 def _step_moments(fixed: Scalar, each: Scalar, mean: Scalar, evenness: Scalar, busy: Scalar) -> tuple[Array, Array]:
@@ -280,90 +372,3 @@ def _step_moments(fixed: Scalar, each: Scalar, mean: Scalar, evenness: Scalar, b
     second = mean * square + first**2
     third = mean * cube + 3.0 * first * mean * square + first**3
     return fixed**2 + 2.0 * fixed * first + second, fixed**3 + 3.0 * fixed**2 * first + 3.0 * fixed * second + third
-
-
-def mean_ttft(state: SteadyState) -> Array:
-    """Mean TTFT in s, with the wait of those that are held back."""
-    return state.ttft + state.held_back * state.wait
-
-
-def ttft_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose TTFT is at most `limit` s: of those that meet other prompts, and of the others.
-
-    The first have the mean and the spread that are left for them of all requests'.
-    """
-    more = jnp.maximum(state.ttft - state.ttft_alone, 1e-6 * state.ttft)
-    square = jnp.maximum(state.ttft_spread**2 - state.ttft_alone_spread**2 + more**2, 0.0) / state.meets
-    more = more / state.meets
-    spread = jnp.sqrt(jnp.maximum(square - more**2, 1e-3 * more**2) + state.ttft_alone_spread**2)
-    alone = gamma_share(limit, state.ttft_alone, state.ttft_alone_spread)
-    kept = state.meets * gamma_share(limit, state.ttft_alone + more, spread) + (1.0 - state.meets) * alone
-    slack = jnp.maximum(limit - state.ttft, 0.0) / state.wait
-    return kept * (1.0 - state.held_back * jnp.exp(-slack))
-
-
-def tpot_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose TPOT is at most `limit` s.
-
-    Outputs are lognormal, by five lengths. Each has the distribution of a Poisson number of equal jumps with the mean,
-    the spread and the third moment of its TPOT. Where all lengths are equal the jumps are real: TPOT has no values
-    between them.
-
-    Source: ours; Gauss-Hermite quadrature for the lengths.
-    """
-    deviation = jnp.sqrt(jnp.log(jnp.maximum(state.briefness, 1.0)))
-    share = 0.0
-    for place, weight in zip(*LENGTHS, strict=True):
-        length = jnp.exp(place * deviation - 0.5 * deviation**2)  # over the mean
-        share = share + weight * _jumps_share(state, limit, length)
-    return share
-
-
-def _jumps_share(state: SteadyState, limit: Scalar, length: Scalar) -> Array:
-    """Share of requests of one length, over the mean, whose TPOT is at most `limit` s."""
-    jumps = state.tpot_jumps**2 / length
-    variance = jnp.maximum(jumps + state.tpot_varied**2, 1e-30)
-    jump = jnp.maximum(state.tpot_jump / length * jumps / variance, 1e-3 * jnp.sqrt(variance))
-    number = variance / jump**2
-    most = (limit - state.tpot) / jump + number  # jumps within the limit
-    most = most - 0.5 + state.even * (jnp.floor(most + 1e-6) - most + 0.5)
-    shape = jnp.maximum(most + 1.0, 0.25)
-    return jnp.where(most > -0.5, 1.0 - gamma_share(number, shape, jnp.sqrt(shape)), 0.0)
-
-
-def tpot_spread(state: SteadyState) -> Array:
-    """Standard deviation of TPOT over requests, in s."""
-    return jnp.sqrt(state.tpot_varied**2 + state.briefness * state.tpot_jumps**2)
-
-
-def e2e_share(state: SteadyState, limit: Scalar) -> Array:
-    """Share of requests whose end-to-end latency is at most `limit` s, of a gamma distribution."""
-    waits = state.held_back * state.wait
-    decoding = state.decode_steps * state.tpot
-    mean = state.ttft + waits + decoding
-    lengths = decoding**2 * (1.0 / jnp.asarray(state.output_evenness) - 1.0)
-    spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * tpot_spread(state)) ** 2 + lengths)
-    return gamma_share(limit, mean, spread)
-
-
-def normal_share(distance: Scalar) -> Array:
-    """Share of a normal distribution below `distance` standard deviations above its mean, to 0.0003.
-
-    Source: Page, Applied Statistics 26(1), 1977: 1 / (1 + e^-2y), y = sqrt(2 / pi) (x + 0.044715 x^3).
-    """
-    y = math.sqrt(2.0 / math.pi) * (distance + 0.044715 * distance**3)
-    return 0.5 * (1.0 + jnp.tanh(jnp.clip(y, -20.0, 20.0)))
-
-
-def _density(distance: Scalar) -> Array:
-    return jnp.exp(-0.5 * distance**2) / math.sqrt(2.0 * math.pi)
-
-
-def gamma_share(value: Scalar, mean: Scalar, spread: Scalar) -> Array:
-    """Share of a gamma distribution of this mean and standard deviation that lies below `value`.
-
-    Source: Wilson & Hilferty, PNAS 17(12), 1931: the cube root is normal.
-    """
-    variation = (spread / mean) ** 2
-    root = jnp.cbrt(jnp.maximum(value, 0.0) / mean)
-    return normal_share((root - 1.0 + variation / 9.0) / jnp.sqrt(variation / 9.0))

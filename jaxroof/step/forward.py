@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxroof.batch import Batch, divided
-from jaxroof.deployment import Deployment, degree, drafted_tokens, stage_devices, tokens_per_sequence
+from jaxroof.deployment import (
+    Deployment,
+    degree,
+    drafted_tokens,
+    request_groups,
+    splits_requests,
+    stage_devices,
+    token_groups,
+    tokens_per_sequence,
+)
 from jaxroof.deployment.speculation import draft_deployment, drafter
 from jaxroof.hardware import Hardware
 from jaxroof.layers.adapters import adapter_ops
@@ -106,7 +115,7 @@ def step_ops(
     if rows is None:
         tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
     else:
-        tokens, group_tokens = rows / (degree(deployment.attention_dp) * degree(deployment.cp)), rows
+        tokens, group_tokens = rows / token_groups(deployment), rows
     ops: Ops = {}
     if local.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)
@@ -182,7 +191,7 @@ def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     Source: Li et al., arXiv:2503.01840 (EAGLE-3), section 3; vLLM runs it so (vllm/v1/spec_decode/eagle.py).
     """
     first = dataclasses.replace(draft_deployment(deployment), drafts=deployment.drafts, tree=deployment.tree)
-    sampled = batch.logits / degree(deployment.attention_dp)
+    sampled = batch.logits / request_groups(deployment)
     drafts, features = given(deployment.drafts, "number of drafts"), given(draft.features, "features of the draft")
     ops = _times(step_ops(draft, first, batch, sampled=sampled), launched(drafts), PREFIX)
     if batch.decode is None:
@@ -200,9 +209,7 @@ def _times(ops: Ops, runs: Scalar, prefix: str) -> Ops:
 
 def group_batch(batch: Batch, deployment: Deployment) -> Batch:
     """The part of a step that one attention group works on: an even share of its sequences."""
-    if deployment.attention_dp is None:
-        return batch
-    return divided(batch, deployment.attention_dp)
+    return divided(batch, request_groups(deployment)) if splits_requests(deployment) else batch
 
 
 def device_tokens(local: Batch, deployment: Deployment) -> Scalar:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.batch import Batch, prefill
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.layers.collective import collective
 from jaxroof.layers.embedding import embedding_ops, head_product
 from jaxroof.layers.linear import elementwise, norm
@@ -60,7 +60,7 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
 
 def _batch(deployment: Deployment, training: Training) -> Batch:
     """A micro-batch of every attention group."""
-    return prefill(training.micro_batch * degree(deployment.attention_dp), training.seq)
+    return prefill(training.micro_batch * request_groups(deployment), training.seq)
 
 
 def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:

@@ -111,8 +111,8 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
     """Collectives between devices that hold the same weights, in `buckets`: all_reduce and reduce_scatter of all
     gradients, all_gather of the weights that a device needs of others.
 
-    Devices of a group are taken to be evenly spaced, tp x pp apart: exactly so unless pp and one of cp and
-    attention_dp are all above 1, where the group's inner part is nearer together.
+    Devices of a group are taken to be evenly spaced, tp x pp apart: exactly so unless pp and another
+    axis of copies are all above 1, where the group's inner part is nearer together.
     """
     parts, ways = held(model, deployment, training), gradient_ways(deployment)
     near = deployment.tp * degree(deployment.pp)

@@ -1,6 +1,6 @@
 """Training workload: the batch and its split, recomputation, and what is stored per parameter."""
 
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, dense_copies, sequence_ways
 from jaxroof.numerics.struct import Scalar, count, number, share, static, struct
 from jaxroof.training.schedules import SCHEDULES
 
@@ -110,8 +110,8 @@ class Training:
 
 
 def groups(deployment: Deployment) -> Scalar:
-    """Attention groups of all replicas: ways that sequences are split."""
-    return deployment.dp * degree(deployment.attention_dp)
+    """Groups of requests of all replicas: ways that sequences are split."""
+    return sequence_ways(deployment)
 
 
 def micro_batches(training: Training, deployment: Deployment) -> Scalar:
@@ -122,4 +122,4 @@ def micro_batches(training: Training, deployment: Deployment) -> Scalar:
 def gradient_ways(deployment: Deployment) -> tuple[Scalar, Scalar]:
     """Devices that hold the same weights: those outside of experts, and those of an expert."""
     outer = deployment.dp
-    return outer * degree(deployment.attention_dp) * degree(deployment.cp), outer
+    return dense_copies(deployment), outer

@@ -31,8 +31,9 @@ from sweeps.ask.deployments import (
 )
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
+from sweeps.ask.keys import question_of, takes
 from sweeps.ask.laws import require_free, with_laws
-from sweeps.ask.leaves import leaf_unit, quantity_or_zero
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.precisions import KV_BYTES as KV_BYTES
 from sweeps.ask.precisions import (
     attention_note,
@@ -43,6 +44,7 @@ from sweeps.ask.precisions import (
     weight_only_notes,
 )
 from sweeps.ask.training import training_workload
+from sweeps.ask.words import CaseWords
 
 SCALED_BYTE = 1.0 + 4.0 / 128.0
 """B per element of activations in 8 bits with a scale of 4 B per 128, as kernels that send tokens to experts pack
@@ -89,6 +91,7 @@ class Case:
         return tuple(dict.fromkeys(notes))
 
 
+@takes(CaseWords)
 @plain_arguments
 def case(
     job: str,
@@ -96,69 +99,68 @@ def case(
     model: str,
     *,
     workload: Mapping[str, Any],
-    deployment: Mapping[str, Any] | None = None,
-    weights: str | None = None,
-    kv: str | None = None,
-    communication: str | None = None,
-    efficiency: str | None = None,
-    prices: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
     check: bool = True,
-    draft: str | None = None,
     prefill: Mapping[str, Any] | None = None,
     neighbour: Mapping[str, Any] | None = None,
     laws: Mapping[str, str] | None = None,
-    engine: str | None = None,
+    **words: Any,
 ) -> Case:
     """Everything that one answer depends on, from names and numbers.
 
     Args:
       job: "request", "step" or "train".
-      hardware, model, efficiency: catalogue names or files.
+      hardware, model: catalogue names or files.
       workload: numbers of the job's workload: batch, isl, osl, cached; or prefill, prefills, past, decode, context.
-      deployment: degrees and other settings of `jaxroof.Deployment`, by name.
-      weights, kv: precisions in place of the checkpoint's own.
-      communication: precision of what collectives send; None: bf16.
-      prices: what devices cost: terms of renting, or a TOML file, of `hwspaces.priced`; None: on demand.
-      overrides: any leaf by dotted path, a number in SI units or text with a unit:
-        {"hardware.memory.hbm.bandwidth": "8TB/s"}.
       check: refuse a deployment that cannot be, and settings that change nothing (`sweeps.ask.effects`).
-      draft: a smaller model that drafts `drafts` tokens per step.
       prefill: of a disaggregated job, the prefill pool: hardware, efficiency and settings of its deployment, by name;
         what is not said is as in the decode pool, which the other arguments describe.
       neighbour: of a colocated job, the other model: model, weights, batch, isl, osl, cached, and settings of its
         deployment, by name.
       laws: any leaf by dotted path, an expression of other leaves that it follows from:
         {"hardware.matrix.bf16": "cores.count * cores.clock * cores.matrix_flops_per_clock.bf16"}.
-      engine: whose memory rule, precisions and host times count, "vllm" or "vllm@0.11"; None: the efficiency's.
+      **words: of `sweeps.ask.words.CaseWords`: the deployment's settings, precisions, constants, prices, engine ...
+        In overrides is any leaf by dotted path, a number in SI units or text with a unit:
+        {"hardware.memory.hbm.bandwidth": "8TB/s"}.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    overrides = dict(overrides or {})
-    device = hwspaces.priced(hwspaces.hardware(hardware), prices)
-    own = {path: value for path, value in overrides.items() if path.startswith("hardware.")}
-    if own:
-        device = hwspaces.overridden(device, own)
-    entry = with_draft(workloads.model(model, weights=weights), draft)
+    wanted = question_of(CaseWords, hardware=hardware, model=model, **words)
+    return case_of(job, wanted, workload, check=check, prefill=prefill, neighbour=neighbour, laws=laws)
+
+
+def case_of(
+    job: str,
+    asked: CaseWords,
+    workload: Mapping[str, Any],
+    *,
+    check: bool = True,
+    prefill: Mapping[str, Any] | None = None,
+    neighbour: Mapping[str, Any] | None = None,
+    laws: Mapping[str, str] | None = None,
+) -> Case:
+    """The case that words ask for; the other arguments as of `case`."""
+    device = device_named(asked.hardware, asked.prices, asked.overrides)
+    entry = with_draft(workloads.model(asked.model, weights=asked.weights), asked.draft)
     if job == "train" and workload.get("lora") is None:
         entry = dataclasses.replace(entry, model=without_fallbacks(entry.model))
-    of = chosen(engine, efficiency)
+    of = chosen(asked.engine, asked.efficiency)
     constants, served = of.constants, None if job == "train" else of.engine
-    why = None if engine is None else unsupported(of.engine, device.vendor)
+    why = None if asked.engine is None else unsupported(of.engine, device.vendor)
     if why:
         raise ValueError(f"{device.name}: {why}")
     scenario = Scenario(
         hardware=device.hardware,
         model=entry.model,
-        deployment=model_deployment(entry, kv, communication, served),
+        deployment=deployment_of(entry, asked, served),
         workload=_workload(job, _placed(laws or {}) | dict(workload), entry),
         efficiency=constants.efficiency,
     )
-    settings = {f"{PREFIX}{name}": value for name, value in (deployment or {}).items()}
-    settings |= {path: value for path, value in overrides.items() if path not in own}
-    spread = {path.removeprefix(PREFIX): value for path, value in settings.items() if path.startswith(PREFIX)}
-    scenario = dataclasses.replace(scenario, deployment=with_settings(scenario.deployment, spread))
+    settings = {f"{PREFIX}{name}": value for name, value in asked.deployment.items()}
+    settings |= {path: value for path, value in asked.overrides.items() if not path.startswith("hardware.")}
+    scenario = dataclasses.replace(
+        scenario, deployment=with_settings(scenario.deployment, under(settings, "deployment"))
+    )
     if served is not None:
         place = device.vendor, device.hardware, entry.model, scenario.deployment
         scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place))
@@ -167,14 +169,14 @@ def case(
     pool = None
     if job == "disaggregated":
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
-        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, prices)
+        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, asked.prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
         entry = dataclasses.replace(entry, notes=(*entry.notes, *device_notes(pool.hardware, entry.model)))
         scenario = dataclasses.replace(scenario, prefill=pool.pool)
     if job == "colocated":
         beside = neighbour or {}
         other = neighbour_entry(beside)
-        own = model_deployment(other, kv, communication, served)
+        own = deployment_of(other, asked, served)
         requests = _workload("request", neighbour_requests(beside), other)
         tenant = neighbour_tenant(beside, other, own, requests, scenario)
         require_precisions(device, other, tenant.deployment)
@@ -184,21 +186,20 @@ def case(
         if not path.startswith(PREFIX):
             scenario = with_number(scenario, path, value)
     scenario = with_laws(scenario, laws or {})
-    require_free(scenario, overrides)
+    require_free(scenario, asked.overrides)
     require_precisions(device, entry, scenario.deployment)
-    require_cache(device, cache_precision(entry, kv, served))
-    require_drafts(draft, scenario.deployment)
+    require_cache(device, cache_precision(entry, asked.kv, served))
+    require_drafts(asked.draft, scenario.deployment)
     if check:
         if pool is not None and scenario.prefill is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)
         broken = first_broken(JOBS[job].rules(scenario))
         if broken:
             raise ValueError(f"{entry.name} on {device.name}: {broken}")
-        asked = {name for name, value in workload.items() if value is not None}
-        others = {"prefill": prefill or (), "neighbour": neighbour or ()}
-        words: dict[str, Any] = {"kv": kv, "communication": communication, **others}
-        require_effect(given_paths(deployment or (), asked, overrides, **words), facts(scenario))
-    cache = cache_text(scenario.deployment, cache_precision(entry, kv, served))
+        numbers = {name for name, value in workload.items() if value is not None}
+        given = given_paths(asked, numbers, prefill=prefill or (), neighbour=neighbour or ())
+        require_effect(given, facts(scenario))
+    cache = cache_text(scenario.deployment, cache_precision(entry, asked.kv, served))
     return Case(device, entry, constants, scenario, cache, of.engine)
 
 
@@ -211,6 +212,24 @@ def with_number(scenario: Scenario, path: str, value: Any) -> Scenario:
     """`scenario` with the number at `path` as a user writes it; ValueError in one line where there is none."""
     number(scenario, path)
     return replaced(scenario, path, leaf_number(path, value))
+
+
+def device_named(name: str, prices: str | None, settings: Mapping[str, Any]) -> hwspaces.HardwareEntry:
+    """The accelerator of that name at its price, with the figures of `settings` that are the hardware's."""
+    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
+    device = hwspaces.priced(hwspaces.hardware(name), prices)
+    return hwspaces.overridden(device, own) if own else device
+
+
+def under(paths: Mapping[str, Any], root: str) -> dict[str, Any]:
+    """Values of the paths below `root`, by the rest of their paths."""
+    prefix = f"{root}."
+    return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
+
+
+def deployment_of(entry: workloads.ModelEntry, asked: CaseWords, engine: hwspaces.EngineEntry | None) -> Deployment:
+    """A deployment on one device at the precisions that words ask for, checkpoint and engine beside them."""
+    return model_deployment(entry, asked.kv, asked.communication, engine)
 
 
 def model_deployment(
@@ -300,11 +319,6 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
             if precision == "fp16" and "GGUF" in entry.precision:
                 hint = GGUF_HINT
             raise ValueError(f"{error}{hint}") from None
-
-
-def leaf_number(path: str, value: Any) -> float:
-    """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
-    return quantity_or_zero(value, leaf_unit(path), path)
 
 
 def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry) -> Any:

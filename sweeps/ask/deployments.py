@@ -16,7 +16,7 @@ from jaxroof.jobs.scenario import Pool, Tenant
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
 from jaxroof.numerics.struct import declarations, given
-from sweeps.ask.leaves import leaf_unit, quantity_or_zero
+from sweeps.ask.leaves import leaf_number
 
 PREFIX = "deployment."
 
@@ -63,7 +63,7 @@ def _value(name: str, value: Any) -> Any:
         if not isinstance(numbers, list | tuple) or not numbers:
             raise ValueError(f"{where} = {value!r} must list {declarations(Deployment)[f'{name}.*'].words}")
         return tuple(_whole(f"{where}.{i}", number) for i, number in enumerate(numbers))
-    return quantity_or_zero(value, leaf_unit(where), where)
+    return leaf_number(where, value)
 
 
 def adapters(value: Any, where: str) -> Adapters:
@@ -121,7 +121,7 @@ def is_structure(path: str) -> bool:
 
 
 def label(settings: Mapping[str, Any]) -> str:
-    """A deployment's settings as a short name: "tp8", "tp4 attention_dp2 ep8 overlap=gemm"."""
+    """A deployment's settings as a short name: "tp8", "tp4 ep4 overlap=gemm"."""
     parts = []
     for name, value in settings.items():
         declared = declarations(Deployment).get(name)
@@ -209,7 +209,7 @@ def acceptance(value: Any, path: str) -> float | tuple[float, ...]:
 
 
 def _probability(value: Any, path: str) -> float:
-    return quantity_or_zero(value.strip() if isinstance(value, str) else value, "1", path)
+    return leaf_number(path, value.strip() if isinstance(value, str) else value)
 
 
 # The other model of a co-located pair from a user's settings: its name, its requests, its deployment.

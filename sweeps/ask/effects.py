@@ -7,15 +7,29 @@ from typing import Any
 
 import numpy as np
 
+from jaxroof.deployment import axes
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import SHARINGS
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.model import Block, Experts, Model
 from sweeps.ask.axes import Axis, Choice, leaf
+from sweeps.ask.keys import words
 from sweeps.ask.leaves import known_leaf, plain_path
+from sweeps.ask.words import CaseWords
 
-SEVERAL = ("tp", "cp", "attention_dp", "pp")
+SEVERAL = axes("replica")
 """Degrees by which the devices of one replica work together."""
+
+COPIES = axes("copies")[::-1]
+"""Degrees by which devices hold copies of the weights."""
+
+EXCHANGED = axes("tokens")[::-1]
+"""Degrees by which devices work on tokens of their own."""
+
+
+def _any_above_one(names: tuple[str, ...]) -> str:
+    """Words for one of some degrees being above 1: "tp, cp or pp above 1"."""
+    return f"{', '.join(names[:-1])} or {names[-1]} above 1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +86,13 @@ def _cached(facts: Facts) -> bool:
 
 
 def _copied(facts: Facts) -> bool:
-    return facts.several("dp", "attention_dp", "cp")
+    return facts.several(*COPIES)
 
 
-_COPIES = "several copies of the weights: dp, attention_dp or cp above 1"
+_COPIES = f"several copies of the weights: {_any_above_one(COPIES)}"
 _EXCHANGED = Need(
-    lambda facts: _routed(facts) and facts.several("attention_dp", "cp"),
-    "a model with experts, and attention_dp or cp above 1, so that tokens are exchanged",
+    lambda facts: _routed(facts) and facts.several(*EXCHANGED),
+    f"a model with experts, and {_any_above_one(EXCHANGED)}, so that tokens are exchanged",
 )
 _CACHE = Need(_cached, "a model that caches keys and values")
 _OFFLOADED = Need(
@@ -89,8 +103,8 @@ NEEDS: dict[str, Need] = {
     "deployment.exchange": _EXCHANGED,
     "deployment.dispatch_bytes": _EXCHANGED,
     "deployment.imbalance": Need(
-        lambda facts: _routed(facts) and facts.several("ep", "attention_dp", "cp"),
-        "a model with experts, and ep, attention_dp or cp above 1, so that devices differ in rows",
+        lambda facts: _routed(facts) and facts.several("ep", *EXCHANGED),
+        f"a model with experts, and {_any_above_one(('ep', *EXCHANGED))}, so that devices differ in rows",
     ),
     "deployment.redundant_experts": Need(_routed, "a model with experts"),
     "deployment.alike": Need(_routed, "a model with experts"),
@@ -98,14 +112,14 @@ NEEDS: dict[str, Need] = {
     "deployment.sequence_parallel": Need(lambda facts: facts.several("tp"), "tp above 1"),
     "deployment.overlap": Need(
         lambda facts: facts.several(*SEVERAL),
-        "communication to hide: tp, cp, attention_dp or pp above 1",
+        f"communication to hide: {_any_above_one(SEVERAL)}",
     ),
     "deployment.reserved_cores": Need(
         lambda facts: "two_batch" in facts.values("deployment.overlap"), "deployment.overlap = two_batch"
     ),
     "deployment.communication_bytes": Need(
         lambda facts: facts.several(*SEVERAL, "dp"),
-        "several devices: tp, cp, attention_dp, pp or dp above 1",
+        f"several devices: {_any_above_one((*SEVERAL, 'dp'))}",
     ),
     "deployment.kv_bytes": _CACHE,
     "deployment.block_tokens": _CACHE,
@@ -174,24 +188,20 @@ def require_effect(given: Iterable[str], found: Facts) -> None:
 
 
 def given_paths(
-    deployment: Iterable[str] = (),
+    asked: CaseWords,
     workload: Iterable[str] = (),
-    overrides: Iterable[str] = (),
     *,
     policy: Iterable[str] = (),
-    kv: str | None = None,
-    communication: str | None = None,
     prefill: Iterable[str] = (),
     neighbour: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Leaves that a user set, by dotted path, from the names of settings as `sweeps.ask.cases.case` takes them."""
     return (
-        *(f"deployment.{name}" for name in deployment),
+        *(f"deployment.{name}" for name in asked.deployment),
         *(f"workload.{name}" for name in workload),
-        *overrides,
+        *asked.overrides,
         *(f"policy.{name}" for name in policy),
-        *(("deployment.kv_bytes",) if kv else ()),
-        *(("deployment.communication_bytes",) if communication else ()),
+        *(one.leaf for name, one in words(CaseWords).items() if one.leaf and getattr(asked, name)),
         *(f"prefill.deployment.{name}" for name in prefill),
         *(f"neighbour.deployment.{name}" for name in neighbour),
     )

@@ -8,7 +8,7 @@ from hwspaces import EfficiencyEntry, EngineEntry
 from hwspaces.engines.engine import DEFAULT
 from hwspaces.quantities.units import nearest
 from jaxroof.batch import Policy
-from jaxroof.deployment import Deployment, degree
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, has_experts
@@ -73,7 +73,7 @@ def with_host(
     more = times.request_time + (times.experts_time if has_experts(model) else 0.0) if own else 0.0
     if not (longer or more or times.token_time):
         return efficiency
-    sequences = max(host.sequence_time, times.token_time * degree(deployment.attention_dp))
+    sequences = max(host.sequence_time, times.token_time * request_groups(deployment))
     made = dataclasses.replace(
         host,
         step_time=host.step_time + longer,

@@ -1,7 +1,6 @@
 """Axes that move a prefill pool, or a neighbour on the same devices, together with the deployment beside it.
 
-`sweeps.ask.deployments` and `sweeps.ask.deployments` say what both have in common at one point. An axis over that moves
-both.
+`sweeps.ask.deployments` says what both have in common at one point. An axis over that moves both.
 """
 
 import dataclasses
@@ -9,8 +8,8 @@ from typing import Any
 
 from jaxroof.jobs import Scenario
 from sweeps.ask.axes import Axis, Choice, replaced
-from sweeps.ask.cases import leaf_number
 from sweeps.ask.deployments import OBJECTS, PREFIX, SEPARATE, SHARED
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.spec import Spec
 
 

@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware, Link, Links
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
 from sweeps.ask.deployments import with_settings
+from sweeps.ask.training import divisors
 
 Layout = dict[str, int]
 """Parallel degrees by name; a degree that is not there is 1."""
@@ -39,9 +41,9 @@ def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
     so that all layouts have one structure, or two where the model has experts.
     """
     found = []
-    for pp in _divisors(devices):
+    for pp in divisors(devices):
         stage = devices // pp
-        for tp in reversed(_divisors(stage)):
+        for tp in reversed(divisors(stage)):
             groups = stage // tp
             if not experts:
                 found += [{"tp": tp, "pp": pp}] if tp == stage else []
@@ -49,6 +51,11 @@ def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
             spread = {"attention_dp": groups} if groups > 1 else {}
             found += [{"tp": tp, "pp": pp, **spread, "ep": ep} for ep in dict.fromkeys((groups, stage))]
     return tuple(found)
+
+
+def groups_of(layout: Mapping[str, Any]) -> int:
+    """Groups of a layout that work on requests of their own: what its cache and its limits are of."""
+    return int(layout.get("attention_dp") or 1)
 
 
 def label(layout: Layout) -> str:
@@ -76,7 +83,3 @@ def reach(hardware: Hardware) -> float:
     """Devices that the widest link of `hardware` connects; 1 without links."""
     links = (hardware.links.cluster, hardware.links.scale_out, hardware.links.scale_up)
     return float(next((link.devices for link in links if link is not None), 1.0))
-
-
-def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]

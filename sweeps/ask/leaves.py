@@ -81,11 +81,11 @@ def leaf_long_name(path: str) -> str:
 # Numbers from what a user writes, each within the range that its declaration gives.
 
 
-def quantity_or_zero(value: Any, unit: str, path: str) -> float:
-    """`value` of the leaf at `path` in the SI unit `unit`; ValueError names the path, the value and what is allowed."""
+def leaf_number(path: str, value: Any) -> float:
+    """`value` of the leaf at `path` in SI units; ValueError names the path, the value and what is allowed."""
     declared = leaf(path)
     if declared is None or declared.structure:
-        return quantity(value, unit, path)
+        return quantity(value, leaf_unit(path), path)
     return declared_quantity(value, declared, path)
 
 

@@ -11,11 +11,12 @@ import workloads
 from jaxroof.model import Model
 from jaxroof.step.forward import without_fallbacks
 from sweeps.ask.axes import Axis, Choice, Coordinate, number, replaced
-from sweeps.ask.cases import KV_BYTES, Case, cache_precision, leaf_number, model_deployment, require_precisions
+from sweeps.ask.cases import KV_BYTES, Case, cache_precision, deployment_of, device_named, require_precisions, under
 from sweeps.ask.deployments import label as deployment_label
 from sweeps.ask.deployments import with_draft, with_settings
 from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.laws import with_hardware_laws
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.precisions import require_cache, weight_only_notes
 from sweeps.ask.spec import AxisRange, Spec
 
@@ -29,12 +30,6 @@ MEANINGS = {
 """Axis -> its long name."""
 
 
-def under(paths: dict[str, Any], root: str) -> dict[str, Any]:
-    """Values of the paths below `root`, by the rest of their paths."""
-    prefix = f"{root}."
-    return {path.removeprefix(prefix): value for path, value in paths.items() if path.startswith(prefix)}
-
-
 def first_value(values: tuple[Any, ...] | AxisRange) -> Any:
     """The value that an axis starts from."""
     return values.low if isinstance(values, AxisRange) else values[0]
@@ -46,7 +41,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
     said: list[tuple[str, str]] = []  # name, and a note on it
     index = np.arange(len(names))
     if key == "hardware":
-        devices = [device_named(name, spec) for name in names]
+        devices = devices_named(spec)
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
             require_cache(device, base.kv)
@@ -57,24 +52,19 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)
     elif key in ("model", "weights"):
-        own = spec.objects.get("weights", (None,))
-        entries = (
-            [workloads.model(name, weights=own[0]) for name in names]
-            if key == "model"
-            else [workloads.model(spec.objects["model"][0], weights=name) for name in names]
-        )
-        kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
-        entries = [with_draft(entry, spec.objects.get("draft", (None,))[0]) for entry in entries]
+        own = [(name, spec.words.weights) if key == "model" else (spec.words.model, name) for name in names]
+        entries = [workloads.model(name, weights=weights) for name, weights in own]
+        entries = [with_draft(entry, spec.words.draft) for entry in entries]
         if spec.job == "train" and base.scenario.workload.lora is None:
             entries = [dataclasses.replace(entry, model=without_fallbacks(entry.model)) for entry in entries]
         deployments = []
         for entry in entries:
-            deployments.append(model_deployment(entry, kv, sent, _served(spec, base)))
-            for name in spec.objects["hardware"]:
-                require_precisions(device_named(name, spec), entry, deployments[-1])
-                require_cache(device_named(name, spec), cache_precision(entry, kv, _served(spec, base)))
-            own = f"weights {entry.precision} (from {entry.precision_source})"
-            said += [(entry.name, note) for note in (own, *entry.notes)]
+            deployments.append(deployment_of(entry, spec.words, _served(spec, base)))
+            for device in devices_named(spec):
+                require_precisions(device, entry, deployments[-1])
+                require_cache(device, cache_precision(entry, spec.words.kv, _served(spec, base)))
+            first = f"weights {entry.precision} (from {entry.precision_source})"
+            said += [(entry.name, note) for note in (first, *entry.notes)]
         deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
         models = _with_settings("model", [entry.model for entry in entries], spec)
         columns["model"] = Choice(tuple(models), index)
@@ -83,11 +73,11 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         if key == "model":
             names = tuple(entry.name for entry in entries)
     elif key == "kv":
-        sent = spec.objects.get("communication", (None,))[0]
-        made = [model_deployment(base.model, name, sent, _served(spec, base)) for name in names]
-        for (name, deployment), device in itertools.product(zip(names, made, strict=True), spec.objects["hardware"]):
-            require_cache(device_named(device, spec), name)
-            require_precisions(device_named(device, spec), base.model, deployment)
+        caches = [dataclasses.replace(spec.words, kv=name) for name in names]
+        made = [deployment_of(base.model, words, _served(spec, base)) for words in caches]
+        for (name, deployment), device in itertools.product(zip(names, made, strict=True), devices_named(spec)):
+            require_cache(device, name)
+            require_precisions(device, base.model, deployment)
         engine, others = _served(spec, base), ("model", "weights", "efficiency")
         if any(len(spec.objects.get(other, ())) > 1 for other in others):  # whose deployments are at the first cache
             if engine is not None and engine.precisions.attention == "cache" and "fp8" in names:
@@ -96,9 +86,8 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
             columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in made], index)
         columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
     else:
-        found = [chosen(spec.source.get("engine"), name) for name in names]
-        kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
-        made = [model_deployment(base.model, kv, sent, None if spec.job == "train" else of.engine) for of in found]
+        found = [chosen(spec.words.engine, name) for name in names]
+        made = [deployment_of(base.model, spec.words, None if spec.job == "train" else of.engine) for of in found]
         columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in made], index)
         constants = [of.constants.efficiency for of in found]
         if spec.job != "train":
@@ -125,12 +114,11 @@ def deployment_axis(spec: Spec, base: Case, axes: list[Axis]) -> Axis:
     for axis in axes:
         if "deployment" in axis.columns or "deployment.kv_bytes" in axis.columns:
             raise ValueError(f"{axis.name} and deployments both set the precision of the KV cache: list one of them")
-    kv, sent = (spec.objects.get(key, (None,))[0] for key in ("kv", "communication"))
-    plain = model_deployment(base.model, kv, sent, _served(spec, base))
+    plain = deployment_of(base.model, spec.words, _served(spec, base))
     structs = tuple(with_settings(plain, _spread(spec) | dict(settings)) for settings in spec.deployments)
     computing = {struct.attention_compute: struct for struct in structs}  # all that a deployment adds to precisions
-    for struct, name in itertools.product(computing.values(), spec.objects["hardware"]):
-        require_precisions(device_named(name, spec), base.model, struct)
+    for struct, device in itertools.product(computing.values(), devices_named(spec)):
+        require_precisions(device, base.model, struct)
     names = [deployment_label(settings) for settings in spec.deployments]
     if len(set(names)) < len(names):
         raise ValueError(f"deployments: two are the same: {', '.join(names)}")
@@ -167,11 +155,9 @@ def _spread(spec: Spec) -> dict[str, Any]:
     return under(spec.fixed | {path: first_value(values) for path, values in spec.axes.items()}, "deployment")
 
 
-def device_named(name: str, spec: Spec) -> hwspaces.HardwareEntry:
-    """The accelerator of that name at the specification's prices, with the single figures that it sets."""
-    settings = {path: value for path, value in spec.fixed.items() if path.startswith("hardware.")}
-    device = hwspaces.priced(hwspaces.hardware(name), spec.prices)
-    return hwspaces.overridden(device, settings) if settings else device
+def devices_named(spec: Spec) -> list[hwspaces.HardwareEntry]:
+    """Every accelerator at the specification's prices, with the single figures that it sets."""
+    return [device_named(name, spec.words.prices, spec.fixed) for name in spec.objects["hardware"]]
 
 
 def _with_settings(root: str, structs: list[Any], spec: Spec) -> list[Any]:

@@ -17,14 +17,14 @@ from jaxroof.numerics.struct import given
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice, number
-from sweeps.ask.cases import Case, case, leaf_number
+from sweeps.ask.cases import Case, case_of, under
 from sweeps.ask.deployments import PREFIX, is_structure
 from sweeps.ask.effects import facts, given_paths, require_effect
 from sweeps.ask.followers import followed
 from sweeps.ask.laws import held_note, require_free
 from sweeps.ask.leaf_axes import Parser, leaf_axis, named_apart, sampled
-from sweeps.ask.leaves import leaf
-from sweeps.ask.objects import deployment_axis, device_named, first_value, object_axis, under
+from sweeps.ask.leaves import leaf, leaf_number
+from sweeps.ask.objects import deployment_axis, devices_named, first_value, object_axis
 from sweeps.ask.precisions import compute_precisions
 from sweeps.ask.spec import AxisRange, Spec
 
@@ -124,7 +124,6 @@ def unsampled(
 
     In sample mode the axis of a range has its two ends alone.
     """
-    first = {key: names[0] for key, names in spec.objects.items()}
     start = {path: _start(path, values) for path, values in spec.axes.items() if path not in parsers}
     given = spec.fixed | start
     for path in spec.axes:
@@ -132,18 +131,19 @@ def unsampled(
             raise ValueError(f"{path} is structure, which cannot be an axis; list whole deployments instead")
     if spec.deployments:
         given = given | {f"{PREFIX}{name}": value for name, value in spec.deployments[0].items()}
-    base = case(
-        spec.job,
-        **first,
-        workload=under(given, "workload"),
+    first = dataclasses.replace(
+        spec.words,
         deployment=under(given, "deployment"),
         overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
-        prices=spec.prices,
+    )
+    base = case_of(
+        spec.job,
+        first,
+        under(given, "workload"),
         check=False,
         prefill=spec.prefill,
         neighbour=spec.neighbour,
         laws=spec.laws,
-        engine=spec.source.get("engine"),
     )
     several = {key for key, names in spec.objects.items() if len(names) > 1}
     of_axes = {
@@ -165,10 +165,10 @@ def unsampled(
     require_free(base.scenario, spec.axes)
     held = held_note(base.hardware, spec.axes) if len(spec.objects["hardware"]) == 1 else None
     notes += [held] if held else []
-    words: dict[str, Any] = {key: spec.objects.get(key) for key in ("kv", "communication")}
-    named = {name for settings in spec.deployments for name in settings}
-    given = given_paths(named, (), (*spec.fixed, *spec.axes), prefill=spec.prefill, neighbour=spec.neighbour, **words)
-    require_effect(given, facts(base.scenario, axes))
+    tried = {name: value for settings in spec.deployments for name, value in settings.items()}
+    words = dataclasses.replace(spec.words, deployment=tried, overrides=spec.fixed | spec.axes)
+    given_ones = given_paths(words, prefill=spec.prefill, neighbour=spec.neighbour)
+    require_effect(given_ones, facts(base.scenario, axes))
     return base, followed(tuple(named_apart(axes)), spec, base.scenario), tuple(dict.fromkeys(notes))
 
 
@@ -178,9 +178,9 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
         return
     job = JOBS[spec.job]
     known: dict[str, Any] = {}
-    for name in spec.objects["hardware"]:
+    for device in devices_named(spec):
         if not set(spec.variables) <= known.keys():
-            place = dataclasses.replace(scenario, hardware=device_named(name, spec).hardware)
+            place = dataclasses.replace(scenario, hardware=device.hardware)
             with eager():
                 known |= job.metrics(place, *some_terms(job, place))
     for name in spec.variables:

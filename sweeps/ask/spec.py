@@ -15,44 +15,19 @@ from hwspaces.files import document
 from hwspaces.quantities.units import plain
 from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import SERVE
+from sweeps.ask.keys import words
 from sweeps.ask.names import VARIABLES
 from sweeps.ask.spaces import spaced, specification
+from sweeps.ask.words import NAMED, CaseWords, SweepWords
+from sweeps.ask.words import AxisRange as AxisRange
 
-KEYS = {
-    "job": "request, step, train, disaggregated, colocated or serve",
-    "mode": "grid or sample",
-    "hardware": "a name or file, or a list of them",
-    "space": "a design space by name or file, in place of hardware: its laws, and a range of every knob",
-    "model": "a name or file, or a list of them",
-    "draft": "a smaller model that drafts tokens",
-    "weights": "a precision in place of the checkpoint's, or a list",
-    "kv": "precision of the KV cache, or a list",
-    "efficiency": "a name or file, or a list",
-    "prices": "on_demand, reserved_1y, reserved_3y, spot, or a TOML file of prices",
-    "prefill": "of a disaggregated job: table of the prefill pool, hardware, efficiency and its deployment's settings",
-    "decode": "of a disaggregated job: table of the decode pool, in place of hardware, efficiency and deployment",
-    "neighbour": "of a colocated job: table of the other model, its requests and its deployment's settings",
-    "workload": "table: numbers of the job's workload",
-    "communication": "precision of what collectives send",
-    "deployment": "table: degrees and other settings of the deployment",
-    "deployments": "a list of such tables: whole deployments along an axis",
-    "engine": "for job serve: vllm, sglang, trtllm, or a release such as vllm@0.24",
-    "policy": "for job serve: a table of how the engine schedules",
-    "slo": "for job serve: limits such as ttft=500ms,tpot=40ms, or a table of them",
-    "axes": "table: any leaf by dotted path",
-    "set": "table: any leaf by dotted path, one value",
-    "laws": "table: any leaf by dotted path, an expression of other leaves that it follows from",
-    "sample": "table: points, method, seed",
-    "scenario": "table: what the specification is of the suite of scenarios, which says more and changes nothing",
-    "output": "table: variables, breakdown, illegal, dtype, keep, compression, digits",
-}
+KEYS = words(SweepWords)
+"""Keys of a specification, and what each says."""
+
 TABLE_KEYS = {
     "sample": ("points", "method", "seed"),
     "output": ("variables", "breakdown", "illegal", "dtype", "keep", "compression", "digits"),
 }
-SIMULATED_KEYS = ("engine", "policy", "slo")
-"""Keys that only jobs that simulate an engine read."""
-
 RANGE_KEYS = ("from", "to", "n", "scale")
 LARGEST_INTEGER = 2**63 - 1
 """What a whole number is at most: a seed."""
@@ -64,16 +39,6 @@ MOST_SAMPLES = 5 * 10**7
 """Points of a sample."""
 
 METHODS = ("sobol", "latin_hypercube", "random")
-
-
-@dataclasses.dataclass(frozen=True)
-class AxisRange:
-    """An interval, in whatever units its ends are written: `n` points of a grid, or the bounds of a sample."""
-
-    low: Any
-    high: Any
-    n: int | None  # None only in sample mode
-    log: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +61,7 @@ class Spec:
     keep: tuple[str, ...]  # what is kept of every point; empty: everything
     output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
-    prices: str | None  # terms or a file of `hwspaces.priced`
+    words: CaseWords  # what axes start from, but for the numbers
     prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
     neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
     laws: Mapping[str, str]  # path -> the expression that the leaf there follows from
@@ -149,8 +114,8 @@ def spec(source: Mapping[str, Any]) -> Spec:
     source, given = spaced(pooled(source)), source
     job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
-    for key in () if JOBS[job].simulated else SIMULATED_KEYS:
-        if key in source:
+    for key, word in KEYS.items():
+        if word.served and key in source and not JOBS[job].simulated:
             raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE.name}"')
     objects = _objects(source)
     fixed, axes = _numbers(source, mode)
@@ -159,6 +124,8 @@ def spec(source: Mapping[str, Any]) -> Spec:
     if mode == "grid" and sample:
         raise ValueError('[sample] is only read with mode = "sample"')
     deployments = _deployments(source, [*fixed, *axes])
+    named: dict[str, Any] = {name: source[name] for name in NAMED if name in source}
+    named = {name: value if KEYS[name].served else _names(value, name)[0] for name, value in named.items()}
     single = all(len(names) == 1 for names in objects.values()) and len(deployments) < 2
     if mode == "sample" and not axes and single:
         raise ValueError("a sample needs at least one axis: a list or a range of something")
@@ -182,7 +149,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         keep=_names(output["keep"], "output.keep") if "keep" in output else (),
         output=output,
         source=given,
-        prices=_names(source["prices"], "prices")[0] if "prices" in source else None,
+        words=CaseWords(**named),
         prefill=_table(source, "prefill"),
         neighbour=_table(source, "neighbour"),
         laws=_laws(source, (*fixed, *axes)),
@@ -193,13 +160,13 @@ def _objects(source: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Names of hardware, models, precisions and constants by key; only some keys may have several."""
     for key in ("hardware", "model"):
         if key not in source:
-            raise ValueError(f"{key} is missing: give {KEYS[key]}")
-    keys = ("hardware", "model", "weights", "kv", "efficiency", "communication", "draft")
-    objects = {key: _names(source[key], key) for key in keys if key in source}
-    if len(objects.get("communication", ())) > 1:
-        raise ValueError("communication is one precision; sweep deployment.communication_bytes for several")
-    if len(objects.get("draft", ())) > 1:
-        raise ValueError("draft is one model; sweep deployment.drafts and workload.acceptance for others' ways")
+            raise ValueError(f"{key} is missing: give {KEYS[key].meaning}, or a list of them")
+    objects = {}
+    for key, word in KEYS.items():
+        if key in source and (word.axis or word.one):
+            objects[key] = _names(source[key], key)
+            if word.one and len(objects[key]) > 1:
+                raise ValueError(word.one)
     if len(objects.get("weights", ())) > 1 and len(objects["model"]) > 1:
         raise ValueError("a list of weights needs a single model; or list models whose names carry their precision")
     return objects
@@ -328,7 +295,7 @@ def _axis_values(value: Any, where: str, mode: str) -> Any:
 def _table(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     table = source.get(key, {})
     if not isinstance(table, Mapping):
-        raise ValueError(f"{key} = {table!r} must be a table: {KEYS[key]}")
+        raise ValueError(f"{key} = {table!r} must be a table: {KEYS[key].meaning}")
     if key in TABLE_KEYS:
         require_known(table, TABLE_KEYS[key], f"{key}.")
     return table

@@ -1,6 +1,9 @@
 """Text and records that leave the program: control characters as escapes, and numbers that JSON lacks as None."""
 
-from typing import Any
+TYPE_CHECKING = False  # of `typing`, whose import would take longer than this one
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -36,10 +39,15 @@ def escaped(text: str, breaks: bool = False) -> str:
     return text if text.isascii() and text.isprintable() else text.translate(_VALUE if breaks else _TEXT)
 
 
-def finite(value: Any) -> Any:
+def finite(value: "Any") -> "Any":
     """A record whose NaN and infinities are None and whose tuples are lists, wherever they are: as JSON has it."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return None if isinstance(value, float) and value - value != 0.0 else value
+
+
+def rate_text(rate: float) -> str:
+    """A rate of points as "2.6 million"."""
+    return f"{rate / 1e6:.3g} million" if rate >= 1e6 else f"{rate:,.0f}"

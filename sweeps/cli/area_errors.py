@@ -54,7 +54,7 @@ def record(options: argparse.Namespace, rows: list[Any]) -> dict[str, Any]:
 
 def show(out: Any, options: argparse.Namespace, rows: list[Any]) -> None:
     """Print a table of the areas, and how far off those are that constants were fitted to."""
-    from sweeps.cli.tables import table
+    from sweeps.answers.tables import table
 
     numbers = ("known\nmm2", "predicted\nmm2", "ratio")
     shown = table("device", "die", *numbers, "", numbers=numbers)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -110,19 +110,19 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     write_surfaces(options.output, stored, provenance, found.figures.bandwidths, options.force)
     if toml is not None:
         _written(options.hardware_out, toml, options.force)
-    from sweeps.cli import bench_report
+    from sweeps.answers import bench as report
 
     seconds = time.perf_counter() - start
     if options.json:
-        return print_json(bench_report.record(options, asked, device, found, seconds))
-    bench_report.print_found(options, asked, device, found, seconds)
+        return print_json(report.record(options, asked, device, found, seconds))
+    report.print_found(options, asked, device, found, seconds)
 
 
 def _check(options: argparse.Namespace, seed: int) -> None:
     import hwspaces
     from hwspaces.performance.surface import read_surfaces
     from hwspaces.performance.surface_efficiency import surface_efficiency
-    from sweeps.cli import bench_report
+    from sweeps.answers import bench as report
     from sweeps.cli.common import whole_number
     from sweeps.measure.microbench.check import check_errors, checked_rows
     from sweeps.measure.microbench.device import seen_device
@@ -152,7 +152,7 @@ def _check(options: argparse.Namespace, seed: int) -> None:
         rows = checked_rows(tables, entry.hardware, *efficiencies, device, implementations, points, fresh, bar.add)
     if options.json:
         return print_json({"errors": check_errors(rows), "rows": [row._asdict() for row in rows]})
-    bench_report.print_check(rows, options.check, base.name)
+    report.print_check(rows, options.check, base.name)
 
 
 def _benched(table: Any) -> bool:

@@ -5,9 +5,10 @@ import dataclasses
 import time
 from typing import Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.outputs import files, output_argument, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, engine: str) -> None:
+    from sweeps.answers.calibrate import record, show, words_of
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text, written
 
@@ -66,7 +68,7 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
         found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
-        words, version = _words(options), options.engine_version
+        words, version = words_of(options), options.engine_version
         efficiency = case.scenario.efficiency
         text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
         written(options.output, text, options.force)
@@ -76,8 +78,8 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, e
 
         style.saved(calibration(found), options.plot, options.force)
     if options.json:
-        return print_json(_record(options, found, engine, seconds))
-    _print(options, case, found, engine, seconds)
+        return print_json(record(options, found, engine, seconds))
+    show(options, case, found, engine, seconds, files(options))
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
@@ -90,14 +92,14 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
         about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
         return print_json({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale})
     made = f"{options.check} ({', '.join(word for word in (entry.engine, entry.date) if word)})"
-    print(f"{made} on {len(run.stream):,} requests of {options.measured}")
-    print(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
+    say(f"{made} on {len(run.stream):,} requests of {options.measured}")
+    say(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
     if stale:
-        print(f"stale   the error is over {STALE:.0%}: calibrate again")
+        say(f"stale   the error is over {STALE:.0%}: calibrate again")
     else:
-        print(f"holds   the error is at most {STALE:.0%}")
+        say(f"holds   the error is at most {STALE:.0%}")
     for note in run.notes:
-        print(f"note    {note}")
+        say(f"note    {note}")
 
 
 def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
@@ -142,68 +144,3 @@ def _recorded(options: argparse.Namespace) -> Any:
     return entry
 
 
-def _words(options: argparse.Namespace) -> list[str]:
-    """The flags that were given, as words of a command."""
-    words = []
-    for name, value in vars(options).items():
-        own = name in ("verb", "version", "output", "plot", "force", "json")
-        if name.startswith("_") or own or value in (None, False):
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            words += [f"--{name.replace('_', '-')}", *([] if each is True else [each])]
-    return words
-
-
-def _record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
-    constants = {
-        f"host.{name}": {
-            "before_s": before,
-            "after_s": found.after[name],
-            "spread": found.spread[name],
-            "told": name in found.told,
-        }
-        for name, before in found.before.items()
-    }
-    errors = {
-        part: {when: {**dataclasses.asdict(each), "error": each.error} for when, each in both.items()}
-        for part, both in found.errors.items()
-    }
-    about = {"measured": options.measured, "engine": engine, "version": options.engine_version}
-    about |= {"requests": len(found.run.stream), "held_out": int(found.run.held_out.sum())}
-    about |= {"clients": found.run.clients, "constants": constants, "errors": errors, "output": options.output}
-    return about | {"simulations": found.evaluations, "seconds": seconds, "notes": list(found.run.notes)}
-
-
-def _print(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float) -> None:
-    from hwspaces import formatted
-    from sweeps.cli.tables import console, print_lines, table
-
-    out, stream = console(), found.run.stream
-    loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"
-    out.print(
-        f"{case.model.name} on {case.hardware.name}, {engine}: {len(stream):,} requests of {options.measured}, {loop}"
-    )
-    out.print(f"{found.evaluations} simulations with derivatives in {seconds:.1f} s", end="\n\n")
-    columns = (case.efficiency.name, "calibrated", "+-")
-    made = table("overhead", *columns, "this run", numbers=columns)
-    for name, before in found.before.items():
-        told = name in found.told
-        spread = f"{100 * found.spread[name]:.0f} %" if told else "-"
-        says = "tells it" if told else "cannot tell it: kept as it was"
-        made.add_row(f"host.{name}", formatted(before, "s"), formatted(found.after[name], "s"), spread, says)
-    out.print(made)
-    out.print()
-    columns = ("TTFT", "TPOT", "E2E", "TTFT and E2E")
-    made = table("MAPE", "", *columns, numbers=columns)
-    for part, both in found.errors.items():
-        requests = int(found.run.held_out.sum()) if part == "validation" else int((~found.run.held_out).sum())
-        for when, each in both.items():
-            cells = (f"{value:.1%}" for value in (each.ttft, each.tpot, each.e2e, each.error))
-            name = f"{'held out' if part == 'validation' else part}, {requests:,}" if when == "before" else ""
-            made.add_row(name, when, *cells)
-    out.print(made)
-    out.print()
-    print_lines(out, "note", found.run.notes)
-    print_lines(out, "file", files(options))
-    if options.output:
-        out.print(f"`--efficiency {options.output}` predicts with it.")

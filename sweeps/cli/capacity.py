@@ -4,10 +4,11 @@ import argparse
 import math
 from typing import Any
 
-from sweeps.cli import common, deployment
+from sweeps.answers.to_json import print_json
+from sweeps.ask.words import ComparisonWords
+from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.serve import FLAGS
 from sweeps.run.compile_cache import compilation_cache
 
@@ -44,9 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--points", metavar="N", help=f"loads from LOW to HIGH (default {POINTS})")
     load.add_argument("--tolerance", metavar="SHARE", help="of the capacity (default 2 %%)")
     spread = LOAD["arrivals"]._replace(help="how requests are spread (default poisson): gamma:rate=1,cv=3")
-    common.node_argument(parser)
+    common.word_arguments(parser, "node", of=ComparisonWords)
     add_flags(load, LOAD | {"arrivals": spread})
-    common.scheduler_arguments(parser, "a number of the scheduler, as of serve")
+    common.word_arguments(parser, "engine")
+    common.word_arguments(parser, "policy", help="a number of the scheduler, as of serve")
     dataset_argument(parser, "the curve and the capacities, as netCDF", "FILE.nc")
     picture_argument(parser, "a .png or .svg of capacities, latencies and throughput")
     common.json_argument(parser)
@@ -54,16 +56,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search, write the files that are wanted, and print the table or its JSON."""
+    from sweeps.answers.capacity import write
+
     common.require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     found = _searched(options, _load_ranges(options))
-    _write(options, found)
-    from sweeps.cli import capacity_report
+    write(options, found)
+    from sweeps.answers import capacity as report
 
     if options.json:
-        return print_json(capacity_report.record(found))
-    capacity_report.show(found, files(options))
+        return print_json(report.record(found))
+    report.show(found, files(options))
 
 
 def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
@@ -92,7 +96,8 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
         given["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
     if options.node is not None:
         given["node"] = int(common.whole_number("--node", options.node))
-    settings, policy = common.overrides(options.set), common.policy_settings(options.policy)
+    policy = common.policy_settings(options.policy)
+    asked = {name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")}
     compilation_cache()
     from sweeps.cli.progress import progress
     from sweeps.serving.capacity import capacity
@@ -108,13 +113,8 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             closed=options.concurrency is not None,
             tp=degrees,
             begun=lambda simulations: begun(simulations).add,
-            deployment=deployment.settings(options),
-            overrides=settings,
             policy=policy,
-            **{
-                name: getattr(options, name)
-                for name in ("weights", "kv", "communication", "efficiency", "prices", "engine")
-            },
+            **asked,
             **{name: getattr(options, name) for name in LOAD if getattr(options, name) is not None},
         )
 
@@ -136,15 +136,3 @@ def _loads(flag: str, text: str, points: int, whole: bool) -> list[float]:
     return list(dict.fromkeys(float(f"{one:.3g}") for one in steps))
 
 
-def _write(options: argparse.Namespace, found: Any) -> None:
-    from sweeps.serving.capacity import dataset
-
-    if options.output:
-        from sweeps.data.store import saved
-
-        saved(options.output, dataset(found), options.force)
-    if options.plot:
-        from sweeps.show import style
-        from sweeps.show.load import load
-
-        style.saved(load(dataset(found)), options.plot, options.force)

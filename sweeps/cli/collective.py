@@ -2,10 +2,15 @@
 
 import argparse
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
+from sweeps.cli.common import word_arguments
 from sweeps.cli.outputs import picture_argument
-from sweeps.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from sweeps.answers.collective import FoundTimes
 
 LARGEST_STEPS = 200
 """Sizes that a range may have."""
@@ -13,7 +18,7 @@ LARGEST_STEPS = 200
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    word_arguments(parser, "hardware")
     parser.add_argument("--kind", default="all_reduce", metavar="KIND", help="all_reduce (default), all_gather, ...")
     parser.add_argument("--devices", metavar="N", help="devices that take part")
     parser.add_argument("--stride", metavar="N", help="devices from one that takes part to the next (default 1)")
@@ -31,6 +36,7 @@ def run(options: argparse.Namespace) -> None:
     """Print times and bus bandwidths; draw them where a picture is asked for."""
     import hwspaces
     from jaxroof.op import COLLECTIVES
+    from sweeps.answers.collective import FoundTimes, entry_of, record, show, times_of
     from sweeps.cli.common import overrides, whole_number
 
     for flag in ("hardware", "devices"):
@@ -45,48 +51,21 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--devices = {options.devices!r} must be at least 2")
     stride = None if options.stride is None else whole_number("--stride", options.stride)
     sizes = message_sizes(options.size, options.step)
-    entry = _entry(options.hardware, overrides(options.set))
+    entry = entry_of(options.hardware, overrides(options.set))
     _require_room(entry, devices, stride)
     efficiency = hwspaces.efficiency(options.efficiency)
-    times, chosen = _times(entry.hardware.links, options.kind, devices, stride, sizes, efficiency.efficiency.collective)
-    found = _Found(entry.name, options.kind, devices, stride, efficiency.name, sizes, times, chosen)
+    shares = efficiency.efficiency.collective
+    times, chosen = times_of(entry.hardware.links, options.kind, devices, stride, sizes, shares)
+    found = FoundTimes(entry.name, options.kind, devices, stride, efficiency.name, sizes, times, chosen)
     if options.json:
-        print_json(_record(found))
+        print_json(record(found))
     else:
-        _print(found)
+        show(found)
     if options.output:
         _draw(options, found)
 
 
-class _Found(NamedTuple):
-    hardware: str
-    kind: str
-    devices: float
-    stride: float | None
-    efficiency: str
-    sizes: Any  # B, shape [sizes]
-    times: dict[str, Any]  # s by algorithm, shape [sizes]
-    chosen: list[str]  # the algorithm of every size
-
-    @property
-    def about(self) -> str:
-        """The question in words."""
-        every = "" if self.stride is None else f", every {self.stride:g}th device"
-        return f"{self.kind.replace('_', '-').capitalize()} of {self.devices:g} x {self.hardware}{every}"
-
-
-def _entry(name: str, settings: dict[str, Any]) -> Any:
-    """The accelerator with the figures of its links that are set."""
-    import hwspaces
-
-    for path in settings:
-        if not path.removeprefix("hardware.").startswith("links."):
-            raise ValueError(f"--set {path}: a collective depends on hardware.links alone")
-    entry = hwspaces.hardware(name)
-    return hwspaces.overridden(entry, settings) if settings else entry
-
-
-def _draw(options: argparse.Namespace, found: _Found) -> None:
+def _draw(options: argparse.Namespace, found: "FoundTimes") -> None:
     """Write the picture that is asked for."""
     import numpy as np
 
@@ -98,7 +77,7 @@ def _draw(options: argparse.Namespace, found: _Found) -> None:
     picture = algorithms(found.about, details, found.kind, found.devices, found.sizes, found.times, fastest)
     style.saved(picture, options.output, options.force)
     if not options.json:
-        print(f"\n{options.output}: {found.about}")
+        say(f"\n{options.output}: {found.about}")
 
 
 def message_sizes(text: str, step: str = "4") -> Any:
@@ -138,62 +117,3 @@ def _require_room(entry: Any, devices: float, stride: float | None) -> None:
         raise ValueError(f"--devices {devices:g}: the links of {entry.name} join {most:g}, and {spread:g} are spanned")
 
 
-def _times(links: Any, kind: str, devices: float, stride: float | None, sizes: Any, efficiency: Any) -> tuple[Any, ...]:
-    """Algorithm -> times in s, shape [sizes]; and the name of the chosen one per size."""
-    import numpy as np
-
-    from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_times
-    from jaxroof.numerics.arrays import eager
-    from jaxroof.op import Collective
-
-    column = np.asarray(sizes, float)
-    sent: dict[str, Any] = {"message_bytes": column, "participants": np.float64(devices), "stride": stride}
-    op = Collective(operation=kind, count=1.0, kernels=1.0, **sent)
-    with eager():
-        times, codes = collective_times(links, op, efficiency), collective_algorithm(links, op, efficiency)
-    found = {name: np.broadcast_to(times[name], column.shape) for name in ALGORITHMS if name in times}
-    return found, [ALGORITHMS[int(code)] for code in np.broadcast_to(codes, column.shape)]
-
-
-def _record(found: _Found) -> dict[str, Any]:
-    """The times for machines."""
-    from jaxroof.collectives import UNAVAILABLE
-    from sweeps.show.collectives import bus_bandwidth
-
-    rows = []
-    for i, size in enumerate(found.sizes):
-        usable = {name: float(time[i]) for name, time in found.times.items() if time[i] < UNAVAILABLE}
-        time = usable[found.chosen[i]]
-        rows.append(
-            {
-                "message_bytes": float(size),
-                "algorithm": found.chosen[i],
-                "time_s": time,
-                "bus_bandwidth_Bps": float(bus_bandwidth(found.kind, found.devices, size, time)),
-                "times_s": usable,
-            }
-        )
-    return {name: getattr(found, name) for name in found._fields[:5]} | {"sizes": rows}
-
-
-def _print(found: _Found) -> None:
-    from hwspaces import formatted
-    from jaxroof.collectives import UNAVAILABLE
-    from sweeps.cli.tables import console, table
-    from sweeps.show.collectives import binary_size, bus_bandwidth
-
-    usable = [name for name, time in found.times.items() if (time < UNAVAILABLE).any()]
-    out = console()
-    out.print(f"{found.about}, efficiency {found.efficiency}; * chosen\n")
-    names = [name.replace("_", "-") for name in usable]
-    shown = table("size", "time", "bus bandwidth", *names, numbers=("size", "time", "bus bandwidth", *names))
-    for i, size in enumerate(found.sizes):
-        time = float(found.times[found.chosen[i]][i])
-        rate = formatted(float(bus_bandwidth(found.kind, found.devices, size, time)), "B/s")
-        cells = []
-        for name in usable:
-            mark = " *" if name == found.chosen[i] else "  "
-            own = float(found.times[name][i])
-            cells.append("-  " if own >= UNAVAILABLE else f"{formatted(own, 's')}{mark}")
-        shown.add_row(binary_size(size), formatted(time, "s"), rate, *cells)
-    out.print(shown)

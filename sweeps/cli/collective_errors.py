@@ -61,7 +61,7 @@ def record(options: argparse.Namespace, found: tuple[float, Any]) -> dict[str, A
 
 def show(out: Any, options: argparse.Namespace, found: tuple[float, Any]) -> None:
     """Print a table of the errors per view, and which rows were left out."""
-    from sweeps.cli.tables import error_cells, table
+    from sweeps.answers.tables import error_cells, table
 
     losses, result = found
     words = {1.0: "measured losses", 0.0: "links at their datasheet"}.get(losses, f"{losses:g} of the measured losses")

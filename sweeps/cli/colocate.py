@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
-from sweeps.cli.printing import print_json
 
 SHARED = leaf_flags("jaxroof.jobs.colocated")
 """Flags of what the models share, by name."""
@@ -17,7 +17,7 @@ NUMBERS = ("isl", "osl", "batch", "cached", "acceptance", *SHARED)
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     what = "of the other model: model, weights, isl, osl, batch, cached, drafts, ...; may be given several times"
     common.settings_argument(parser, "--neighbour", what)
     common.length_arguments(parser)
@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> None:
     workload = {name: getattr(options, name) for name in NUMBERS}
     neighbour = common.named_settings("--neighbour", options.neighbour, "model=Llama-2-13B")
     case = common.asked_case("colocated", options, workload, neighbour=neighbour)
-    from sweeps.cli import tables
-    from sweeps.cli.answers import record
+    from sweeps.answers import tables
+    from sweeps.answers.shared import record
     from sweeps.run.answer import answer
 
     found = answer(case)

@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.ask.flag_text import pairs
+from sweeps.ask.keys import words
+from sweeps.ask.words import NAMED, SweepWords
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.leaf_flags import flag as flag_of
-
-EFFICIENCY_HELP = (
-    "how far kernels are from the datasheet: learned (default), kernel, derated, datasheet, learned-trtllm, "
-    "learned-sglang, a TOML file, or surface:FILE.nc of measurements (jaxroof bench, jaxroof surface)"
-)
 
 ACCEPTANCE_HELP = (
     "probability that a drafted token is right (default 0), one for every position (0.8,0.7), or the law that every "
@@ -20,31 +17,45 @@ ACCEPTANCE_HELP = (
 )
 
 
+def word_arguments(parser: argparse._ActionsContainer, *names: str, of: type = SweepWords, help: str = "") -> None:
+    """Add flags of words; `help` in place of their own. One that sets a NAME=VALUE may be given several times."""
+    for name in names:
+        word = words(of)[name]
+        if "=VALUE" in word.flag:
+            settings_argument(parser, flag_of(name), help or word.help, word.flag)
+        else:
+            parser.add_argument(flag_of(name), metavar=word.flag, help=help or word.help)
+
+
 def case_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that name hardware, model and deployment."""
     names_arguments(parser)
-    parser.add_argument(
-        "--weights",
-        metavar="PRECISION",
-        help="in place of the checkpoint's: fp8, int8, w4a16, w4a16-fp16 (the rest in fp16), nvfp4, q4_k_m ...",
-    )
-    parser.add_argument("--efficiency", metavar="NAME", help=EFFICIENCY_HELP)
-    prices_argument(parser)
-    what = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s"
-    settings_argument(parser, "--set", f"{what}; may be given several times", "PATH=VALUE")
+    own = {name: word for name, word in words(SweepWords).items() if word.flag and not word.apart}
+    beside = [name for name, word in own.items() if word.leaf]
+    word_arguments(parser, *(name for name in own if name not in ("hardware", "model", *beside)))
     deployment.arguments(parser)
+    word_arguments(parser, *beside)
+
+
+def case_words(options: argparse.Namespace) -> dict[str, Any]:
+    """What the flags of `case_arguments` say, by words of `sweeps.ask.words.CaseWords`."""
+    return named_words(options) | {"deployment": deployment.settings(options), "overrides": overrides(options.set)}
+
+
+def named_words(options: argparse.Namespace) -> dict[str, Any]:
+    """Names that the flags give, by words of `sweeps.ask.words.CaseWords`; of other flags None."""
+    return {name: getattr(options, name, None) for name in NAMED}
 
 
 def names_arguments(parser: argparse._ActionsContainer) -> None:
     """Add `--hardware` and `--model`, which `require_names` asks for."""
-    parser.add_argument("--hardware", metavar="NAME", help="accelerator: a name (jaxroof hardware) or a TOML file")
+    word_arguments(parser, "hardware")
     model_arguments(parser)
 
 
 def model_arguments(parser: argparse._ActionsContainer) -> None:
     """Add `--model`, and `--as`, which `read_as` makes part of it."""
-    what = "model: a name (jaxroof models), a config.json or its folder, OWNER/NAME of the Hugging Face Hub"
-    parser.add_argument("--model", metavar="NAME", help=what)
+    word_arguments(parser, "model")
     as_argument(parser)
 
 
@@ -65,41 +76,9 @@ def read_as(options: argparse.Namespace) -> None:
     setattr(options, key, f"{getattr(options, key)} as {kind}")
 
 
-def prices_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--prices`, which `hwspaces.priced` reads."""
-    what = "what devices cost: on_demand (default), reserved_1y, reserved_3y, spot, or a TOML file of your own prices"
-    parser.add_argument("--prices", metavar="TERMS", help=what)
-
-
-def node_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--node`."""
-    what = "devices of one server, which is rented whole (default: 8 of HGX and OAM boards, 4 of GB200, 1 of cards)"
-    parser.add_argument("--node", metavar="N", help=what)
-
-
 def settings_argument(parser: argparse._ActionsContainer, flag: str, help: str, metavar: str = "NAME=VALUE") -> None:
     """Add a flag that may be given several times, and sets one number each time."""
     parser.add_argument(flag, metavar=metavar, action="append", default=[], help=help)
-
-
-ENGINE_HELP = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)"
-"""Text of `--engine`."""
-
-
-def engine_argument(parser: argparse._ActionsContainer, help: str = ENGINE_HELP) -> None:
-    """Add `--engine`, whose memory rule, precisions and host times count."""
-    parser.add_argument("--engine", metavar="NAME", help=help)
-
-
-def scheduler_arguments(parser: argparse.ArgumentParser, policy: str, engine: str = ENGINE_HELP) -> None:
-    """Add `--engine` and `--policy`, the numbers of its scheduler."""
-    engine_argument(parser, engine)
-    settings_argument(parser, "--policy", policy)
-
-
-def draft_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--draft`."""
-    parser.add_argument("--draft", metavar="NAME", help="a smaller model that drafts --drafts tokens per step")
 
 
 REQUESTS = leaf_flags("jaxroof.jobs.composition")
@@ -172,26 +151,10 @@ def asked_case(
     """
     require_names(options)
     numbers = {name: workload_number(name, text) for name, text in workload.items() if text is not None}
-    settings = overrides(options.set)
+    asked = case_words(options)
     from sweeps.ask.cases import case
 
-    return case(
-        job,
-        options.hardware,
-        options.model,
-        workload=numbers,
-        deployment=deployment.settings(options),
-        weights=options.weights,
-        kv=options.kv,
-        communication=options.communication,
-        efficiency=options.efficiency,
-        prices=options.prices,
-        overrides=settings,
-        draft=getattr(options, "draft", None),
-        engine=getattr(options, "engine", None),
-        prefill=prefill,
-        neighbour=neighbour,
-    )
+    return case(job, workload=numbers, prefill=prefill, neighbour=neighbour, **asked)
 
 
 def workload_number(name: str, text: str) -> float | str:

@@ -4,14 +4,22 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import json_text, print_json
+from sweeps.ask.keys import words
 from sweeps.ask.offered_load import COMPARED
+from sweeps.ask.words import ComparisonWords, StaticWords
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, flag
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import json_text, print_json
 from sweeps.cli.serve import FLAGS
 
 TOP = 20
+
+PLAIN = ("model", "slo", "share", "rate", "headroom", "simulate", "disaggregated", "sort")
+"""Words that are not tried, whose flags stand apart."""
+
+TRIED = tuple(name for name in words(ComparisonWords) if name not in PLAIN)
 
 LOAD = {name: FLAGS[name] for name in COMPARED}
 """Flags that say which requests come, by name."""
@@ -20,58 +28,19 @@ LOAD = {name: FLAGS[name] for name in COMPARED}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.model_arguments(parser)
-    parser.add_argument(
-        "--slo",
-        metavar="LIMITS",
-        help="what has to be kept: ttft=1s,tpot=30ms,e2e=20s by a share of the requests; ttft.p99=1s, tpot.mean=30ms "
-        "by the run",
-    )
-    parser.add_argument("--share", metavar="SHARE", help="of the requests that have to keep it (default 0.95)")
-    parser.add_argument("--rate", metavar="R", help="requests/s that have to be served: by how many replicas?")
-    parser.add_argument("--headroom", metavar="SHARE", help="load that they can take beyond it (default 0.1)")
+    common.word_arguments(parser, "slo", "share", "rate", "headroom", of=ComparisonWords)
     load = parser.add_argument_group("requests, of distributions or a file")
     add_flags(load, LOAD)
     tried = parser.add_argument_group("what is tried")
-    tried.add_argument("--hardware", metavar="NAME,..", help="accelerators (default: all that are rented out)")
-    tried.add_argument("--devices", metavar="N,..", help="of one replica (default: powers of two up to 16)")
-    tried.add_argument("--max-devices", metavar="N", help="in place of --devices: powers of two up to N")
-    what = "in place of the checkpoint's: fp8, int8, nvfp4 ..., or several, ranked together: bf16,fp8"
-    tried.add_argument("--weights", metavar="PRECISION,..", help=what)
-    tried.add_argument("--kv", metavar="PRECISION,..", help="of the KV cache: bf16, fp16, fp8, int8 or fp4, or several")
-    tried.add_argument(
-        "--engine",
-        metavar="NAME",
-        help="vllm (default), sglang or trtllm: its constants and policy; a release as vllm@0.24",
-    )
-    what = "a number of the engine's scheduler, or several: token_budget=2048,8192 (the default), max_sequences=256"
-    common.settings_argument(tried, "--policy", what, "NAME=VALUE,..")
-    tried.add_argument("--draft", metavar="NAME", help="a smaller model that drafts tokens")
-    tried.add_argument("--drafts", metavar="N,..", help="tokens drafted per step; 0: none")
-    tried.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
-    what = "low-rank adapters that requests run with: rank=16,loaded=32,targets=q,v"
-    tried.add_argument("--adapters", metavar="SETTINGS", help=what)
-    common.prices_argument(tried)
-    common.node_argument(tried)
-    what = "any number of every accelerator or the deployment: hardware.price=2USD/h; may be given several times"
-    common.settings_argument(tried, "--set", what, "PATH=VALUE")
-    what = "deployments of every accelerator that are simulated at most (default 6; 0: estimates)"
-    parser.add_argument("--simulate", metavar="N", help=what)
-    parser.add_argument(
-        "--no-disaggregated",
-        action="store_true",
-        default=None,
-        help="leave out pools that only prefill or decode: estimates",
-    )
+    common.word_arguments(tried, *TRIED, of=ComparisonWords)
+    common.word_arguments(parser, "simulate", of=ComparisonWords)
+    what = words(ComparisonWords)["disaggregated"].help
+    parser.add_argument("--no-disaggregated", action="store_true", default=None, help=what)
     parser.add_argument(
         "--static", action="store_true", help="static batches in place of requests over time, as of `jaxroof request`"
     )
-    parser.add_argument("--batch", metavar="N,..", help="with --static: requests at once (default: up to 512)")
-    parser.add_argument(
-        "--sort",
-        metavar="METRIC",
-        help="usd_per_million_tokens (default where most have prices), usd_per_hour, tokens_per_second_per_device, "
-        "devices, joules_per_token, gco2_per_million_tokens, owning_usd_per_million_tokens ...",
-    )
+    common.word_arguments(parser, "batch", of=StaticWords)
+    common.word_arguments(parser, "sort", of=ComparisonWords)
     what = "the launch flags or manifest of the best row: vllm, sglang, trtllm, dynamo or kubernetes"
     parser.add_argument("--emit", metavar="KIND", help=what)
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
@@ -107,14 +76,14 @@ def run(options: argparse.Namespace) -> None:
 
         if not shown:
             raise ValueError(f"--emit {options.emit}: nothing serves the requests within the limits")
-        return print(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
+        return say(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
     if options.json:
         return print_json(found.record(shown[:top]))
-    from sweeps.cli import compare_report
+    from sweeps.answers import compare as report
 
-    compare_report.show(found, shown, top, options.all)
+    report.show(found, shown, top, options.all)
     if options.output:
-        print(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
+        say(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
 
 
 _WRITTEN = {
@@ -161,9 +130,9 @@ def _write(options: argparse.Namespace, found: Any, shown: tuple[Any, ...], top:
         with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
             file.write(json_text(found.record(shown[:top])))
     elif ending == ".csv":
-        from sweeps.cli import compare_report
+        from sweeps.answers import compare as report
 
-        compare_report.write_rows(path, found, shown, force)
+        report.write_rows(path, found, shown, force)
     elif ending == ".nc":
         from sweeps.data.store import saved
         from sweeps.studies.compare.comparison import dataset

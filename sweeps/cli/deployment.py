@@ -26,8 +26,6 @@ def arguments(parser: argparse._ActionsContainer) -> None:
         "--adapters", metavar="SETTINGS", help="low-rank adapters that requests run with: rank=16,loaded=32,targets=q,v"
     )
     parser.add_argument("--attention", metavar="PRECISION", help="of attention products (default: the model's 16 bits)")
-    parser.add_argument("--kv", metavar="PRECISION", help="of the KV cache: bf16, fp16, fp8, int8 or fp4")
-    parser.add_argument("--communication", metavar="PRECISION", help="of what collectives send (default bf16)")
 
 
 def settings(options: argparse.Namespace) -> dict[str, str | bool]:

@@ -7,7 +7,6 @@ from sweeps.cli import common
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import output_argument
-from sweeps.cli.printing import print_json
 
 POOLS = leaf_flags("jaxroof.jobs.disaggregated")
 """Flags of the pools' work, by name."""
@@ -22,7 +21,7 @@ SPLITTING = ("loads", "slo", "output")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     what = "of the prefill pool: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, but "
     what += "degrees, which are 1; may be given several times. Other flags describe the decode pool"
     common.settings_argument(parser, "--prefill", what)
@@ -44,6 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print what the two pools do, or which split of the devices is best; write the file that is wanted."""
+    from sweeps.answers.disaggregate import show_pools, show_splits
+
     common.require_lengths(options)
     if options.devices is None:
         for flag in SPLITTING:
@@ -53,7 +54,8 @@ def run(options: argparse.Namespace) -> None:
     workload["layerwise"] = "0" if options.whole else None
     prefill = common.named_settings("--prefill", options.prefill, "tp=4")
     if options.devices is None:
-        _print_pools(common.asked_case("disaggregated", options, workload, prefill=prefill), options)
+        asked = common.asked_case("disaggregated", options, workload, prefill=prefill)
+        show_pools(asked, options, common.overrides(options.set))
         return
     devices = int(common.whole_number("--devices", options.devices))
     from sweeps.run.simulated.objective import parse_slo
@@ -73,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.show.splits import splits as picture
 
         style.saved(picture(found), options.output, options.force)
-    _print_splits(case, found, options)
+    show_splits(case, found, options)
 
 
 def _loads(text: str) -> list[float]:
@@ -85,53 +87,3 @@ def _loads(text: str) -> list[float]:
     return loads
 
 
-def _print_pools(case: Any, options: argparse.Namespace) -> None:
-    """The table of metrics of one disaggregated deployment, or its JSON."""
-    from sweeps.cli import tables
-    from sweeps.cli.answers import record, throttled_lines
-    from sweeps.run.answer import answer
-
-    found = answer(case)
-    if options.json:
-        return print_json(record(case, found))
-    out = tables.console()
-    work = case.scenario.workload
-    what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
-    out.print(tables.heading(case, what, common.overrides(options.set)))
-    out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
-    out.print(tables.metric_table(found.metrics))
-    out.print()
-    out.print(tables.op_summary(found.steps))
-    tables.print_lines(out, "power", throttled_lines(case, found.metrics))
-    tables.print_lines(out, "note", tables.notes(case))
-
-
-def _pool_text(deployment: Any) -> str:
-    """The prefill pool in words: how many devices, and how they are spread."""
-    from jaxroof.deployment import DEGREES, degree, devices
-
-    spread = [(name, degree(getattr(deployment, name))) for name in DEGREES]
-    words = ", ".join(f"{name} {value:g}" for name, value in spread if value != 1.0) or "tp 1"
-    return f"{devices(deployment):g} devices: {words}"
-
-
-def _print_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
-    """The best split at every load."""
-    import numpy as np
-
-    from sweeps.cli import tables
-    from sweeps.studies.splits import best_text
-
-    if options.json:
-        values = {name: np.asarray(found[name].values).tolist() for name in found.variables}
-        return print_json({"attributes": dict(found.attrs), **values})
-    out = tables.console()
-    out.print(f"{found.attrs['title']}, {found.attrs['replicas']}")
-    out.print(f"{found.attrs['requests']}; {found.attrs['target'] or 'no limits: lowest E2E latency'}", end="\n\n")
-    rows = tables.table("requests/s", "best prefill:decode", numbers=("requests/s",))
-    for i, load in enumerate(found["load"].values):
-        rows.add_row(f"{load:.4g}", best_text(found, i))
-    out.print(rows)
-    if options.output:
-        out.print(f"{options.output}: every split and load")
-    tables.print_lines(out, "note", tables.notes(case))

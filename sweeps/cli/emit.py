@@ -2,6 +2,7 @@
 
 import argparse
 
+from sweeps.answers.answer import say
 from sweeps.cli import common
 from sweeps.cli.outputs import output_argument
 
@@ -29,6 +30,6 @@ def run(options: argparse.Namespace) -> None:
     text = launch_text(options.kind, row_of(options.file, number), longest)
     if options.output:
         written(options.output, text, (options.file,), options.force)
-        print(f"{options.output}: row {number} for {options.kind}")
+        say(f"{options.output}: row {number} for {options.kind}")
     else:
-        print(text, end="")
+        say(text, end="")

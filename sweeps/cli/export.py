@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.cli import common, step, train
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.leaf_flags import flag as flag_of
@@ -68,7 +69,7 @@ def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.Argumen
 def _profile_arguments(parser: argparse.ArgumentParser) -> None:
     common.names_arguments(parser)
     parser.add_argument("--weights", metavar="PRECISION", help="in place of the checkpoint's: fp8, int8, w4a16 ...")
-    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
+    common.word_arguments(parser, "efficiency")
     common.settings_argument(parser, "--set", "any number of the hardware, with its unit", "PATH=VALUE")
     parser.add_argument("--tp", default="1", metavar="N,..", help="tensor-parallel degrees (default 1)")
     parser.add_argument("--most-tokens", default="4096", metavar="TOKENS", help="of a step, and of a request (4096)")
@@ -80,7 +81,7 @@ def _profile_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _step_arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     step.workload_arguments(parser)
     meant = "{}, in place of --{}"
     flags = {name: common.REQUESTS[name] for name in PROMPTS}
@@ -120,7 +121,7 @@ def _worded(options: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _timeline(options: argparse.Namespace) -> None:
-    from sweeps.cli import tables
+    from sweeps.answers import tables
     from sweeps.run.answer import answer
     from sweeps.show import timeline, training_timeline
 
@@ -129,12 +130,12 @@ def _timeline(options: argparse.Namespace) -> None:
     if options.work == TRAIN:
         training_timeline.written(options.output, case, found, what, options.force)
         time = tables.metric_text("iteration_time", found.metrics["iteration_time"])
-        print(f"{options.output}: {time} of training on {what}")
+        say(f"{options.output}: {time} of training on {what}")
         return
     timeline.written(options.output, case, found, what, options.force)
     hidden = timeline.hidden_time(found)
     also = f"; overlap hides {tables.metric_text('step_time', hidden)} more of communication" if hidden else ""
-    print(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
+    say(f"{options.output}: {tables.metric_text('step_time', found.metrics['step_time'])} of {what}{also}")
 
 
 def _traces(options: argparse.Namespace) -> None:
@@ -143,8 +144,8 @@ def _traces(options: argparse.Namespace) -> None:
 
     case, what = _worded(options)
     *files, groups = written(options.output, case, answer(case), what, options.force)
-    print(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
-    print(f"{groups}: groups of ranks")
+    say(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
+    say(f"{groups}: groups of ranks")
 
 
 def _products(options: argparse.Namespace) -> None:
@@ -152,7 +153,7 @@ def _products(options: argparse.Namespace) -> None:
 
     case, what = _worded(options)
     for path in written(options.output, case, what, options.force):
-        print(path)
+        say(path)
 
 
 def _profiles(options: argparse.Namespace) -> None:
@@ -171,19 +172,16 @@ def _profiles(options: argparse.Namespace) -> None:
     cases = [
         case(
             "step",
-            options.hardware,
-            options.model,
+            **common.named_words(options),
             workload={"prefill": 1.0},
             deployment={"tp": degree},
-            weights=options.weights,
-            efficiency=options.efficiency,
             overrides=settings,
         )
         for degree in degrees
     ]
     called = names(cases[0], options.model, options.device, options.network, options.repository)
     for path in written(options.output, cases, *called, tokens, sequences, options.force):
-        print(path)
+        say(path)
 
 
 def _most(options: argparse.Namespace, name: str) -> int:

@@ -4,8 +4,9 @@ import os
 import signal
 import sys
 
+from sweeps.ask.text import escaped
 from sweeps.cli import environment, stopping
-from sweeps.cli.printing import Unprintable, escaped
+from sweeps.cli.printing import Unprintable
 
 DEFECT, WRONG, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit statuses beside 0: a defect of the program, bad input or surroundings that do not allow it, and those of a shell

@@ -3,9 +3,11 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import json_argument, node_argument, prices_argument, whole_number
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
+from sweeps.ask.words import ComparisonWords
+from sweeps.cli.common import json_argument, whole_number, word_arguments
 from sweeps.cli.outputs import files, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 
 
@@ -29,8 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--simulate", metavar="N", help="layouts of every class that are simulated at most (default 0: estimates)"
     )
-    prices_argument(parser)
-    node_argument(parser)
+    word_arguments(parser, "prices", "node", of=ComparisonWords)
     parser.add_argument("--hours", action="store_true", help="a table of every hour of the day")
     what = "a .png or .svg of the day: load and capacity of every class, devices in use"
     picture_argument(parser, what, "-o", "--output", metavar="DAY.png")
@@ -67,8 +68,8 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.studies.fleet.record import record
 
         return print_json(record(plan))
-    from sweeps.cli.fleet_report import printed
+    from sweeps.answers.fleet import printed
 
     printed(plan, options.hours)
     for path in files(options):
-        print(path)
+        say(path)

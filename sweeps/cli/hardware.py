@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import prices_argument
-from sweeps.cli.printing import print_json
+from sweeps.answers.to_json import print_json
+from sweeps.cli.common import word_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,14 +13,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--technology", action="store_true", help="processes, memories, links and packages that designs are made of"
     )
-    prices_argument(parser)
+    word_arguments(parser, "prices")
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the catalogue, or one entry of it."""
     import hwspaces
-    from sweeps.cli.technology_report import print_technologies, technology_record
+    from sweeps.answers.hardware import print_technologies, technology_record
 
     if options.technology and options.name is not None:
         raise ValueError(f"--technology takes no name, and {options.name!r} is given; --json has every constant")
@@ -48,7 +48,7 @@ COLUMNS = {
 
 
 def _print_catalogue(entries: list[Any]) -> None:
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
     from sweeps.data.labels import number
 
     catalogue = table("name", "vendor", "architecture", *COLUMNS, "price\nof", "sold\nby", numbers=COLUMNS)
@@ -74,10 +74,9 @@ def _print_catalogue(entries: list[Any]) -> None:
 
 def _print_entry(entry: Any) -> None:
     from hwspaces import formatted, leaf_unit
-    from sweeps.cli.die_report import print_die
-    from sweeps.cli.price_report import print_prices
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.hardware import print_die, print_prices
+    from sweeps.answers.tables import console, table
+    from sweeps.ask.text import escaped
 
     out = console()
     words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
@@ -101,8 +100,7 @@ def _print_entry(entry: Any) -> None:
 
 
 def _record(entry: Any) -> dict[str, Any]:
-    from sweeps.cli.die_report import die_record
-    from sweeps.cli.price_report import price_record
+    from sweeps.answers.hardware import die_record, price_record
 
     names = ("name", "aliases", "vendor", "product", "architecture", "status", "date")
     names += ("figures", "sources", "assumptions", "notes")

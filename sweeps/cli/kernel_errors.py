@@ -64,7 +64,7 @@ def record(options: argparse.Namespace, found: Any) -> dict[str, Any]:
 
 def show(out: Any, options: argparse.Namespace, found: Any) -> None:
     """Print a table of the errors per view, and how many rows were left out."""
-    from sweeps.cli.tables import table
+    from sweeps.answers.tables import table
 
     out.print(f"Kernels in {options.data}, efficiency {found.efficiency}; error: predicted / measured - 1")
     out.print("The right half is of rows of 30 us and more; inside: measured within the predicted 90 % interval\n")
@@ -83,7 +83,7 @@ def show(out: Any, options: argparse.Namespace, found: Any) -> None:
 def _cells(errors: dict[str, float] | None) -> list[str]:
     if errors is None:
         return ["-"] * 5
-    from sweeps.cli.tables import error_cells
+    from sweeps.answers.tables import error_cells
 
     inside = errors["coverage_90"]
     shares = error_cells(errors, "mape", "median_ape", "signed_median")

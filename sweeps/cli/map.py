@@ -5,9 +5,9 @@ import functools
 import math
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, whole_number
 from sweeps.cli.outputs import output_argument, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 
 MAPPINGS = 500_000
@@ -49,12 +49,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the layer's accesses and costs, or their JSON; without a layer, what there is."""
-    from sweeps.cli import map_report
+    from sweeps.answers import map as report
 
     if options.layer is None:
         if given := _given(options, OF_A_LAYER):
             raise ValueError(f"LAYER is missing, which {given[0]} is for; `jaxroof map` lists the known layers")
-        return map_report.print_names(options.json)
+        return report.print_names(options.json)
     if options.arch is None:
         raise ValueError("--arch is missing; `jaxroof map` lists the known architectures")
     machine = _machine(options)
@@ -79,12 +79,12 @@ def run(options: argparse.Namespace) -> None:
         require_names(problem, machine, options.arch)
         found, mapping = None, _mapping(options.mapping, problem, machine)
         cost = nest_cost(problem, machine, mapping)
-    record = map_report.record(options, problem, machine, mapping, cost, found)
+    record = report.record(options, problem, machine, mapping, cost, found)
     if options.output is not None:
-        map_report.write(record, options.output, options.force)
+        report.write(record, options.output, options.force)
     if options.json:
         return print_json(record)
-    map_report.show(options, problem, machine, mapping, cost, found)
+    report.show(options, problem, machine, mapping, cost, found)
 
 
 def _given(options: argparse.Namespace, names: tuple[str, ...]) -> list[str]:

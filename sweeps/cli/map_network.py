@@ -16,8 +16,8 @@ def run(options: argparse.Namespace, machine: NestMachine, names: tuple[str, ...
       names: of the layers.
       search: the best mapping of a layer's name and problem, a line for progress, layers that are done, and all.
     """
-    from sweeps.cli import map_report
-    from sweeps.cli.printing import print_json
+    from sweeps.answers import map as report
+    from sweeps.answers.to_json import print_json
     from sweeps.cli.progress import Line
     from workloads import nests
 
@@ -33,13 +33,13 @@ def run(options: argparse.Namespace, machine: NestMachine, names: tuple[str, ...
             for place in places:
                 found[place] = best
     records = [
-        map_report.record(options, entry.value, machine, each.mapping, each.cost, each)
+        report.record(options, entry.value, machine, each.mapping, each.cost, each)
         | {"layer": entry.name, "count": entry.count}
         for entry, each in zip(layers, found, strict=True)
     ]
     answer = {"network": options.layer, "architecture": options.arch, **totals(records), "layers": records}
     if options.output is not None:
-        map_report.write(answer, options.output, options.force)
+        report.write(answer, options.output, options.force)
     if options.plot is not None:
         from sweeps.show import style
         from sweeps.show.nests import network_energy
@@ -69,8 +69,8 @@ def totals(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _show(answer: dict[str, Any], machine: NestMachine) -> None:
     from hwspaces import formatted
-    from sweeps.cli import map_report
-    from sweeps.cli.tables import console, percent, table
+    from sweeps.answers import map as report
+    from sweeps.answers.tables import console, percent, table
 
     out = console()
     out.print(
@@ -94,7 +94,7 @@ def _show(answer: dict[str, Any], machine: NestMachine) -> None:
     time = formatted(answer["time"], "s")
     out.print(f"\ntime    {time}: {answer['cycles']:,.0f} cycles; {busy} of {machine.units:,.0f} units busy")
     if answer["energy"]:
-        out.print(map_report.energy_line(answer["energy"], answer["macs"], answer["energies"]))
+        out.print(report.energy_line(answer["energy"], answer["macs"], answer["energies"]))
     missing = [each["layer"] for each in answer["layers"] if not each["fits"]]
     if missing:
         out.print(f"note    these do not fit: {', '.join(missing)}")

@@ -4,6 +4,7 @@ import argparse
 import pathlib
 import time
 
+from sweeps.answers.answer import say
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import progress
 
@@ -18,7 +19,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the file."""
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from sweeps.cli.tables import size
+    from sweeps.answers.tables import size
     from sweeps.data.shards import manifest
     from sweeps.data.shards.merge import merge
 
@@ -27,4 +28,4 @@ def run(options: argparse.Namespace) -> None:
     with progress() as begun:
         merge(options.folder, options.output, begun(points).add, force=options.force)
     written = size(pathlib.Path(options.output).stat().st_size)
-    print(f"{options.output}: {written}, {points:,} points in {time.perf_counter() - start:.1f} s")
+    say(f"{options.output}: {written}, {points:,} points in {time.perf_counter() - start:.1f} s")

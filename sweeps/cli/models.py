@@ -1,10 +1,9 @@
 """`jaxroof models`: the models of the catalogue as a table, or everything about one."""
 
 import argparse
-from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import as_argument
-from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,10 +17,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the catalogue, or one model."""
     import workloads
+    from sweeps.answers.models import record, show_catalogue, show_entry
 
     if options.name is not None:
         entry = workloads.model(options.name)
-        return print_json(_record(entry)) if options.json else _print_entry(entry)
+        return print_json(record(entry)) if options.json else show_entry(entry)
     covered, refused = [], {}
     for name in workloads.names():
         try:
@@ -30,115 +30,7 @@ def run(options: argparse.Namespace) -> None:
             refused[name] = str(error).removeprefix(f"{name} ")
     if options.json:
         refusals = [{"name": name, "refused": reason} for name, reason in refused.items()]
-        return print_json([_record(entry) for entry in covered] + refusals)
-    _print_catalogue(covered, refused)
+        return print_json([record(entry) for entry in covered] + refusals)
+    show_catalogue(covered, refused)
 
 
-def _print_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
-    from sweeps.cli.tables import console, size, table
-
-    numbers = ("layers", "hidden", "parameters", "encoder", "active", "KV/token", "state")
-    catalogue = table("name", "architecture", *numbers, "weights", numbers=numbers)
-    for entry in covered:
-        known = _record(entry)
-        catalogue.add_row(
-            entry.name,
-            entry.architecture,
-            f"{known['layers']:.0f}",
-            f"{known['hidden']:.0f}",
-            _billions(known["parameters"]),
-            _billions(known["encoder_parameters"]),
-            _billions(known["active_parameters"]),
-            size(known["kv_bytes_per_token"]),
-            size(known["state_bytes"]),
-            entry.precision,
-        )
-    out = console()
-    out.print(catalogue)
-    out.print("\nParameters are all that the model runs, its encoder among them, which has a column of its own.")
-    out.print(f"{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence.")
-    if refused:
-        out.print(f"\n{len(refused)} models whose configuration is known but not covered:\n")
-        reasons = table("name", "reason")
-        for name, reason in refused.items():
-            reasons.add_row(name, reason)
-        out.print(reasons)
-    out.print("\n`jaxroof models NAME` shows one; NAME may be a config.json or the folder that has it.")
-
-
-def _print_entry(entry: Any) -> None:
-    from sweeps.ask.axes import leaf_paths
-    from sweeps.ask.axes import number as leaf
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, size, table
-    from sweeps.data.labels import number
-
-    known = _record(entry)
-    out = console()
-    out.print(escaped(f"{entry.name}: {entry.architecture}, from {entry.source}", breaks=True))
-    if entry.aliases:
-        out.print(escaped(f"also called {', '.join(entry.aliases)}", breaks=True))
-    out.print()
-    facts = table("", "value", numbers=("value",))
-    published = known["published_parameters"]
-    rows = {
-        "parameters": _billions(known["parameters"]),
-        "of the language model": _billions(known["language_parameters"]),
-        "of the encoder": _billions(known["encoder_parameters"]),
-        "parameters, as published": _billions(published),
-        "active parameters per token": _billions(known["active_parameters"]),
-        "weights": entry.precision,
-        "weights are so by": entry.precision_source,
-        "weights as stored, an encoder's too": size(known["weight_bytes"]),
-        "KV cache per token at 2 B per element": size(known["kv_bytes_per_token"]),
-        "state per sequence": size(known["state_bytes"]),
-        "prediction head's parameters, beside": _billions(known["prediction_parameters"]),
-        "positions": "-" if entry.max_position is None else f"{entry.max_position:,}",
-    }
-    for fact, value in rows.items():
-        facts.add_row(fact, value)
-    facts.add_section()
-    for path in leaf_paths(entry.model, "model"):
-        facts.add_row(path, number(leaf({"model": entry.model}, path)))
-    out.print(facts)
-    for note in entry.notes:
-        out.print(escaped(f"note  {note}", breaks=True))
-
-
-def _record(entry: Any) -> dict[str, Any]:
-    from jaxroof import Deployment
-    from jaxroof.memory import capacity
-
-    model, alone = entry.model, Deployment()
-    language, encoder = float(capacity.parameter_count(model)), float(capacity.encoder_parameter_count(model))
-    return {
-        "name": entry.name,
-        "aliases": entry.aliases,
-        "architecture": entry.architecture,
-        "layers": sum(block.count for block in model.blocks),
-        "hidden": model.hidden,
-        "vocabulary": model.vocabulary,
-        "parameters": language + encoder,
-        "language_parameters": language,
-        "active_parameters": float(capacity.active_parameter_count(model)),
-        "encoder_parameters": encoder,
-        "prediction_parameters": float(capacity.prediction_parameter_count(model)),
-        "published_parameters": entry.published_parameters,
-        "kv_bytes_per_token": float(capacity.kv_bytes_per_token(model, alone)),
-        "state_bytes": float(capacity.state_bytes_of_sequence(model, alone)),
-        "weight_bytes": float(capacity.weight_bytes(model, alone)),
-        "max_position": entry.max_position,
-        "precision": entry.precision,
-        "precision_source": entry.precision_source,
-        "source": entry.source,
-        "notes": entry.notes,
-    }
-
-
-def _billions(count: float | None) -> str:
-    """A number of parameters as model names write it: 70.6B, 124M; a dash for none or an unknown one."""
-    if not count:
-        return "-"
-    if count >= 999.5e9:
-        return f"{count / 1e12:.3g}T"
-    return f"{count / 1e9:.3g}B" if count >= 999.5e6 else f"{count / 1e6:.3g}M"

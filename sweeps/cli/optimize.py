@@ -5,9 +5,10 @@ import pathlib
 import time
 from typing import Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, settings_argument, space_argument
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -72,11 +73,11 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.studies.optimize.result import record
 
         return print_json(record(found))
-    from sweeps.cli.optimize_report import printed
+    from sweeps.answers.optimize import printed
 
     printed(found, seconds)
     for path in files(options):
-        print(path)
+        say(path)
 
 
 def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -61,6 +61,11 @@ def pictures_argument(parser: Any, what: str) -> None:
     output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
 
 
+def page_argument(parser: Any) -> None:
+    """Declare `--html FILE`, which every verb takes: what it says, as a page."""
+    output_argument(parser, "--html", kinds=("page",), metavar="FILE", help="also what is said, as a page: FILE.html")
+
+
 def declared_outputs(parser: Any) -> tuple[OutputFile, ...]:
     """The flags of a parser that name what is written."""
     return parser.get_default("_outputs") or ()

@@ -3,9 +3,10 @@
 import argparse
 import importlib
 from collections.abc import Collection
+from types import ModuleType
 from typing import Any, NoReturn
 
-from sweeps.cli import environment
+from sweeps.cli import environment, outputs
 from sweeps.cli.verbs import VERBS
 
 
@@ -27,6 +28,8 @@ def run(words: list[str]) -> SystemExit | None:
         if words and verb == words[0]:
             module = importlib.import_module(f"sweeps.cli.{verb}")
             module.arguments(subparser)
+            for leaf in _leaves(subparser):
+                outputs.page_argument(leaf)
     try:
         options, unknown = parser.parse_known_args(words)
     except SystemExit as helped:
@@ -42,12 +45,39 @@ def run(words: list[str]) -> SystemExit | None:
     else:
         environment.require_usable()
         from sweeps.cli.common import read_as
-        from sweeps.cli.outputs import require_outputs
 
-        require_outputs(options)
+        outputs.require_outputs(options)
         read_as(options)
-        module.run(options)
+        if getattr(options, "html", None) is None:
+            module.run(options)
+        else:
+            _run_with_page(module, options, words)
     return None
+
+
+def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[str]) -> None:
+    """Run a verb, and write what it says as a page too."""
+    import shlex
+
+    from sweeps.answers.answer import also
+    from sweeps.answers.html import Page
+
+    if getattr(options, "json", False):
+        raise ValueError("--html is what is said in words, and --json says it to programs: leave one of them out")
+
+    page = Page(shlex.join(["jaxroof", *words]))
+    with also(page):
+        module.run(options)
+    page.write(options.html, options.force)
+
+
+def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers below a verb's that take flags: its own, or those of every word that may follow."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below = [leaf for choice in action.choices.values() for leaf in _leaves(choice)]
+            return below if action.required else [parser, *below]
+    return [parser]
 
 
 class Parser(argparse.ArgumentParser):

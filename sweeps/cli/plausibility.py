@@ -35,7 +35,7 @@ def record(options: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]
 
 def show(out: Any, options: argparse.Namespace, found: dict[str, Any]) -> None:
     """Print the shares; what is outside of the range of measured GPUs is named."""
-    from sweeps.cli.tables import percent, table
+    from sweeps.answers.tables import percent, table
     from sweeps.measure.validate.plausibility import implausible
 
     columns = ("GEMM of peak", "weights of HBM", "prefill attention of peak", "decode attention of HBM")

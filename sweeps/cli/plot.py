@@ -4,6 +4,7 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.cli import request, step
 from sweeps.cli.common import case_arguments, length_arguments, overrides
 from sweeps.cli.leaf_flags import flag as flag_of
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         made = _floorplan(options) if kind == "floorplan" else _of_file(options, kind)
     style.saved(made, options.output, options.force)
-    print(f"{options.output}: {' '.join(made.texts[0].get_text().split())}")
+    say(f"{options.output}: {' '.join(made.texts[0].get_text().split())}")
 
 
 def _usual(file: str | None) -> str:

@@ -47,7 +47,7 @@ def record(options: argparse.Namespace, found: tuple[list[Any], dict[str, int]])
 
 def show(out: Any, options: argparse.Namespace, found: tuple[list[Any], dict[str, int]]) -> None:
     """Print a table of the errors per choice of rows, and how many rows were left out."""
-    from sweeps.cli.tables import error_cells, table
+    from sweeps.answers.tables import error_cells, table
 
     rows = _rows(found[0])
     out.print(f"Power of kernels in {options.data}; error: predicted / measured - 1, power at most TDP")

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument
 from sweeps.cli.outputs import dataset_argument, picture_argument
-from sweeps.cli.printing import print_json
 
 POLICIES = ("eager", "operators", "loops", "framework", "compiler")
 """Fusion policies, as `workloads.traced.fusion.POLICIES` has them, which needs JAX."""
@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of ops, or of points; draw and write what is asked for."""
-    from sweeps.cli import function_report as report
+    from sweeps.answers import price as report
     from sweeps.cli.common import whole_number
     from sweeps.studies.price.question import USUAL_POLICY
 

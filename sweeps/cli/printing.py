@@ -1,4 +1,4 @@
-"""Text of answers: JSON for programs; for people, control characters from files and flags as escapes."""
+"""Streams of text: control characters from files and flags as escapes, and whose fault it is where they fail."""
 
 from sweeps.ask.text import escaped as escaped
 
@@ -7,20 +7,6 @@ TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of t
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
-
-
-def print_json(record: object, indent: int | None = 2) -> None:
-    """Print a record as one JSON value; a number that does not exist is null."""
-    print(json_text(record, indent))
-
-
-def json_text(record: object, indent: int | None = 2) -> str:
-    """A record as one JSON value; a number that does not exist is null."""
-    import json
-
-    from sweeps.ask.text import finite
-
-    return json.dumps(finite(record), indent=indent, allow_nan=False)
 
 
 class Unprintable(Exception):

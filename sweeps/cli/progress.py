@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from sweeps.ask.text import rate_text
+
 KINDS = ("auto", "json", "quiet")
 
 LINE_SECONDS, JSON_SECONDS = 10.0, 1.0
@@ -28,7 +30,7 @@ class Line:
         if sys.stderr.isatty():
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-            from sweeps.cli.tables import console
+            from sweeps.answers.screen import console
 
             columns = [BarColumn(), TextColumn("{task.description}"), *([TimeRemainingColumn()] if remaining else [])]
             self.bar = Progress(*columns, console=console(error=True), transient=True)
@@ -142,7 +144,7 @@ class Progress:
             self.say("progress")
 
     def _beside(self) -> str:
-        from sweeps.cli.tables import size
+        from sweeps.answers.tables import size
 
         written = f", {size(self.bytes)} written" if self.bytes else ""
         failed = f", {self.failures} parts failed and are done again" if self.failures else ""
@@ -177,11 +179,6 @@ def progress(kind: str = "auto") -> Iterator[Callable[[int], Progress]]:
     finally:
         for bar in bars:
             bar.stop()
-
-
-def rate_text(rate: float) -> str:
-    """A rate of points as "2.6 million"."""
-    return f"{rate / 1e6:.3g} million" if rate >= 1e6 else f"{rate:,.0f}"
 
 
 def progress_kind(kind: str | None) -> str:

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, whole_number
 from sweeps.cli.outputs import dataset_argument, files
-from sweeps.cli.printing import print_json
 
 SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
 """Variables that a table has beside those that are named, of those that there are."""
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
-    from sweeps.cli.tables import console, print_lines, table
+    from sweeps.answers.tables import console, print_lines, table
     from sweeps.data import labels
     from sweeps.data.querying.run import named
 

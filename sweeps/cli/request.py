@@ -4,16 +4,16 @@ import argparse
 import dataclasses
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags
-from sweeps.cli.printing import print_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
-    common.engine_argument(parser)
+    common.word_arguments(parser, "engine")
     common.length_arguments(parser)
     static_batch_arguments(parser)
     parser.add_argument("--hit-rate", metavar="SHARE", help="in place of --cached: share of every prompt")
@@ -25,7 +25,7 @@ def static_batch_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that describe a static batch beside its lengths."""
     common.batch_arguments(parser)
     add_flags(parser, {"delay": common.REQUESTS["delay"]})
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
 
 
 def request_case(options: argparse.Namespace) -> Any:
@@ -60,8 +60,8 @@ def request_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
+    from sweeps.answers import shared, tables
     from sweeps.ask.offered_load import without_output
-    from sweeps.cli import answers, tables
     from sweeps.run.answer import answer
 
     case = request_case(options)
@@ -70,10 +70,10 @@ def run(options: argparse.Namespace) -> None:
         metrics = without_output(found.metrics, float(case.scenario.workload.isl))
         found = dataclasses.replace(found, metrics=metrics, steps={"prefill": found.steps["prefill"]})
     if options.json:
-        return print_json(answers.record(case, found))
+        return print_json(shared.record(case, found))
     out = tables.console()
     out.print(tables.heading(case, request_text(case), common.overrides(options.set)), end="\n\n")
-    shown = {name: value for name, value in found.metrics.items() if not answers.is_certainty(name)}
+    shown = {name: value for name, value in found.metrics.items() if not shared.is_certainty(name)}
     out.print(tables.metric_table(shown))
     out.print()
     out.print(tables.op_summary(found.steps))
@@ -81,4 +81,4 @@ def run(options: argparse.Namespace) -> None:
     for step in found.steps:
         shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares(step).items())
         out.print(f"{step:8}bound by {shares} of its time")
-    answers.show(case, found)
+    shared.show(case, found)

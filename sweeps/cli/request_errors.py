@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP
+from sweeps.ask.words import CONSTANTS
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
@@ -11,7 +11,7 @@ METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured requests")
-    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=EFFICIENCY_HELP)
+    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=CONSTANTS)
 
 
 def scored(options: argparse.Namespace) -> tuple[Any, Any]:
@@ -49,7 +49,7 @@ def _row(row: Any) -> dict[str, Any]:
 
 def show(out: Any, options: argparse.Namespace, found: tuple[Any, Any]) -> None:
     """Print a table of the rows, and one of their errors."""
-    from sweeps.cli.tables import error_cells, milliseconds, table
+    from sweeps.answers.tables import error_cells, milliseconds, table
     from sweeps.measure.validate.measured_csv import by_reason
 
     constants, result = found

@@ -1,17 +1,12 @@
 """`jaxroof scenario`: the suite of scenarios beside expected values."""
 
 import argparse
-import collections
 import itertools
-import math
-from typing import Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import dataset_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
-
-AGREEMENTS = {"agrees": "yes", "differs": "no"}
-"""Words of the table for a row's status, where they differ."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +21,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print what there is, or the rows."""
+    from sweeps.answers.scenario import show_list, show_rows
+
     if options.action == "list":
-        _print_list(options.json)
+        show_list(options.json)
         return
     if bool(options.ids) == options.all:
         raise ValueError("give the scenarios to run, such as T3.2, or --all")
@@ -54,85 +51,8 @@ def run(options: argparse.Namespace) -> None:
             [vars(row) | {"deviation": row.deviation, "predicted_deviation": row.predicted_deviation} for row in rows]
         )
     else:
-        _print_rows(rows)
+        show_rows(rows)
     if options.output is not None:
-        print(f"\n{options.output}: {len(rows)} rows")
+        say(f"\n{options.output}: {len(rows)} rows")
 
 
-def _print_list(as_json: bool) -> None:
-    from sweeps.cli.tables import console, table
-    from sweeps.studies.scenarios.suite import names, scenario
-
-    entries = [scenario(name) for name in names()]
-    if as_json:
-        keys = ("id", "title", "source")
-        return print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
-    found = table("id", "job", "scenario", "source")
-    for entry in entries:
-        found.add_row(entry.id, entry.spec.get("job", "request"), entry.title, entry.source)
-    out = console()
-    out.print(found)
-    out.print(f"\n{len(entries)} scenarios; each is a specification: jaxroof sweep workloads/scenarios/ID.toml")
-
-
-def _print_rows(rows: list[Any]) -> None:
-    from sweeps.cli.tables import console, table
-    from sweeps.studies.scenarios import outside_by_default
-
-    numbers = ("expected", "found", "deviation", "predicted", "deviation of it")
-    found = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
-    for row in rows:
-        expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
-        figures = [expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status)]
-        predicted = [
-            _text(row.predicted, row.unit),
-            _share(row.predicted_deviation),
-            AGREEMENTS.get(row.by_default, ""),
-        ]
-        found.add_row(row.id, row.what, *figures, *predicted)
-    out = console()
-    out.print(found)
-    _print_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
-    _print_reasons("outside", rows, "differs", out)
-    counts = collections.Counter(row.status for row in rows)
-    out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
-    judged = collections.Counter(row.by_default for row in rows if row.by_default)
-    if judged:
-        outside = ", ".join(f"{name} ({len(some)})" for name, some in outside_by_default(rows).items())
-        out.print(
-            f"by default constants: {judged['agrees']} of {judged.total()} agree"
-            + (f"; outside: {outside}" if outside else "")
-        )
-    out.print(
-        "found: with the assumptions of the derivations (--efficiency half), but for measured values; predicted: with "
-        "default constants. Derivations: docs/evidence/scenarios.md"
-    )
-
-
-def _share(deviation: float) -> str:
-    return "" if math.isnan(deviation) else f"{100 * deviation:+.1f} %"
-
-
-def _print_reasons(title: str, rows: list[Any], status: str, out: Any) -> None:
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row.why and row.status == status:
-            reasons.setdefault(row.why, []).append(row.id)
-    if reasons:
-        out.print(f"\n{title}")
-    for why, ids in reasons.items():
-        out.print(f"  {', '.join(dict.fromkeys(ids))}: {why}")
-
-
-def _same(row: Any) -> bool:
-    return row.most == row.expected or math.isnan(row.most)
-
-
-def _text(value: float, unit: str) -> str:
-    if math.isnan(value):
-        return ""
-    if unit in ("s", "B"):
-        from hwspaces.quantities.units import formatted
-
-        return formatted(value, unit, 4) if value else f"0 {unit}"
-    return f"{value:,.4g}"

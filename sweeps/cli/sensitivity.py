@@ -4,11 +4,10 @@ import argparse
 import pathlib
 from typing import Any
 
-from sweeps.cli import common, deployment, request, serve, step, train
+from sweeps.answers.to_json import print_json
+from sweeps.cli import common, request, serve, step, train
 from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import dataset_argument, files, picture_argument
-from sweeps.cli.printing import print_json
-from sweeps.run.compile_cache import compilation_cache
 
 JOBS = ("request", "step", "train", "serve")
 
@@ -25,10 +24,6 @@ OWN = {
 }
 """Flags that only one job reads."""
 
-UNTRAINED = ("isl", "osl", "attention", "kv", "communication", "adapters")
-UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DEGREES, *train.PLACES))
-"""Flags that `--job train` does not read, of those that the others do."""
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
@@ -38,7 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     request.static_batch_arguments(parser)
     serve.load_arguments(parser, beside=("image", "images"))
     train.workload_arguments(parser)
-    common.scheduler_arguments(parser, "of the scheduler, for --job serve", "for --job serve: vllm, sglang or trtllm")
+    common.word_arguments(parser, "engine", help="for --job serve: vllm, sglang or trtllm")
+    common.word_arguments(parser, "policy", help="of the scheduler, for --job serve")
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
     asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
@@ -54,10 +50,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Differentiate, write the files that are wanted, and print the tables or their JSON."""
+    from sweeps.cli.sensitivity_question import found_of, found_of_serve, smoothing_exponent
+
     if options.job not in JOBS:
         raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
     names, wanted = (_names(getattr(options, flag)) for flag in ("metric", "knob"))
-    exponent = _smoothing(options.smoothing)
+    exponent = smoothing_exponent(options.smoothing)
     top = int(common.whole_number("--top", options.top)) if options.top is not None else TOP
     if options.over is not None:
         return _maps(options, names, wanted, exponent)
@@ -66,73 +64,16 @@ def run(options: argparse.Namespace) -> None:
         if given:
             raise ValueError(f"{flag_of(given[0])} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
-        found = _found_of_serve(options, names, wanted, exponent)
+        found = found_of_serve(options, names, wanted, exponent)
     else:
-        found = _found(options, names, wanted, exponent, top)
-    from sweeps.cli import sensitivity_report as report
+        found = found_of(options, names, wanted, exponent, top)
+    from sweeps.answers import sensitivity as report
 
     if options.output or options.plot:
         _write(options, found, top)
     if options.json:
         return print_json(report.record(found))
     report.show(found, top, options.all, files(options))
-
-
-def _found(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
-    """The sensitivities of one step, static batch or iteration of training."""
-    said, case = _said(options)
-    from sweeps.cli.sensitivity_report import Ranking
-    from sweeps.cli.tables import notes
-    from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
-    from sweeps.studies.sensitivity.turns import reasoned, turns_of
-
-    point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
-    checked = reasoned(case.scenario, point, turns_of(case.scenario, point))
-    second = {}
-    if options.second_order:
-        for name in point.metrics:
-            turned = [knob for knob in point.top(top, [name]) if not knob.whole][:8]
-            second[name] = turned, curvatures(case.scenario, point, turned, name)
-    return Ranking(said, notes(case), point, checked, second)
-
-
-def _found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
-    """The sensitivities of a simulation."""
-    common.require_names(options)
-    if options.second_order:
-        raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
-    if options.encoder_tokens is not None:
-        raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
-    asked = serve.question(options)
-    compilation_cache()
-    from sweeps.cli.sensitivity_report import Ranking
-    from sweeps.cli.tables import heading
-    from sweeps.studies.sensitivity.serve import sensitivity_of_serve
-
-    found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
-    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
-    return Ranking(heading(found.case, found.load.text, asked.overrides), notes, point, checked, {})
-
-
-def _said(options: argparse.Namespace) -> tuple[str, Any]:
-    """The question in words, and the case."""
-    if options.job == "train":
-        for name in UNTRAINED:
-            if getattr(options, name) is not None:
-                raise ValueError(f"{flag_of(name)} is not of --job train")
-        case = train.training_case(options)
-        from sweeps.cli.train_report import heading as heading_of_training
-
-        return heading_of_training(case), case
-    if options.job == "step":
-        case = step.step_case(options)
-        what = step.step_text(case)
-    else:
-        case = request.request_case(options)
-        what = request.request_text(case)
-    from sweeps.cli.tables import heading
-
-    return heading(case, what, common.overrides(options.set)), case
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
@@ -171,7 +112,7 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
         raise ValueError(f"--{'json' if options.json else 'second-order'} is of one point, and --over makes maps")
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
-    from sweeps.cli import sensitivity_report as report
+    from sweeps.answers import sensitivity as report
     from sweeps.data.store import saved
     from sweeps.studies.sensitivity.api import sensitivity
 
@@ -188,16 +129,3 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _smoothing(text: str | None) -> float | None:
-    """The exponent; None where the flag was not given."""
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not (value == 0.0 or 1.0 <= value < float("inf")):
-        raise ValueError(f"--smoothing {text} must be 0, the exact gradient, or a finite exponent of at least 1")
-    return value

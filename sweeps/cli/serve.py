@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from sweeps.cli import common, deployment
+from sweeps.answers.to_json import print_json
+from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument
-from sweeps.cli.printing import print_json
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -24,11 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="RESULT.json", nargs="?", help=what)
     common.row_argument(parser)
     common.case_arguments(parser)
-    common.draft_argument(parser)
+    common.word_arguments(parser, "draft")
     load_arguments(parser)
-    what = "a number of the engine's scheduler, docs/guide/serving.md: token_budget=2048, order=prefill_first, "
-    common.scheduler_arguments(parser, f"{what}queue=shortest_first; may be given several times")
-    parser.add_argument("--slo", metavar="LATENCY=LIMIT,..", help="what a good request keeps: ttft=500ms,tpot=40ms")
+    common.word_arguments(parser, "engine", "policy", "slo")
     dataset_argument(parser, "every request and iteration, as netCDF", "RUN.nc")
     what = "steps and requests, for Perfetto"
     output_argument(parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help=what)
@@ -49,18 +47,11 @@ def offered(options: argparse.Namespace) -> dict[str, Any]:
 
 def question(options: argparse.Namespace) -> Any:
     """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
-    policy, settings = common.policy_settings(options.policy), common.overrides(options.set)
+    policy, asked = common.policy_settings(options.policy), common.case_words(options)
     compilation_cache()
     from sweeps.run.simulated.spec import ServeSpec
 
-    return ServeSpec(
-        **{name: getattr(options, name) for name in ("hardware", "model", "weights", "kv", "communication")},
-        **{name: getattr(options, name) for name in ("efficiency", "prices", "engine")},
-        **offered(options),
-        deployment=deployment.settings(options),
-        overrides=settings,
-        policy=policy,
-    )
+    return ServeSpec(**asked, **offered(options), policy=policy, slo=getattr(options, "slo", None))
 
 
 def asked(options: argparse.Namespace) -> Any:
@@ -69,9 +60,9 @@ def asked(options: argparse.Namespace) -> Any:
         if options.row is not None:
             raise ValueError("--row is of a result of jaxroof compare --json: name the file")
         common.require_names(options)
-        return dataclasses.replace(question(options), draft=options.draft, slo=options.slo)
+        return question(options)
     number = common.row_number(options.row)
-    flags = dataclasses.asdict(dataclasses.replace(question(options), draft=options.draft, slo=options.slo))
+    flags = dataclasses.asdict(question(options))
     from sweeps.run.simulated.spec import serve_spec
     from sweeps.serving.rows import row_of, row_spec
 
@@ -82,7 +73,7 @@ def asked(options: argparse.Namespace) -> Any:
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
     spec = asked(options)
-    from sweeps.cli import serve_report
+    from sweeps.answers import serve as report
     from sweeps.serving.run import simulation
 
     with Line("compiling") as bar:
@@ -90,8 +81,8 @@ def run(options: argparse.Namespace) -> None:
     if files(options):
         _write(options, found)
     if options.json:
-        return print_json(serve_report.record(found))
-    serve_report.show(found, files(options))
+        return print_json(report.record(found))
+    report.show(found, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:

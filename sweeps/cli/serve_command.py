@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.ask.flag_text import flag_text
+from sweeps.ask.words import NAMED
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import flag
 from sweeps.cli.serve import LOAD
-from sweeps.run.simulated.spec import PLACE, ServeSpec
+from sweeps.run.simulated.spec import ServeSpec
 
 
 def serve_command(asked: ServeSpec) -> str:
@@ -17,9 +18,9 @@ def serve_command(asked: ServeSpec) -> str:
 
 
 def _words(asked: ServeSpec) -> Iterator[str]:
-    for name in ("model", "hardware", *(key for key in (*PLACE, "slo", *LOAD) if key not in ("model", "hardware"))):
+    for name in ("model", "hardware", *(key for key in (*NAMED, "slo", *LOAD) if key not in ("model", "hardware"))):
         value = getattr(asked, name)
-        if name in ("deployment", "overrides") or value is None or value is False or value == _default(name):
+        if value is None or value is False or value == _default(name):
             continue
         yield flag(name)
         if value is not True:

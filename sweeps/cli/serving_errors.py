@@ -2,17 +2,15 @@
 
 import argparse
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from sweeps.cli.progress import Line, rate_text
+from sweeps.ask.text import rate_text
+from sweeps.cli.progress import Line
 
 PICTURES = "also write pictures: predictions, errors by concurrency"
 
 ENGINES = ("vllm", "trtllm", "sglang")
-METRICS = {"ttft": "TTFT", "tpot": "TPOT", "throughput": "throughput"}
-COLUMNS = ("median", "MAPE", "signed", "hits")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +21,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--command", metavar="ROW", help=what)
     parser.add_argument("--engine", choices=ENGINES, action="append", default=[], help="score this engine's rows only")
     parser.add_argument("--efficiency", metavar="NAME", help="a name or a TOML file for all engines; default: learned")
-
-
-MOST_NAMED = 6
-"""Rows that are named one by one in a line about rows that were left out."""
 
 
 def commands(options: argparse.Namespace) -> list[str] | None:
@@ -65,6 +59,7 @@ def _read(options: argparse.Namespace) -> tuple[list[Any], list[Any], int]:
 
 def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     """Rows that can be priced beside their simulations, and the rows that were left out."""
+    from sweeps.answers.serving_errors import reasons, which
     from sweeps.measure.validate.serving.attempt import attempted
 
     rows, left, every = _read(options)
@@ -75,21 +70,9 @@ def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
         left += failed
     if not predicted:
         wanted = f" of {', '.join(options.engine)}" if options.engine else ""
-        why = "; ".join(f"{reason} ({_which(numbers)})" for reason, numbers in _reasons(left)[:2])
+        why = "; ".join(f"{reason} ({which(numbers)})" for reason, numbers in reasons(left)[:2])
         raise ValueError(f"{options.data}: none of {every} rows{wanted} can be simulated{f': {why}' if why else ''}")
     return predicted, left
-
-
-def _reasons(left: Sequence[Any]) -> list[tuple[str, list[int]]]:
-    """Every reason why rows were left out, the commonest first, and the rows in the order of the file."""
-    from sweeps.measure.validate.measured_csv import by_reason
-
-    return [(reason, [one.row for one in rows]) for reason, rows in by_reason(sorted(left))]
-
-
-def _which(rows: Sequence[int]) -> str:
-    named = ", ".join(str(row) for row in rows[:MOST_NAMED])
-    return f"row{'s' if len(rows) > 1 else ''} {named}{', ...' if len(rows) > MOST_NAMED else ''}"
 
 
 class _Bar(Line):
@@ -119,99 +102,15 @@ def pictures(found: tuple[list[Any], list[Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def record(options: argparse.Namespace, found: tuple[list[Any], list[Any]]) -> dict[str, Any]:
-    """The errors, and every row, for machines."""
-    import dataclasses
-
-    from sweeps.measure.validate.serving.scores import scores, worst
-
-    predicted, left = found
-    trusted = any(one.point.suspect is None for one in predicted)
-    return {
-        "file": options.data,
-        "efficiency": options.efficiency or "learned, of each row's engine",
-        "scored": len(predicted),
-        "errors": {
-            key: {
-                name: {metric: dataclasses.asdict(score) for metric, score in row.items()}
-                for name, row in values.items()
-            }
-            for key, values in scores(predicted).items()
-        },
-        "worst": {
-            metric: {"from_error": worse.from_error, "shares": worse.shares}
-            for metric in METRICS
-            if trusted
-            for worse in [worst(predicted, metric)]
-        },
-        "rows": [_row(one) for one in predicted],
-        "assumptions": [
-            {"assumption": text, "rows": count} for text, count in _assumed(options, predicted).most_common()
-        ],
-        "left_out": [{"reason": reason, "rows": len(rows), "lines": rows} for reason, rows in _reasons(left)],
-    }
-
-
-def _assumed(options: argparse.Namespace, predicted: Any) -> Counter[str]:
-    from sweeps.measure.validate.serving.serving_points import assumptions
-
-    return assumptions([one.point for one in predicted], learned=options.efficiency is None)
-
-
-def _row(one: Any) -> dict[str, Any]:
+    """The errors and every point for machines, each with the command that serves it again."""
+    from sweeps.answers import serving_errors
     from sweeps.cli.serve_command import serve_command
 
-    point = one.point
-    return {
-        "row": point.row,
-        "model": point.model_name,
-        "gpu": point.gpu,
-        "engine": point.engine,
-        "release": point.launch.engine,
-        "command": serve_command(point.spec),
-        "suite": point.family,
-        "tp": point.deployment.tp,
-        "isl": point.isl,
-        "osl": point.osl,
-        "concurrency": point.concurrency,
-        "suspect": point.suspect,
-        "ttft_measured_s": point.ttft,
-        "ttft_predicted_s": one.ttft,
-        "tpot_measured_s": point.tpot,
-        "tpot_predicted_s": one.tpot,
-    }
+    return serving_errors.record(options, found, serve_command)
 
 
 def show(out: Any, options: argparse.Namespace, found: tuple[list[Any], list[Any]]) -> None:
-    """Print a table of the errors by label, the worst rows, what was assumed, and which rows were left out."""
-    from sweeps.cli.tables import table
-    from sweeps.measure.validate.serving.scores import scores, worst, worst_lines
+    """Print tables of the errors."""
+    from sweeps.answers import serving_errors
 
-    predicted, left = found
-    name = options.efficiency or "learned, of each row's engine"
-    out.print(f"Served models in {options.data}, efficiency {name}; error: predicted / measured - 1")
-    out.print("hits: within 20 %; trusted: nothing speaks against the labels, as in all tables but the first row\n")
-    heads = [f"{METRICS[metric]}\n{column}" for metric in METRICS for column in COLUMNS]
-    shown = table("by", "", "rows", *heads, numbers=("rows", *heads))
-    for key, values in scores(predicted).items():
-        for value, row in values.items():
-            cells = [text for score in row.values() for text in _cells(score)]
-            shown.add_row(key, value, str(row["tpot"].n), *cells)
-        shown.add_section()
-    out.print(shown)
-    trusted = any(one.point.suspect is None for one in predicted)
-    for metric in METRICS if trusted else ():
-        out.print()
-        for line in worst_lines(worst(predicted, metric)):
-            out.print(line)
-    suspects = Counter(one.point.suspect for one in predicted if one.point.suspect is not None)
-    for reason, count in suspects.most_common():
-        out.print(f"{count} rows not trusted: {reason}")
-    for text, count in _assumed(options, predicted).most_common():
-        out.print(f"{count} rows on {text}")
-    out.print(f"{len(predicted)} rows scored, {len(left)} left out")
-    for reason, rows in _reasons(left):
-        out.print(f"{len(rows)} left out: {reason} ({_which(rows)})")
-
-
-def _cells(score: Any) -> list[str]:
-    return [f"{score.median:.1%}", f"{score.mape:.1%}", f"{score.signed:+.1%}", f"{score.hits:.0%}"]
+    serving_errors.show(out, options, found)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.printing import print_json
+from sweeps.answers.to_json import print_json
 
 HELD = ("power.", "memory.", "cores.", "links.scale_up.", "silicon.", "energy.", "price")
 """Beginnings of the figures that are shown as held; the rest, such as losses of links, is in `jaxroof hardware`."""
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print_list(spaces: list[Any]) -> None:
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
 
     shown = table("space", "what", "base", "process", "memory", "knobs", "laws", numbers=("knobs", "laws"))
     for one in spaces:
@@ -51,8 +51,8 @@ def _print_list(spaces: list[Any]) -> None:
 
 def _print(found: Any) -> None:
     from hwspaces import formatted, leaf_unit
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
+    from sweeps.ask.text import escaped
 
     out, figures = console(), found.entry.figures
     made = ", ".join(f"{key} {name}" for key, name in found.technologies.items() if key != "draw")

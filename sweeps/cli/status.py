@@ -4,9 +4,10 @@ import argparse
 import pathlib
 from typing import Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
+from sweeps.ask.text import escaped, rate_text
 from sweeps.cli.common import json_argument
-from sweeps.cli.printing import escaped, print_json
-from sweeps.cli.progress import rate_text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,24 +28,24 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from sweeps.cli.tables import size
+    from sweeps.answers.tables import size
 
     share = 100 * found["points_done"] / max(found["points"], 1)
-    print(escaped(found["title"], breaks=True))
-    print(f"points   {found['points_done']:,} of {found['points']:,} ({share:.3g} %)")
-    print(f"shards   {found['shards_done']:,} of {found['shards']:,}, {size(found['bytes'])}")
+    say(escaped(found["title"], breaks=True))
+    say(f"points   {found['points_done']:,} of {found['points']:,} ({share:.3g} %)")
+    say(f"shards   {found['shards_done']:,} of {found['shards']:,}, {size(found['bytes'])}")
     if found["keep"]:
-        print(f"kept     {', '.join(found['keep'])}")
+        say(f"kept     {', '.join(found['keep'])}")
     if found["points_per_second"]:
-        print(f"rate     {rate_text(found['points_per_second'])} points/s per process, as measured of its shards")
-    print(f"made by  jaxroof {found['software']['jaxroof']}, jax {found['software']['jax']}, on {found['hardware']}")
+        say(f"rate     {rate_text(found['points_per_second'])} points/s per process, as measured of its shards")
+    say(f"made by  jaxroof {found['software']['jaxroof']}, jax {found['software']['jax']}, on {found['hardware']}")
     for name in found["missing_files"]:
-        print(f"damaged  {name}")
+        say(f"damaged  {name}")
     if found["writer"]:
-        print(f"state    {found['writer']} is writing")
+        say(f"state    {found['writer']} is writing")
     elif found["missing_files"]:
-        print("state    the command that began it computes again what is damaged")
+        say("state    the command that began it computes again what is damaged")
     elif found["shards_done"] == found["shards"]:
-        print("state    complete")
+        say("state    complete")
     else:
-        print("state    interrupted: the command that began it continues it")
+        say("state    interrupted: the command that began it continues it")

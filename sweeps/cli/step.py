@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import asked_case, case_arguments, draft_argument, engine_argument, json_argument, overrides
+from sweeps.answers.to_json import print_json
+from sweeps.cli.common import asked_case, case_arguments, json_argument, overrides, word_arguments
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
-from sweeps.cli.printing import print_json
 
 NUMBERS = leaf_flags("jaxroof.jobs.step")
 """Flags of a step's work, by name."""
@@ -15,8 +15,7 @@ NUMBERS = leaf_flags("jaxroof.jobs.step")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     case_arguments(parser)
-    engine_argument(parser)
-    draft_argument(parser)
+    word_arguments(parser, "engine", "draft")
     workload_arguments(parser)
     json_argument(parser)
 
@@ -52,14 +51,14 @@ def step_text(case: Any) -> str:
 
 def run(options: argparse.Namespace) -> None:
     """Print the step's table, or its JSON."""
-    from sweeps.cli import answers, tables
+    from sweeps.answers import shared, tables
     from sweeps.data.labels import number
     from sweeps.run.answer import answer
 
     case = step_case(options)
     found = answer(case)
     if options.json:
-        return print_json(answers.record(case, found))
+        return print_json(shared.record(case, found))
     work, metrics, ops = case.scenario.workload, found.metrics, found.steps["step"]
     out = tables.console()
     out.print(tables.heading(case, step_text(case), overrides(options.set)), end="\n\n")
@@ -75,4 +74,4 @@ def run(options: argparse.Namespace) -> None:
     mfu, mbu = (tables.percent(float(metrics[name])) for name in ("mfu", "mbu"))
     out.print(f"use     MFU {mfu}, MBU {mbu}")
     out.print(f"bound   {shares} of the time")
-    answers.show(case, found)
+    shared.show(case, found)

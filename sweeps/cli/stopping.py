@@ -11,7 +11,7 @@ import _thread
 import os
 import sys
 
-from sweeps.cli.printing import escaped
+from sweeps.ask.text import escaped
 
 TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of this
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.cli.outputs import output_argument
 
 
@@ -67,22 +68,22 @@ def _import(options: argparse.Namespace) -> None:
     }
     write_surfaces(options.output, found.tables, provenance, {}, options.force, options.files)
     count = sum(int((table.seconds > 0).sum()) for table in found.tables)
-    print(f"{options.output}: {len(found.tables)} tables with {count} times, measured on {found.device}")
+    say(f"{options.output}: {len(found.tables)} tables with {count} times, measured on {found.device}")
     dropped = found.dropped
     if options.drop:
-        print(
+        say(
             f"dropped: {dropped.impossible} impossible, {dropped.duplicates} duplicate, "
             f"{dropped.holes} beside a complete grid"
         )
     for sentence in found.left_out:
-        print(f"left out  {sentence}")
+        say(f"left out  {sentence}")
 
 
 def _show(file: str) -> None:
     from hwspaces import formatted
     from hwspaces.performance.surface import read_surfaces
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, table
+    from sweeps.answers.tables import console, table
+    from sweeps.ask.text import escaped
 
     found = read_surfaces(file)
     out = console()

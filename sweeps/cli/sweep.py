@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from sweeps.answers.sweep import print_asked, print_found, speed_text
 from sweeps.cli.common import space_argument, whole_number
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
-from sweeps.cli.sweep_report import print_asked, print_found, speed_text
 from sweeps.run.compile_cache import compilation_cache
 
 
@@ -81,7 +81,7 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
-    from sweeps.cli.tables import size
+    from sweeps.answers.tables import size
     from sweeps.run.sweep import sweep_to_file
 
     kind = progress_kind(options.progress)

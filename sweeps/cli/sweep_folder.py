@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sweeps.answers.sweep import print_asked, print_found, speed_text
+from sweeps.ask.text import escaped
 from sweeps.cli import stopping
 from sweeps.cli.common import whole_number
-from sweeps.cli.printing import escaped
 from sweeps.cli.progress import Compiling, Progress, progress_kind
-from sweeps.cli.sweep_report import print_asked, print_found, speed_text
 from sweeps.run.compile_cache import compilation_cache
 
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     start = time.perf_counter()
     watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
     stopping.say(watch.stopped)
-    from sweeps.cli.tables import size
+    from sweeps.answers.tables import size
     from sweeps.run.shards.api import executor
     from sweeps.run.shards.run import run as run_shards
     from sweeps.run.shards.work import ShardWork

@@ -6,8 +6,9 @@ import math
 import re
 from typing import Any
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
 from sweeps.cli.outputs import picture_argument
-from sweeps.cli.printing import print_json
 
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
@@ -61,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Describe the stream, and draw it."""
+    from sweeps.answers.trace import show
     from workloads.streams.streams import summary
 
     stream = _stream(options)
@@ -73,9 +75,9 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         about = {"name": stream.name, "source": stream.source}
         return print_json({**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)})
-    _print(stream, numbers)
+    show(stream, numbers)
     if options.output:
-        print(f"picture  {options.output}")
+        say(f"picture  {options.output}")
 
 
 def _stream(options: argparse.Namespace) -> Any:
@@ -136,27 +138,3 @@ def _span(text: str | None) -> tuple[float, float] | None:
     return float(found[1]), float(found[2])
 
 
-def _print(stream: Any, numbers: Any) -> None:
-    from sweeps.cli.printing import escaped
-    from sweeps.cli.tables import console, percent, table
-    from sweeps.data.labels import number
-    from workloads.streams.stream import span_text
-
-    out = console()
-    out.print(f"{escaped(stream.name, breaks=True)}: {numbers.requests:,} requests in {span_text(numbers.duration)}")
-    out.print(escaped(f"source  {stream.source}", breaks=True))
-    out.print()
-    columns = ("mean", "p50", "p90", "p99", "max", "total")
-    made = table("tokens", *columns, numbers=columns)
-    for name, lengths in (("prompt", numbers.isl), ("output", numbers.osl)):
-        made.add_row(name, *(number(getattr(lengths, column), 3) for column in columns))
-    out.print(made)
-    rate = "all at once" if math.isinf(numbers.rate) else f"{number(numbers.rate)} requests/s"
-    out.print(f"mean rate     {'-' if math.isnan(numbers.rate) else rate}")
-    burstiness = "-" if math.isnan(numbers.burstiness) else number(numbers.burstiness)
-    out.print(f"burstiness    {burstiness} (standard deviation over mean of the times between arrivals; Poisson: 1)")
-    cached = f"{percent(numbers.cacheable)} of the prompt tokens"
-    groups = f"{numbers.groups:,} groups with {percent(numbers.grouped)} of the requests"
-    out.print(f"prefix cache  could have {cached}, in {groups}")
-    for note in stream.notes:
-        out.print(f"note          {note}")

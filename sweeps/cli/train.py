@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli import common, deployment
 from sweeps.cli.leaf_flags import add_flags, flag, leaf_flags
-from sweeps.cli.printing import print_json
 from sweeps.cli.train_search import TOP, run_search
 
 DEGREES = {
@@ -42,8 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def case_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that describe one training."""
     common.names_arguments(parser)
-    parser.add_argument("--efficiency", metavar="NAME", help=common.EFFICIENCY_HELP)
-    common.prices_argument(parser)
+    common.word_arguments(parser, "efficiency", "prices")
     for name, text in DEGREES.items():
         parser.add_argument(flag(name), metavar="N", help=text)
     workload_arguments(parser)
@@ -102,13 +101,9 @@ def training_case(options: argparse.Namespace) -> Any:
     spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     found = case(
         "train",
-        options.hardware,
-        options.model,
+        **(common.named_words(options) | {"weights": options.weights or precision}),
         workload=work,
         deployment=spread,
-        weights=options.weights or precision,
-        efficiency=options.efficiency,
-        prices=options.prices,
         overrides=settings,
         check=not getattr(options, "search", False),
     )
@@ -169,10 +164,10 @@ def run(options: argparse.Namespace) -> None:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} belongs to --search")
     case = training_case(options)
-    from sweeps.cli import train_report
+    from sweeps.answers import train as report
     from sweeps.run.answer import answer
 
     found = answer(case)
     if options.json:
-        return print_json(train_report.record(case, found))
-    train_report.show(case, found.metrics, common.overrides(other_settings(options)))
+        return print_json(report.record(case, found))
+    report.show(case, found.metrics, common.overrides(other_settings(options)))

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from sweeps.answers.to_json import print_json
 from sweeps.cli.common import whole_number
 from sweeps.cli.leaf_flags import flag
-from sweeps.cli.printing import print_json
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
 """Flags that a search sets by itself."""
@@ -54,7 +54,7 @@ def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
 
 def _show(case: Any, found: Any, devices: int, top: int) -> None:
     from hwspaces import formatted
-    from sweeps.cli import tables
+    from sweeps.answers import tables
     from sweeps.data.labels import number
 
     out, work = tables.console(), case.scenario.workload

@@ -4,13 +4,13 @@ import argparse
 from collections import Counter
 from typing import Any
 
-from sweeps.cli.common import EFFICIENCY_HELP
+from sweeps.ask.words import CONSTANTS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--data", required=True, metavar="FILE", help="CSV file of measured runs")
-    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=f"{EFFICIENCY_HELP} (default eager_fp32)")
+    parser.add_argument("--efficiency", metavar="NAME_OR_FILE", help=f"{CONSTANTS} (default eager_fp32)")
     parser.add_argument("--rows", action="store_true", help="also print every row")
 
 
@@ -67,7 +67,7 @@ def record(options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]
 
 def show(out: Any, options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]) -> None:
     """Print a table of the errors by device and mode, after one of the rows where they are asked for."""
-    from sweeps.cli.tables import error_cells, milliseconds, table
+    from sweeps.answers.tables import error_cells, milliseconds, table
 
     efficiency, found, left = scored
     if options.rows:

@@ -2,6 +2,8 @@
 
 import argparse
 
+from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
 from sweeps.cli import (
     area_errors,
     collective_errors,
@@ -13,7 +15,6 @@ from sweeps.cli import (
     training_errors,
 )
 from sweeps.cli.outputs import pictures_argument
-from sweeps.cli.printing import print_json
 
 KINDS = {
     "requests": (request_errors, "TTFT, TPOT and E2E latency of requests that were served one at a time"),
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     module = KINDS[options.kind][0]
     printed = module.commands(options) if hasattr(module, "commands") else None
     if printed is not None:
-        return print("\n".join(printed))
+        return say("\n".join(printed))
     found, paths = module.scored(options), []
     if getattr(options, "plots", None):
         from sweeps.show import style
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         drawn = {"pictures": paths} if hasattr(module, "PICTURES") else {}
         return print_json(module.record(options, found) | drawn)
-    from sweeps.cli.tables import console
+    from sweeps.answers.tables import console
 
     out = console()
     module.show(out, options, found)

@@ -4,29 +4,30 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any
 
 import xarray as xr
 
 from hwspaces.files import output
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.jobs import JOBS
-from sweeps.ask.keys import Keys, takes
+from sweeps.ask.keys import takes
 from sweeps.ask.question import AskedSweep
 from sweeps.ask.spec import AxisRange, Spec, read, spec
+from sweeps.ask.words import SweepWords
 from sweeps.data.store import coordinates, dataset, fill
 from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
 
-@takes(Keys)
+@takes(SweepWords, keys=True)
 @plain_arguments
 def sweep(
     source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     /,
     progress: Callable[[int], None] = lambda points: None,
-    **keys: Unpack[Keys],
+    **keys: Any,
 ) -> xr.Dataset:
     """Evaluate a job over a grid or a sample and return a labelled Dataset.
 

@@ -22,7 +22,7 @@ from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, FleetPlace, fleet
-from sweeps.serving.target import keeps_all_at_once, kept, missed_text, usual_clients, usual_rates
+from sweeps.serving.target import keeps, keeps_all_at_once, missed_text, usual_clients, usual_rates
 from workloads.streams.classes import classes_of
 
 HOUR = 3600.0
@@ -35,7 +35,7 @@ MET, MORE, NEVER = STATES
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Capacity:
-    """Capacity of one place."""
+    """Capacity of one deployment."""
 
     place: FleetPlace
     state: str  # MET, MORE or NEVER
@@ -70,7 +70,7 @@ class Capacity:
 class Search:
     """Capacities, and the curve that the search started from.
 
-    First those that are bounds, by name; then the largest per device; then places that keep the target at no load.
+    First those that are bounds, by name; then the largest per device; then deployments that keep the target at no load.
     """
 
     capacities: tuple[Capacity, ...]
@@ -81,8 +81,8 @@ class Search:
     rounds: int
     simulations: int
     seconds: float
-    idle: frozenset[str]  # places that keep the target even with all requests there at once
-    longer: bool  # whether more requests were drawn than by default, so that places have a limit
+    idle: frozenset[str]  # deployments that keep the target even with all requests there at once
+    longer: bool  # whether more requests were drawn than by default, so that deployments have a limit
 
     @property
     def ranked(self) -> bool:
@@ -171,16 +171,16 @@ def capacity(
         count, rounds = len(engines.places), _rounds(loads, tolerance, closed)
         progress = begun(count * (len(loads) - len(top) + rounds))
         lower = loads[: len(loads) - len(top)]
-        found = [engines.outcomes([load] * count, target.objective, progress) for load in lower] + top
-        ends = _bisected(engines, target, loads, found, rounds, progress)
+        curve_metrics = [engines.outcomes([load] * count, target.objective, progress) for load in lower] + top
+        ends = _bisected(engines, target, loads, curve_metrics, rounds, progress)
         idle, bounds = np.zeros(count, bool), any(one.censored for one in ends)
         if bounds and not closed:
             idle, extra = keeps_all_at_once(engines, target), extra + 1
-        curve = curve_dataset(engines, loads, found)
-    made = sorted(ends, key=_order)
+        curve = curve_dataset(engines, loads, curve_metrics)
+    capacities = sorted(ends, key=_order)
     simulations = count * (len(loads) + rounds + extra)
     return Search(
-        capacities=tuple(made),
+        capacities=tuple(capacities),
         fleet=engines,
         target=target,
         curve=curve,
@@ -199,24 +199,24 @@ def _order(one: Capacity) -> tuple[Any, ...]:
     return not one.censored, size, one.place.label
 
 
-def dataset(found: Search) -> xr.Dataset:
+def dataset(search: Search) -> xr.Dataset:
     """The curve with the capacity of every accelerator, in the order of the capacities per device."""
-    ordered = found.curve.sel(hardware=[one.place.label for one in found.capacities])
-    prefix = "client_" if found.closed else ""
+    ordered = search.curve.sel(hardware=[one.place.label for one in search.capacities])
+    prefix = "client_" if search.closed else ""
     columns = {
-        f"{prefix}capacity": [one.load for one in found.capacities],
-        f"{prefix}capacity_per_device": [one.per_device for one in found.capacities],
-        "rented_devices": [one.place.rented_devices for one in found.capacities],
-        "usd_per_hour": [one.cost["usd_per_hour"] for one in found.capacities],
-        "requests_per_usd": [one.per_dollar for one in found.capacities],
-        "state": np.array([STATES.index(one.state) for one in found.capacities], np.int8),
+        f"{prefix}capacity": [one.load for one in search.capacities],
+        f"{prefix}capacity_per_device": [one.per_device for one in search.capacities],
+        "rented_devices": [one.place.rented_devices for one in search.capacities],
+        "usd_per_hour": [one.cost["usd_per_hour"] for one in search.capacities],
+        "requests_per_usd": [one.per_dollar for one in search.capacities],
+        "state": np.array([STATES.index(one.state) for one in search.capacities], np.int8),
     }
-    made = {name: np.asarray(values) for name, values in columns.items()}
-    variables = {name: ("hardware", values, variable_attributes(name, values.dtype)) for name, values in made.items()}
-    limited = limits(found.target.objective) | dict(found.target.limits)
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    variables = {name: ("hardware", values, variable_attributes(name, values.dtype)) for name, values in arrays.items()}
+    limited = limits(search.target.objective) | dict(search.target.limits)
     attributes: dict[str, Any] = {f"limit_{name}": value for name, value in limited.items()}
-    attributes |= {"target": found.target.text, "share": found.target.share, "tolerance": found.tolerance}
-    attributes |= {"idle": ", ".join(sorted(found.idle))}
+    attributes |= {"target": search.target.text, "share": search.target.share, "tolerance": search.tolerance}
+    attributes |= {"idle": ", ".join(sorted(search.idle))}
     return ordered.assign(variables).assign_attrs(attributes)
 
 
@@ -246,35 +246,35 @@ def _bisected(
     engines: Fleet,
     target: Target,
     loads: np.ndarray,
-    found: Sequence[Metrics],
+    curve: Sequence[Metrics],
     rounds: int,
     progress: Callable[[int], None],
 ) -> list[Capacity]:
-    """The capacity of every place, from its curve."""
-    fine = np.stack([kept(metrics, target) for metrics in found])  # [loads, places]
+    """The capacity of every deployment, from its curve."""
+    fine = np.stack([keeps(metrics, target) for metrics in curve])  # [loads, deployments]
     first = np.where(fine.all(axis=0), len(loads), (~fine).argmax(axis=0))  # the load that fails first
-    place = np.arange(fine.shape[1])
+    every = np.arange(fine.shape[1])
     below, above = np.maximum(first - 1, 0), np.minimum(first, len(loads) - 1)
     low, high = loads[below].copy(), loads[above].copy()
     inside = (first > 0) & (first < len(loads))
-    best = {name: np.stack([metrics[name] for metrics in found])[below, place] for name in found[0]}
-    worst = {name: np.stack([metrics[name] for metrics in found])[above, place] for name in found[0]}
+    best = {name: np.stack([metrics[name] for metrics in curve])[below, every] for name in curve[0]}
+    worst = {name: np.stack([metrics[name] for metrics in curve])[above, every] for name in curve[0]}
     for _ in range(rounds):
         middle = np.where(inside, _middle(low, high, engines.rate is None), low)
         metrics = engines.outcomes(middle, target.objective, progress)
-        keeps = kept(metrics, target)
-        met, missed = inside & keeps, inside & ~keeps & (middle > low)
+        good = keeps(metrics, target)
+        met, missed = inside & good, inside & ~good & (middle > low)
         low, high = np.where(met, middle, low), np.where(missed, middle, high)
         best = {name: np.where(met, metrics[name], best[name]) for name in best}
         worst = {name: np.where(missed, metrics[name], worst[name]) for name in worst}
-    made = []
-    for i, where in enumerate(engines.places):
+    capacities = []
+    for i, member in enumerate(engines.places):
         state = NEVER if first[i] == 0 else MORE if first[i] == len(loads) else MET
         figures = {name: float(values[i]) for name, values in best.items()}
         stops = {name: float(values[i]) for name, values in worst.items()}
-        made.append(
+        capacities.append(
             Capacity(
-                place=where,
+                place=member,
                 state=state,
                 load=math.nan if state == NEVER else float(low[i]),
                 fails=math.nan if state == MORE else float(high[i]),
@@ -282,4 +282,4 @@ def _bisected(
                 missed=missed_text(figures if state == NEVER else stops, target),
             )
         )
-    return made
+    return capacities

@@ -63,8 +63,8 @@ def latency_curve(
     asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
         engines = fleet(asked, hardware, tp, node)
-        found = [engines.outcomes([one] * len(engines.places), parse_slo(asked.slo), progress) for one in loads]
-        return curve_dataset(engines, loads, found)
+        metrics = [engines.outcomes([one] * len(engines.places), parse_slo(asked.slo), progress) for one in loads]
+        return curve_dataset(engines, loads, metrics)
 
 
 def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | None) -> tuple[np.ndarray, bool]:
@@ -89,13 +89,13 @@ def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | Non
     return given, closed
 
 
-def curve_dataset(engines: Fleet, loads: np.ndarray, found: Sequence[Metrics]) -> xr.Dataset:
-    """Metrics of every load, each of shape [places], as a labelled Dataset over `hardware` and the load."""
+def curve_dataset(engines: Fleet, loads: np.ndarray, metrics: Sequence[Metrics]) -> xr.Dataset:
+    """Metrics of every load, each of shape [deployments], as a labelled Dataset over `hardware` and the load."""
     axis = "concurrency" if engines.rate is None else "rate"
     path = f"workload.{axis}"
     variables = {}
     for name in VARIABLES:
-        values = np.stack([one.get(name, np.full(len(engines.places), np.nan)) for one in found], axis=1)
+        values = np.stack([one.get(name, np.full(len(engines.places), np.nan)) for one in metrics], axis=1)
         dims: tuple[str, ...] = ("hardware", axis)
         if name in (*FLAGS, "devices", "weight_bytes", "kv_capacity_tokens", "kv_blocks"):
             values, dims = values[:, 0], ("hardware",)

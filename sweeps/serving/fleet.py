@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class FleetPlace:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
-    """Places, the policy of their engines, and the requests that each of them is sent."""
+    """Deployments, the policy of their engines, and the requests that each of them is sent."""
 
     places: tuple[FleetPlace, ...]
     left_out: Mapping[str, str]  # accelerator -> why it cannot serve the model
@@ -92,7 +91,7 @@ class Fleet:
         objective: Objective,
         progress: Callable[[int], None] = lambda points: None,
     ) -> Metrics:
-        """Metrics of every place at a load of its own, shape [places]: `sweeps.run.simulated.grid.outcomes`."""
+        """Metrics of every deployment at a load of its own, shape [deployments], of `sweeps.run.simulated.grid`."""
         limits = self.requests.objective(objective)
         points = [
             dataclasses.replace(
@@ -116,8 +115,8 @@ def fleet(
       asked: model, deployment and load; its hardware is not read. `concurrency` makes a closed loop, whatever its
         number; `rate` is not read.
       hardware: accelerators; those that lack a precision or on which the model does not fit are left out.
-      tp: tensor-parallel degrees, each of them a place of every accelerator; None: the smallest power of two at which
-        weights and a KV cache for the longest request fit.
+      tp: tensor-parallel degrees, each of them on every accelerator; None: the smallest power of two at which weights
+        and a KV cache for the longest request fit.
       node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
 
     Raises:
@@ -133,26 +132,25 @@ def fleet(
         raise ValueError(f"{requests.stream.name}: its requests arrive at one time, so they have no rate to change")
     longest = float(np.max(requests.stream.isl + requests.stream.osl))
     degrees = None if tp is None else [tp] if isinstance(tp, int) else list(dict.fromkeys(tp))
-    found, left_out = [], {}
+    members, left_out = [], {}
     for name in dict.fromkeys([hardware] if isinstance(hardware, str) else hardware):
         try:
-            found += _places(name, asked, degrees, longest, node)
+            members += _places(name, asked, degrees, longest, node)
         except Unable as error:
             left_out[hwspaces.hardware(name).name] = str(error)
-    if not found:
+    if not members:
         first = next(iter(left_out), None)
         raise ValueError("hardware is empty" if first is None else f"{first}: {left_out[first]}")
     engine = chosen(asked.engine, asked.efficiency).engine.words
     policy = chosen_policy(engine, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
-    _require_effect(asked, found, policy)
-    return Fleet(tuple(found), left_out, policy, engine, requests, requests.traffic, rate, asked)
+    _require_effect(asked, members, policy)
+    return Fleet(tuple(members), left_out, policy, engine, requests, requests.traffic, rate, asked)
 
 
 def _require_effect(asked: ServeSpec, places: Iterable[FleetPlace], policy: Policy) -> None:
-    """ValueError, one line, for a setting that changes nothing at any place."""
-    words: dict[str, Any] = {"policy": asked.policy, "kv": asked.kv, "communication": asked.communication}
-    given = given_paths(asked.deployment, (), asked.overrides, **words)
+    """ValueError, one line, for a setting that changes nothing at any deployment."""
+    given = given_paths(asked, policy=asked.policy)
     require_effect(given, Facts(tuple(one.case.scenario for one in places), policy_values(policy)))
 
 
@@ -179,10 +177,10 @@ def _places(
     most = min(MOST_DEVICES, reach(first.hardware.hardware))
     server = server_devices(first.hardware.name, node)
     tried = given or [2**i for i in range(int(most).bit_length()) if 2**i <= most]
-    found, why = [], ""
+    members, why = [], ""
     for degree in tried:
-        made = at(degree)
-        scenario = made.scenario
+        case = at(degree)
+        scenario = case.scenario
         place = scenario.hardware, scenario.model, scenario.deployment
         rule = broken_rule(*place)
         if rule is not None:
@@ -195,17 +193,17 @@ def _places(
             why = f"tp {degree}: weights of {weights} in {of} per device leave KV cache for {room:,.0f} tokens, of "
             why += f"{longest:,.0f} that the longest request needs"
             continue
-        label = made.hardware.name if given is None or len(given) == 1 else f"{made.hardware.name} tp{degree}"
-        found.append(_charged(label, made, server))
+        label = case.hardware.name if given is None or len(given) == 1 else f"{case.hardware.name} tp{degree}"
+        members.append(_charged(label, case, server))
         if given is None:
             break
-    if not found:
+    if not members:
         raise Unable(why)
-    return found
+    return members
 
 
 def _charged(label: str, case: Case, server: int) -> FleetPlace:
-    """The place, charged for its part of whole servers unless the deployment says what it is charged for."""
+    """The deployment, charged for its part of whole servers unless the deployment says what it is charged for."""
     deployment = case.scenario.deployment
     used = float(replica_devices(deployment))
     charged = float(charged_devices(used, server))

@@ -13,11 +13,13 @@ from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.numerics.struct import declarations
 from sweeps.ask.engines import chosen
+from sweeps.ask.layouts import groups_of
+from sweeps.ask.words import NAMED
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.policies import chosen_policy
 from sweeps.run.simulated.spec import serve_spec
 
-PLACE = ("weights", "kv", "communication", "efficiency", "prices", "draft")
+PLACE = tuple(name for name in NAMED if name not in ("hardware", "model", "engine"))
 """Keys of a row's simulation that are flags of the same name."""
 
 
@@ -56,7 +58,7 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
     for name in ("image", "images"):
         if spec.get(name) is not None:
             yield from (f"--{name}", _text(spec[name]))
-    groups = int(prefill["deployment"].get("attention_dp") or 1)
+    groups = groups_of(prefill["deployment"])
     yield from ("--prompts", str(max(int(budget // isl), groups)))
     yield from ("--batch", str(math.ceil(_number(row, "batch_mean"))))
     yield from ("--rate", f"{_number(row, 'load'):.6g}")

@@ -15,7 +15,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
 from jaxroof.scheduler import cache_blocks
 from sweeps.ask.cases import Case
-from sweeps.ask.effects import facts, given_paths, require_effect
+from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.offered_load import without_output
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
@@ -128,7 +128,7 @@ def setup(asked: ServeSpec) -> Setup:
     require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
     policy = chosen_policy(found.engine.words, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
-    require_effect(given_paths(policy=asked.policy), facts(found.scenario, beside=policy_values(policy)))
+    require_effect((f"policy.{name}" for name in asked.policy), facts(found.scenario, beside=policy_values(policy)))
     part = given.replica(int(found.scenario.deployment.dp))
     with precision("float64"):
         blocks = _cache(found, policy)

@@ -15,22 +15,22 @@ from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.fleet import Fleet, fleet
 
 Metrics = Mapping[str, np.ndarray]
-"""Variable -> its value at every place, shape [places]."""
+"""Variable -> its value at every deployment, shape [deployments]."""
 
 
-def kept(metrics: Metrics, target: Target) -> np.ndarray:
-    """Whether the target is kept, shape [places]; by every class of requests where there are some."""
+def keeps(metrics: Metrics, target: Target) -> np.ndarray:
+    """Whether the target is kept, shape [deployments]; by every class of requests where there are some."""
     if target.classes:
-        each = [kept(metrics_of_class(metrics, i), of) for i, of in enumerate(target.classes.values())]
+        each = [keeps(metrics_of_class(metrics, i), of) for i, of in enumerate(target.classes.values())]
         return np.all(each, axis=0)
-    found = good_share(metrics) >= target.share
+    good = good_share(metrics) >= target.share
     for name, limit in target.limits.items():
-        found &= metrics[name] <= limit  # NaN where nothing was answered: not kept
-    return found
+        good &= metrics[name] <= limit  # NaN where nothing was answered: not kept
+    return good
 
 
 def good_share(metrics: Metrics) -> np.ndarray:
-    """Share of all requests that are good, shape [places]: refused, rejected and unfinished ones are not."""
+    """Share of all requests that are good, shape [deployments]: refused, rejected and unfinished ones are not."""
     return metrics["good_share"] * (1.0 + 1e-12)
 
 
@@ -102,7 +102,7 @@ def usual_rates(
         rates = _rates(engines, target.objective)
         top = engines.outcomes([rates[-1]] * len(engines.places), target.objective)
         more = LONGER * len(engines.requests.stream)
-        if not kept(top, target).any() or not free or more > MOST_DRAWN:
+        if not keeps(top, target).any() or not free or more > MOST_DRAWN:
             return engines, rates, top, times
         asked, times = dataclasses.replace(asked, requests=more), times + 1
 
@@ -114,8 +114,8 @@ def usual_clients(engines: Fleet) -> np.ndarray:
 
 
 def keeps_all_at_once(engines: Fleet, target: Target) -> np.ndarray:
-    """Whether the target is kept even when every request is there from the start, shape [places]: no rate misses it."""
-    return kept(_at_once(engines, target.objective), target)
+    """Whether no rate misses the target, as it is kept even with every request there at once, shape [deployments]."""
+    return keeps(_at_once(engines, target.objective), target)
 
 
 def _at_once(engines: Fleet, objective: Objective) -> Metrics:
@@ -131,7 +131,6 @@ def _free(asked: ServeSpec) -> bool:
 
 def _rates(engines: Fleet, objective: Objective) -> np.ndarray:
     """Rates around the throughputs of the engines, of three digits."""
-    at_once = _at_once(engines, objective)
-    found = at_once["requests_per_second"]
-    ends = BELOW * np.nanmin(found), ABOVE * np.nanmax(found)
+    throughputs = _at_once(engines, objective)["requests_per_second"]
+    ends = BELOW * np.nanmin(throughputs), ABOVE * np.nanmax(throughputs)
     return np.array([float(f"{rate:.3g}") for rate in np.geomspace(*ends, POINTS)])

@@ -9,7 +9,8 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.run.evidence import extrapolated
 from sweeps.show import style
-from sweeps.studies.compare.static import RATE, StaticCandidate, StaticComparison
+from sweeps.studies.compare.ranking import RATE
+from sweeps.studies.compare.static import StaticCandidate, StaticComparison
 
 MOST = 40
 """Bars that can be told apart on one page."""

@@ -9,7 +9,7 @@ from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.show import style
 from sweeps.studies.compare.comparison import Comparison
-from sweeps.studies.compare.figures import RATE
+from sweeps.studies.compare.ranking import RATE
 from sweeps.studies.compare.rows import Row
 
 MOST = 30

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroof.deployment import GROUPS
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.train import TRAIN
 from jaxroof.model import has_experts
@@ -65,5 +66,6 @@ def searched(scenario: Scenario) -> Scenario:
     """`scenario` with a number for every degree that layouts set: degrees that are None are structure."""
     spread = dataclasses.replace(scenario.deployment, pp=1.0, cp=1.0, stages=None)
     if has_experts(scenario.model):
-        spread = dataclasses.replace(spread, ep=1.0, attention_dp=1.0)
+        alone: dict[str, Any] = dict.fromkeys(("ep", GROUPS), 1.0)
+        spread = dataclasses.replace(spread, **alone)
     return dataclasses.replace(scenario, deployment=spread)

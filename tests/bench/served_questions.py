@@ -8,10 +8,11 @@ import numpy as np
 
 from jaxroof.numerics.tree import structure
 from sweeps.ask.engines import ENGINES
-from sweeps.studies.compare.figures import PRICE
-from sweeps.studies.compare.places import room
+from sweeps.studies.compare.candidates import room
 from sweeps.studies.compare.question import ServedQuestion, question
+from sweeps.studies.compare.ranking import PRICE
 from sweeps.studies.compare.search import search
+from sweeps.studies.compare.words import AskedComparison
 
 MODELS = {"Llama-3.1-8B": 1, "gpt-oss-120b": 1, "Qwen3-32B": 2, "Qwen3-30B-A3B": 1, "Llama-3.1-70B": 4}
 """Models that are asked for, three dense ones and two mixtures, and the fewest devices that a replica may have."""
@@ -77,16 +78,9 @@ def asked(seed: int, number: int) -> Asked:
     offered = accelerators(model, engine)
     while True:
         keys = drawn(random, model, engine, offered)
-        found = question(
-            model,
-            keys["slo"],
-            {"isl": keys["isl"], "osl": keys["osl"], "seed": number, "requests": REQUESTS},
-            share=keys["share"],
-            engine=engine,
-            policy=keys["policy"],
-            hardware=keys["hardware"],
-            max_devices=keys["max_devices"],
-        )
+        load = {"isl": keys["isl"], "osl": keys["osl"], "seed": number, "requests": REQUESTS}
+        others = {name: keys[name] for name in ("slo", "share", "policy", "hardware", "max_devices")}
+        found = question(AskedComparison(model=model, engine=engine, load=load, **others))
         bounds = room(found.options)
         places = random.permutation(np.argwhere(bounds.legal & (bounds.group_tokens >= found.requests.longest)))
         tried = marked(places[: 3 * PLACES], bounds.legal.shape)
@@ -112,7 +106,9 @@ def steady(found: ServedQuestion, load: float) -> bool:
 @functools.cache
 def accelerators(model: str, engine: str) -> list[str]:
     """Priced accelerators of the largest kinds that run a model on an engine."""
-    every = question(model, "ttft=1s", {"isl": 1024, "osl": 128}, engine=engine, max_devices=1).options
+    lengths = {"isl": 1024, "osl": 128}
+    asked_of_all = AskedComparison(model=model, slo="ttft=1s", load=lengths, engine=engine, max_devices=1)
+    every = question(asked_of_all).options
     kinds: dict[Any, list[str]] = {}
     for place, device in enumerate(every.devices):
         if device.hardware.price is not None:

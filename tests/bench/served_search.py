@@ -22,7 +22,8 @@ from rich.console import Console
 from jaxroof.scheduler import Size
 from sweeps.ask.layouts import label
 from sweeps.run.compile_cache import compilation_cache
-from sweeps.studies.compare.figures import PRICE, ascending, figures
+from sweeps.studies.compare.figures import figures
+from sweeps.studies.compare.ranking import PRICE, ascending
 from sweeps.studies.compare.search import SearchResult, candidate, search
 from sweeps.studies.compare.simulate import largest_loads
 from tests.bench.served_questions import BLOCK, CONTEXTS, REQUESTS, SEQUENCES, Asked, asked

@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 
 import sweeps
+from sweeps.answers.sweep import speed_text
 from sweeps.cli import main
-from sweeps.cli.sweep_report import speed_text
 from sweeps.data import best, labels
 from tests.commands import printed, refused
 
@@ -267,7 +267,7 @@ def test_help_does_not_import_jax():
     script = """
 import sys
 from sweeps.cli import main
-from sweeps.cli.sweep_report import speed_text
+from sweeps.answers.sweep import speed_text
 from sweeps.cli.verbs import VERBS
 for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
     try:

@@ -30,9 +30,10 @@ WRITERS = {
     "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/cli/compare.py",
-    "sweeps/cli/compare_report.py",
-    "sweeps/cli/map_report.py",
-    "sweeps/cli/static_rows.py",
+    "sweeps/answers/compare.py",
+    "sweeps/answers/html.py",
+    "sweeps/answers/map.py",
+    "sweeps/answers/compare_static.py",
     "sweeps/studies/export/folder.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
     "sweeps/data/shards/folder.py",

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sweeps.answers import screen
+from sweeps.answers.tables import console, table
+from sweeps.ask.text import escaped
 from sweeps.cli import main
-from sweeps.cli.printing import escaped
-from sweeps.cli.tables import console, table
 
 HOSTILE = "a\x1b]0;mine\x07\x9b31m\x7f\u202e\u2028\r\nb[/][red]c[/red]"
 
@@ -88,7 +89,7 @@ def test_consoles_print_brackets_and_escapes_as_they_are(capsys):
     made.add_row(HOSTILE)
     console().print(made)
     console().print(f"[bold]{HOSTILE}")
-    console(error=True).print(HOSTILE)
+    screen.console(error=True).print(HOSTILE)
     out, err = capsys.readouterr()
     assert harmless(out) and harmless(err)
     assert [line.strip() for line in out.splitlines()][:2] == ["[/]", "name"] and SHOWN in out

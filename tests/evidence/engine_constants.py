@@ -27,7 +27,7 @@ def started(
       engine: "vllm", "vllm@0.12".
       kv: precision of the cache; None: the engine's or the checkpoint's.
     """
-    degrees = {name: getattr(spread, name) for name in ("pp", "attention_dp", "ep")}
+    degrees = {"pp": spread.pp, "attention_dp": spread.groups, "ep": spread.ep}
     deployment = dataclasses.replace(
         model_deployment(entry, kv, engine=hwspaces.engine(engine)),
         tp=spread.tp,

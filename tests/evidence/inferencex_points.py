@@ -68,7 +68,7 @@ def _published(row: CsvRow) -> Published:
         model_name=entry.name,
         precision=entry.precision,
         mixture=has_experts(entry.model),
-        layout=Layout(tp=values["tp"] / groups, pp=1.0, attention_dp=groups, ep=values["ep"]),
+        layout=Layout(tp=values["tp"] / groups, pp=1.0, groups=groups, ep=values["ep"]),
         isl=values["isl"],
         osl=values["osl"],
         concurrency=values["conc"],

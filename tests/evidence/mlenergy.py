@@ -95,7 +95,7 @@ def metered_rows(folder: Path) -> list[Steady]:
     """Runs of serving2/inferencex_agg.csv in a folder with the boards' mean power; no constant is fitted to them."""
     found = []
     for run, one in metered(folder, engine_efficiencies(None)):
-        devices = run.point.layout.tp * run.point.layout.attention_dp
+        devices = run.point.layout.tp * run.point.layout.groups
         joules = run.watts * devices / one.tokens_per_second
         found.append(Steady(one, run.point.model_name, run.watts, joules, held_out=True))
     return found

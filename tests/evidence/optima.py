@@ -16,7 +16,7 @@ import numpy as np
 
 from hwspaces import formatted
 from hwspaces.accelerators.space import is_space
-from sweeps.cli.tables import console, table
+from sweeps.answers.tables import console, table
 from sweeps.run.compile_cache import compilation_cache
 from sweeps.studies.optimize.cube import legal_combinations
 from sweeps.studies.optimize.descent import KEPT, worst

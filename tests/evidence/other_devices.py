@@ -134,7 +134,7 @@ def _served(row: CsvRow, device: str, n: float, low: float, efficiency: Efficien
     )
     rules, kv = policy(VLLM), row.get("kv_dtype") or None
     budget = row.number("max_num_batched_tokens") or float(rules.token_budget)
-    spread = Layout(tp=n, pp=1.0, attention_dp=1.0, ep=n if row.get("expert_parallel") == "True" else 1.0)
+    spread = Layout(tp=n, pp=1.0, groups=1.0, ep=n if row.get("expert_parallel") == "True" else 1.0)
     load = Saturated(
         source="served",
         label=f"{entry.name} {values['isl']:g}/{osl:.0f}, {values['conc']:g} clients, {n:g} devices",

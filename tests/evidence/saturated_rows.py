@@ -168,7 +168,7 @@ def _fastest(group: Sequence[CsvRow], quantiles: Sequence[CsvRow], efficiencies:
         deployment = started(device, entry, engine, layout, "fp8")
         if broken_rule(device.hardware, entry.model, deployment) is not None:
             continue
-        devices = layout.tp * layout.attention_dp
+        devices = layout.tp * layout.groups
         one = Saturated(
             source="MLPerf",
             label=f"{entry.name} {entry.precision.split()[0]}, {devices:g} devices, v{row['round']}",
@@ -192,10 +192,10 @@ def _layouts(node: int, mixture: bool) -> Iterator[Layout]:
     """Replicas of 1 to 8 devices; mixtures also with experts or attention groups of their own on each device."""
     for devices in (1.0, 2.0, 4.0, 8.0):
         if node % devices == 0:
-            yield Layout(tp=devices, pp=1.0, attention_dp=1.0, ep=1.0)
+            yield Layout(tp=devices, pp=1.0, groups=1.0, ep=1.0)
             if mixture and devices > 1.0:
-                yield Layout(tp=devices, pp=1.0, attention_dp=1.0, ep=devices)
-                yield Layout(tp=1.0, pp=1.0, attention_dp=devices, ep=devices)
+                yield Layout(tp=devices, pp=1.0, groups=1.0, ep=devices)
+                yield Layout(tp=1.0, pp=1.0, groups=devices, ep=devices)
 
 
 def _drawn(quantiles: Sequence[CsvRow], benchmark: str, mean: float, reserve: bool) -> Lengths:
@@ -262,7 +262,7 @@ def _streamed(row: CsvRow, sampler: str) -> Saturated | None:
         device, entry = _checkpoint(row["gpu"], "vllm", row["model_id"], MODES[row["weight_precision"]])
     except ValueError:  # a model that the catalogue does not have
         return None
-    layout = Layout(tp=values["num_gpus"] / values["dp"], pp=1.0, attention_dp=values["dp"], ep=values["ep"])
+    layout = Layout(tp=values["num_gpus"] / values["dp"], pp=1.0, groups=values["dp"], ep=values["ep"])
     deployment = dataclasses.replace(started(device, entry, "vllm@0.11.1", layout), sampler=sampler)
     if broken_rule(device.hardware, entry.model, deployment) is not None:
         return None
@@ -304,7 +304,7 @@ def _place(run: LoggedRun, model: Model, deployment: Deployment) -> dict[str, An
 
 
 def _label(run: LoggedRun, clients: float) -> str:
-    devices = run.layout.tp * run.layout.attention_dp
+    devices = run.layout.tp * run.layout.groups
     return f"{run.model_name} {run.isl:g}/{run.osl:g}, {clients:g} clients, {devices:g} devices"
 
 

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import hwspaces
@@ -21,7 +20,7 @@ from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.numerics.tree import leaves
 from jaxroof.op import unlabelled
-from jaxroof.prices.prices import octave_interval, visible_host_time
+from jaxroof.prices.prices import octave_interval
 from jaxroof.prices.tables import CONTEXT, LOGITS, Limits, octaves
 from jaxroof.roofline import op_time
 from jaxroof.step.overlap import computing_hardware, overlapped_ops
@@ -182,45 +181,10 @@ def summed(unit: Unit, times: OpTimes, extent: Limits) -> Tables:
     return Tables(**parts, step_time=float(host.step_time), sequence_time=float(host.sequence_time) / groups)
 
 
-def price(tables: Tables, hidden_host: Scalar, batch: Batch, rows: Scalar) -> tuple[jax.Array, jax.Array]:
-    """Time in s of a step on the device, and what its host adds: a `jaxroof.prices.prices.Price` once its tables are
-    given."""
-    prompt, decoding = batch.prefill, batch.decode
-    device = _at(tables.rows, _position(rows, ROWS))
-    some = decoding.sequences > 0
-    sequences = jnp.where(some, decoding.sequences, 1.0)
-    place = _position(sequences, DECODE), _position(decoding.context / sequences, CONTEXT)
-    device = device + jnp.where(some, _at_pair(tables.decode, *place), 0.0)
-    device = device + jnp.where(batch.logits > 0, _at(tables.logits, _position(batch.logits, LOGITS)), 0.0)
-    device = device + jnp.where(prompt.tokens > 0, _prompt_time(tables.prompt, prompt), 0.0)
-    of_sequences = tables.sequence_time * batch.logits
-    return device, visible_host_time(device, tables.step_time, of_sequences, hidden_host)
-
-
 def _position(value: Scalar, per_octave: int) -> jax.Array:
     """Position of `value` among nodes of a table, however many it has."""
     below, share = octave_interval(value, per_octave, ENDLESS)
     return below.astype(float) + share
-
-
-def _prompt_time(table: jax.Array, prompt: Prefill) -> jax.Array:
-    """s of what depends on the lengths of prompts: linear between nodes, and in their number beyond the last."""
-    n = jnp.maximum(prompt.sequences, 1.0)
-    past, together = jnp.asarray(PAST), jnp.asarray(TOGETHER)
-    tokens = _position(prompt.tokens / n, PROMPT)
-    few = jnp.clip(jnp.searchsorted(together, n, side="right") - 1, 0, together.shape[0] - 2)
-    before = prompt.past / n
-    near = jnp.clip(jnp.searchsorted(past, before, side="right") - 1, 0, past.shape[0] - 2)
-    share = (n - together[few]) / (together[few + 1] - together[few])
-    later = (before - past[near]) / (past[near + 1] - past[near])
-
-    def along(line: jax.Array) -> jax.Array:
-        return _at(line, tokens)
-
-    def across(plane: jax.Array) -> jax.Array:
-        return along(plane[few]) * (1.0 - share) + along(plane[few + 1]) * share
-
-    return across(table[near]) * (1.0 - later) + across(table[near + 1]) * later
 
 
 @jax.jit
@@ -308,18 +272,3 @@ def _nodes(kind: str, extent: Limits) -> tuple[np.ndarray, ...]:
 
 def _shape(kind: str, extent: Limits) -> tuple[int, ...]:
     return tuple(len(axis) for axis in _axes(kind, extent))
-
-
-def _at(table: jax.Array, position: jax.Array) -> jax.Array:
-    """A table's value between two nodes, shape (); beyond the last node what it is there."""
-    below = jnp.clip(jnp.floor(position), 0.0, table.shape[0] - 2.0)
-    share = jnp.clip(position - below, 0.0, 1.0)
-    index = below.astype(jnp.int32)
-    return table[index] * (1.0 - share) + table[index + 1] * share
-
-
-def _at_pair(table: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
-    """A table's value between four nodes, shape ()."""
-    low = jnp.clip(jnp.floor(first), 0.0, table.shape[0] - 2.0)
-    down, index = jnp.clip(first - low, 0.0, 1.0), low.astype(jnp.int32)
-    return _at(table[index], second) * (1.0 - down) + _at(table[index + 1], second) * down

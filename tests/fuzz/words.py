@@ -71,7 +71,7 @@ def _quantity(data: bytes) -> None:
 
 
 def _leaf(data: bytes) -> None:
-    from sweeps.ask.cases import leaf_number
+    from sweeps.ask.leaves import leaf_number
 
     try:
         found = json.loads(data)

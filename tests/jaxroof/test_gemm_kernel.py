@@ -10,7 +10,7 @@ import pytest
 from jaxroof.efficiency.gemm import gemm_timing, published
 from jaxroof.efficiency.kernels import Kernels, class_of
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
-from jaxroof.efficiency.tiles import misfit, waves
+from jaxroof.efficiency.tiles import matrix_time, misfit, waves
 from jaxroof.hardware import Cores, Hardware, Links, Memory, MemoryLevel, Power
 from jaxroof.layers.linear import Matrix, linear, quantize
 from jaxroof.model import WeightFormat
@@ -296,3 +296,14 @@ def test_quantiser_is_bound_by_cores_or_memory():
     # L2 keeps 50 MB: of 201.3 MB, 4.027^2 / (1 + 4.027^2) = 94.2 % come from memory.
     kept = dataclasses.replace(fast, residency=1.0)
     assert float(stream_timing(kept, op, DEVICE).total) == pytest.approx(2e-6 + 0.9419 * 100.66e-6, rel=1e-3)
+
+
+def test_a_tile_that_outputs_fill_in_part_takes_its_whole_time():
+    # 100 tiles of 128 rows on 100 cores, and two columns of 256: one output of the second is as long as all of them.
+    def of(outputs):
+        rate, tiles = 1e15, ((128.0, 256.0),)
+        made = matrix_time(IDEAL, DEVICE, rate, "bf16", 2.0, lambda m: 12800.0 / m, outputs, 4096.0, tiles=tiles)
+        return float(made)
+
+    assert of(257.0) == pytest.approx(of(512.0), rel=1e-6)
+    assert of(512.0) == pytest.approx(2.0 * of(256.0), rel=1e-6)

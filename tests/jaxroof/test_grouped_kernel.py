@@ -256,3 +256,22 @@ def test_twice_the_rates_and_half_the_latencies_halve_the_time():
         op = product(rows, touched, 4096.0, 1536.0, 4.0 * rows / touched, reuse=1e9)
         slow, fast = grouped_timing(kernel, op, hardware).total, grouped_timing(halved, op, double).total
         assert float(fast) == pytest.approx(0.5 * float(slow), rel=1e-5)
+
+
+def test_threads_that_feed_the_matrix_units_get_in_the_way_of_memory():
+    # c^2 + h^2 + 2 x 0.1 c h.
+    op, plain = product(2048.0, 8.0, 2048.0, 2048.0), device(bandwidth=3e12)
+    kernel = dataclasses.replace(IDEAL, contention=0.1)
+    c, h = (float(grouped_timing(kernel, op, plain).resources[name]) for name in ("matrix", "hbm"))
+    launch = 2e-6 + 1080e-9
+    expected = launch + (c * c + h * h + 0.2 * c * h) ** 0.5
+    assert grouped_timing(kernel, op, plain).total == pytest.approx(expected, rel=1e-6)
+
+
+def test_mean_tiles_of_a_power_law():
+    # Busiest of 640 rows, 64 on average: a span of 10 - e^-8.1 = 9.9997. In tiles of 64 rows the busiest has 10:
+    # 1 + (10 - 1 - ln(10) / 2) / 9.9997 = 1.78491 tiles a matrix, of four matrices.
+    shape = ProductShape(
+        rows=256.0, outputs=1.0, inputs=1.0, matrices=4.0, weight_bytes=2.0, output_bytes=2.0, largest=640.0
+    )
+    assert float(row_tiles(shape, 64.0)) == pytest.approx(4 * 1.78491, rel=1e-4)

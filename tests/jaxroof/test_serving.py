@@ -386,3 +386,35 @@ def test_without_a_cache_nothing_is_answered_and_only_latencies_have_no_value():
     assert metrics["refused"] == 3.0 and metrics["kv_use_mean"] == metrics["kv_use_max"] == 0.0
     unknown = {name for name, value in metrics.items() if not np.isfinite(value)}
     assert unknown == {f"{name}_{which}" for name in LATENCIES for which in ("mean", *(f"p{p}" for p in PERCENTILES))}
+
+
+def test_a_prefix_that_is_a_whole_prompt_leaves_its_last_token_to_compute():
+    """Four prompts of four whole blocks, all the same: the later ones find three blocks, and all four end."""
+    four = np.full(4, 1.0)
+    same = Traffic(
+        arrival=np.arange(4.0), isl=64 * four, osl=3 * four, group=0 * four, shared=64 * four, keep=64 * four
+    )
+
+    def price(batch, rows):
+        return jnp.asarray(0.01) + 1e-4 * batch.prefill.tokens, jnp.zeros(())
+
+    found, _ = stepped(
+        price, arrays(same), arrays(Policy(block_size=16.0)), 1e4, Size(slots=4, iterations=64, groups=1)
+    )
+    assert (found.status == STATUSES.index("finished")).all()
+    np.testing.assert_allclose(found.cached, [0.0, 48.0, 48.0, 48.0])
+    # A step of 10 ms, and 0.1 ms for every token of the prompt that is computed.
+    np.testing.assert_allclose(found.first_token - found.arrival, [0.0164, 0.0116, 0.0116, 0.0116], rtol=1e-9)
+
+
+def test_two_tokens_have_a_time_between_them():
+    """Of two requests, the one of a single token has no time per output token, and the one of two tokens has."""
+    two = Traffic(arrival=np.array([0.0, 1.0]), isl=np.array([64.0, 64.0]), osl=np.array([1.0, 2.0]))
+
+    def price(batch, rows):
+        return jnp.asarray(0.01) + 1e-4 * batch.prefill.tokens, jnp.zeros(())
+
+    requests = arrays(two)
+    found, timeline = stepped(price, requests, arrays(Policy()), 1e4, Size(slots=4, iterations=64))
+    metrics = serving_metrics(found, timeline, requests, 1e4, Objective(ttft=1.0, tpot=1.0))
+    assert float(metrics["tpot_mean"]) == pytest.approx(0.01, rel=1e-9)

@@ -7,8 +7,9 @@ import pytest
 
 from jaxroof.batch import Policy
 from jaxroof.numerics.arrays import eager
+from jaxroof.steady.latencies import tpot_spread
 from jaxroof.steady.queue import with_classes
-from jaxroof.steady.steady_state import Demand, StepTimes, steady_state, tpot_spread
+from jaxroof.steady.steady_state import Demand, StepTimes, steady_state
 
 ALL = Demand(prompt=1000.0, cached=0.0, evenness=0.8, output=201.0, briefness=1.25, context=1100.0, held=1100.0)
 TIMES = StepTimes(

@@ -7,17 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.steady.search import (
-    FULL,
-    LADDER,
-    MEANS,
-    SHARES,
-    SteadyEngine,
-    batch_at,
-    largest_batch,
-    percentile,
-    wanted_share,
-)
+from jaxroof.steady.engine import FULL, LADDER, SteadyEngine
+from jaxroof.steady.latencies import MEANS, SHARES, wanted_share
+from jaxroof.steady.search import batch_at, largest_batch, percentile
 from jaxroof.steady.steady_state import Demand, StepTimes
 
 LENGTHS = Demand(

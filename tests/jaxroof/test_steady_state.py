@@ -7,18 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxroof.batch import ORDERS, Policy
 from jaxroof.numerics.arrays import eager
-from jaxroof.steady.steady_state import (
-    Demand,
-    StepTimes,
-    _step_moments,
-    e2e_share,
-    gamma_share,
-    steady_state,
-    tpot_share,
-    ttft_share,
-    whole_steps,
-)
+from jaxroof.steady.distributions import gamma_share
+from jaxroof.steady.latencies import e2e_share, tpot_share, ttft_share
+from jaxroof.steady.steady_state import Demand, StepTimes, _step_moments, steady_state, step_times, whole_steps
 
 EVEN = Demand(prompt=1000.0, cached=0.0, evenness=1.0, output=101.0, briefness=1.0, context=1050.0, held=1050.0)
 """Prompts of 1,000 tokens and answers of 101, which take 100 decode steps."""
@@ -141,3 +134,18 @@ def test_prompts_take_a_whole_number_of_steps():
             lengths = np.random.default_rng(0).lognormal(np.log(mean) - 0.5 * 0.6**2, 0.6, 200_000)
             steps = float(whole_steps(mean, np.exp(-(0.6**2))))
             assert steps == pytest.approx(np.ceil(lengths).mean(), rel=0.03)
+
+
+def test_decoding_sequences_take_their_tokens_of_a_steps_room():
+    # Of 1,100 tokens 200 are of sequences that decode: 900 are left, and a prompt of 1,000 takes two steps.
+    policy = Policy(token_budget=1100.0, order=float(ORDERS.index("mixed")), chunked=1.0)
+
+    def price(work, rows):
+        return np.asarray(1e-6 * rows + 0.01), np.zeros(())
+
+    with eager():
+        times = step_times(price, policy, EVEN, np.array(200.0))
+        alone = step_times(price, policy, EVEN, np.array(50.0))
+    assert float(times.steps) == pytest.approx(2.0, rel=1e-3)
+    assert float(times.full) == pytest.approx(0.9, rel=1e-6)
+    assert float(alone.steps) == pytest.approx(1.0, rel=1e-3)

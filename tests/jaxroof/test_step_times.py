@@ -9,7 +9,8 @@ from scipy import stats
 
 from jaxroof.batch import ORDERS, Policy
 from jaxroof.numerics.arrays import eager
-from jaxroof.steady.steady_state import Demand, StepTimes, gamma_share, normal_share, steady_state, step_times
+from jaxroof.steady.distributions import gamma_share, normal_share
+from jaxroof.steady.steady_state import Demand, StepTimes, steady_state, step_times
 
 MS = 1e-3
 

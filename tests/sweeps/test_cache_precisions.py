@@ -7,8 +7,9 @@ from sweeps.ask.cases import case
 from sweeps.ask.precisions import lacking_cache
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.fleet import fleet
-from sweeps.studies.compare.places import room
+from sweeps.studies.compare.candidates import room
 from sweeps.studies.compare.question import question
+from sweeps.studies.compare.words import AskedComparison
 from tests.commands import refused
 
 MODEL = "Llama-3.1-8B"
@@ -35,9 +36,9 @@ def test_verbs_and_sweeps_refuse_it_in_one_line(capsys):
 def test_a_comparison_leaves_out_devices_or_settings_without_it():
     devices, load = ["H100-SXM", "B200-SXM"], {"isl": 100, "osl": 10}
     words = {"hardware": devices, "efficiency": "derated", "devices": [1], "policy": {"token_budget": 2048}}
-    alone = question(MODEL, "ttft=1s", load, kv="fp4", **words)
+    alone = question(AskedComparison(model=MODEL, slo="ttft=1s", load=load, kv=["fp4"], **words))
     assert alone.lacking == {"H100-SXM": "no fp4 figure for its KV cache"}
-    both = question(MODEL, "ttft=1s", load, kv=["bf16", "fp4"], **words)
+    both = question(AskedComparison(model=MODEL, slo="ttft=1s", load=load, kv=["bf16", "fp4"], **words))
     assert not both.lacking and room(both.options).legal[:, :, 0].tolist() == [[True, True], [False, True]]
     left = fleet(ServeSpec(hardware="-", model=MODEL, kv="fp4", efficiency="derated", rate=1, **load), devices).left_out
     assert list(left) == ["H100-SXM"] and WITHOUT in left["H100-SXM"]

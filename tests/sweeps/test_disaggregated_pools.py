@@ -23,6 +23,7 @@ from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of
 from sweeps.studies.compare.pools import pool_steps
 from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.search import search
+from sweeps.studies.compare.words import AskedComparison
 from tests.commands import printed, refused
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"
@@ -31,7 +32,9 @@ METRIC = "tokens_per_second_per_device"
 
 
 def searched(slo: str = SLO, **keys) -> tuple[ServedQuestion, FirstPass]:
-    asked = question(MODEL, slo, LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
+    asked = question(
+        AskedComparison(model=MODEL, slo=slo, load=LOAD, **{"hardware": ["H100-SXM"], "max_devices": 4} | keys)
+    )
     return asked, search(asked, METRIC, simulated=0).first_pass
 
 
@@ -186,7 +189,7 @@ def test_a_load_takes_whole_pairs_of_pools():
 
 
 def test_slow_links_bind_and_missing_ones_leave_no_pools():
-    asked, found = searched(settings={"hardware.links.scale_out.bandwidth": "0.2GB/s"})
+    asked, found = searched(overrides={"hardware.links.scale_out.bandwidth": "0.2GB/s"})
     (row,) = pool_rows(asked, found, METRIC)
     assert row.binds == "links between the pools"
     # 1,024 tokens of 2 x 32 x 8 x 128 numbers of 2 B, over one link per device of the smaller of both replicas

@@ -15,7 +15,7 @@ from jaxroof.training import Training
 from sweeps.ask.cases import case, model_deployment
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.effects import NEEDS, facts, require_effect
-from sweeps.ask.leaves import along_range, leaves, quantity_or_zero
+from sweeps.ask.leaves import along_range, leaf_number, leaves
 from sweeps.ask.spec import content, read
 from sweeps.cli import main
 from sweeps.run.simulated.objective import parse_slo
@@ -168,9 +168,9 @@ RANGES = [path for path, leaf in leaves().items() if leaf.range and path.startsw
 def test_numbers_beyond_their_range_are_refused(path):
     declared = leaves()[path]
     with pytest.raises(ValueError, match=f"^{path} = .* must be {declared.range}"):
-        quantity_or_zero(BEYOND.get(path, "1.5"), "1", path)
+        leaf_number(path, BEYOND.get(path, "1.5"))
     inside = declared.least or (1.0 if declared.whole else 0.5)
-    assert quantity_or_zero(inside, "1", path) == inside
+    assert leaf_number(path, inside) == inside
 
 
 WHOLE = [path.replace("*", "0") for path, declared in leaves().items() if declared.whole]
@@ -178,9 +178,9 @@ WHOLE = [path.replace("*", "0") for path, declared in leaves().items() if declar
 
 @pytest.mark.parametrize("path", [path for path in WHOLE if not path.startswith("policy.")])
 def test_counts_are_whole(path):
-    assert quantity_or_zero(3, "1", path) == 3.0
+    assert leaf_number(path, 3) == 3.0
     with pytest.raises(ValueError, match=f"{path} = 1.5 must be a whole number"):
-        quantity_or_zero(1.5, "1", path)
+        leaf_number(path, 1.5)
 
 
 @pytest.mark.parametrize(

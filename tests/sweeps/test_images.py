@@ -20,6 +20,7 @@ from jaxroof.prices.prices import step_price, step_prices
 from jaxroof.prices.tables import Limits
 from jaxroof.scheduler import Size, begin
 from jaxroof.steady.steady_state import Demand, step_times
+from jaxroof.steady.step_costs import step_costs
 from jaxroof.step.forward import step_ops
 from jaxroof.step.step import step_time
 from sweeps.ask.cases import case
@@ -33,10 +34,10 @@ from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.rows import pool_command
 from sweeps.serving.run import setup
-from sweeps.studies.compare.places import columns, room
+from sweeps.studies.compare.candidates import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.search import search
-from sweeps.studies.compare.steps import micro_batch_cost, tables
+from sweeps.studies.compare.words import AskedComparison
 from sweeps.studies.optimize.spec import problem
 from tests.commands import printed, refused
 
@@ -165,7 +166,7 @@ def test_inputs_of_an_encoder_do_not_see_one_another():
 
     one, two = flops(1.0), flops(2.0)
     assert two.pop("attention") == pytest.approx(one.pop("attention") / 2.0) and one == two
-    tiled = workloads.images.ImageTokens(rule="tiles", patch=14, side=448, merge=2, most_tiles=12)
+    tiled = workloads.ImageTokens(rule="tiles", patch=14, side=448, merge=2, most_tiles=12)
     count = workloads.encoder_tokens(tiled, 1344, 896)  # 3 x 2 tiles, and the whole image at the size of one
     assert (count.inputs, count.encoder, count.language) == (7.0, 7 * 1024.0, 7 * 256.0)
 
@@ -210,16 +211,22 @@ def test_a_comparison_pays_for_images_and_says_so():
 def test_estimated_steps_encode_at_what_it_costs_op_by_op():
     """Lines between powers of two of prompts: within 3 % of `step`, for one prompt and for six."""
     found = question(
-        PLACE["model"], "ttft=1s", {"isl": 256, "osl": 9, "image": IMAGE}, hardware=["H100-SXM"], devices=[1]
+        AskedComparison(
+            model=PLACE["model"],
+            slo="ttft=1s",
+            load={"isl": 256, "osl": 9, "image": IMAGE},
+            hardware=["H100-SXM"],
+            devices=[1],
+        )
     )
     options, needs = found.options, found.requests.demand(True)
     with eager():
         (group,) = columns(options, room(options).legal, 128)
-        of = tables(group, options.model.model, options.efficiency, needs.context, 2e4, None, needs.encode)
-        host = (float(options.efficiency.host.step_time), 0.0)
-        price = step_price(micro_batch_cost(of), group.hardware, options.model.model, group.deployment, host)
+        place = group.hardware, options.model.model, group.deployment
+        costs = step_costs(*place, options.efficiency, needs.context, needs.encode)
+        price = step_price(costs.cost, *place, (float(options.efficiency.host.step_time), 0.0))
         for prompts in (1.0, 6.0):
-            shaped = np.full((1, 1, 1), prompts)
+            shaped = np.full((1, 1), prompts)
             step = Batch(
                 prefill=Prefill(sequences=shaped, tokens=shaped * 1625.0, past=0.0 * shaped),
                 decode=Decode(sequences=0.0 * shaped, context=0.0 * shaped),
@@ -236,7 +243,7 @@ def test_the_closed_form_of_an_optimum_encodes_as_a_comparison_does():
     """Largest rates of an engine by its steady state, priced op by op and from coarse tables."""
     load_of = {"isl": 256, "osl": 128, "image": IMAGE}
     words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
-    compared = question(PLACE["model"], "ttft=1s,tpot=30ms", load_of, **words)
+    compared = question(AskedComparison(model=PLACE["model"], slo="ttft=1s,tpot=30ms", load=load_of, **words))
     rate = float(np.nanmax(search(compared, "requests_per_second", simulated=0).estimate.load))
     sought = {
         "job": "serve",

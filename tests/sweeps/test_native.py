@@ -18,7 +18,7 @@ llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip 
 
 from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402
 from sweeps.run.native.loops import mapped  # noqa: E402
-from sweeps.run.native.nests import dependence, exact, loop_order, nests, products  # noqa: E402  # noqa: E402
+from sweeps.run.native.nests import dependence, exact, loop_order, nests, products  # noqa: E402
 
 REQUEST = {"batch": 16, "isl": 2048, "osl": 256}
 

@@ -199,9 +199,12 @@ def test_the_largest_rate_is_that_of_the_comparison():
     """The first pass of a served comparison, which prices steps from tables, finds the same rate."""
     from sweeps.studies.compare.question import question
     from sweeps.studies.compare.search import search
+    from sweeps.studies.compare.words import AskedComparison
 
     words = {"hardware": ["H100-SXM"], "devices": [1], "efficiency": "derated", "policy": {"token_budget": 8192}}
-    asked = question("Llama-3.1-8B", "ttft=500ms,tpot=20ms", {"isl": 1024, "osl": 256}, **words)
+    asked = question(
+        AskedComparison(model="Llama-3.1-8B", slo="ttft=500ms,tpot=20ms", load={"isl": 1024, "osl": 256}, **words)
+    )
     rate = float(np.nanmax(search(asked, "requests_per_second", simulated=0).estimate.load))
     sought = only({**SERVE, "workload": {"isl": 1024, "osl": 256}, "policy": {"token_budget": 8192}})
     assert sought.metrics(np.array([[3.35e12]]))["capacity"][0] == pytest.approx(rate, rel=0.05)

@@ -283,7 +283,7 @@ def test_what_dead_processes_left_goes_at_the_next_write(tmp_path, dead):
 
 def test_a_killed_process_leaves_no_half_file_under_its_name(tmp_path):
     code = (
-        "import os, sys\nfrom hwspaces import output\n"
+        "import os, sys\nfrom hwspaces.files import output\n"
         "with output.replacing(sys.argv[1], ('rows',)) as name:\n"
         "    open(name, 'w').write('half')\n"
         "    os.kill(os.getpid(), 9)"

@@ -15,7 +15,7 @@ from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.capacity import capacity
 from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
-from sweeps.serving.target import kept, missed_text
+from sweeps.serving.target import keeps, missed_text
 from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.requests import ServedRequests, demand
 from workloads.streams.classes import classes_of
@@ -111,7 +111,7 @@ def test_a_target_is_kept_where_every_class_keeps_its_own(file, written):
     metrics = {
         class_metric(i, name): np.broadcast_to(value, 3) for i, own in columns.items() for name, value in own.items()
     }
-    assert kept(metrics, target).tolist() == [True, False, False]
+    assert keeps(metrics, target).tolist() == [True, False, False]
     words = [missed_text({name: float(values[i]) for name, values in metrics.items()}, target) for i in range(3)]
     assert words[0] == ""
     assert words[1] == "chat: 89.3 % of the requests are good, of 90 %, TPOT p90 13 ms of 12 ms"  # 67 of 75
@@ -166,7 +166,7 @@ def test_a_row_of_a_comparison_is_what_a_simulation_of_it_gives(compared):
         for metric in ("ttft_p95", "tpot_mean", "good_share", "finished"):
             assert again.classes[name][metric] == pytest.approx(metrics[metric], rel=1e-6)
     each = {name: {key: np.array([value]) for key, value in values.items()} for name, values in row.classes.items()}
-    assert all(kept(each[name], own).all() for name, own in compared.question.target.classes.items())
+    assert all(keeps(each[name], own).all() for name, own in compared.question.target.classes.items())
     assert row.binds.startswith(("chat: ", "summaries: "))
 
 

@@ -13,19 +13,20 @@ from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.numerics.arrays import eager
 from jaxroof.prices.prices import step_price
+from jaxroof.steady.step_costs import step_costs
 from sweeps.ask.cases import case
 from sweeps.ask.names import variable
 from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
 from sweeps.studies.compare.advice import changes
+from sweeps.studies.compare.candidates import columns, room
 from sweeps.studies.compare.compare import compare
-from sweeps.studies.compare.estimate import sequences
+from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
-from sweeps.studies.compare.places import columns, room
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.requests import ServedRequests, demand
-from sweeps.studies.compare.steps import micro_batch_cost, tables
 from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust
+from sweeps.studies.compare.words import AskedComparison
 
 MODEL, MIXTURE = "Llama-3.1-8B", "Qwen3-30B-A3B"
 PAIR = ("H100-SXM", "A100-SXM-80GB")
@@ -51,7 +52,7 @@ def loads(found) -> dict:
 
 def test_places_have_the_weights_and_the_cache_of_each_deployment_alone():
     keys = {"hardware": PAIR, "devices": (1, 2), "kv": ("bf16", "fp8")}
-    options = question(MIXTURE, SLO, LENGTHS, **keys).options
+    options = question(AskedComparison(model=MIXTURE, slo=SLO, load=LENGTHS, **keys)).options
     bounds = room(options)
     assert bounds.legal.all() and bounds.weights.shape == (4, 2, 5)  # two caches x two budgets; 1 and 2 devices
     for place in ((0, 0, 0), (1, 1, 2), (3, 0, 4)):
@@ -74,22 +75,22 @@ STEPS = [(0, 1), (0, 48), (0, 200), (1, 0), (1, 30), (6, 150)]
 @pytest.mark.parametrize("model", [MODEL, MIXTURE])
 def test_steps_from_coarse_tables_cost_what_they_cost_op_by_op(model):
     """Lines between the nodes of the tables: within 3 %, also of a mixture, whose experts fill between two nodes."""
-    asked = question(model, SLO, LENGTHS, hardware=PAIR, devices=(2,))
+    asked = question(AskedComparison(model=model, slo=SLO, load=LENGTHS, hardware=PAIR, devices=(2,)))
     options, context = asked.options, 272.0
     found = {}
     with eager():
         (group,) = columns(options, room(options).legal, 128)
-        of = tables(group, options.model.model, options.efficiency, context, 1e4, None)
-        host = (float(options.efficiency.host.step_time), 0.0)
-        price = step_price(micro_batch_cost(of), group.hardware, options.model.model, group.deployment, host)
+        place = group.hardware, options.model.model, group.deployment
+        costs = step_costs(*place, options.efficiency, context, rows=ROWS)
+        price = step_price(costs.cost, *place, (float(options.efficiency.host.step_time), 0.0))
         for prompts, decoding in STEPS:
-            shaped = {name: np.full((1, 1, 1), float(number)) for name, number in (("p", prompts), ("d", decoding))}
+            shaped = {name: np.full((1, 1), float(number)) for name, number in (("p", prompts), ("d", decoding))}
             work = Batch(
                 prefill=Prefill(sequences=shaped["p"], tokens=256.0 * shaped["p"], past=0.0 * shaped["p"]),
                 decode=Decode(sequences=shaped["d"], context=context * shaped["d"]),
                 logits=shaped["p"] + shaped["d"],
             )
-            found[prompts, decoding] = sum(price(work, 256.0 * shaped["p"] + shaped["d"]))[:, 0, 0]
+            found[prompts, decoding] = sum(price(work, 256.0 * shaped["p"] + shaped["d"]))[:, 0]
     for place, (device, layout) in enumerate(zip(group.device, group.layout, strict=True)):
         degrees = options.layouts[layout]
         if degrees["pp"] > 1:
@@ -137,7 +138,7 @@ def test_limits_are_kept_at_the_load_and_the_largest_binds(pair):
 
 
 def test_as_many_sequences_run_as_the_load_needs():
-    policy = question(MODEL, SLO, LENGTHS, hardware=PAIR).options.settings[0].policy
+    policy = question(AskedComparison(model=MODEL, slo=SLO, load=LENGTHS, hardware=PAIR)).options.settings[0].policy
     assert sequences(policy, 50.0, 70.9, True) == 70.0
     # 1.25 x 50 + 4 sqrt(50) + 8 = 98.8, the next power of two
     assert sequences(policy, 50.0, 1e4, False) == 128.0

@@ -125,7 +125,9 @@ def _rules(config: Config) -> list[Assignment]:
             continue
         if not isinstance(changes, Mapping):
             raise table.error(f"{rule} must be an object of what it changes")
-        own = Config(f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", table.asked)
+        own = Config(
+            f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", table.asked
+        )
         found.append((named(config, [f"re:{pattern}"]), group_scheme(own, zeros=True, method="gptq")))
     return found
 

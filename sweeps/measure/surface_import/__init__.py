@@ -28,9 +28,11 @@ class Imported:
 
 
 def imported(
-    files: Sequence[
-        Path
-    ], format: str = "auto", wanted: WantedRows | None = None, drop: bool = False, holes: str = "refuse"
+    files: Sequence[Path],
+    format: str = "auto",
+    wanted: WantedRows | None = None,
+    drop: bool = False,
+    holes: str = "refuse",
 ) -> Imported:
     """The tables of all files, of one device, engine and version.
 

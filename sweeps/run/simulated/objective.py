@@ -8,15 +8,13 @@ from typing import Any
 from hwspaces import formatted, quantity
 from hwspaces.quantities.units import nearest
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES, Objective
+from sweeps.ask.words import SHARE as SHARE
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Objective))
 """Latencies of a request that can be limited."""
 
 METRICS = tuple(f"{name}_{of}" for name in LATENCIES for of in ("mean", *(f"p{p}" for p in PERCENTILES)))
 """Figures of a whole run that can be limited beside: ttft_p99, tpot_mean, ..."""
-
-SHARE = 0.95
-"""Share of the requests that have to be good where nothing is said."""
 
 WORDS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 

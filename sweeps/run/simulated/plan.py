@@ -20,7 +20,7 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.engines import policy as engine_policy
-from sweeps.ask.leaves import leaf_unit, quantity_or_zero
+from sweeps.ask.leaves import leaf_number
 from sweeps.ask.offered_load import LOAD
 from sweeps.ask.question import AskedSweep, attributes, resolved
 from sweeps.ask.spec import Spec
@@ -217,4 +217,4 @@ def _parsed(path: str, value: Any) -> float | str:
         raise ValueError(f"{path} = {value!r} must be a number or text")
     if isinstance(value, str) and path not in TIMES:
         return value
-    return quantity_or_zero(value, leaf_unit(path), path)
+    return leaf_number(path, value)

@@ -11,7 +11,7 @@ from hwspaces import formatted
 from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.units import nearest
 from jaxroof.batch import ORDERS, Policy
-from jaxroof.deployment import Deployment, degree, drafted_tokens, replica_devices
+from jaxroof.deployment import Deployment, drafted_tokens, replica_devices, request_groups
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
@@ -57,7 +57,7 @@ def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
     most = float(policy_value("max_sequences", changes["max_sequences"]))
     if not math.isfinite(most):
         return deployment
-    return dataclasses.replace(deployment, sampled_rows=np.ceil(most / degree(deployment.attention_dp)))
+    return dataclasses.replace(deployment, sampled_rows=np.ceil(most / request_groups(deployment)))
 
 
 def policy_value(name: str, value: Any) -> float | str:

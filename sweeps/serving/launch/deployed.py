@@ -12,7 +12,7 @@ import workloads
 from hwspaces import HardwareEntry
 from hwspaces.accelerators.prices import servers
 from jaxroof.batch import Policy
-from jaxroof.deployment import degree
+from jaxroof.deployment import GROUPS, request_groups
 from jaxroof.memory.capacity import reserved_bytes, sequence_capacity
 from jaxroof.memory.reserve import memory_share
 from sweeps.ask.cases import Case, cache_precision
@@ -74,7 +74,7 @@ def resource(name: str, vendor: str | None) -> str:
     return VENDORS[vendor].resource
 
 
-DEGREES = ("tp", "pp", "attention_dp", "ep", "dp")
+DEGREES = ("tp", "pp", GROUPS, "ep", "dp")
 """Parallel degrees that launch flags can say."""
 
 WRITTEN = (*DEGREES, "cp", "charged", "drafts", "memory_utilization", "reserve_bytes")
@@ -106,7 +106,7 @@ class LaunchedPool:
     replicas: int
     tp: int
     pp: int
-    attention_dp: int
+    groups: int  # that work on requests of their own: attention data parallelism
     ep: int
     drafts: int  # tokens drafted per sequence and step; 0: none
     draft: str | None  # repository of the model that drafts; None: the model's own prediction head
@@ -125,8 +125,8 @@ class LaunchedPool:
 
     @property
     def ranks(self) -> int:
-        """Devices that share one layer: tp x attention_dp."""
-        return self.tp * self.attention_dp
+        """Devices that share one layer: tp x groups."""
+        return self.tp * self.groups
 
     @property
     def devices(self) -> int:
@@ -146,12 +146,12 @@ class LaunchedPool:
     @property
     def max_sequences(self) -> int:
         """Sequences that run at once in one group of attention data parallelism."""
-        return math.ceil(float(self.policy.max_sequences) / self.attention_dp)
+        return math.ceil(float(self.policy.max_sequences) / self.groups)
 
     @property
     def token_budget(self) -> int:
         """Tokens of one step of one group of attention data parallelism."""
-        return math.ceil(float(self.policy.token_budget) / self.attention_dp)
+        return math.ceil(float(self.policy.token_budget) / self.groups)
 
     @property
     def step_tokens(self) -> int:
@@ -222,6 +222,7 @@ def _pool(
         vendor=entry.vendor,
         host=host_devices(entry),
         replicas=replicas * degrees.pop("dp"),
+        groups=degrees.pop(GROUPS),
         **degrees,
         drafts=drafts,
         draft=draft,
@@ -241,7 +242,7 @@ def _pool(
         rest=unsaid | dict(asked.overrides),
     )
     if found.ranks % found.ep:
-        raise ValueError(f"ep = {found.ep} does not divide tp x attention_dp = {found.ranks} devices")
+        raise ValueError(f"ep = {found.ep} does not divide tp x {GROUPS} = {found.ranks} devices")
     if found.devices > found.host and found.devices % found.host:
         raise ValueError(f"{found.devices} devices do not fill hosts of {found.host} {entry.name} each")
     return found
@@ -262,7 +263,7 @@ def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int
     """
     scenario, positions = case.scenario, case.model.max_position
     place = scenario.hardware, scenario.model, scenario.deployment
-    groups = degree(scenario.deployment.attention_dp)
+    groups = request_groups(scenario.deployment)
 
     def held(tokens: float) -> float:
         return float(sequence_capacity(*place, float(tokens)) / groups)

@@ -6,6 +6,7 @@ from typing import Any
 
 from hwspaces import formatted
 from jaxroof.batch import ORDERS
+from jaxroof.deployment import GROUPS
 from jaxroof.version import VERSION
 from sweeps.ask.layouts import label
 from sweeps.data.labels import number
@@ -120,7 +121,7 @@ def versions(engine: LaunchedEngine, version: str | None = None) -> str:
 
 def layout(pool: LaunchedPool) -> str:
     """Parallel degrees of a pool in short."""
-    return label({"tp": pool.tp, "attention_dp": pool.attention_dp, "ep": pool.ep, "pp": pool.pp})
+    return label({"tp": pool.tp, GROUPS: pool.groups, "ep": pool.ep, "pp": pool.pp})
 
 
 def _rank(row: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """SGLang: the flags of `python3 -m sglang.launch_server`.
 
-Its tensor-parallel size counts all devices of a layer: tp x attention_dp. Limits of sequences and tokens are those of
+Its tensor-parallel size counts all devices of a layer. Limits of sequences and tokens are those of
 the replica; SGLang divides them by the groups of attention data parallelism.
 """
 
@@ -29,7 +29,7 @@ def flags(pool: LaunchedPool) -> list[Flag]:
     budget = f"{float(policy.token_budget):.0f}"
     found: list[Flag] = [("--tp-size", str(pool.ranks))]
     found += [("--pp-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--dp-size", str(pool.attention_dp)), ("--enable-dp-attention",)] if pool.attention_dp > 1 else []
+    found += [("--dp-size", str(pool.groups)), ("--enable-dp-attention",)] if pool.groups > 1 else []
     found += [("--ep-size", str(pool.ep))] if pool.ep > 1 else []
     found += [("--context-length", str(pool.context))]
     found += [("--max-running-requests", f"{float(policy.max_sequences):.0f}")]
@@ -72,8 +72,8 @@ def remarks(pool: LaunchedPool) -> list[str]:
     found += weights_notes("SGLang", pool, QUANTIZED)
     if pool.kv and pool.kv not in KV:
         found.append(f"a KV cache of {pool.kv} has no flag in SGLang; it has {', '.join(KV)}")
-    if pool.attention_dp > 1:
-        one = f"--attn-dp-size {pool.attention_dp}"
+    if pool.groups > 1:
+        one = f"--attn-dp-size {pool.groups}"
         found.append(f"--dp-size with --enable-dp-attention is the spelling of all versions; 0.5.23 has {one} for it")
     if pool.vendor == "AMD":
         found.append("SGLang's images for AMD end in the ROCm version and the GPU's generation: lmsysorg/sglang:TAG")

@@ -7,6 +7,7 @@ the cache, so the memory's share stands there.
 
 from typing import Any
 
+from jaxroof.deployment import GROUPS
 from sweeps.serving.launch.deployed import LaunchedPool
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, weights_notes
 
@@ -37,9 +38,9 @@ def require_possible(pool: LaunchedPool) -> None:
     """ValueError in one line for a pool that TensorRT-LLM cannot run."""
     if pool.vendor != "NVIDIA":
         raise ValueError(f"{pool.hardware}: TensorRT-LLM runs on NVIDIA GPUs only")
-    if pool.attention_dp > 1 and pool.tp > 1:
+    if pool.groups > 1 and pool.tp > 1:
         raise ValueError(
-            f"tp = {pool.tp} with attention_dp = {pool.attention_dp}: TensorRT-LLM splits attention over all devices "
+            f"tp = {pool.tp} with {GROUPS} = {pool.groups}: TensorRT-LLM splits attention over all devices "
             "of a layer by requests or by heads, not by both"
         )
 
@@ -63,7 +64,7 @@ def config(
     cache |= {"tokens_per_block": int(policy.block_size)} if "block_size" in pool.changed else {}
     capacity = "GUARANTEED_NO_EVICT" if policy.reserve else "MAX_UTILIZATION"
     found: dict[str, Any] = {
-        "enable_attention_dp": pool.attention_dp > 1,
+        "enable_attention_dp": pool.groups > 1,
         "enable_chunked_prefill": bool(policy.chunked),
         "kv_cache_config": cache,
         "scheduler_config": {"capacity_scheduler_policy": capacity},

@@ -1,11 +1,12 @@
 """vLLM: the flags of `vllm serve`.
 
 Every group of attention data parallelism is an engine of its own with a scheduler of its own, so limits of sequences
-and tokens are those of one group. Experts are spread over all tp x attention_dp devices, by expert or by width.
+and tokens are those of one group. Experts are spread over all devices of a layer, by expert or by width.
 """
 
 import json
 
+from jaxroof.deployment import GROUPS
 from sweeps.serving.launch.deployed import LaunchedPool
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, quantized, switch, weights_notes
 
@@ -27,7 +28,7 @@ def flags(pool: LaunchedPool) -> list[Flag]:
     """
     if pool.ep not in (1, pool.ranks):
         raise ValueError(
-            f"ep = {pool.ep}: vLLM spreads whole experts over all tp x attention_dp = {pool.ranks} devices or over none"
+            f"ep = {pool.ep}: vLLM spreads whole experts over all tp x {GROUPS} = {pool.ranks} devices or over none"
         )
     policy = pool.policy
     if pool.step_tokens < pool.max_sequences:
@@ -36,7 +37,7 @@ def flags(pool: LaunchedPool) -> list[Flag]:
         )
     found: list[Flag] = [("--tensor-parallel-size", str(pool.tp))]
     found += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--data-parallel-size", str(pool.attention_dp))] if pool.attention_dp > 1 else []
+    found += [("--data-parallel-size", str(pool.groups))] if pool.groups > 1 else []
     found += [("--enable-expert-parallel",)] if pool.ep > 1 else []
     found += [("--max-model-len", str(pool.context)), ("--max-num-seqs", str(pool.max_sequences))]
     found += [("--max-num-batched-tokens", str(pool.step_tokens))]
@@ -78,7 +79,7 @@ def remarks(pool: LaunchedPool) -> list[str]:
 def hosts(rank: str, address: str, pool: LaunchedPool, leads: bool) -> list[Flag]:
     """Flags of one host of a replica that spans several."""
     found: list[Flag] = [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--master-addr", address)]
-    found += [("--data-parallel-address", address)] if pool.attention_dp > 1 else []
+    found += [("--data-parallel-address", address)] if pool.groups > 1 else []
     return found if leads else [*found, ("--headless",)]
 
 

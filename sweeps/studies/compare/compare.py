@@ -1,9 +1,8 @@
 """Ranking of accelerators, their number, layout and engine settings for one model under requests over time."""
 
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,44 +11,26 @@ from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
 from sweeps.ask.keys import takes
 from sweeps.ask.offered_load import COMPARED, OfferedLoad, prompt_metric, without_output
-from sweeps.run.simulated.objective import SHARE
+from sweeps.ask.words import ComparisonWords
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
-from sweeps.studies.compare.figures import PRICE, RATE, SORTED_BY, ascending
+from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import ServedQuestion, question
+from sweeps.studies.compare.ranking import ascending, default_metric
 from sweeps.studies.compare.rows import Row, missed, ranked_row
-from sweeps.studies.compare.search import SIMULATED, SearchResult, at_once, search
+from sweeps.studies.compare.search import HEADROOM, SearchResult, at_once, search
 from sweeps.studies.compare.words import AskedComparison, read
 
 
 @takes(OfferedLoad, COMPARED)
+@takes(ComparisonWords)
 @plain_arguments
 def compare(
     model: str,
     slo: str | Mapping[str, Any] | None = None,
     *,
-    share: float | str = SHARE,
-    rate: float | str | None = None,
-    headroom: float | str | None = None,
-    hardware: str | Iterable[str] | None = None,
-    devices: int | str | Iterable[int] | None = None,
-    max_devices: int | str | None = None,
-    weights: str | Iterable[str] | None = None,
-    kv: str | Iterable[str] | None = None,
-    engine: str | None = None,
-    policy: str | Iterable[str] | Mapping[str, Any] | None = None,
-    draft: str | None = None,
-    drafts: int | str | Iterable[int] | None = None,
-    efficiency: str | None = None,
-    adapters: str | Mapping[str, Any] | None = None,
-    prices: str | None = None,
-    node: int | str | None = None,
-    set: str | Iterable[str] | Mapping[str, Any] | None = None,
-    simulate: int | str = SIMULATED,
-    disaggregated: bool = True,
-    sort: str | None = None,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **load: Any,
+    **words: Any,
 ) -> Comparison:
     """Rank deployments by what serving a stream of requests takes, each at the largest load that keeps the target.
 
@@ -88,7 +69,8 @@ def compare(
       sort: one of `sweeps.studies.compare.figures.SORTED_BY`; None: US dollars per million tokens where most
         accelerators have prices.
       begun: called with about as many simulations as come; returns what is called with those that are done.
-      **load: of `sweeps.ask.offered_load.COMPARED`: isl, osl, trace, traffic, prefixes, sessions, requests ...
+      **words: the others of these, and those of `sweeps.ask.offered_load.COMPARED`: isl, osl, trace, traffic,
+        prefixes, sessions, requests ...
 
     Returns:
       The ranking: `best_layouts` are the rows that the command prints, `rows` those of its --all, and `record()` is the
@@ -100,37 +82,14 @@ def compare(
     Example:
       sweeps.compare("Llama-3.1-8B", "ttft=1s,tpot=30ms", isl=2048, osl=256, hardware=["H100-SXM", "MI300X"], rate=40)
     """
-    words = {
-        "model": model,
-        "slo": slo,
-        "share": share,
-        "rate": rate,
-        "headroom": headroom,
-        "hardware": hardware,
-        "devices": devices,
-        "max_devices": max_devices,
-        "weights": weights,
-        "kv": kv,
-        "engine": engine,
-        "policy": policy,
-        "draft": draft,
-        "drafts": drafts,
-        "efficiency": efficiency,
-        "adapters": adapters,
-        "prices": prices,
-        "node": node,
-        "set": set,
-        "simulate": simulate,
-        "disaggregated": disaggregated,
-        "sort": sort,
-    }
-    return comparison(read({**load, **words}), begun)
+    return comparison(read({"model": model, "slo": slo, **words}), begun)
 
 
 def comparison(wanted: AskedComparison, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
     """The comparison that words ask for; `begun` as of `compare`."""
-    ask = functools.partial(question, **wanted.question)
-    questions = {one: ask(weights=one) for one in wanted.weights}  # all are checked before the first is searched
+    every: tuple[str | None, ...] = tuple(wanted.weights or [None])
+    tried = dict.fromkeys(every)
+    questions = {one: question(wanted, one) for one in tried}  # all are checked before the first is searched
     made = [_compared(one, wanted, begun) for one in questions.values()]
     found = made[0] if len(made) == 1 else _together(questions, made)
     return _of_prompts(found) if found.question.requests.without_output else found
@@ -142,16 +101,17 @@ def _compared(
     """The comparison of one question."""
     start = time.perf_counter()
     metric, chosen = _metric(wanted.sort, asked)
-    found = search(asked, metric, wanted.rate, wanted.headroom, wanted.simulated, begun)
+    headroom = HEADROOM if wanted.headroom is None else wanted.headroom
+    found = search(asked, metric, wanted.rate, headroom, wanted.simulate, begun)
     rows, infeasible = _rows(asked, found, metric)
     if wanted.disaggregated and not asked.target.classes and not asked.requests.without_output:
-        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, wanted.rate, wanted.headroom), metric)
+        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, wanted.rate, headroom), metric)
     return Comparison(
         question=asked,
         metric=metric,
         chosen=chosen,
         rate=wanted.rate,
-        headroom=wanted.headroom,
+        headroom=headroom,
         rows=rows,
         infeasible=infeasible,
         requests=(min(found.requests.values(), default=0), max(found.requests.values(), default=0)),
@@ -205,9 +165,9 @@ def _metric(sort: str | None, asked: ServedQuestion) -> tuple[str, str]:
             raise ValueError(f"sort = {sort!r} is not known; known: {', '.join(SORTED_BY)}")
         return sort, "asked for"
     devices = asked.options.devices
-    priced = sum(device.hardware.price is not None for device in devices)
+    metric, priced = default_metric(devices)
     said = f"default: {priced} of {len(devices)} accelerators have a price"
-    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+    return metric, said
 
 
 def _rows(asked: ServedQuestion, found: SearchResult, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:

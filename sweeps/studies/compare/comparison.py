@@ -18,7 +18,7 @@ from sweeps.run.evidence import serving_beyond
 from sweeps.run.simulated.objective import Target
 from sweeps.studies.compare.advice import changes
 from sweeps.studies.compare.question import ServedQuestion
-from sweeps.studies.compare.reasons import nearest_misses
+from sweeps.studies.compare.ranking import first_of_each, nearest_misses
 from sweeps.studies.compare.rows import Row
 from sweeps.studies.compare.search import scenario_at
 from sweeps.studies.compare.trust import Trust, trust
@@ -41,7 +41,7 @@ class Comparison:
     simulations: int
     estimate_seconds: float
     seconds: float
-    arrays: Mapping[str, np.ndarray]  # figures of every place as estimated, shape [settings, devices, layouts]
+    arrays: Mapping[str, np.ndarray]  # figures of every deployment as estimated, shape [settings, devices, layouts]
     questions: Mapping[str | None, ServedQuestion] = dataclasses.field(default_factory=dict)  # by the weights of rows
     _trusts: dict[tuple[Any, ...], Trust] = dataclasses.field(default_factory=dict)  # that were asked for
 
@@ -64,9 +64,11 @@ class Comparison:
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
             scenario = scenario_at(self.question_of(row).options, row.place)
-            found = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
-            place = self.device_of(row), self.question.efficiency, found
-            self._trusts[key] = trust(*place, row.parallelism, self.question_of(row).model.precision, row.simulated)
+            beyond = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
+            precision = self.question_of(row).model.precision
+            self._trusts[key] = trust(
+                self.device_of(row), self.question.efficiency, beyond, row.parallelism, precision, row.simulated
+            )
         return self._trusts[key]
 
     def slower_cache(self, row: Row) -> str | None:
@@ -80,10 +82,7 @@ class Comparison:
     @property
     def best_layouts(self) -> tuple[Row, ...]:
         """Of `rows`, the best of every (accelerator, devices of a replica), disaggregated pools apart from others."""
-        first: dict[tuple[str, int, bool], Row] = {}
-        for row in self.rows:
-            first.setdefault((row.hardware, row.devices, row.prefill is None), row)
-        return tuple(first.values())
+        return first_of_each(self.rows, lambda row: (row.hardware, row.devices, row.prefill is None))
 
     @property
     def nearest_misses(self) -> tuple[Row, ...]:
@@ -93,11 +92,11 @@ class Comparison:
     def advice(self, rows: Sequence[Row]) -> list[str]:
         """For each of the rows the change that gains most load, in words; "" where none does."""
         words: dict[int, str] = {}
-        for asked in {id(one): one for one in map(self.question_of, rows)}.values():
-            own = [(place, row) for place, row in enumerate(rows) if self.question_of(row) is asked]
-            said = changes(asked, [row for _, row in own])
-            words |= {place: text for (place, _), text in zip(own, said, strict=True)}
-        return [words[place] for place in range(len(rows))]
+        for question in {id(one): one for one in map(self.question_of, rows)}.values():
+            own = [(i, row) for i, row in enumerate(rows) if self.question_of(row) is question]
+            said = changes(question, [row for _, row in own])
+            words |= {i: text for (i, _), text in zip(own, said, strict=True)}
+        return [words[i] for i in range(len(rows))]
 
     def record(self, rows: Sequence[Row] | None = None) -> dict[str, Any]:
         """Everything for programs, as the command's --json prints it: SI units; a figure that is not known is None.
@@ -108,50 +107,50 @@ class Comparison:
         return _record(self, self.best_layouts if rows is None else rows)
 
 
-def _record(found: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
-    asked = found.question
+def _record(comparison: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
+    question = comparison.question
     metrics = sorted({name for row in rows for name in row.metrics})
-    made = {
+    record = {
         "jaxroof_version": VERSION,
         "question": {
-            "model": asked.model.name,
-            "slo": asked.slo,
-            "target": asked.target.text,
-            "share": asked.target.share,
-            "rate": found.rate,
-            "headroom": found.headroom if found.rate is not None else None,
-            "requests": dict(asked.requests.keys),
-            "classes": [_class_record(one, asked.target) for one in asked.requests.classes],
-            "engine": asked.engine,
-            "efficiency": asked.efficiency.name,
-            "settings": dict(asked.settings),
+            "model": question.model.name,
+            "slo": question.slo,
+            "target": question.target.text,
+            "share": question.target.share,
+            "rate": comparison.rate,
+            "headroom": comparison.headroom if comparison.rate is not None else None,
+            "requests": dict(question.requests.keys),
+            "classes": [_class_record(one, question.target) for one in question.requests.classes],
+            "engine": question.engine,
+            "efficiency": question.efficiency.name,
+            "settings": dict(question.settings),
         },
-        "model": asked.model.name,
-        "precision": asked.model.precision,
-        "sorted_by": found.metric,
-        "sorted_because": found.chosen,
-        "higher_is_better": bool(variable(found.metric).higher_is_better),
+        "model": question.model.name,
+        "precision": question.model.precision,
+        "sorted_by": comparison.metric,
+        "sorted_because": comparison.chosen,
+        "higher_is_better": bool(variable(comparison.metric).higher_is_better),
         "tried": {
-            "places": found.places,
-            "simulations": found.simulations,
-            "requests_of_a_simulation": list(found.requests),
-            "estimate_seconds": round(found.estimate_seconds, 3),
-            "seconds": round(found.seconds, 3),
+            "places": comparison.places,
+            "simulations": comparison.simulations,
+            "requests_of_a_simulation": list(comparison.requests),
+            "estimate_seconds": round(comparison.estimate_seconds, 3),
+            "seconds": round(comparison.seconds, 3),
         },
         "rows": [
-            _row_record(found, row, rank, change)
-            for rank, (row, change) in enumerate(zip(rows, found.advice(rows), strict=True), 1)
+            _row_record(comparison, row, rank, change)
+            for rank, (row, change) in enumerate(zip(rows, comparison.advice(rows), strict=True), 1)
         ],
         "infeasible": [
             {"hardware": row.hardware, "devices": row.devices, "layout": row.layout, "reason": row.reason}
-            for row in found.nearest_misses
+            for row in comparison.nearest_misses
         ],
-        "lacking": dict(asked.lacking),
-        "refused_layouts": dict(asked.refused),
-        "notes": list(asked.notes),
+        "lacking": dict(question.lacking),
+        "refused_layouts": dict(question.refused),
+        "notes": list(question.notes),
         "units": units(metrics),
     }
-    return finite(made)
+    return finite(record)
 
 
 def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
@@ -160,15 +159,15 @@ def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
     return words | {"prefixes": prefixes, "slo": one.slo, "target": target.classes[one.name].text}
 
 
-def _row_record(found: Comparison, row: Row, rank: int, change: str) -> dict[str, Any]:
-    device = found.device_of(row)
-    judged = found.trust(row)
-    low, high = judged.interval(row.metrics[found.metric])
+def _row_record(comparison: Comparison, row: Row, rank: int, change: str) -> dict[str, Any]:
+    device = comparison.device_of(row)
+    judged = comparison.trust(row)
+    low, high = judged.interval(row.metrics[comparison.metric])
     return {
         "rank": rank,
         "hardware": row.hardware,
         "devices": row.devices,
-        "server": found.question_of(row).options.servers[row.place[1]],
+        "server": comparison.question_of(row).options.servers[row.place[1]],
         "replicas": row.replicas,
         "layout": row.layout,
         "setting": row.setting,
@@ -183,31 +182,33 @@ def _row_record(found: Comparison, row: Row, rank: int, change: str) -> dict[str
         "octaves_beyond": judged.octaves,
         "status": device.status,
         **({} if device.price is None else device.price.record()),
-        "longest": found.question.requests.longest,
+        "longest": comparison.question.requests.longest,
         "spec": dict(row.spec),
         "prefill": row.prefill,
         **({} if row.prefill is None else {"decode_replicas": row.decode_replicas}),
-        **({"classes": dict(row.classes)} if found.question.target.classes else {}),
+        **({"classes": dict(row.classes)} if comparison.question.target.classes else {}),
         **{name: value for name, value in row.metrics.items() if name != "devices"},
     }
 
 
-# Served comparisons as labelled arrays: every place as estimated, over setting, accelerator and layout.
+# Served comparisons as labelled arrays: every deployment as estimated, over setting, accelerator and layout.
 
 
 DIMS = ("setting", "hardware", "layout")
 
 
-def dataset(found: Comparison) -> xr.Dataset:
-    """Figures of every place at its largest load; NaN where it cannot serve.
+def dataset(comparison: Comparison) -> xr.Dataset:
+    """Figures of every deployment at its largest load; NaN where it cannot serve.
 
     Those that were simulated have the simulation's load: `simulated` says which.
     """
-    asked, options = found.question, found.question.options
+    question, options = comparison.question, comparison.question.options
     simulated = np.zeros((len(options.settings), len(options.devices), len(options.layouts)), np.int8)
-    for row in found.rows:
+    for row in comparison.rows:
         simulated[row.place] |= row.simulated
-    variables = {name: (DIMS, values, variable_attributes(name, values.dtype)) for name, values in found.arrays.items()}
+    variables = {
+        name: (DIMS, values, variable_attributes(name, values.dtype)) for name, values in comparison.arrays.items()
+    }
     meaning = {"units": "1", "long_name": "1 where the load is from a simulation, 0 where from the steady state"}
     labels = {
         "setting": [choice.text or "the engine's own" for choice in options.settings],
@@ -223,10 +224,10 @@ def dataset(found: Comparison) -> xr.Dataset:
         },
         {
             "Conventions": "CF-1.11",
-            "title": f"{asked.model.name}: the largest load of every deployment within {asked.target.text}",
-            "requests": json.dumps(dict(asked.requests.keys), sort_keys=True, default=str),
-            "engine": asked.engine,
-            "efficiency": asked.efficiency.name,
-            "simulated_requests": found.requests[1],
+            "title": f"{question.model.name}: the largest load of every deployment within {question.target.text}",
+            "requests": json.dumps(dict(question.requests.keys), sort_keys=True, default=str),
+            "engine": question.engine,
+            "efficiency": question.efficiency.name,
+            "simulated_requests": comparison.requests[1],
         },
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hwspaces.accelerators.prices import charged_devices
-from jaxroof.deployment import replica_devices
+from jaxroof.deployment import on_one_device, replica_devices
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import lane_time, transfer_bytes
 from jaxroof.numerics.arrays import eager
@@ -15,10 +15,11 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.steady.steady_state import LEAST_STEPS, Demand
 from sweeps.ask.layouts import label, reach
 from sweeps.studies.compare.estimate import LADDER, sequences
-from sweeps.studies.compare.figures import ascending, figures_of
+from sweeps.studies.compare.figures import figures_of
 from sweeps.studies.compare.pairs import FirstPass, Pairs, largest, places_of, prompts_of
 from sweeps.studies.compare.pools import PoolSteps, decode_loads, pool_steps, prefill_loads, within
 from sweeps.studies.compare.question import ServedQuestion
+from sweeps.studies.compare.ranking import ascending
 from sweeps.studies.compare.rows import Row, limit_text, ranked_row
 
 MOST_REPLICAS = 8
@@ -34,7 +35,7 @@ CANDIDATES = 24
 
 
 def pool_rows(
-    asked: ServedQuestion, found: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
+    question: ServedQuestion, first_pass: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
 ) -> tuple[Row, ...]:
     """The best pair of pools of every accelerator that serves within the limits, best first; none is simulated.
 
@@ -44,14 +45,14 @@ def pool_rows(
     Args:
       metric, rate, headroom: as of `sweeps.compare`.
     """
-    options = asked.options
-    needs = mapped(lambda *leaves: np.array(leaves).reshape(-1, 1, 1), found.needs[0], *found.needs[1:])
-    steps = pool_steps(options, found.wanted, found.needs, found.prices, found.estimate)
-    output = float(np.mean(asked.requests.sample.osl))
+    options = question.options
+    needs = mapped(lambda *leaves: np.array(leaves).reshape(-1, 1, 1), first_pass.needs[0], *first_pass.needs[1:])
+    steps = pool_steps(options, first_pass.wanted, first_pass.needs, first_pass.prices, first_pass.estimate)
+    output = float(np.mean(question.requests.sample.osl))
     candidates = []
-    for pairs in _pairs(asked, found, steps, needs):
-        joules = _joules(asked, found, steps, pairs, pairs.load)
-        values = ascending(_figures(asked, pairs, pairs.load, joules, output, rate, headroom)[metric], metric)
+    for pairs in _pairs(question, first_pass, steps, needs):
+        joules = _joules(question, first_pass, steps, pairs, pairs.load)
+        values = ascending(_figures(question, pairs, pairs.load, joules, output, rate, headroom)[metric], metric)
         best = np.lexsort((pairs.total, values))[:CANDIDATES]
         candidates.append(pairs.of(best[np.isfinite(values[best])]))
     if not candidates:
@@ -62,17 +63,17 @@ def pool_rows(
             for field in dataclasses.fields(candidates[0])
         )
     )
-    load, state, binding = largest(asked, found, steps, every)
-    joules = _joules(asked, found, steps, every, load)
+    load, state, binding = largest(question, first_pass, steps, every)
+    joules = _joules(question, first_pass, steps, every, load)
     rows = []
     for device in np.unique(every.device):
         (own,) = np.nonzero(every.device == device)
-        figures = _figures(asked, every.of(own), load[own], joules[own], output, rate, headroom)
+        figures = _figures(question, every.of(own), load[own], joules[own], output, rate, headroom)
         values = ascending(figures[metric], metric)
         i = int(np.lexsort((every.total[own], values))[0])
         if np.isfinite(values[i]):
             chosen = {name: float(array[i]) for name, array in figures.items()}
-            rows.append(_row(asked, found, steps, every, own[i], chosen, load, state, binding))
+            rows.append(_row(question, first_pass, steps, every, own[i], chosen, load, state, binding))
     return tuple(sorted(rows, key=lambda row: _order(row, metric)))
 
 
@@ -87,20 +88,20 @@ def _order(row: Row, metric: str) -> float:
     return float(ascending(np.array(row.metrics[metric]), metric))
 
 
-def _pairs(asked: ServedQuestion, found: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
+def _pairs(question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
     """Of every accelerator, each number of devices of both pools at its best layout, in every ratio."""
-    options = asked.options
-    if not found.prices:  # no place holds the model
+    options = question.options
+    if not first_pass.prices:  # no deployment holds the model
         return
     used = np.array([int(replica_devices(deployment)) for deployment in options.deployments[0]])
     sizes = np.unique(used)
-    first = prefill_loads(steps, needs, asked.limits, float(options.efficiency.host.request_time))
-    second = decode_loads(steps, needs, asked.limits)
-    transfer = _transfers(asked, found, sizes)
-    alike = list(dict.fromkeys(group.settings for group, _ in found.prices))  # of the same precisions
+    first = prefill_loads(steps, needs, question.limits, float(options.efficiency.host.request_time))
+    second = decode_loads(steps, needs, question.limits)
+    transfer = _transfers(question, first_pass, sizes)
+    alike = list(dict.fromkeys(group.settings for group, _ in first_pass.prices))  # of the same precisions
     for device in range(len(options.devices)):
         most = min(float(used.max()), reach(options.devices[device].hardware))
-        made: list[list[np.ndarray]] = []
+        columns_by_settings: list[list[np.ndarray]] = []
         for settings in alike:
             best = [_best_of_sizes(loads[list(settings), device], used, sizes) for loads in (first, second)]
             p, d, r = (axis.ravel() for axis in np.indices((len(sizes), len(sizes), len(RATIOS))))
@@ -111,51 +112,55 @@ def _pairs(asked: ServedQuestion, found: FirstPass, steps: PoolSteps, needs: Dem
             can = (load > 0.0) & ((counts * RATIOS[r]).sum(axis=1) <= most)
             places = [np.stack([np.array(settings)[s], w], axis=1) for _, s, w in best]
             columns = (places[0][p], places[1][d], RATIOS[r], counts, sent, load)
-            made.append([column[can] for column in columns])
-        joined = [np.concatenate(parts) for parts in zip(*made, strict=True)]
+            columns_by_settings.append([column[can] for column in columns])
+        joined = [np.concatenate(parts) for parts in zip(*columns_by_settings, strict=True)]
         if len(joined[0]):
             yield Pairs(np.full(len(joined[0]), device), *joined)
 
 
 def _best_of_sizes(loads: np.ndarray, used: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
     """Largest load, its setting and its layout for every number of devices, from loads of shape [settings, layouts]."""
-    found = [(0.0, 0, 0)] * len(sizes)
+    best = [(0.0, 0, 0)] * len(sizes)
     for i, size in enumerate(sizes):
         of = np.where(used == size, loads, -1.0)
         setting, layout = np.unravel_index(int(of.argmax()), of.shape)
-        found[i] = float(of[setting, layout]), int(setting), int(layout)
-    return tuple(np.array(column) for column in zip(*found, strict=True))
+        best[i] = float(of[setting, layout]), int(setting), int(layout)
+    return tuple(np.array(column) for column in zip(*best, strict=True))
 
 
-def _transfers(asked: ServedQuestion, found: FirstPass, sizes: np.ndarray) -> np.ndarray:
+def _transfers(question: ServedQuestion, first_pass: FirstPass, sizes: np.ndarray) -> np.ndarray:
     """s that one request's cache is on its way over so many links, [settings, devices, sizes]; NaN without links."""
-    options = asked.options
-    tokens = float(np.mean(asked.requests.sample.isl))
-    made = np.full((len(options.settings), len(options.devices), len(sizes)), np.nan)
-    for group, _ in found.prices:
+    options = question.options
+    tokens = float(np.mean(question.requests.sample.isl))
+    seconds = np.full((len(options.settings), len(options.devices), len(sizes)), np.nan)
+    for group, _ in first_pass.prices:
         devices, first = np.unique(group.device, return_index=True)
         links = group.hardware.links
         where = np.ix_(np.array(group.settings), devices)
-        if (links.scale_up is None and links.scale_out is None) or np.isfinite(made[where]).all():
+        if (links.scale_up is None and links.scale_out is None) or np.isfinite(seconds[where]).all():
             continue
         deployment = options.deployments[group.settings[0]][0]
-        hardware = mapped(lambda leaf, first=first: leaf[first, 0], group.hardware)
+        hardware = mapped(lambda leaf, first=first: leaf[first], group.hardware)
         with eager():
             part = transfer_bytes(options.model.model, deployment, tokens) / sizes
-            made[where] = lane_time(Pool(hardware=hardware, deployment=deployment, efficiency=options.efficiency), part)
-    return made
+            seconds[where] = lane_time(
+                Pool(hardware=hardware, deployment=deployment, efficiency=options.efficiency), part
+            )
+    return seconds
 
 
-def _joules(asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray) -> np.ndarray:
+def _joules(
+    question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, pairs: Pairs, load: np.ndarray
+) -> np.ndarray:
     """J of all devices of both pools per request at `load` requests/s, static power included; NaN where unknown."""
     first, second = places_of(pairs, "prefill"), places_of(pairs, "decode")
-    options = asked.options
-    outputs = np.array([max(needs.output - 1.0, LEAST_STEPS) for needs in found.needs])  # decode steps of a request
+    options = question.options
+    steps_each = np.array([max(needs.output - 1.0, LEAST_STEPS) for needs in first_pass.needs])  # of a request
     static = np.array([device.hardware.power.static or math.nan for device in options.devices], float)[pairs.device]
     with eager():
         # The batch at this load, on the ladder: load = batch / (steps x time of a step).
         ladder, decode = steps.ladder[second], steps.decode[second]
-        taken = (load / pairs.replicas[:, 1] * outputs[second[0]])[:, None]
+        taken = (load / pairs.replicas[:, 1] * steps_each[second[0]])[:, None]
         rates = ladder / decode
         below = np.clip((rates <= taken).sum(axis=1) - 1, 0, LADDER - 2)[:, None]
         ends = [np.take_along_axis(array, below + more, axis=1) for array in (ladder, rates) for more in (0, 1)]
@@ -169,7 +174,7 @@ def _joules(asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pa
 
 
 def _figures(
-    asked: ServedQuestion,
+    question: ServedQuestion,
     pairs: Pairs,
     load: np.ndarray,
     joules: np.ndarray,
@@ -178,17 +183,17 @@ def _figures(
     headroom: float,
 ) -> dict[str, np.ndarray]:
     """Figures of pairs of one accelerator at their largest load, those of `sweeps.studies.compare.figures.figures`."""
-    options = asked.options
+    options = question.options
     hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
-    one = dataclasses.replace(options.deployments[0][0], dp=1.0, tp=1.0, pp=None, ep=None, attention_dp=None)
+    one = dataclasses.replace(on_one_device(options.deployments[0][0]), dp=1.0)
     server = float(options.servers[int(pairs.device[0])]) if len(pairs.device) else 1.0
     charged = (pairs.replicas * charged_devices(pairs.devices, server)).sum(axis=1)
     return figures_of(hardware, one, pairs.total, charged, server, load, joules / output, output, rate, headroom)
 
 
 def _row(
-    asked: ServedQuestion,
-    found: FirstPass,
+    question: ServedQuestion,
+    first_pass: FirstPass,
     steps: PoolSteps,
     pairs: Pairs,
     i: int,
@@ -198,17 +203,17 @@ def _row(
     binding: np.ndarray,
 ) -> Row:
     """The row of one pair: its own settings are those of the decode pool."""
-    options, device = asked.options, int(pairs.device[i])
+    options, device = question.options, int(pairs.device[i])
     prefills, decodes = (int(number) for number in pairs.replicas[i])
     (first, prefill), (second, decode) = ((int(a), int(b)) for a, b in (pairs.prefill[i], pairs.decode[i]))
     if steps.same[first] == steps.same[second]:
         second = first  # decodes as well, and one policy describes both pools
-    place, policy = (second, device, decode), options.settings[second].policy
+    position, policy = (second, device, decode), options.settings[second].policy
     batch = float(at["batch_mean"][i])
-    running = sequences(policy, batch, float(steps.most[place]), False)
-    base = ranked_row(asked, found.estimate, figures, place, int(pairs.total[i]), None, running, 0)
-    power = figures["joules_per_token"] * float(np.mean(asked.requests.sample.osl)) * load[i] / pairs.total[i]
-    words = [limit_text(limit) for limit in asked.limits]
+    running = sequences(policy, batch, float(steps.most[position]), False)
+    base = ranked_row(question, first_pass.estimate, figures, position, int(pairs.total[i]), None, running, 0)
+    power = figures["joules_per_token"] * float(np.mean(question.requests.sample.osl)) * load[i] / pairs.total[i]
+    words = [limit_text(limit) for limit in question.limits]
     words += ["prefill pool", "links between the pools", "decode pool"]
     layouts = [label(options.layouts[layout]) for layout in (prefill, decode)]
     setting = options.settings[first]
@@ -238,7 +243,7 @@ def _row(
             "replicas": prefills,
             "hardware": options.devices[device].name,
             "policy": dict(setting.changes),
-            "prompts": int(prompts_of(asked, found, pairs.of(np.array([i])))[0]),
+            "prompts": int(prompts_of(question, first_pass, pairs.of(np.array([i])))[0]),
             "decode_batch": int(at["batch"][i]),
         },
         decode_replicas=decodes,

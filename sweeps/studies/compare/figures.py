@@ -1,4 +1,4 @@
-"""Figures of places at their largest load, by which they are sorted: throughput, money, energy, emissions."""
+"""Figures of deployments at their largest load, by which they are sorted: throughput, money, energy, emissions."""
 
 import dataclasses
 import math
@@ -11,13 +11,11 @@ from jaxroof.deployment import Deployment, replica_devices
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.economics import economics
 from jaxroof.numerics.arrays import eager
-from sweeps.ask.names import variable
+from sweeps.studies.compare.candidates import Options, by_structure
 from sweeps.studies.compare.estimate import Estimate
-from sweeps.studies.compare.places import Options, by_structure
+from sweeps.studies.compare.ranking import PRICE, RATE
 
 HOUR = 3600.0
-
-PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 SORTED_BY = (
     *(PRICE, "usd_per_hour", RATE, "tokens_per_second", "requests_per_second", "devices", "rented_devices"),
@@ -28,33 +26,33 @@ SORTED_BY = (
 
 
 def figures(
-    options: Options, load: np.ndarray, found: Estimate, output: np.ndarray, rate: float | None, headroom: float
+    options: Options, load: np.ndarray, estimates: Estimate, output: np.ndarray, rate: float | None, headroom: float
 ) -> dict[str, np.ndarray]:
-    """Figures of every place, arrays of shape [settings, devices, layouts]; NaN where one is unknown or nothing serves.
+    """Figures by name, arrays of shape [settings, devices, layouts]; NaN where one is unknown or nothing serves.
 
     Args:
       load: requests/s that one replica takes.
-      found: whose power they have.
-      output: tokens/s that a load of one request/s makes: tokens of an answer, mean; where a place is simulated, those
-        of the steady part of its simulation.
+      estimates: whose power they have.
+      output: tokens/s that a load of one request/s makes: tokens of an answer, mean; where it is simulated, those of
+        the steady part of its simulation.
       rate: requests/s that replicas have to take together, with `headroom` beside; None: one replica at its load.
     """
     load = np.where(load > 0.0, load, np.nan)
-    made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    arrays = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
     for settings, devices, hardware, layouts, deployment in by_structure(options):
         where = np.ix_(settings, devices, layouts)
         with eager():
             each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
             # Power is that of the largest load: a replica that does less idles for the rest of the time.
-            joules = found.power[where] * each / (load[where] * output[where])
+            joules = estimates.power[where] * each / (load[where] * output[where])
             server = np.array([options.servers[device] for device in devices], float).reshape(1, -1, 1)
             charged = charged_devices(each, server)
             own = figures_of(
                 hardware, deployment, each, charged, server, load[where], joules, output[where], rate, headroom
             )
         for name, values in own.items():
-            made[name][where] = values
-    return made
+            arrays[name][where] = values
+    return arrays
 
 
 def figures_of(
@@ -83,28 +81,22 @@ def figures_of(
     replicas = np.ones(load.shape) if rate is None else np.round(rate / served)
     tokens = served * output
     price = math.nan if hardware.price is None else hardware.price
-    made = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    arrays = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
     rented = charged * replicas if rate is None else rented_devices(charged, replicas, server)
     with eager():
         own = replica_devices(deployment)
         paid = dataclasses.replace(deployment, charged=rented / (devices * replicas) * own)
         costs = economics(hardware, paid, tokens / (devices / own), joules)
-    made |= {name: np.broadcast_to(value, load.shape) for name, value in costs.items() if name in made}
-    made["devices"] = np.where(np.isfinite(load), devices * replicas, np.nan)
-    made["rented_devices"] = np.where(np.isfinite(load), rented, np.nan)
-    made["joules_per_token"] = joules
-    made["usd_per_hour"] = price * HOUR * rented
-    made["tokens_per_second"] = tokens * replicas
-    made["requests_per_second"] = served * replicas
-    return made
+    arrays |= {name: np.broadcast_to(value, load.shape) for name, value in costs.items() if name in arrays}
+    arrays["devices"] = np.where(np.isfinite(load), devices * replicas, np.nan)
+    arrays["rented_devices"] = np.where(np.isfinite(load), rented, np.nan)
+    arrays["joules_per_token"] = joules
+    arrays["usd_per_hour"] = price * HOUR * rented
+    arrays["tokens_per_second"] = tokens * replicas
+    arrays["requests_per_second"] = served * replicas
+    return arrays
 
 
 def share_of(rate: float, headroom: float, load: Any) -> Any:
     """Requests/s of each of the replicas that take `rate` together, with `headroom` beside; `load` is one's largest."""
     return rate / np.ceil(rate * (1.0 + headroom) / load - 1e-9)
-
-
-def ascending(values: np.ndarray, name: str) -> np.ndarray:
-    """Numbers that are lower where a place is better; infinite where the figure is unknown."""
-    sign = -1.0 if variable(name).higher_is_better else 1.0
-    return np.where(np.isfinite(values), sign * values, math.inf)

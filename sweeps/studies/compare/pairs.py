@@ -5,15 +5,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxroof.deployment import degree
+from jaxroof.deployment import request_groups
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import waiting_time
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.tree import mapped
+from jaxroof.steady.latencies import mean_ttft
 from jaxroof.steady.queue import PromptQueue, prompt_queue
-from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, mean_ttft
-from sweeps.studies.compare.estimate import Estimate, Priced, kept
+from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes
+from sweeps.studies.compare.estimate import Estimate, Priced, keeps
 from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together
 from sweeps.studies.compare.question import ServedQuestion
 
@@ -29,11 +30,11 @@ COARSE, FINE = 64, 24
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FirstPass:
-    """What the first pass of a served comparison knows of every place; arrays of shape [settings, devices, layouts]."""
+    """Results of the first pass of a served comparison; arrays of shape [settings, devices, layouts]."""
 
-    wanted: np.ndarray  # bool: places that hold the model and one request
+    wanted: np.ndarray  # bool: deployments that hold the model and one request
     needs: Sequence[Demand]  # by setting
-    prices: Priced  # of the wanted places' steps
+    prices: Priced  # of the wanted deployments' steps
     estimate: Estimate
 
 
@@ -66,28 +67,28 @@ def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _jobs(
-    asked: ServedQuestion, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None = None
+    question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None = None
 ) -> HandoverCost:
     """What the job of two pools says of every pair; arguments as of `_job`."""
-    made = []
+    costs = []
     for device in np.unique(pairs.device):
         (own,) = np.nonzero(pairs.device == device)
         sent = None if rate is None else rate[own]
-        made.append((own, _job(asked, found, pairs.of(own), batch[own], sent)))
-    order = np.argsort(np.concatenate([own for own, _ in made]))
-    wide = [mapped(lambda leaf, own=own: np.broadcast_to(leaf, (len(own), batch.shape[1])), one) for own, one in made]
+        costs.append((own, _job(question, first_pass, pairs.of(own), batch[own], sent)))
+    order = np.argsort(np.concatenate([own for own, _ in costs]))
+    wide = [mapped(lambda leaf, own=own: np.broadcast_to(leaf, (len(own), batch.shape[1])), one) for own, one in costs]
     return mapped(lambda *leaves: np.concatenate(leaves)[order], wide[0], *wide[1:])
 
 
 def _job(
-    asked: ServedQuestion, found: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None
+    question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None
 ) -> HandoverCost:
     """What `jaxroof disaggregate` says of pairs of one accelerator, at decode batches of shape [pairs, n].
 
     Args:
       rate: requests/s of every pair, shape [pairs, 1]; None: nobody waits.
     """
-    options, stream = asked.options, asked.requests.sample
+    options, stream = question.options, question.requests.sample
     hardware = options.devices[int(pairs.device[0])].hardware
     ends = []
     for pool, position in (("prefill", 0), ("decode", 1)):
@@ -97,14 +98,14 @@ def _job(
         ]
         stacked = mapped(lambda *leaves: np.array(leaves, float)[:, None], deployments[0], *deployments[1:])
         ends.append(Pool(hardware=hardware, deployment=stacked, efficiency=options.efficiency))
-    settings, images = pairs.decode[:, 0], found.needs[0].encode
+    settings, images = pairs.decode[:, 0], first_pass.needs[0].encode
     work = Handover(
         batch=batch,
         isl=float(np.mean(stream.isl)),
         osl=float(np.mean(stream.osl)),
-        cached=np.array([found.needs[setting].cached for setting in settings])[:, None],
+        cached=np.array([first_pass.needs[setting].cached for setting in settings])[:, None],
         acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
-        prompts=prompts_of(asked, found, pairs)[:, None],
+        prompts=prompts_of(question, first_pass, pairs)[:, None],
         encoder_tokens=None if images is None else images.tokens,
         encoder_inputs=None if images is None else images.sequences,
         rate=rate,
@@ -113,45 +114,45 @@ def _job(
         return disaggregated_cost(ends[0], ends[1], options.model.model, work)
 
 
-def prompts_of(asked: ServedQuestion, found: FirstPass, pairs: Pairs) -> np.ndarray:
+def prompts_of(question: ServedQuestion, first_pass: FirstPass, pairs: Pairs) -> np.ndarray:
     """Prompts of one prefill step, shape [pairs]: as many as its token budget has room for, and one of every group."""
-    options = asked.options
-    made = []
+    options = question.options
+    prompts = []
     for setting, layout in pairs.prefill:
-        groups = float(degree(options.deployments[setting][layout].attention_dp))
-        room = float(options.settings[setting].policy.token_budget) // found.needs[setting].prompt
-        made.append(max(groups, room))
-    return np.array(made)
+        groups = float(request_groups(options.deployments[setting][layout]))
+        room = float(options.settings[setting].policy.token_budget) // first_pass.needs[setting].prompt
+        prompts.append(max(groups, room))
+    return np.array(prompts)
 
 
 def largest(
-    asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pairs
+    question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, pairs: Pairs
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Largest load in requests/s, 0 where none; latencies there; and what stops a larger one, shape [pairs] each.
 
     Steps and waiting are those of the job of two pools, `jaxroof.disaggregated_cost`, their spread that of the steady
     state. Steps between two batches of the ladder are found again from the step of the batch itself.
     """
-    job = _jobs(asked, found, pairs, steps.ladder[places_of(pairs, "decode")])
+    job = _jobs(question, first_pass, pairs, steps.ladder[places_of(pairs, "decode")])
     for last in (False, True):
-        load, at, binding = _within_limits(asked, found, steps, pairs, job)
-        own = _jobs(asked, found, pairs, at["batch"][:, None])
+        load, at, binding = _within_limits(question, first_pass, steps, pairs, job)
+        own = _jobs(question, first_pass, pairs, at["batch"][:, None])
         if not last:
             job = dataclasses.replace(job, tpot=job.tpot * own.tpot / at["tpot_mean"][:, None])
     load = np.minimum(load, FULLEST * own.rate[:, 0])
-    own = _jobs(asked, found, pairs, at["batch"][:, None], np.maximum(load, IDLE)[:, None])
+    own = _jobs(question, first_pass, pairs, at["batch"][:, None], np.maximum(load, IDLE)[:, None])
     return load, at | {"ttft_mean": own.ttft[:, 0], "tpot_mean": own.tpot[:, 0]}, binding
 
 
 def _within_limits(
-    asked: ServedQuestion, found: FirstPass, steps: PoolSteps, pairs: Pairs, job: HandoverCost
+    question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, pairs: Pairs, job: HandoverCost
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """As `_largest`, from what the job says at the batches of the ladder, that nobody waits for."""
-    limits, second = asked.limits, places_of(pairs, "decode")
+    limits, second = question.limits, places_of(pairs, "decode")
     ladder, most = steps.ladder[second], steps.most[second]
-    needs = mapped(lambda *leaves: np.array(leaves)[second[0], None], found.needs[0], *found.needs[1:])
+    needs = mapped(lambda *leaves: np.array(leaves)[second[0], None], first_pass.needs[0], *first_pass.needs[1:])
     alone, exposed = job.ttft[:, :1] - job.exposed[:, :1], job.exposed[:, :1]
-    delay = float(asked.options.efficiency.host.request_time)
+    delay = float(question.options.efficiency.host.request_time)
     step, links = alone - delay, job.transfer_rate[:, 0]
     service = pairs.replicas[:, :1] / job.prefill_rate[:, :1]
     with eager():
@@ -166,7 +167,7 @@ def _within_limits(
             return load, prompts, together(prompts, decodes, delay + exposed, step)
 
         def fine(load: np.ndarray, both: SteadyState) -> np.ndarray:
-            return kept(both, limits) & (load < links[:, None])
+            return keeps(both, limits) & (load < links[:, None])
 
         coarse = LEAST_BATCH * (ladder[:, -1:] / LEAST_BATCH) ** np.linspace(0.0, 1.0, COARSE)
         load, _, both = state(coarse)
@@ -185,7 +186,7 @@ def _within_limits(
             "prefill_use": prompts.use,
         }
         at = {name: np.take_along_axis(array, best, axis=1)[:, 0] for name, array in arrays.items()}
-        missed = [limit.short(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
+        missed = [limit.shortfall(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
         stops = np.stack([np.take_along_axis(np.broadcast_to(one, load.shape), after, axis=1)[:, 0] for one in missed])
         binding = np.where(stops.any(axis=0), stops.argmax(axis=0), len(missed))
     return np.take_along_axis(good, best, axis=1)[:, 0], at, binding

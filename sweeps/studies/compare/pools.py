@@ -1,4 +1,4 @@
-"""Replicas that only prefill or only decode: times of their steps, latencies and largest loads at every place."""
+"""Replicas that only prefill or only decode: times of their steps, latencies and largest loads at every deployment."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.batch import Batch, Decode, Policy, Prefill
-from jaxroof.energy.energy import power_known
+from jaxroof.batch import Policy
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.numerics.tree import leaves, mapped
-from jaxroof.prices.prices import MicroBatch, Price, step_energy, step_price
+from jaxroof.numerics.tree import mapped
+from jaxroof.steady.engine import STEP, between, times_and_joules
 from jaxroof.steady.queue import PromptQueue, prompt_queue, prompt_rate, prompt_times
-from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, steady_state
-from sweeps.studies.compare.estimate import LADDER, Estimate, Limit, Priced, between, kept
-from sweeps.studies.compare.places import Options
-from sweeps.studies.compare.steps import micro_batch_cost
+from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes, decode_step_time, steady_state
+from sweeps.studies.compare.candidates import Options
+from sweeps.studies.compare.estimate import LADDER, Estimate, Limit, Priced, keeps
 
 LEAST_BATCH = 0.05
 """Batch at which searches begin. A sequence finds at least itself, so one below 1 has no load and is never chosen."""
@@ -48,14 +46,14 @@ class PoolSteps:
 
 
 def pool_steps(
-    options: Options, wanted: np.ndarray, needs: Sequence[Demand], prices: Priced, found: Estimate
+    options: Options, wanted: np.ndarray, needs: Sequence[Demand], prices: Priced, estimates: Estimate
 ) -> PoolSteps:
-    """`PoolSteps` of every wanted place, from the prices of the first pass.
+    """`PoolSteps` of every wanted deployment, from the prices of the first pass.
 
     Args:
       needs: by setting.
       prices: of `sweeps.studies.compare.estimate.priced`.
-      found: whose room for sequences it is.
+      estimates: whose room for sequences it is.
     """
     shape = wanted.shape
     prompt = StepTimes(**{field.name: np.full(shape, np.nan) for field in dataclasses.fields(StepTimes)})
@@ -63,66 +61,45 @@ def pool_steps(
     ladders, decode, decode_joules = (np.full((*shape, LADDER), np.nan) for _ in range(3))
     same = np.arange(shape[0])
     with eager():
-        for group, of in prices:
-            cost, place = _remembered(micro_batch_cost(of)), (group.hardware, options.model.model, group.deployment)
-            known = power_known(group.hardware)
+        for group, costs in prices:
+            place = group.hardware, options.model.model, group.deployment, options.efficiency
             every = list(group.settings)
             where = np.ix_(every, range(len(group.device)))
-            where = where[0], group.device[where[1]], group.layout[where[1]]  # shape [settings, places]
+            where = where[0], group.device[where[1]], group.layout[where[1]]  # shape [settings, deployments]
             there = wanted[where]
 
             def filled(values: Array, there: np.ndarray = there) -> np.ndarray:
-                """Values of shape [places, 1, settings], or broadcast to it, as [settings, places]."""
-                wide = np.broadcast_to(values, (there.shape[1], 1, there.shape[0]))
-                return np.where(there, wide[:, 0].T, np.nan)
+                """Values of shape [deployments, settings], or broadcast to it, as [settings, deployments]."""
+                return np.where(there, np.broadcast_to(values, there.shape[::-1]).T, np.nan)
 
             # Prompts alone, all settings at once.
             policy = _columns([options.settings[setting].policy for setting in every])
             demand = _columns([needs[setting] for setting in every])
-            overlap = float(options.efficiency.host.step_time), policy.hidden_host
-            price = step_price(cost, *place, overlap, policy.acceptance)
-            energy = step_energy(cost, *place, overlap, policy.acceptance)
-            times = prompt_times(price, policy, demand)
+            times, energies = times_and_joules(prompt_times, costs.cost, *place, policy, demand)
             for field in dataclasses.fields(StepTimes):
                 getattr(prompt, field.name)[where] = filled(getattr(times, field.name))
-            if known:
-                joules[where] = filled(prompt_times(energy, policy, demand).further)
+            if energies is not None:
+                joules[where] = filled(energies.further)
 
-            # Steps that only decode.
+            # Steps that only decode: once for all settings in which they are the same.
             for setting in every:
                 own, policy = (setting, group.device, group.layout), options.settings[setting].policy
-                most[own] = np.where(wanted[own], np.minimum(found.cache[own], float(policy.max_sequences)), np.nan)
+                most[own] = np.where(wanted[own], np.minimum(estimates.cache[own], float(policy.max_sequences)), np.nan)
                 ladders[own] = np.maximum(most[own], 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)
                 same[setting] = first = _same_decoding(options, every, setting)
                 if first != setting:
                     decode[own], decode_joules[own] = (array[first, *own[1:]] for array in (decode, decode_joules))
                     continue
-                overlap = float(options.efficiency.host.step_time), float(policy.hidden_host)
-                price = step_price(cost, *place, overlap, policy.acceptance)
-                energy = step_energy(cost, *place, overlap, policy.acceptance)
-                decode[own] = _decode_step(price, policy, needs[setting], ladders[own])
-                if known:
-                    decode_joules[own] = _decode_step(energy, policy, needs[setting], ladders[own])
+                steps = times_and_joules(decode_step_time, costs.cost, *place, policy, needs[setting], ladders[own])
+                decode[own] = steps[0]
+                if steps[1] is not None:
+                    decode_joules[own] = steps[1]
     return PoolSteps(prompt, joules, most, ladders, decode, decode_joules, same)
 
 
-def _remembered(cost: MicroBatch) -> MicroBatch:
-    """`cost` that is computed once for the same batch: its time and its energy are asked for one after the other."""
-    made: dict[Any, tuple[Array, Array]] = {}
-
-    def known(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
-        parts = [np.asarray(part) for part in (*leaves(batch), rows)]
-        key = tuple((part.shape, part.tobytes()) for part in parts)
-        if key not in made:
-            made[key] = cost(batch, rows)
-        return made[key]
-
-    return known
-
-
 def _columns(structs: Sequence[Any]) -> Any:
-    """Structs of numbers as one whose leaves have shape [1, 1, structs]."""
-    return mapped(lambda *numbers: np.array(numbers, float).reshape(1, 1, -1), structs[0], *structs[1:])
+    """Structs of numbers as one whose leaves have shape [1, structs]."""
+    return mapped(lambda *numbers: np.array(numbers, float).reshape(1, -1), structs[0], *structs[1:])
 
 
 def _same_decoding(options: Options, settings: Sequence[int], setting: int) -> int:
@@ -135,42 +112,27 @@ def _same_decoding(options: Options, settings: Sequence[int], setting: int) -> i
     return next(i for i in settings if decoding_part(options.settings[i].policy) == own)
 
 
-def _decode_step(step: Price, policy: Policy, demand: Demand, ladder: np.ndarray) -> np.ndarray:
-    """What `step` gives for steps without prompts, shape of the ladder, [places, LADDER]."""
-    batch = ladder[:, :, None]
-    none = np.zeros_like(batch)
-    work = Batch(
-        prefill=Prefill(sequences=none, tokens=none, past=none),
-        decode=Decode(sequences=batch, context=batch * demand.context),
-        logits=batch,
-    )
-    # A decoding batch runs in a CUDA graph of the next larger size, half an interval larger on average.
-    padded = (policy.graph_step > 0) & (batch > 4.0) & (batch <= policy.graph_limit)
-    device, host = step(work, batch + np.where(padded, 0.5 * (policy.graph_step - 1.0), 0.0))
-    return np.broadcast_to(device + host, batch.shape)[..., 0]
-
-
 def within(ladder: np.ndarray, values: np.ndarray, batch: np.ndarray) -> np.ndarray:
     """Values at batches as of `between`; beyond an end of the ladder, those of that end."""
-    return between(ladder, values, np.clip(batch, 1.0, ladder[:, -1:]))
+    return between(values, ladder, np.clip(batch, 1.0, ladder[:, -1:]))
 
 
 def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: Demand, batch: np.ndarray) -> SteadyState:
-    """A decode replica at batches of shape [places, n]; its TTFT is that of no prefill at all.
+    """A decode replica at batches of shape [deployments, n]; its TTFT is that of no prefill at all.
 
     Args:
-      ladder, decode: shape [places, LADDER].
-      most: shape [places].
-      needs: leaves of shape [places, 1].
+      ladder, decode: shape [deployments, LADDER].
+      most: shape [deployments].
+      needs: leaves of shape [deployments, 1].
     """
-    times, near = (within(ladder, decode, batch * (1.0 + step)) for step in (0.0, 1e-3))
-    slope = np.maximum(near - times, 0.0) / (batch * 1e-3)
+    times, longer = (within(ladder, decode, batch * (1.0 + step)) for step in (0.0, STEP))
+    slope = np.maximum(longer - times, 0.0) / (batch * STEP)
     times = within(ladder, decode, np.ceil(batch))  # a replica decodes a whole number of sequences
     steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf, filled=times)
-    found = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
+    state = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
     idle, all_of_them = np.full(batch.shape, IDLE), np.ones(batch.shape)
-    found = dataclasses.replace(found, ttft=idle, ttft_alone=idle, meets=all_of_them)
-    return dataclasses.replace(found, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
+    state = dataclasses.replace(state, ttft=idle, ttft_alone=idle, meets=all_of_them)
+    return dataclasses.replace(state, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
 
 
 def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar, alone: Scalar) -> SteadyState:
@@ -248,7 +210,7 @@ def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np
 
 
 def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -> tuple[tuple[Any, ...], Demand]:
-    """Places that can serve, as positions, and the means of their requests, leaves of shape [places, 1]."""
+    """Deployments that can serve, as positions, and the means of their requests, leaves of shape [deployments, 1]."""
     there = np.nonzero(np.isfinite(steps.most) & among)
     return there, mapped(lambda leaf: leaf[there[0], 0], needs)
 
@@ -256,6 +218,6 @@ def _serving(steps: PoolSteps, needs: Demand, among: np.ndarray | bool = True) -
 def _largest(
     steps: PoolSteps, there: tuple[Any, ...], load: np.ndarray, state: SteadyState, limits: Sequence[Limit]
 ) -> np.ndarray:
-    found = np.zeros(steps.most.shape)
-    found[there] = np.max(np.where(kept(state, limits), load, 0.0), axis=1)
-    return found
+    loads = np.zeros(steps.most.shape)
+    loads[there] = np.max(np.where(keeps(state, limits), load, 0.0), axis=1)
+    return loads

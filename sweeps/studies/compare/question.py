@@ -3,34 +3,31 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import hwspaces
 import workloads
 from hwspaces.accelerators.prices import server_devices
-from hwspaces.quantities.units import nearest
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
-from jaxroof.model import has_experts
-from sweeps.ask.cases import cache_precision, model_deployment, with_number
+from sweeps.ask.cases import cache_precision, model_deployment, under, with_number
 from sweeps.ask.deployments import PREFIX, require_drafts, with_draft, with_settings
 from sweeps.ask.effects import Facts, given_paths, require_effect
 from sweeps.ask.engines import chosen, unsupported, with_host
-from sweeps.ask.layouts import layouts, possible, powers_of_two
-from sweeps.ask.offered_load import LOAD
+from sweeps.ask.layouts import possible, powers_of_two
 from sweeps.ask.precisions import compute_precisions, device_notes, lacking_cache, lacking_precisions
+from sweeps.ask.words import CaseWords
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.load import require_prefix_cache
-from sweeps.run.simulated.objective import SHARE, Target
+from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.policies import chosen_policy, policy_values, profiled, require_priced
+from sweeps.studies.compare.candidates import Options, Setting, accelerators, layouts_of
 from sweeps.studies.compare.estimate import Limit, limits_of
-from sweeps.studies.compare.places import Options, Setting
+from sweeps.studies.compare.ranking import MAX_DEVICES
 from sweeps.studies.compare.requests import ServedRequests
-
-MAX_DEVICES = 16
-"""Devices of one replica that are tried at most where nothing is said."""
+from sweeps.studies.compare.words import AskedComparison
 
 TOKEN_BUDGETS = (2048, 8192)
 """Tokens of one step that are tried where the engine splits prompts and nothing is said."""
@@ -71,50 +68,25 @@ class ServedQuestion:
         return (*self.model.notes, *(note for notes in of_devices for note in notes))
 
 
-def question(
-    model: str,
-    slo: str | Mapping[str, Any] | None,
-    load: Mapping[str, Any],
-    *,
-    share: float | str = SHARE,
-    hardware: Iterable[str] | None = None,
-    devices: Iterable[int] | None = None,
-    max_devices: int = MAX_DEVICES,
-    weights: str | None = None,
-    kv: Sequence[str] | str | None = None,
-    draft: str | None = None,
-    drafts: Sequence[int] | int | None = None,
-    engine: str | None = None,
-    policy: Mapping[str, Any] | None = None,
-    efficiency: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    prices: str | None = None,
-    node: int | None = None,
-) -> ServedQuestion:
-    """The question that these words ask; arguments as of `sweeps.compare`.
-
-    Args:
-      load: keys of `sweeps.ask.offered_load.OfferedLoad`, without a rate.
+def question(asked: AskedComparison, weights: str | None = None) -> ServedQuestion:
+    """The question that these words ask at one precision of the weights.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    for key in load:
-        if key not in LOAD:
-            raise ValueError(f"there is no key {key}{nearest(key, LOAD)}")
-    requests = ServedRequests(load, model)
-    target = target_of(slo, share, requests.classes if load.get("traffic") is not None else ())
-    given = dict(settings or {})
-    of = chosen(engine, efficiency)
+    requests = ServedRequests(asked.load, asked.model)
+    target = target_of(asked.slo, asked.share, requests.classes if asked.load.get("traffic") is not None else ())
+    given, policy = dict(asked.overrides or {}), asked.policy or {}
+    of = chosen(asked.engine, asked.efficiency)
     constants = of.constants
-    entry = with_draft(workloads.model(model, weights=weights), draft)
-    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
+    entry = with_draft(workloads.model(asked.model, weights=weights), asked.draft)
+    spread = under(given, "deployment")
     entry, constants = _with_numbers(entry, constants, given)
 
     # What is tried beside accelerators and layouts.
-    caches = [kv] if kv is None or isinstance(kv, str) else list(dict.fromkeys(kv))
-    drafted = [None] if drafts is None else [drafts] if isinstance(drafts, int) else list(dict.fromkeys(drafts))
-    tried = dict(policy or {})
+    caches = [None] if asked.kv is None else list(dict.fromkeys(asked.kv))
+    drafted = [None] if asked.drafts is None else list(dict.fromkeys(asked.drafts))
+    tried = dict(policy)
     base = chosen_policy(of.engine.words, {})
     if "token_budget" not in tried:
         whole = max(float(base.token_budget), requests.longest)
@@ -133,13 +105,15 @@ def question(
             if len(_several(tried[name])) > 1
         ]
         scheduler = chosen_policy(of.engine.words, changes)
-        require_prefix_cache(load.get("hit_rate"), scheduler)
+        require_prefix_cache(asked.load.get("hit_rate"), scheduler)
         choices.append(Setting(", ".join(words), cache, beside, changes, scheduler))
 
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0], engine=of.engine)
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
-    found = _entries(hardware, given, prices)
+    found = list(accelerators(asked.hardware, given, asked.prices).values())
+    if not found:
+        raise ValueError("hardware is empty; give at least one name")
     runnable, lacking = [], {}
     for device in found:
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
@@ -153,15 +127,16 @@ def question(
             lacking[device.name] = why
         else:
             runnable.append(device)
-    counts = list(dict.fromkeys(devices)) if devices is not None else powers_of_two(max_devices)
-    ways = [layout for count in counts for layout in layouts(count, has_experts(entry.model))]
+    most = MAX_DEVICES if asked.max_devices is None else asked.max_devices
+    counts = powers_of_two(most) if asked.devices is None else list(dict.fromkeys(asked.devices))
+    ways = layouts_of(counts, entry.model)
     allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
     for beside in (choice.deployment for choice in choices if choice.deployment):
         drafting, rules = possible(allowed, found[0].hardware, entry.model, with_settings(plain, {**spread, **beside}))
         if allowed and not drafting:
             raise ValueError(f"{entry.name}: {next(iter(rules.values()))}")
     if not any(drafted):
-        require_drafts(draft, plain)
+        require_drafts(asked.draft, plain)
     one = {name: 1 for layout in allowed for name in layout}  # so that all deployments have one structure
     options = Options(
         model=entry,
@@ -183,25 +158,25 @@ def question(
             for choice in choices
         ],
         precisions=frozenset(needed),
-        servers=[server_devices(device.name, node) for device in runnable],
+        servers=[server_devices(device.name, asked.node) for device in runnable],
     )
     for deployments in options.deployments:
         for deployment in deployments[:1]:
             require_priced(entry.name, entry.model, deployment)
-    asked_for = given_paths(policy=policy or (), overrides=given, kv=caches[0])
-    require_effect(asked_for, _facts(options, found[0].hardware))
+    place = CaseWords(hardware="-", model=asked.model, kv=caches[0], overrides=given)
+    require_effect(given_paths(place, policy=policy), _facts(options, found[0].hardware))
     return ServedQuestion(
         options=options,
-        every_accelerator=hardware is None,
+        every_accelerator=asked.hardware is None,
         requests=requests,
         target=target,
-        slo=slo,
+        slo=asked.slo,
         engine=of.engine.words,
         efficiency=constants,
         weights=weights,
-        draft=draft,
+        draft=asked.draft,
         settings=given,
-        prices=prices,
+        prices=asked.prices,
         lacking=lacking,
         refused=refused,
     )
@@ -239,18 +214,6 @@ def _facts(options: Options, hardware: Hardware) -> Facts:
         for path, values in policy_values(choice.policy).items():
             columns[path] = (*columns.get(path, ()), *values)
     return Facts(scenarios, columns)
-
-
-def _entries(names: Iterable[str] | None, given: Mapping[str, Any], prices: str | None) -> list[hwspaces.HardwareEntry]:
-    """Every accelerator at its price, with the figures that are set."""
-    own = {path: value for path, value in given.items() if path.startswith("hardware.")}
-    found = [
-        hwspaces.priced(hwspaces.hardware(name), prices)
-        for name in dict.fromkeys(hwspaces.rented_names() if names is None else names)
-    ]
-    if not found:
-        raise ValueError("hardware is empty; give at least one name")
-    return [hwspaces.overridden(device, own) if own else device for device in found]
 
 
 def _several(value: Any) -> list[Any]:

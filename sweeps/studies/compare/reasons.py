@@ -1,22 +1,27 @@
 """Obstacles of points of a comparison: the first obstacle of each, and its sentence."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from hwspaces import formatted
 from jaxroof.jobs.function import METRICS as OF_FUNCTIONS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data.labels import amount, number
 from sweeps.run.simulated.objective import limits_of
-
-UNTRIED, ILLEGAL, UNEVEN, WEIGHTS, CACHE, SLO, UNPRICED, FEASIBLE = range(8)
-"""How far a point gets: beyond what the links connect and not asked for; a split that cannot be; a batch that its
-attention groups cannot share evenly; weights, then KV cache, that do not fit; a limit that is missed; a device without
-the figure that points are sorted by; or all the way."""
+from sweeps.studies.compare.ranking import (
+    CACHE,
+    FEASIBLE,
+    ILLEGAL,
+    LIMIT,
+    PRICE,
+    UNEVEN,
+    UNPRICED,
+    UNTRIED,
+    WEIGHTS,
+    too_large,
+)
 
 Arrays = Mapping[str, np.ndarray]
 """Variables of the request job over (hardware, deployment, batch)."""
@@ -49,7 +54,7 @@ def stages(arrays: Arrays, tried: np.ndarray, even: np.ndarray, slo: Mapping[str
         (UNEVEN, ~even),
         (WEIGHTS, ~(arrays["kv_capacity_tokens"] > 0)),
         (CACHE, ~arrays["fits"]),
-        (SLO, ~(excess(arrays, slo) <= 1.0)),
+        (LIMIT, ~(excess(arrays, slo) <= 1.0)),
         (UNPRICED, ~np.isfinite(arrays[metric])),
     )
     codes, masks = zip(*obstacles, strict=True)
@@ -69,7 +74,7 @@ def excess(arrays: Arrays, slo: Mapping[str, float]) -> np.ndarray:
 def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mapping[str, float]) -> np.ndarray:
     """Distance of every point from passing its obstacle; comparable between points of one stage."""
     room = np.maximum(arrays["sequence_capacity"], 0.5)
-    far = {WEIGHTS: arrays["weight_bytes"], CACHE: batches / room, SLO: excess(arrays, slo)}
+    far = {WEIGHTS: arrays["weight_bytes"], CACHE: batches / room, LIMIT: excess(arrays, slo)}
     return np.select([stage == code for code in far], list(far.values()), 0.0)
 
 
@@ -84,7 +89,7 @@ class Obstructed:
     groups: int  # attention groups
     capacity: float  # B of one device's memory
     usable: float  # B of it that weights and cache may take
-    whole: float  # B of the model's weights on a single device
+    all_weights: float  # B of the model's weights on a single device
     reach: float  # devices that the links connect
 
 
@@ -95,19 +100,14 @@ def sentence(point: Obstructed, slo: Mapping[str, float], metric: str, broken: C
     if point.stage == UNEVEN:
         return f"{point.groups} attention groups cannot share a batch of {point.batch} evenly"
     if point.stage == WEIGHTS:
-        weights = (
-            f"weights {formatted(point.metrics['weight_bytes'], 'B')} of {formatted(point.capacity, 'B')} per device"
-        )
-        least = math.ceil(point.whole / point.usable) if point.usable > 0 else 0
-        needs = f", needs at least {least} devices" if least > point.devices else ""
-        linked = f"; its links connect {number(point.reach)}" if least > point.reach else ""
-        return f"does not fit: {weights}{needs}{linked}"
+        weights = point.metrics["weight_bytes"], point.capacity, point.all_weights
+        return too_large(*weights, point.usable, point.devices, point.reach)
     if point.stage == CACHE:
         room = number(point.metrics["sequence_capacity"])
         return f"does not fit: KV cache for {room} such sequences, batch {point.batch}"
-    if point.stage == SLO:
+    if point.stage == LIMIT:
         return " and ".join(_missed(name, point.metrics[name], slo[name]) for name in slo if _misses(name, point, slo))
-    return "no price" if metric == "usd_per_million_tokens" else f"no figure for {metric}"
+    return "no price" if metric == PRICE else f"no figure for {metric}"
 
 
 def _misses(name: str, point: Obstructed, slo: Mapping[str, float]) -> bool:
@@ -128,32 +128,3 @@ def limit_text(name: str, limit: float) -> str:
 def word(name: str) -> str:
     """A metric as people write it."""
     return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(name, name)
-
-
-class Ranked(Protocol):
-    """A row of a comparison."""
-
-    @property
-    def hardware(self) -> str:
-        """Name of the accelerator."""
-
-    @property
-    def stage(self) -> int:
-        """How far it gets."""
-
-    @property
-    def distance(self) -> float:
-        """What separates it from the next stage."""
-
-
-R = TypeVar("R", bound=Ranked)
-
-
-def nearest_misses(rows: Iterable[R], infeasible: Iterable[R]) -> tuple[R, ...]:
-    """For every accelerator without any of `rows`, the infeasible one that came nearest to being one."""
-    served, nearest = {row.hardware for row in rows}, dict[str, R]()
-    for row in infeasible:
-        before = nearest.get(row.hardware, row)
-        if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
-            nearest[row.hardware] = row
-    return tuple(nearest.values())

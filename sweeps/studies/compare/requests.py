@@ -49,8 +49,8 @@ class ServedRequests:
 
     def demand(self, caching: bool) -> Demand:
         """Means of the requests; `caching` as of `demand`."""
-        found = demand(self.sample, caching)
-        return found if self.images is None else dataclasses.replace(found, encode=self.images.encode)
+        means = demand(self.sample, caching)
+        return means if self.images is None else dataclasses.replace(means, encode=self.images.encode)
 
     @property
     def longest(self) -> float:
@@ -91,10 +91,10 @@ class ServedRequests:
         """
         if self.keys.get("trace") is None and self.keys.get("arrivals") is None:
             return 1.0
-        found = mean_rate(self.drawn(number).stream)
-        if not math.isfinite(found):
+        rate = mean_rate(self.drawn(number).stream)
+        if not math.isfinite(rate):
             raise ValueError("requests arrive at one time, so they have no rate to change")
-        return found
+        return rate
 
 
 def demand(stream: Stream, caching: bool) -> Demand:
@@ -105,9 +105,9 @@ def demand(stream: Stream, caching: bool) -> Demand:
         they share.
     """
     isl, osl = stream.isl, stream.osl
-    found = np.where((stream.group != ALONE) & caching, np.minimum(stream.shared, isl - 1.0), 0.0)
-    found[_first_of_groups(stream.group)] = 0.0
-    prompt, steps = isl - found, np.maximum(osl - 1.0, LEAST_STEPS)
+    cached = np.where((stream.group != ALONE) & caching, np.minimum(stream.shared, isl - 1.0), 0.0)
+    cached[_first_of_groups(stream.group)] = 0.0
+    prompt, steps = isl - cached, np.maximum(osl - 1.0, LEAST_STEPS)
     context = float(np.sum(steps * (isl + 0.5 * osl)) / np.sum(steps))
     classes = []
     if stream.kind is not None:
@@ -115,7 +115,7 @@ def demand(stream: Stream, caching: bool) -> Demand:
         classes = [dataclasses.replace(part(stream, of_kind), kind=None) for of_kind in of_kinds]
     return Demand(
         prompt=float(np.mean(prompt)),
-        cached=float(np.mean(found)),
+        cached=float(np.mean(cached)),
         evenness=float(np.mean(prompt) ** 2 / np.mean(prompt**2)),
         output=float(np.mean(steps)) + 1.0,
         briefness=float(np.mean(steps) * np.mean(1.0 / steps)),

@@ -1,4 +1,4 @@
-"""Rows of a served comparison: the figures of a place, what binds it, what simulates it; or why it does not serve."""
+"""Rows of a served comparison: figures of a deployment, what binds it, what simulates it; or why it does not serve."""
 
 import dataclasses
 import math
@@ -8,23 +8,19 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from jaxroof.deployment import DEGREES
+from jaxroof.deployment import DEGREES, on_one_device
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
 from sweeps.ask.layouts import label, reach
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import is_of_class, metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, figure_text, slo_text
+from sweeps.studies.compare.candidates import MemoryRoom
 from sweeps.studies.compare.estimate import Estimate, Limit
-from sweeps.studies.compare.figures import PRICE
-from sweeps.studies.compare.places import MemoryRoom
 from sweeps.studies.compare.question import ServedQuestion
+from sweeps.studies.compare.ranking import CACHE, FEASIBLE, ILLEGAL, LIMIT, PRICE, UNPRICED, WEIGHTS, too_large
 from sweeps.studies.compare.simulated import Simulated
 from sweeps.studies.compare.trust import POOLS
-
-ILLEGAL, WEIGHTS, CACHE, LIMIT, UNPRICED, SERVES = range(6)
-"""How far a place gets: a layout that the accelerator does not allow; weights, then the cache of one request, that do
-not fit; a limit that it misses at any load; a figure that is not known; or all the way."""
 
 SPREAD = 2.0
 """Standard deviations of a Poisson batch within which it meets the most sequences that may run."""
@@ -43,16 +39,16 @@ class Row:
     layout: str
     setting: str  # what differs from the other settings that were tried
     max_sequences: int
-    stage: int  # one of the codes above
+    stage: int  # one of the codes of `sweeps.studies.compare.ranking`
     distance: float  # from serving, between rows of one stage
     reason: str | None  # why it does not serve
     simulated: bool
     fails: float  # requests/s of one replica, the smallest load that is known to miss the target; infinite: none
     binds: str  # what keeps the load from being larger
     metrics: Mapping[str, float]  # SI units; NaN where unknown
-    classes: Mapping[str, Mapping[str, float]]  # metrics of every class of requests where the place is simulated
+    classes: Mapping[str, Mapping[str, float]]  # metrics of every class of requests where the deployment is simulated
     spec: Mapping[str, Any]  # what simulates it: keys of `sweeps.run.simulated.spec.ServeSpec`
-    place: tuple[int, int, int]
+    place: tuple[int, int, int]  # setting, accelerator and layout, as positions in the options
     prefill: Mapping[str, Any] | None = None  # of disaggregated pools the one that prefills; the row's own one decodes
     decode_replicas: int = 1  # of disaggregated pools
     weights: str | None = None  # precision of the weights, where several were tried
@@ -61,40 +57,40 @@ class Row:
     def parallelism(self) -> frozenset[str]:
         """Names of the parallelisms that it has, and `POOLS`."""
         pools = [self.spec["deployment"]] + ([] if self.prefill is None else [self.prefill["deployment"]])
-        found = {name for pool in pools for name, degree in pool.items() if name in DEGREES and degree > 1}
-        return frozenset(found | ({POOLS} if self.prefill is not None else set()))
+        names = {name for pool in pools for name, degree in pool.items() if name in DEGREES and degree > 1}
+        return frozenset(names | ({POOLS} if self.prefill is not None else set()))
 
 
 def ranked_row(
-    asked: ServedQuestion,
-    found: Estimate,
+    question: ServedQuestion,
+    estimates: Estimate,
     figures: Mapping[str, float],
-    place: tuple[int, int, int],
+    position: tuple[int, int, int],
     devices: int,
     result: Simulated | None,
     most: float,
     requests: int,
 ) -> Row:
-    """The row of a place that serves."""
-    options = asked.options
-    setting, device, layout = place
+    """The row of a deployment that serves."""
+    options = question.options
+    setting, device, layout = position
     estimated = {
-        "ttft_mean": found.sure_ttft[place],
-        "tpot_mean": found.sure_tpot[place],
-        "batch_mean": found.sure_under_way[place],
+        "ttft_mean": estimates.cautious_ttft[position],
+        "tpot_mean": estimates.cautious_tpot[position],
+        "batch_mean": estimates.cautious_under_way[position],
     }
-    metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(found.power[place])}
-    metrics["load"] = float(found.sure_load[place])
+    metrics = {name: float(value) for name, value in estimated.items()} | {"power": float(estimates.power[position])}
+    metrics["load"] = float(estimates.cautious_load[position])
     classes: dict[str, Mapping[str, float]] = {}
     if result is not None:
         own = {name: value for name, value in result.metrics.items() if not is_of_class(name)}
         metrics |= {name: value for name, value in own.items() if name not in figures}
         metrics["load"] = result.load
-        names = asked.target.classes
+        names = question.target.classes
         classes = {name: metrics_of_class(result.metrics, position) for position, name in enumerate(names)}
     metrics |= figures
     stopped = [] if result is None else result.missed.split("; ")
-    binds = "; ".join(map(_without_share, stopped)) or _binding(asked, found, place)
+    binds = "; ".join(map(_without_share, stopped)) or _binding(question, estimates, position)
     return Row(
         hardware=options.devices[device].name,
         devices=devices,
@@ -102,7 +98,7 @@ def ranked_row(
         layout=label(options.layouts[layout]),
         setting=options.settings[setting].text,
         max_sequences=int(most),
-        stage=SERVES,
+        stage=FEASIBLE,
         distance=0.0,
         reason=None,
         simulated=result is not None,
@@ -111,47 +107,47 @@ def ranked_row(
         metrics=metrics,
         classes=classes,
         spec=row_spec(
-            asked,
-            place,
+            question,
+            position,
             most,
             figures["requests_per_second"] / replicas,
             requests,
             None if figures["rented_devices"] == figures["devices"] else figures["rented_devices"] / replicas,
         ),
-        place=place,
+        place=position,
     )
 
 
 def missed(
-    asked: ServedQuestion,
+    question: ServedQuestion,
     bounds: MemoryRoom,
     wanted: np.ndarray,
-    found: Estimate,
-    place: tuple[int, int, int],
+    estimates: Estimate,
+    position: tuple[int, int, int],
     devices: int,
     metric: str,
     result: Simulated | None,
 ) -> Row:
-    """The row of a place that does not serve, with its reason: of its simulations where it has some."""
-    options = asked.options
-    _, device, layout = place
+    """The row of a deployment that does not serve, with its reason: of its simulations where it has some."""
+    options = question.options
+    _, device, layout = position
     hardware = options.devices[device].hardware
     capacity = float(hardware.memory.hbm.capacity)
     stage, distance, reason = UNPRICED, 0.0, f"no figure for {metric}"
     metrics: dict[str, float] = {}
-    if not bounds.legal[place]:
+    if not bounds.legal[position]:
         stage = ILLEGAL
-        reason = broken_rule(hardware, options.model.model, options.deployments[place[0]][layout]) or "not possible"
-    elif not bounds.tokens[place] > 0.0:
-        stage, distance = WEIGHTS, float(bounds.weights[place]) / capacity
-        reason = _too_large(asked, place, float(bounds.weights[place]), capacity, devices)
-    elif not wanted[place]:
-        stage, distance = CACHE, asked.requests.longest / max(float(bounds.group_tokens[place]), 1.0)
-        room = f"{bounds.group_tokens[place]:,.0f}"
-        reason = f"does not fit: KV cache for {room} tokens, the longest request has {asked.requests.longest:,.0f}"
-    elif not found.load[place] > 0.0:
-        metrics = {"ttft_mean": float(found.ttft[place]), "tpot_mean": float(found.tpot[place])}
-        stage, distance, reason = LIMIT, *_misses(metrics, asked)
+        reason = broken_rule(hardware, options.model.model, options.deployments[position[0]][layout]) or "not possible"
+    elif not bounds.tokens[position] > 0.0:
+        stage, distance = WEIGHTS, float(bounds.weights[position]) / capacity
+        reason = _too_large(question, position, float(bounds.weights[position]), capacity, devices)
+    elif not wanted[position]:
+        stage, distance = CACHE, question.requests.longest / max(float(bounds.group_tokens[position]), 1.0)
+        room = f"{bounds.group_tokens[position]:,.0f}"
+        reason = f"does not fit: KV cache for {room} tokens, the longest request has {question.requests.longest:,.0f}"
+    elif not estimates.load[position] > 0.0:
+        metrics = {"ttft_mean": float(estimates.ttft[position]), "tpot_mean": float(estimates.tpot[position])}
+        stage, distance, reason = LIMIT, *_misses(metrics, question)
     elif result is not None and result.load <= 0.0:
         metrics = {name: result.metrics[name] for name in ("ttft_mean", "tpot_mean")}
         stage, distance = LIMIT, 1.0
@@ -163,7 +159,7 @@ def missed(
         devices=devices,
         replicas=1,
         layout=label(options.layouts[layout]),
-        setting=options.settings[place[0]].text,
+        setting=options.settings[position[0]].text,
         max_sequences=0,
         stage=stage,
         distance=distance,
@@ -174,14 +170,14 @@ def missed(
         metrics=metrics,
         classes={},
         spec={},
-        place=place,
+        place=position,
     )
 
 
-def _misses(metrics: Mapping[str, float], asked: ServedQuestion) -> tuple[float, str]:
+def _misses(metrics: Mapping[str, float], question: ServedQuestion) -> tuple[float, str]:
     """By what factor the limits are missed with a single request under way, and a sentence."""
     parts, worst = [], 1.0
-    for limit in asked.limits:
+    for limit in question.limits:
         name, _, _ = limit.name.partition("_")
         value = metrics.get(f"{name}_mean", math.nan)
         if value > limit.value:
@@ -189,32 +185,29 @@ def _misses(metrics: Mapping[str, float], asked: ServedQuestion) -> tuple[float,
             worst = max(worst, value / limit.value)
     alone = "with a single request at a time"
     if not parts:
-        wanted = asked.target.text if asked.target.classes else slo_text(asked.target.objective)
+        wanted = question.target.text if question.target.classes else slo_text(question.target.objective)
         return worst, f"misses {wanted} even {alone}"
     return worst, f"{' and '.join(parts)} {alone}"
 
 
 def _too_large(
-    asked: ServedQuestion, place: tuple[int, int, int], weights: float, capacity: float, devices: int
+    question: ServedQuestion, position: tuple[int, int, int], weights: float, capacity: float, devices: int
 ) -> str:
-    options = asked.options
-    deployment = options.deployments[place[0]][place[2]]
-    plain = dataclasses.replace(deployment, tp=1.0, pp=None, ep=None, attention_dp=None)
-    whole = float(weight_bytes(options.model.model, plain))
-    usable = float(room_for_weights(options.devices[place[1]].hardware, options.model.model, deployment))
-    least = math.ceil(whole / usable) if usable > 0 else 0
-    linked = reach(options.devices[place[1]].hardware)
-    words = f"does not fit: weights {formatted(weights, 'B')} of {formatted(capacity, 'B')} per device"
-    words += f", needs at least {least} devices" if least > devices else ""
-    return words + (f"; its links connect {number(linked)}" if least > linked else "")
+    options = question.options
+    deployment = options.deployments[position[0]][position[2]]
+    plain = on_one_device(deployment)
+    all_weights = float(weight_bytes(options.model.model, plain))
+    hardware = options.devices[position[1]].hardware
+    usable = float(room_for_weights(hardware, options.model.model, deployment))
+    return too_large(weights, capacity, all_weights, usable, devices, reach(hardware))
 
 
 def _without_share(missed: str) -> str:
     """What is missed without the share of good requests, where the figures that make them bad follow it."""
-    before, found, after = missed.partition("are good, of ")
+    before, separator, after = missed.partition("are good, of ")
     figures = after.partition(", ")[2]
     owner = f"{before.partition(': ')[0]}: " if ": " in before else ""
-    return f"{owner}{figures}" if found and figures else missed
+    return f"{owner}{figures}" if separator and figures else missed
 
 
 def limit_text(limit: Limit) -> str:
@@ -223,39 +216,39 @@ def limit_text(limit: Limit) -> str:
     return f"{words} of {limit.owner}" if limit.owner else words
 
 
-def _binding(asked: ServedQuestion, found: Estimate, place: tuple[int, int, int]) -> str:
+def _binding(question: ServedQuestion, estimates: Estimate, position: tuple[int, int, int]) -> str:
     """What keeps an estimated load from being larger, in words."""
-    own = float(asked.options.settings[place[0]].policy.max_sequences)
-    room = "KV cache" if found.cache[place] < own else "max_sequences"
-    batch = float(found.batch[place])
-    full = batch + SPREAD * math.sqrt(batch) >= found.most[place]
+    own = float(question.options.settings[position[0]].policy.max_sequences)
+    room = "KV cache" if estimates.cache[position] < own else "max_sequences"
+    batch = float(estimates.batch[position])
+    full = batch + SPREAD * math.sqrt(batch) >= estimates.most[position]
     words = []
-    if found.binding[place] >= 0:
-        limit = asked.limits[int(found.binding[place])]
+    if estimates.binding[position] >= 0:
+        limit = question.limits[int(estimates.binding[position])]
         waits = full and not limit.name.startswith("tpot")  # for one of the sequences that run to end
-        why = ("TPOT" if found.capped[place] > 0.0 else room) if waits else ""
+        why = ("TPOT" if estimates.capped[position] > 0.0 else room) if waits else ""
         words.append(f"{limit_text(limit)} ({why})" if why else limit_text(limit))
-    elif found.use[place] > 0.9:
+    elif estimates.use[position] > 0.9:
         words.append("token budget")
     else:
         words.append(room)
-    tdp = asked.options.devices[place[1]].hardware.power.tdp
-    if tdp is not None and found.power[place] >= POWER * tdp:
+    tdp = question.options.devices[position[1]].hardware.power.tdp
+    if tdp is not None and estimates.power[position] >= POWER * tdp:
         words.append("power")
     return " at the limit of ".join(words)
 
 
 def row_spec(
-    asked: ServedQuestion,
-    place: tuple[int, int, int],
+    question: ServedQuestion,
+    position: tuple[int, int, int],
     most: float,
     load: float,
     requests: int,
     charged: float | None = None,
 ) -> dict[str, Any]:
     """Keys of the simulation of one replica at its load; `charged`: devices that it is charged for beside its own."""
-    options = asked.options
-    setting, device, layout = place
+    options = question.options
+    setting, device, layout = position
     choice = options.settings[setting]
     degrees = {name: degree for name, degree in options.layouts[layout].items() if degree > 1 or name == "tp"}
     drafting = "drafts" in choice.deployment  # without it neither a drafter nor its acceptance changes anything
@@ -263,21 +256,21 @@ def row_spec(
     keys: dict[str, Any] = {
         "hardware": options.devices[device].name,
         "model": options.model.name,
-        "engine": asked.engine,
+        "engine": question.engine,
         "deployment": {**degrees, **choice.deployment, **({} if charged is None else {"charged": charged})},
         "policy": {**changes, "max_sequences": int(most)},
-        "weights": asked.weights,
+        "weights": question.weights,
         "kv": choice.kv,
-        "draft": asked.draft if drafting else None,
-        "efficiency": asked.efficiency.name,
-        "prices": asked.prices,
-        "overrides": dict(asked.settings),
-        **{key: value for key, value in asked.requests.keys.items() if value not in (None, False)},
-        "slo": _limits_of_requests(asked.slo),
+        "draft": question.draft if drafting else None,
+        "efficiency": question.efficiency.name,
+        "prices": question.prices,
+        "overrides": dict(question.settings),
+        **{key: value for key, value in question.requests.keys.items() if value not in (None, False)},
+        "slo": _limits_of_requests(question.slo),
     }
     keys["rate"] = load
-    if not asked.requests.counted:
-        keys["requests"] = requests or asked.requests.number(float(most))
+    if not question.requests.counted:
+        keys["requests"] = requests or question.requests.number(float(most))
     return {key: value for key, value in keys.items() if value not in (None, {}, False)}
 
 

@@ -1,6 +1,6 @@
-"""Largest load of a few places by simulation: every place at several loads at once, closer each time.
+"""Largest load of a few deployments by simulation: every deployment at several loads at once, closer each time.
 
-The loads of a place do not depend on those beside it, so its result is that of a search of this place alone.
+The loads of a deployment do not depend on those beside it, so its result is that of a search of this deployment alone.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
-from sweeps.serving.target import kept, missed_text
+from sweeps.serving.target import keeps, missed_text
 from sweeps.studies.compare.simulated import Candidate, Simulated
 from workloads.streams.stream import padded
 
@@ -23,11 +23,11 @@ FIRST = 0.05
 """How far the loads of the first round are below and above the estimated one, relative."""
 
 LOADS = 4
-"""Loads of a place in every later round."""
+"""Loads of a deployment in every later round."""
 
 WIDER, WIDEST = 1.1, 8.0
-"""By how much the bracket of a place moves where its end is not among the loads of a round: so much for every load, and
-twice as much, in its logarithm, as in the round before; the power of it at most."""
+"""By how much the bracket of a deployment moves where its end is not among the loads of a round: so much for every
+load, and twice as much, in its logarithm, as in the round before; the power of it at most."""
 
 TOLERANCE = 0.01
 """How far apart, relative, the largest load that keeps the target and the smallest that does not are in the end."""
@@ -41,7 +41,7 @@ WIDTH = 8
 
 @dataclasses.dataclass(eq=False)
 class _Search:
-    """What is known of one place so far."""
+    """What is known of one deployment so far."""
 
     low: float = 0.0  # requests/s, the largest that kept the target
     high: float = math.inf  # the smallest above it that did not
@@ -49,9 +49,9 @@ class _Search:
     failed: dict[float, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # by load
     without_end: int = 0  # rounds in which one end of the bracket was not among the loads
 
-    def add(self, load: float, keeps: bool, figures: Mapping[str, float]) -> None:
+    def add(self, load: float, good: bool, figures: Mapping[str, float]) -> None:
         """A load that was simulated."""
-        if not keeps:
+        if not good:
             self.failed[load] = figures
         elif load > self.low:
             self.low, self.best = load, figures
@@ -59,7 +59,7 @@ class _Search:
         self.high = min((failed for failed in self.failed if failed > self.low), default=math.inf)
 
     @property
-    def found(self) -> bool:
+    def known(self) -> bool:
         """Whether the largest load is known well enough."""
         return self.low > 0.0 and self.high <= self.low * (1.0 + TOLERANCE)
 
@@ -107,32 +107,32 @@ def largest_loads(
                 break
             pairs.sort(key=lambda pair: len(candidates[pair[0]].offered.stream))  # a call takes as long as its longest
             points = [_point(candidates[i], works[i], load) for i, load in pairs]
-            found = outcomes(points, progress, width, every)
+            metrics = outcomes(points, progress, width, every)
             simulations += len(pairs)
-            fine = kept(found, target) & (waiting(found, np.array([load for _, load in pairs])) <= GROWS)
-            for place, (i, load) in enumerate(pairs):
-                searches[i].add(load, bool(fine[place]), {name: float(values[place]) for name, values in found.items()})
+            fine = keeps(metrics, target) & (waiting(metrics, np.array([load for _, load in pairs])) <= GROWS)
+            for row, (i, load) in enumerate(pairs):
+                searches[i].add(load, bool(fine[row]), {name: float(values[row]) for name, values in metrics.items()})
             low, high = (np.array([getattr(one, end) for one in searches]) for end in ("low", "high"))
             follow = worth(low, high) | (low <= 0.0)
-            loads = [one.next() if more and not one.found else [] for one, more in zip(searches, follow, strict=True)]
-        made = [one.result(target) for one in searches]
-        serving = [i for i, one in enumerate(made) if one.load > 0.0 and share is not None]
+            loads = [one.next() if more and not one.known else [] for one, more in zip(searches, follow, strict=True)]
+        results = [one.result(target) for one in searches]
+        serving = [i for i, one in enumerate(results) if one.load > 0.0 and share is not None]
         if share is not None and serving:
-            parts = [share(made[i].load) for i in serving]
+            parts = [share(results[i].load) for i in serving]
             points = [_point(candidates[i], works[i], load) for i, load in zip(serving, parts, strict=True)]
-            found = outcomes(points, progress, width, every)
+            metrics = outcomes(points, progress, width, every)
             simulations += len(points)
-            for place, (i, load) in enumerate(zip(serving, parts, strict=True)):
-                figures = {name: float(values[place]) for name, values in found.items()}
-                made[i] = dataclasses.replace(made[i], metrics=figures, share=load)
-    return made, simulations
+            for row, (i, load) in enumerate(zip(serving, parts, strict=True)):
+                figures = {name: float(values[row]) for name, values in metrics.items()}
+                results[i] = dataclasses.replace(results[i], metrics=figures, share=load)
+    return results, simulations
 
 
-def waiting(found: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:
-    """Requests that wait on average for longer than two steps, as a share of all. Shape [places]."""
-    step = np.nan_to_num(found["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
-    longer = np.maximum(np.nan_to_num(found["queueing_mean"]) - 2.0 * step, 0.0)
-    return longer * load / np.maximum(found["finished"], 1.0)
+def waiting(metrics: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:
+    """Requests that wait on average for longer than two steps, as a share of all. Shape [deployments]."""
+    step = np.nan_to_num(metrics["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
+    longer = np.maximum(np.nan_to_num(metrics["queueing_mean"]) - 2.0 * step, 0.0)
+    return longer * load / np.maximum(metrics["finished"], 1.0)
 
 
 def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
@@ -147,14 +147,14 @@ def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> 
 def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:
     """What every candidate is sent, filled up with absent requests to one number; one object of the same requests."""
     most = max(len(one.offered.stream) for one in candidates)
-    made: dict[int, Service] = {}
+    services: dict[int, Service] = {}
     for one in candidates:
-        if id(one.offered) not in made:
+        if id(one.offered) not in services:
             objective = padded_objective(one.offered.objective(target.objective), most)
-            made[id(one.offered)] = Service(
+            services[id(one.offered)] = Service(
                 traffic=padded(one.offered.traffic, most), policy=one.policy, objective=objective
             )
-    return [dataclasses.replace(made[id(one.offered)], policy=one.policy) for one in candidates]
+    return [dataclasses.replace(services[id(one.offered)], policy=one.policy) for one in candidates]
 
 
 def _point(candidate: Candidate, work: Service, load: float) -> Scenario:

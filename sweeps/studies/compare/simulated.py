@@ -1,4 +1,4 @@
-"""Places that are simulated, and the result of each."""
+"""Deployments that are simulated, and the result of each."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from sweeps.run.simulated.load import Load
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidate:
-    """A place that is simulated."""
+    """A deployment that is simulated."""
 
     scenario: Scenario  # without a workload
     policy: Policy
@@ -21,7 +21,7 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Simulated:
-    """Result of the simulations of one place."""
+    """Result of the simulations of one deployment."""
 
     load: float  # requests/s, the largest that kept the target; 0: none did
     fails: float  # the smallest above it that did not

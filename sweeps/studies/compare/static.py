@@ -14,21 +14,33 @@ import workloads
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
-from jaxroof.model import has_experts
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
-from sweeps.ask.cases import cache_precision, cache_text, leaf_number, model_deployment
-from sweeps.ask.deployments import PREFIX, with_settings
+from sweeps.ask.cases import cache_precision, cache_text, model_deployment, under
+from sweeps.ask.deployments import with_settings
 from sweeps.ask.flag_text import counts, several
-from sweeps.ask.layouts import Layout, label, layouts, possible, powers_of_two, reach
-from sweeps.ask.names import variable, variable_attributes
+from sweeps.ask.keys import question_of, takes
+from sweeps.ask.layouts import Layout, groups_of, label, possible, powers_of_two, reach
+from sweeps.ask.leaves import leaf_number
+from sweeps.ask.names import variable_attributes
 from sweeps.ask.precisions import compute_precisions, device_notes, sorted_out, without_cache_units
 from sweeps.ask.question import alike_devices, asking
 from sweeps.ask.spec import spec
+from sweeps.ask.words import NAMED, StaticWords
 from sweeps.data.labels import known
 from sweeps.run.asked import answers_over, asked, labelled
 from sweeps.studies.compare import reasons
-from sweeps.studies.compare.reasons import FEASIBLE, UNTRIED
+from sweeps.studies.compare.candidates import accelerators, layouts_of
+from sweeps.studies.compare.ranking import (
+    FEASIBLE,
+    RATE,
+    UNTRIED,
+    ascending,
+    default_metric,
+    first_of_each,
+    nearest_misses,
+    ranks,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,11 +54,8 @@ METRICS = (
 """Variables of every comparison; the one that it is sorted by comes to them."""
 
 AXES = ("hardware", "deployment", "batch")
-MAX_DEVICES = 16
 BATCHES = tuple(2**i for i in range(10))
 """Requests at once that are tried by default: powers of two up to 512."""
-
-PRICE, RATE = "usd_per_million_tokens", "tokens_per_second_per_device"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,15 +110,12 @@ class StaticComparison:
     @property
     def best_layouts(self) -> tuple[StaticCandidate, ...]:
         """Of `rows`, the best of every (hardware, devices)."""
-        first: dict[tuple[str, int], StaticCandidate] = {}
-        for row in self.rows:
-            first.setdefault((row.hardware, row.devices), row)
-        return tuple(first.values())
+        return first_of_each(self.rows, lambda row: (row.hardware, row.devices))
 
     @property
     def nearest_misses(self) -> tuple[StaticCandidate, ...]:
         """For every accelerator without any feasible row, the row that came nearest to one."""
-        return reasons.nearest_misses(self.rows, self.infeasible)
+        return nearest_misses(self.rows, self.infeasible)
 
     @property
     def accelerators(self) -> int:
@@ -117,24 +123,15 @@ class StaticComparison:
         return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
 
 
+@takes(StaticWords)
 @plain_arguments
 def compare_static(
     model: str,
     isl: float | str,
     osl: float | str,
     *,
-    hardware: str | Iterable[str] | None = None,
-    devices: int | str | Iterable[int] | None = None,
-    max_devices: int = MAX_DEVICES,
-    batch: int | str | Iterable[int] | None = None,
-    slo: str | Mapping[str, Any] | None = None,
-    sort: str | None = None,
-    weights: str | None = None,
-    kv: str | None = None,
-    efficiency: str | None = None,
-    prices: str | None = None,
-    set: Mapping[str, Any] | None = None,
     begun: Callable[[int], Callable[[int], None]] = lambda points: lambda done: None,
+    **words: Any,
 ) -> StaticComparison:
     """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
 
@@ -164,25 +161,29 @@ def compare_static(
     start = time.perf_counter()
 
     # What is asked: limits, the model and its deployment, accelerators that can run it, the metric to rank by.
-    wanted = reasons.limits(slo)
-    if sort is not None:
-        known(sort, reasons.RANKED, "metric")
-    entry = workloads.model(model, weights=weights)
-    given = dict(set or {})
-    of = engines.chosen(None, efficiency)
-    plain = model_deployment(entry, kv, engine=of.engine)
-    spread = {path.removeprefix(PREFIX): value for path, value in given.items() if path.startswith(PREFIX)}
-    asked_for = with_settings(plain, spread)
+    own = question_of(StaticWords, **words)
+    wanted = reasons.limits(own.slo)
+    if own.sort is not None:
+        known(own.sort, reasons.RANKED, "metric")
+    entry = workloads.model(model, weights=own.weights)
+    given = dict(own.overrides or {})
+    of = engines.chosen(None, own.efficiency)
+    plain = model_deployment(entry, own.kv, engine=of.engine)
+    asked_for = with_settings(plain, under(given, "deployment"))
     constants = of.constants
+    names = None if own.hardware is None else several(own.hardware, "hardware")
+    tried_devices = list(accelerators(names, given, own.prices).items())
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = sorted_out(_entries(hardware, given, prices), entry.model, asked_for)
-    lacking |= without_cache_units(runnable, cache_precision(entry, kv, of.engine))
+    runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
+    lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
-    metric, chosen = _metric(sort, [device for _, device in runnable])
+    metric, chosen = _metric(own.sort, [device for _, device in runnable])
 
     # Layouts on every number of devices, without those that the model does not allow.
-    numbers = powers_of_two(max_devices) if devices is None else list(dict.fromkeys(counts(devices, "devices")))
-    candidates = [layout for count in numbers for layout in layouts(count, has_experts(entry.model))]
+    numbers = (
+        powers_of_two(own.max_devices) if own.devices is None else list(dict.fromkeys(counts(own.devices, "devices")))
+    )
+    candidates = layouts_of(numbers, entry.model)
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
@@ -201,7 +202,7 @@ def compare_static(
         isl=leaf_number("workload.isl", isl),
         osl=leaf_number("workload.osl", osl),
         slo=wanted,
-        kv=cache_text(asked_for, cache_precision(entry, kv, of.engine)),
+        kv=cache_text(asked_for, cache_precision(entry, own.kv, of.engine)),
         efficiency=constants.name,
         points=0,
         seconds=time.perf_counter() - start,
@@ -212,15 +213,18 @@ def compare_static(
         return nothing
 
     # Every accelerator under every layout at every batch.
-    options = {"weights": weights, "kv": kv, "efficiency": efficiency, "prices": prices}
     source: dict[str, Any] = {
         "hardware": [name for name, _ in runnable],
         "model": model,
-        "workload": {"isl": isl, "osl": osl, "batch": list(BATCHES if batch is None else counts(batch, "batch"))},
+        "workload": {
+            "isl": isl,
+            "osl": osl,
+            "batch": list(BATCHES if own.batch is None else counts(own.batch, "batch")),
+        },
         "deployments": tried,
         "output": {"illegal": "mask"},
         **({"set": given} if given else {}),
-        **{k: v for k, v in options.items() if v is not None},
+        **{name: value for name in NAMED if name not in AXES and (value := getattr(own, name, None)) is not None},
     }
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
@@ -236,7 +240,7 @@ def compare_static(
     setting = _Setting(
         [device for _, device in runnable],
         tried,
-        np.array([reach(device.hardware) for _, device in runnable]) if devices is None else None,
+        np.array([reach(device.hardware) for _, device in runnable]) if own.devices is None else None,
         float(weight_bytes(entry.model, plain)),
         lambda h, d: float(room_for_weights(runnable[h][1].hardware, entry.model, with_settings(deployment, tried[d]))),
         lambda h, d: broken_rule(runnable[h][1].hardware, entry.model, with_settings(plain, tried[d])),
@@ -273,29 +277,17 @@ class _Setting:
     devices: list[hwspaces.HardwareEntry]
     layouts: list[Layout]
     reached: np.ndarray | None  # devices that the links of each accelerator connect; None: larger ones were asked for
-    whole: float  # B of the model's weights on one device
+    all_weights: float  # B of the model's weights on one device
     usable: Callable[[int, int], float]  # B of an accelerator that weights and cache may take under a layout
     broken: Callable[[int, int], str | None]  # rule that a layout breaks on an accelerator
-
-
-def _entries(
-    names: str | Iterable[str] | None, settings: Mapping[str, Any], prices: str | None
-) -> list[tuple[str, hwspaces.HardwareEntry]]:
-    """Every accelerator by the name it was asked for, at its price and with the figures that are set."""
-    own = {path: value for path, value in settings.items() if path.startswith("hardware.")}
-    found = []
-    for name in dict.fromkeys(hwspaces.rented_names() if names is None else several(names, "hardware")):
-        device = hwspaces.priced(hwspaces.hardware(name), prices)
-        found.append((name, hwspaces.overridden(device, own) if own else device))
-    return found
 
 
 def _metric(sort: str | None, devices: list[hwspaces.HardwareEntry]) -> tuple[str, str]:
     if sort is not None:
         return sort, "asked for"
-    priced = sum(device.hardware.price is not None for device in devices)
+    metric, priced = default_metric(devices)
     said = f"default: {priced or 'none'} of {len(devices)} accelerators {'has' if priced < 2 else 'have'} a price"
-    return (PRICE if 2 * priced >= len(devices) > 0 else RATE), said
+    return metric, said
 
 
 def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "xr.Dataset":
@@ -321,7 +313,7 @@ def _rows(
 ) -> tuple[tuple[StaticCandidate, ...], tuple[StaticCandidate, ...]]:
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = arrays[metric].shape
-    groups = np.array([layout.get("attention_dp", 1) for layout in setting.layouts])
+    groups = np.array([groups_of(layout) for layout in setting.layouts])
     used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
 
     # How far each point gets: tried, legal, within memory, within limits. A batch has to divide among the groups.
@@ -331,7 +323,7 @@ def _rows(
     furthest = stage.max(axis=2)
 
     # Of each (hardware, layout) the best feasible batch, or the one that came nearest to being feasible.
-    better = _ascending(arrays, metric)
+    better = ranks(ascending(arrays[metric], metric), ascending(arrays[RATE], RATE))  # of equals, by throughput
     best = np.where(stage == FEASIBLE, better, np.inf).argmin(axis=2)
     distance = reasons.distances(arrays, stage, batches, slo)
     nearest = np.where(stage == furthest[:, :, None], distance, np.inf).argmin(axis=2)
@@ -349,7 +341,7 @@ def _rows(
             groups=int(groups[d]),
             capacity=capacity,
             usable=setting.usable(h, d),
-            whole=setting.whole,
+            all_weights=setting.all_weights,
             reach=reach(hardware),
         )
         reason = None
@@ -372,12 +364,3 @@ def _rows(
     ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
     others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
     return ranked, tuple(row(h, d) for h, d in others)
-
-
-def _ascending(arrays: Mapping[str, np.ndarray], metric: str) -> np.ndarray:
-    """Numbers that are lower where a point is better; of equals, the one with more tokens per second and device."""
-    sign = -1.0 if variable(metric).higher_is_better else 1.0
-    order = np.lexsort((-arrays[RATE].ravel(), (sign * arrays[metric].astype(float)).ravel()))
-    place = np.empty(order.size)
-    place[order] = np.arange(order.size)
-    return place.reshape(arrays[metric].shape)

@@ -66,15 +66,15 @@ def not_confirmed(engine: str, vendor: str | None, parallelism: frozenset[str], 
       parallelism: names of degrees above 1, and `POOLS`.
       weights: precision of the weights.
     """
-    found = runs_of(engine, vendor)
-    covered = frozenset().union(*(one.parallelism for one in SERVED_RUNS)) if found is None else found.parallelism
-    said = [f"accelerators of {vendor or 'an unknown vendor'}"] if found is None else []
-    if found is not None and weights.partition(",")[0] not in found.weights:
+    runs = runs_of(engine, vendor)
+    covered = frozenset().union(*(one.parallelism for one in SERVED_RUNS)) if runs is None else runs.parallelism
+    said = [f"accelerators of {vendor or 'an unknown vendor'}"] if runs is None else []
+    if runs is not None and weights.partition(",")[0] not in runs.weights:
         said.append(f"{weights} weights")
     return said + [WORDS.get(name, name) for name in sorted(parallelism - covered)]
 
 
-# Certainty of predicted throughput, by how far a place is beyond what its constants were fitted to.
+# Certainty of predicted throughput, by how far a deployment is beyond what its constants were fitted to.
 
 
 INSIDE = 0.16
@@ -99,7 +99,7 @@ UNKNOWN = 0.43
 
 @dataclasses.dataclass(frozen=True)
 class Trust:
-    """Evidence for the predictions of one place."""
+    """Evidence for the predictions of one deployment."""
 
     words: str
     unconfirmed: str  # the part of the words that names what no served run confirms; "": there is none
@@ -116,27 +116,27 @@ class Trust:
 def trust(
     device: hwspaces.HardwareEntry,
     efficiency: hwspaces.EfficiencyEntry,
-    found: Beyond,
+    beyond: Beyond,
     parallelism: frozenset[str] = frozenset(),
     weights: str = "bf16",
     simulated: bool = True,
 ) -> Trust:
-    """Certainty of a place on `device`.
+    """Certainty of a deployment on `device`.
 
     spread = sqrt(INSIDE^2 + (GROWTH octaves)^2 + UNCONFIRMED^2 for everything unconfirmed + ESTIMATED^2)
 
     Args:
-      found: how far a step under load is beyond the evidence.
-      parallelism: names of the place's degrees above 1, and `served_runs.POOLS`.
+      beyond: how far a step under load is beyond the evidence.
+      parallelism: names of the deployment's degrees above 1, and `served_runs.POOLS`.
       weights: precision of the weights.
       simulated: whether its load is from simulations.
     """
     estimated = 0.0 if simulated else ESTIMATED**2
-    if found.octaves is None:
-        return Trust(found.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
+    if beyond.octaves is None:
+        return Trust(beyond.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
     engine = engine_of(efficiency)
     lacking = not_confirmed(engine, device.vendor, parallelism, weights)
     unconfirmed = f"no served run of {engine} confirms {' or '.join(lacking)}" if lacking else ""
-    words = "; ".join(filter(None, (found.text if found.marked else "", unconfirmed))) or found.text
-    square = INSIDE**2 + (GROWTH * found.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
-    return Trust(words, unconfirmed, math.sqrt(square), found.marked or bool(lacking), found.octaves)
+    words = "; ".join(filter(None, (beyond.text if beyond.marked else "", unconfirmed))) or beyond.text
+    square = INSIDE**2 + (GROWTH * beyond.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
+    return Trust(words, unconfirmed, math.sqrt(square), beyond.marked or bool(lacking), beyond.octaves)

@@ -5,34 +5,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hwspaces.quantities.leaves import declared_quantity
-from hwspaces.quantities.units import nearest
+from hwspaces.quantities.units import require_keys
 from jaxroof.deployment import DEGREES
-from jaxroof.numerics.struct import Declaration, declarations
+from jaxroof.numerics.struct import declarations
 from sweeps.ask.deployments import PREFIX
-from sweeps.ask.flag_text import COUNT, counts, flag_text, pairs, several
+from sweeps.ask.flag_text import counts, flag_text, pairs, several
+from sweeps.ask.keys import COUNT, COUNTS, NAMES, NUMBER, SWITCH, TABLE, Word, words
 from sweeps.ask.offered_load import COMPARED, OfferedLoad
+from sweeps.ask.words import ComparisonWords
 from sweeps.run.simulated.classes import dotless
 from sweeps.run.simulated.policies import DECLARED as POLICY
-from sweeps.studies.compare.search import HEADROOM, SIMULATED
 
-NUMBERS = {
-    "rate": Declaration("1/s", "requests that have to be served"),
-    "headroom": Declaration("1", "load beyond the rate, as a share of it", zero=True),
-    "max_devices": COUNT,
-    "simulate": dataclasses.replace(COUNT, zero=True),
-    "node": COUNT,
-}
-"""Words that are one number."""
+OWN = words(ComparisonWords)
 
-COUNTS = {"devices": COUNT, "drafts": dataclasses.replace(COUNT, zero=True)}
-"""Words that are one number or several, which are tried."""
-
-NAMES = ("hardware", "kv", "weights")
-"""Words that are one name or several, which are tried."""
-
-SINGLE = ("model", "slo", "share", "engine", "draft", "efficiency", "adapters", "prices", "sort")
-
-WORDS = (*SINGLE, *NUMBERS, *COUNTS, *NAMES, "policy", "set", "disaggregated", *COMPARED)
+WORDS = (*OWN, *COMPARED)
 """All words of a comparison, those of its requests last."""
 
 _LOAD_UNITS, _POLICY_UNITS = (
@@ -40,17 +26,11 @@ _LOAD_UNITS, _POLICY_UNITS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class AskedComparison:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AskedComparison(ComparisonWords):
     """What the words ask, every value checked that is no other module's."""
 
-    weights: tuple[str | None, ...]  # precisions that are ranked together
-    question: Mapping[str, Any]  # of `sweeps.studies.compare.question.question`, but the weights
-    rate: float | None  # requests/s that have to be served; None: what one replica takes
-    headroom: float
-    sort: str | None
-    simulated: int
-    disaggregated: bool
+    load: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # words of `COMPARED`, by name
 
 
 def keyword(name: str) -> str:
@@ -58,53 +38,45 @@ def keyword(name: str) -> str:
     return "sweeps.compare_static" if name == "static" else name
 
 
-def read(words: Mapping[str, Any], said: Callable[[str], str] = keyword) -> AskedComparison:
+def read(given: Mapping[str, Any], said: Callable[[str], str] = keyword) -> AskedComparison:
     """What words ask.
 
     A number is read as the text that a flag would have, so both give the same answer and the same errors.
 
     Args:
-      words: values by name, of `WORDS`; None: not given.
+      given: values by name, of `WORDS`; None: not given.
       said: a word's name in errors: the argument, or the command's flag.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    given = {name: value for name, value in words.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
     _require_known(given, said)
-    question: dict[str, Any] = {name: flag_text(given[name]) for name in SINGLE if name in given}
-    question["load"] = {name: flag_text(given[name], _LOAD_UNITS[name]) for name in COMPARED if name in given}
-    question["slo"] = dotless(flag_text(given.get("slo"), "s"))
-    numbers = {
-        name: declared_quantity(flag_text(given[name], declared.unit), declared, said(name))
-        for name, declared in NUMBERS.items()
-        if name in given
-    }
-    if "headroom" in numbers and "rate" not in numbers:
-        raise ValueError(f"{said('headroom')} needs {said('rate')}: what one replica takes has no headroom")
-    for name in NAMES:
-        if name in given:
-            question[name] = [_name(part, said(name)) for part in several(given[name], said(name))]
-    for name, declared in COUNTS.items():
-        if name in given:
-            question[name] = counts(given[name], said(name), declared)
-    question |= {name: int(numbers[name]) for name in ("max_devices", "node") if name in numbers}
-    question["policy"] = _policy(given.get("policy", ()), said("policy"))
-    question["settings"] = _settings(given.get("set", ()), said)
-    if "adapters" in given:
-        question["settings"]["deployment.adapters"] = question.pop("adapters")
-    pools = given.get("disaggregated", True)
-    if not isinstance(pools, bool):
-        raise ValueError(f"{said('disaggregated')} = {pools!r} must be True or False")
-    return AskedComparison(
-        weights=tuple(dict.fromkeys(question.pop("weights", [None]))),
-        question=question,
-        rate=numbers.get("rate"),
-        headroom=numbers.get("headroom", HEADROOM),
-        sort=question.pop("sort", None),
-        simulated=int(numbers.get("simulate", SIMULATED)),
-        disaggregated=pools,
-    )
+    load = {name: flag_text(given[name], _LOAD_UNITS[name]) for name in COMPARED if name in given}
+    values = {word.field: _value(name, given[name], word, said) for name, word in OWN.items() if name in given}
+    if "adapters" in values:
+        adapters = {"deployment.adapters": values["adapters"]}
+        values["overrides"] = values.get("overrides", {}) | adapters
+    return AskedComparison(**values, load=load)
+
+
+def _value(name: str, value: Any, word: Word, said: Callable[[str], str]) -> Any:
+    """What is asked by the value of a word."""
+    where = said(name)
+    if word.reads == SWITCH:
+        if not isinstance(value, bool):
+            raise ValueError(f"{where} = {value!r} must be True or False")
+        return value
+    if word.reads in (NUMBER, COUNT):
+        number = declared_quantity(flag_text(value, word.unit), word, where)
+        return int(number) if word.reads == COUNT else number
+    if word.reads == COUNTS:
+        return counts(value, where, word)
+    if word.reads == NAMES:
+        return [_name(part, where) for part in several(value, where)]
+    if word.reads == TABLE:
+        return _policy(value, where) if name == "policy" else _settings(value, said)
+    return dotless(flag_text(value, "s")) if name == "slo" else flag_text(value)
 
 
 def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None:
@@ -114,9 +86,9 @@ def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None
         raise ValueError(
             f"{said('batch')} needs {said('static')}: requests that arrive over time make their own batches"
         )
-    for name in given:
-        if name not in WORDS:
-            raise ValueError(f"there is no key {name}{nearest(name, WORDS)}")
+    require_keys(given, WORDS)
+    if "headroom" in given and "rate" not in given:
+        raise ValueError(f"{said('headroom')} needs {said('rate')}: what one replica takes has no headroom")
     if "devices" in given and "max_devices" in given:
         raise ValueError(f"{said('devices')} and {said('max_devices')} say the same in two ways: give one")
     if "slo" not in given and "traffic" not in given:

@@ -115,7 +115,7 @@ def _named(
 
 
 class Ranks:
-    """Ranks: tp fastest, then cp, attention_dp, pp and dp.
+    """Ranks along the axes of `jaxroof.deployment.parallelism.MESH`, the first one fastest.
 
     Attributes:
       number: of all ranks.

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from hwspaces.quantities.units import plain_arguments
+from sweeps.ask.keys import values
+from sweeps.ask.words import ClassWords, FleetWords
 from sweeps.studies.fleet.marginal import Marginals, marginals
 from sweeps.studies.fleet.options import FoundOptions, Option, kept, method
 from sweeps.studies.fleet.options import options as options_of
@@ -189,9 +191,8 @@ def _options(
                 one.osl,
                 one.slo,
                 [supply.source for supply in asked.supplies],
-                weights=one.weights,
-                kv=one.kv,
-                efficiency=asked.efficiency,
+                **values(one, ClassWords),
+                **values(asked, FleetWords),
                 max_devices=asked.max_devices,
             )
         except ValueError as error:

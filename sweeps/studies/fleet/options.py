@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweeps.studies.compare.compare import compare
-from sweeps.studies.compare.figures import RATE
+from sweeps.studies.compare.ranking import RATE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,9 @@ def options(
     slo: str,
     hardware: Sequence[str],
     *,
-    weights: str | None = None,
-    kv: str | None = None,
-    efficiency: str | None = None,
     max_devices: int = 16,
     simulated: int = 0,
+    **words: Any,
 ) -> FoundOptions:
     """Every accelerator and layout that keeps a class's limits, with the requests per s that one replica takes.
 
@@ -75,9 +73,9 @@ def options(
       isl, osl: prompt and output tokens, a number or a distribution in words.
       slo: limits: "ttft=1s,tpot=30ms".
       hardware: accelerators by name or file.
-      weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
       max_devices: of one replica.
       simulated: layouts that are simulated at most; the others have estimates.
+      **words: precisions in place of the checkpoint's, and efficiency constants, as of `sweeps.compare`.
 
     Returns:
       The options, and the reason of every accelerator that has none.
@@ -93,11 +91,9 @@ def options(
         hardware=hardware,
         max_devices=max_devices,
         sort=RATE,
-        weights=weights,
-        kv=kv,
-        efficiency=efficiency,
         simulate=simulated,
         disaggregated=False,  # a fleet simulates its replicas
+        **words,
     )
     made = [
         Option(

@@ -10,8 +10,10 @@ import hwspaces
 import workloads
 from hwspaces.accelerators.prices import server_devices
 from hwspaces.files import document
-from hwspaces.quantities.units import is_zero, nearest, quantity
+from hwspaces.quantities.units import is_zero, quantity, require_keys
+from sweeps.ask.keys import words
 from sweeps.ask.spaces import specification
+from sweeps.ask.words import ClassWords, FleetWords
 from workloads.streams.lengths import parse_lengths
 
 SUPPLY_KEYS = {
@@ -87,9 +89,7 @@ def supplies(
 def _supply(name: str, table: Any, place: str, where: str, prices: str | None, node: int | None) -> Supply:
     if not isinstance(table, Mapping):
         raise ValueError(f"{place} = {table!r} must be a table; its keys: {', '.join(SUPPLY_KEYS)}")
-    for key in table:
-        if key not in SUPPLY_KEYS:
-            raise ValueError(f"{place}: there is no key {key}{nearest(key, SUPPLY_KEYS)}")
+    require_keys(table, SUPPLY_KEYS, place)
     try:
         entry = hwspaces.priced(hwspaces.hardware(name), prices)
     except ValueError as error:
@@ -149,7 +149,7 @@ KEYS = {
     "budget": "most that the fleet may cost: 2MUSD/year",
     "power_limit": "most that all devices may draw, each at its TDP: 500kW",
     "max_devices": "of one replica",
-    "efficiency": "constants: a name or file",
+    **{name: word.meaning for name, word in words(FleetWords).items()},
 }
 
 CLASS_KEYS = {
@@ -159,8 +159,7 @@ CLASS_KEYS = {
     "slo": "limits: ttft=1s,tpot=30ms",
     "rate": "requests/s all day",
     "day": "24 numbers of requests/s from midnight on, or a table of mean, peak_hour and peak_to_mean",
-    "weights": "a precision in place of the checkpoint's",
-    "kv": "precision of the KV cache",
+    **{name: word.meaning for name, word in words(ClassWords).items()},
     "value": "of one request beside those of other classes, where not all can be served; default 1",
 }
 
@@ -168,7 +167,7 @@ CURVE_KEYS = ("mean", "peak_hour", "peak_to_mean")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrafficClass:
+class TrafficClass(ClassWords):
     """Requests of one kind to one model."""
 
     name: str
@@ -177,13 +176,11 @@ class TrafficClass:
     osl: str
     slo: str
     load: tuple[float, ...]  # requests/s in each hour of the day
-    weights: str | None = None
-    kv: str | None = None
     value: float = 1.0  # of one request, where not all can be served
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FleetQuestion:
+class FleetQuestion(FleetWords):
     """Everything that a fleet depends on."""
 
     where: str  # the file, for messages
@@ -194,7 +191,6 @@ class FleetQuestion:
     budget: float | None  # USD/s
     power_limit: float | None  # W
     max_devices: int
-    efficiency: str | None
 
 
 def question(
@@ -216,7 +212,7 @@ def question(
     """
     where = "traffic" if isinstance(source, Mapping) else str(source)
     tables = dict(source) if isinstance(source, Mapping) else document.toml(specification(source))
-    _require_keys(tables, KEYS, where)
+    require_keys(tables, KEYS, where)
     given = tables.get("classes")
     if not isinstance(given, Mapping) or not given:
         raise ValueError(f"{where}: classes is missing; give at least one table [classes.NAME]")
@@ -234,7 +230,6 @@ def question(
         if not found:
             raise ValueError(f"{where}: power_limit: no accelerator of these has a TDP")
     most, at = (tables.get("budget"), f"{where}: budget") if budget is None else (budget, "budget")
-    efficiency = tables.get("efficiency")
     return FleetQuestion(
         where=where,
         classes=classes,
@@ -244,20 +239,20 @@ def question(
         budget=None if most is None else quantity(most, "USD/s", at),
         power_limit=power,
         max_devices=whole(tables.get("max_devices", MAX_DEVICES), f"{where}: max_devices", 1, 4096),
-        efficiency=None if efficiency is None else _text(efficiency, f"{where}: efficiency"),
+        **_texts({key: value for key, value in tables.items() if value is not None}, words(FleetWords), where),
     )
 
 
 def _class(name: str, table: Any, where: str) -> TrafficClass:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} must be a table; its keys: {', '.join(CLASS_KEYS)}")
-    _require_keys(table, CLASS_KEYS, where)
+    require_keys(table, CLASS_KEYS, where)
     for key in ("model", "isl", "osl", "slo"):
         if key not in table:
             raise ValueError(f"{where}: {key} is missing: {CLASS_KEYS[key]}")
     if ("rate" in table) == ("day" in table):
         raise ValueError(f"{where}: give either rate or day: {CLASS_KEYS['rate']}, or {CLASS_KEYS['day']}")
-    texts = {key: _text(table[key], f"{where}: {key}") for key in ("model", "slo", "weights", "kv") if key in table}
+    texts = _texts(table, ("model", "slo", *words(ClassWords)), where)
     for key in ("isl", "osl"):
         try:
             texts[key] = parse_lengths(str(table[key])).text
@@ -287,7 +282,7 @@ def _day(day: Any, where: str) -> tuple[float, ...]:
 
 def _curve(table: Mapping[str, Any], where: str) -> tuple[float, ...]:
     """load(h) = mean (1 + (peak_to_mean - 1) cos(2 pi (h - peak_hour) / 24)): one wave, whose mean is `mean`."""
-    _require_keys(table, CURVE_KEYS, where)
+    require_keys(table, CURVE_KEYS, where)
     for key in CURVE_KEYS:
         if key not in table:
             raise ValueError(f"{where}: {key} is missing; a curve takes {', '.join(CURVE_KEYS)}")
@@ -314,13 +309,10 @@ def _headroom(value: Any, where: str) -> float:
     return found
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where} = {value!r} must be a text")
-    return value
-
-
-def _require_keys(table: Mapping[str, Any], known: Any, where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{where}: there is no key {key}{nearest(key, known)}")
+def _texts(table: Mapping[str, Any], keys: Iterable[str], where: str) -> dict[str, str]:
+    """Values of those keys that there are, which are texts."""
+    found = {key: table[key] for key in keys if key in table}
+    for key, value in found.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{where}: {key} = {value!r} must be a text")
+    return found

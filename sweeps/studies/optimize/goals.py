@@ -13,7 +13,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import SHARPNESS, maximum, minimum
 from jaxroof.numerics.struct import Array
 from sweeps.ask.axes import number
-from sweeps.ask.leaves import leaf_unit, quantity_or_zero
+from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import VARIABLES, variable
 
 ROOTS = ("hardware.", "model.", "deployment.", "workload.", "efficiency.")
@@ -132,7 +132,7 @@ def constraints(table: Mapping[str, Any], members: Collection[str] = ()) -> tupl
             where = f'constraints."{given}".{key}'
             _require_known(name, where)
             limit = (
-                quantity_or_zero(value, leaf_unit(name), where)
+                quantity(value, leaf_unit(name), where)
                 if name.startswith(ROOTS)
                 else quantity(value, _read_unit(name), where)
             )

@@ -8,9 +8,10 @@ from typing import Any
 from hwspaces import quantity
 from sweeps.ask import spec as sweep_spec
 from sweeps.ask.axes import Axis
+from sweeps.ask.words import NAMED
 from sweeps.studies.optimize.goals import ROOTS
 
-OBJECTS = ("model", "draft", "weights", "kv", "efficiency", "communication", "prices")
+OBJECTS = tuple(name for name in NAMED if name not in ("hardware", "engine"))
 TABLES = ("workload", "deployment", "set", "policy", "slo")
 """What a member may say in place of the specification: whole values, and tables whose keys replace one by one."""
 

@@ -92,9 +92,8 @@ def _size_axis(name: str, values: np.ndarray) -> Axis:
 def _leaf_axis(base: Scenario, path: str, values: Iterable[Any]) -> Axis:
     """An axis over one number of the hardware or of the constants."""
     from sweeps.ask.axes import number
-    from sweeps.ask.cases import leaf_number
     from sweeps.ask.leaf_axes import short_name
-    from sweeps.ask.leaves import leaf_long_name, leaf_unit
+    from sweeps.ask.leaves import leaf_long_name, leaf_number, leaf_unit
 
     number(base, path)
     numbers = np.array([float(leaf_number(path, value)) for value in values])

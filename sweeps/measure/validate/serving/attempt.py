@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.deployment import degree
+from jaxroof.deployment import GROUPS, degree
 from jaxroof.jobs import Scenario
 from jaxroof.model import has_experts
 from jaxroof.numerics.tree import structure
@@ -50,9 +50,8 @@ def attempted(
     for i, point in enumerate(points):
         try:
             given = setup(dataclasses.replace(point.spec, efficiency=efficiency))
-            place = given.case.scenario
-            where = place.hardware, place.model, place.deployment
-            require_room(point.model_name, point.gpu, *where, point.isl + point.osl)
+            of = given.case.scenario
+            require_room(point.model_name, point.gpu, of.hardware, of.model, of.deployment, point.isl + point.osl)
             scenarios[i] = _with_all_degrees(given.scenario)
         except ValueError as error:
             found[i] = str(error)
@@ -69,7 +68,7 @@ def _with_all_degrees(scenario: Scenario) -> Scenario:
     deployment = scenario.deployment
     if not has_experts(scenario.model):
         return scenario
-    degrees = {name: degree(getattr(deployment, name)) for name in ("attention_dp", "ep")}
+    degrees = {name: degree(getattr(deployment, name)) for name in (GROUPS, "ep")}
     return dataclasses.replace(scenario, deployment=dataclasses.replace(deployment, **degrees))
 
 
@@ -87,7 +86,7 @@ def _simulated(
     for members in grouped(scenarios, alike).values():
         try:
             values = outcomes([scenarios[i] for i in members])
-            found |= {i: _prediction(points[i], values, place) for place, i in enumerate(members)}
+            found |= {i: _prediction(points[i], values, row) for row, i in enumerate(members)}
         except Exception as error:  # whatever it is, the results of other groups are kept
             found |= dict.fromkeys(members, f"its simulation failed: {_line(error)}")
         done += sum(points[i].requests for i in members)
@@ -95,12 +94,12 @@ def _simulated(
     return found
 
 
-def _prediction(point: ServingPoint, values: Metrics, place: int) -> ServingPrediction | str:
-    """The prediction at one place of a group's metrics; the reason where the deployment is not feasible."""
-    if not values["feasible"][place]:
+def _prediction(point: ServingPoint, values: Metrics, row: int) -> ServingPrediction | str:
+    """The prediction in one row of a group's metrics; the reason where the deployment is not feasible."""
+    if not values["feasible"][row]:
         return "the deployment is not feasible"
-    ttft, tpot, median = (float(values[name][place]) for name in ("ttft_mean", "tpot_mean", "ttft_p50"))
-    return ServingPrediction(point, ttft, tpot, int(values["finished"][place]), median)
+    ttft, tpot, median = (float(values[name][row]) for name in ("ttft_mean", "tpot_mean", "ttft_p50"))
+    return ServingPrediction(point, ttft, tpot, int(values["finished"][row]), median)
 
 
 def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:

@@ -13,7 +13,7 @@ from hwspaces.engines.engine import numbers
 from hwspaces.files import document
 from hwspaces.quantities.expression import Expression
 from hwspaces.quantities.leaves import declared_quantity
-from hwspaces.quantities.units import nearest
+from hwspaces.quantities.units import nearest, require_keys
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
@@ -36,7 +36,7 @@ class Layout:
 
     tp: float
     pp: float
-    attention_dp: float
+    groups: float  # attention data-parallel
     ep: float
     repaired: bool = False  # the labels said otherwise
     suspect: str | None = None  # why the labels cannot be right
@@ -88,7 +88,7 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
         suspect = suspect or "no number of clients"
     elif batch and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
         suspect = suspect or f"{clients:g} clients in batches of {batch:g} on {groups:g} attention groups"
-    return Layout(tp=tp, pp=pp, attention_dp=groups, ep=experts, repaired=repaired, suspect=suspect)
+    return Layout(tp=tp, pp=pp, groups=groups, ep=experts, repaired=repaired, suspect=suspect)
 
 
 def scripted_degrees(
@@ -173,7 +173,7 @@ CONDITIONS: dict[str, Callable[[LoggedRun, Any], bool]] = {
     "isl": lambda run, value: run.isl == value,
     "osl": lambda run, value: run.osl == value,
     "tp_below": lambda run, value: run.layout.tp < value,
-    "groups_above": lambda run, value: run.layout.attention_dp > value,
+    "groups_above": lambda run, value: run.layout.groups > value,
     "clients_above": lambda run, value: run.concurrency > value,
 }
 """Key of `when` -> whether a run is of its value."""
@@ -182,7 +182,7 @@ NAMES: dict[str, Callable[[LoggedRun], float]] = {
     "isl": lambda run: run.isl,
     "osl": lambda run: run.osl,
     "clients": lambda run: run.concurrency,
-    "groups": lambda run: run.layout.attention_dp,
+    "groups": lambda run: run.layout.groups,
 }
 """Name in an expression -> its number."""
 
@@ -194,7 +194,7 @@ def launch(run: LoggedRun) -> Launch:
         if all(CONDITIONS[key](run, value) for key, value in table["when"].items()):
             for key, value in table.items():
                 found[key] = {**found[key], **value} if key in ("policy", "deployment") else value
-    groups = run.layout.attention_dp
+    groups = run.layout.groups
     engine = found.get("engine") or (f"{run.engine}@{run.version}" if numbers(run.version) else run.engine)
     policy = {name: _number(value, run, name) for name, value in found["policy"].items()}
     if groups > 1.0:
@@ -220,13 +220,13 @@ def launches(path: Path = FILE) -> tuple[Mapping[str, Any], ...]:
     found = tables.get("launch", [])
     for place, table in enumerate(found, start=1):
         where = f"{path.name}: launch {place}"
-        _require_known(table, KEYS, where)
+        require_keys(table, KEYS, where)
         if not isinstance(table.get("source"), str) or not isinstance(table.get("when"), Mapping):
             raise ValueError(f"{where}: source and when are needed")
-        _require_known(table["when"], tuple(CONDITIONS), f"{where}: when")
+        require_keys(table["when"], tuple(CONDITIONS), f"{where}: when")
         for key, kind in (("policy", Policy), ("deployment", Deployment)):
             declared = declarations(kind)
-            _require_known(table.get(key, {}), tuple(declared), f"{where}: {key}")
+            require_keys(table.get(key, {}), tuple(declared), f"{where}: {key}")
             for name, value in table.get(key, {}).items():
                 if not _is_expression(value, declared[name].unit):
                     declared_quantity(value, declared[name], f"{where}: {key}.{name}")
@@ -249,9 +249,3 @@ def _unit(word: str, name: str) -> str:
     if word not in NAMES:
         raise ValueError(f"policy.{name}: {word} is not known{nearest(word, NAMES)}")
     return "1"
-
-
-def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{where}: there is no key {key}{nearest(key, known)}")

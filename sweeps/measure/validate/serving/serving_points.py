@@ -209,17 +209,17 @@ def lengths_text(nominal: float, shortest: float) -> str:
 
 def _degrees(spread: Layout) -> dict[str, int]:
     """Degrees as flags; those of 1 are left out, but for tp."""
-    found = {name: getattr(spread, name) for name in ("tp", "pp", "attention_dp", "ep")}
+    found = {"tp": spread.tp, "pp": spread.pp, "attention_dp": spread.groups, "ep": spread.ep}
     return {name: int(value) for name, value in found.items() if name == "tp" or value != 1.0}
 
 
 def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     """Leaves of the deployment that a launch sets, by path; a step's activations are those of its token budget."""
     found = {f"deployment.{name}": value for name, value in flags.deployment.items()}
-    if run.layout.tp * run.layout.attention_dp == 1.0:
+    if run.layout.tp * run.layout.groups == 1.0:
         found.pop("deployment.communication_bytes", None)
     budget = flags.policy.get("token_budget")
-    return found | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.attention_dp})
+    return found | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.groups})
 
 
 def _named(row: CsvRow) -> tuple[hwspaces.HardwareEntry, Checkpoint, str]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxroof import batch
-from jaxroof.deployment import Deployment
+from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, has_experts
@@ -178,7 +178,7 @@ def _values(point: ServingPoint) -> tuple[Any, ...]:
 
 def _layout(point: ServingPoint) -> tuple[Any, ...]:
     d = point.deployment
-    return (point.model, d.tp, d.pp, d.attention_dp, d.ep, d.kv_bytes)
+    return (point.model, d.tp, d.pp, request_groups(d), d.ep, d.kv_bytes)
 
 
 RULES: tuple[Rule, ...] = (

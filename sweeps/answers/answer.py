@@ -1,0 +1,99 @@
+"""An answer as blocks, lines of text and tables in their order, which renderers show: the screen, or a page."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    title: str
+    number: bool = False  # right-aligned, on one line
+    whole: bool = False  # on one line
+
+
+class Row(NamedTuple):
+    """One row of a table: a cell for every column."""
+
+    cells: tuple[str, ...]
+    bold: bool = False
+
+
+@dataclasses.dataclass
+class Table:
+    """A table: sections of rows, with a line between them."""
+
+    columns: list[Column]
+    sections: list[list[Row]] = dataclasses.field(default_factory=lambda: [[]])
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, of every section."""
+        return [row for section in self.sections for row in section]
+
+    def add_row(self, *cells: str, style: str = "") -> None:
+        """One row more, in bold where `style` says so."""
+        self.sections[-1].append(Row(cells, style == "bold"))
+
+    def add_section(self) -> None:
+        """A line below the rows so far."""
+        self.sections.append([])
+
+
+class Text(NamedTuple):
+    """Lines of text, and what ends them."""
+
+    text: str
+    end: str = "\n"
+
+
+Block = Text | Table
+
+
+class Renderer(Protocol):
+    """Shows the blocks of an answer as they come."""
+
+    def show(self, block: Block) -> None:
+        """Show one block more."""
+
+
+_RENDERERS: ContextVar[tuple[Renderer, ...]] = ContextVar("renderers", default=())
+
+
+@contextmanager
+def also(renderer: Renderer) -> Iterator[None]:
+    """A context in which every answer is shown by one renderer more, beside the screen."""
+    token = _RENDERERS.set((*_RENDERERS.get(), renderer))
+    try:
+        yield
+    finally:
+        _RENDERERS.reset(token)
+
+
+class Answer:
+    """What a question returns, block by block.
+
+    Args:
+      screen: shows every block at once.
+    """
+
+    def __init__(self, screen: Renderer):
+        self.blocks: list[Block] = []
+        self._renderers: Sequence[Renderer] = (screen, *_RENDERERS.get())
+
+    def print(self, value: Any = "", end: str = "\n") -> None:
+        """A table, or lines of text."""
+        block = value if isinstance(value, Table) else Text(str(value), end)
+        self.blocks.append(block)
+        for renderer in self._renderers:
+            renderer.show(block)
+
+
+def say(text: Any = "", end: str = "\n") -> None:
+    """Print lines of text as they are, and show them to the renderers beside the screen."""
+    print(text, end=end)
+    for renderer in _RENDERERS.get():
+        renderer.show(Text(str(text), end))

@@ -1,0 +1,124 @@
+"""Results of a benchmark and of its check, as tables for people and as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hwspaces import formatted
+from sweeps.answers.tables import console, percent, print_lines, table
+from sweeps.measure.microbench.check import FreshShape, check_errors
+from sweeps.measure.microbench.collectives import bus_bandwidth
+from sweeps.measure.microbench.device import Device
+from sweeps.measure.microbench.run import BenchRequest, BenchResult, best_rates
+
+
+def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> None:
+    """Best rates of every table, against the catalogue's peaks where the device is in it."""
+    out, entry = console(), device.entry
+    figures = entry.figures if entry else {}
+    out.print(f"{device.name} ({device.platform}, {device.count} device{'s' * (device.count > 1)})", end="\n\n")
+    surfaces = table("surface", "grid", "best", "of peak", "best", "of peak", "fastest", "spread", numbers=_NUMBERS)
+    for made in found.tables:
+        flops, moved = best_rates(made, asked, device)
+        grid = " x ".join(f"{len(p)} {axis} {_span(p)}" for axis, p in made.axes.items())
+        surfaces.add_row(
+            made.name,
+            grid,
+            formatted(flops, "FLOP/s") if flops else "-",
+            _share(flops, figures.get(f"matrix.{made.precision}")),
+            formatted(moved, "B/s"),
+            _share(moved, figures.get("memory.hbm.bandwidth")),
+            formatted(float(made.seconds.min()), "s"),
+            percent(found.spreads[made.name]),
+        )
+    if found.tables:
+        out.print(surfaces)
+        out.print()
+    rates = table("rate", "measured", "of peak", numbers=("measured", "of peak"))
+    for name, rate in found.figures.bandwidths.items():
+        rates.add_row(name.replace("_", " "), formatted(rate, "B/s"), _share(rate, figures.get("memory.hbm.bandwidth")))
+    if found.figures.vector is not None:
+        peak = figures.get("cores.vector_flops", 0.0) * figures.get("cores.count", 0.0)
+        rates.add_row("vector fp32", formatted(found.figures.vector, "FLOP/s"), _share(found.figures.vector, peak))
+    for message in found.collectives:
+        name = f"{message.name.replace('_', '-')} of {formatted(message.bytes, 'B')}"
+        bandwidth = formatted(bus_bandwidth(message, device.count), "B/s")
+        rates.add_row(name, f"{formatted(message.measurement.seconds, 's')}, bus {bandwidth}", "-")
+    if rates.rows:
+        out.print(rates)
+        out.print()
+    shapes = sum(made.seconds.size for made in found.tables)
+    out.print(
+        f"{options.output}: {shapes} shapes in {seconds:.0f} s; a dispatch takes {formatted(found.dispatch, 's')}"
+    )
+    print_lines(out, "note", found.left_out)
+    if found.dispatch_bound:
+        out.print(f"note    {found.dispatch_bound} shapes may have waited for the host: their times are upper bounds")
+    if options.hardware_out:
+        out.print(f"{options.hardware_out}: the device as a hardware entry")
+        out.print(f"`jaxroof step --hardware {options.hardware_out} --efficiency surface:{options.output}` uses both.")
+
+
+def record(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> dict[str, Any]:
+    """The same for machines."""
+    tables = {}
+    for made in found.tables:
+        flops, moved = best_rates(made, asked, device)
+        tables[made.name] = {
+            "axes": {axis: positions.tolist() for axis, positions in made.axes.items()},
+            "flops": flops,
+            "bandwidth": moved,
+            "spread": found.spreads[made.name],
+        }
+    return {
+        "device": device.name,
+        "platform": device.platform,
+        "devices": device.count,
+        "tables": tables,
+        "bandwidths": found.figures.bandwidths,
+        "vector_flops": found.figures.vector,
+        "collectives": [
+            {"name": m.name, "bytes": m.bytes, "seconds": m.measurement.seconds} for m in found.collectives
+        ],
+        "dispatch": found.dispatch,
+        "left_out": found.left_out,
+        "seconds": seconds,
+        "file": options.output,
+    }
+
+
+def print_check(rows: Sequence[FreshShape], file: str, base: str) -> None:
+    """Every fresh shape, and the errors of every table."""
+    out = console()
+    shapes = table("surface", "fresh shape", *_TIMES, base, numbers=(*_TIMES, base))
+    for row in sorted(rows, key=lambda row: row.table):
+        shape = ", ".join(f"{axis} {position:,}" for axis, position in row.shape.items())
+        errors = [f"{100 * e:+.1f} %" for e in (row.error, row.drift, row.corrected, row.plain / row.measured - 1.0)]
+        shapes.add_row(row.table, shape, formatted(row.measured, "s"), formatted(row.predicted, "s"), *errors)
+    out.print(shapes)
+    out.print()
+    out.print("Median magnitude of errors:")
+    summary = table("surface", "shapes", *_ERRORS, base, numbers=("shapes", *_ERRORS, base))
+    for name, errors in check_errors(rows).items():
+        shares = [percent(errors[key]) for key in ("error", "drift", "corrected", "plain")]
+        summary.add_row(name, str(errors["shapes"]), *shares)
+    out.print(summary)
+    out.print(f"\nerror: {file} through the efficiency, against times measured now.")
+    out.print(
+        "drift: the nearest shape that the file holds, timed again right after: what the machine does not repeat."
+    )
+    out.print(f"corrected: error without that drift. {base}: the constants below the file alone.")
+
+
+_NUMBERS = ("best", "of peak", "fastest", "spread")
+_TIMES = ("measured", "predicted", "error", "drift", "corrected")
+_ERRORS = ("error", "drift", "corrected")
+
+
+def _span(positions: np.ndarray) -> str:
+    return f"{positions[0]:,.0f}..{positions[-1]:,.0f}" if len(positions) > 1 else f"{positions[0]:,.0f}"
+
+
+def _share(rate: float, peak: float | None) -> str:
+    return percent(rate / peak) if peak and rate else "-"

@@ -1,0 +1,74 @@
+"""A calibration as text and JSON."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+
+def words_of(options: argparse.Namespace) -> list[str]:
+    """The flags that were given, as words of a command."""
+    words = []
+    for name, value in vars(options).items():
+        own = name in ("verb", "version", "output", "plot", "force", "json")
+        if name.startswith("_") or own or value in (None, False):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            words += [f"--{name.replace('_', '-')}", *([] if each is True else [each])]
+    return words
+
+
+def record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
+    """The calibration for machines."""
+    constants = {
+        f"host.{name}": {
+            "before_s": before,
+            "after_s": found.after[name],
+            "spread": found.spread[name],
+            "told": name in found.told,
+        }
+        for name, before in found.before.items()
+    }
+    errors = {
+        part: {when: {**dataclasses.asdict(each), "error": each.error} for when, each in both.items()}
+        for part, both in found.errors.items()
+    }
+    about = {"measured": options.measured, "engine": engine, "version": options.engine_version}
+    about |= {"requests": len(found.run.stream), "held_out": int(found.run.held_out.sum())}
+    about |= {"clients": found.run.clients, "constants": constants, "errors": errors, "output": options.output}
+    return about | {"simulations": found.evaluations, "seconds": seconds, "notes": list(found.run.notes)}
+
+
+def show(options: argparse.Namespace, case: Any, found: Any, engine: str, seconds: float, paths: list[str]) -> None:
+    """Print the constants before and after, and the errors that are left."""
+    from hwspaces import formatted
+    from sweeps.answers.tables import console, print_lines, table
+
+    out, stream = console(), found.run.stream
+    loop = "an open loop" if found.run.clients is None else f"a closed loop of {found.run.clients:,} clients"
+    out.print(
+        f"{case.model.name} on {case.hardware.name}, {engine}: {len(stream):,} requests of {options.measured}, {loop}"
+    )
+    out.print(f"{found.evaluations} simulations with derivatives in {seconds:.1f} s", end="\n\n")
+    columns = (case.efficiency.name, "calibrated", "+-")
+    made = table("overhead", *columns, "this run", numbers=columns)
+    for name, before in found.before.items():
+        told = name in found.told
+        spread = f"{100 * found.spread[name]:.0f} %" if told else "-"
+        says = "tells it" if told else "cannot tell it: kept as it was"
+        made.add_row(f"host.{name}", formatted(before, "s"), formatted(found.after[name], "s"), spread, says)
+    out.print(made)
+    out.print()
+    columns = ("TTFT", "TPOT", "E2E", "TTFT and E2E")
+    made = table("MAPE", "", *columns, numbers=columns)
+    for part, both in found.errors.items():
+        requests = int(found.run.held_out.sum()) if part == "validation" else int((~found.run.held_out).sum())
+        for when, each in both.items():
+            cells = (f"{value:.1%}" for value in (each.ttft, each.tpot, each.e2e, each.error))
+            name = f"{'held out' if part == 'validation' else part}, {requests:,}" if when == "before" else ""
+            made.add_row(name, when, *cells)
+    out.print(made)
+    out.print()
+    print_lines(out, "note", found.run.notes)
+    print_lines(out, "file", paths)
+    if options.output:
+        out.print(f"`--efficiency {options.output}` predicts with it.")

@@ -1,0 +1,187 @@
+"""Text of a capacity search: the table of accelerators, those left out, and all of it as one JSON object."""
+
+import argparse
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import hwspaces
+from hwspaces import formatted
+from hwspaces.accelerators.prices import servers_text
+from sweeps.answers import tables
+from sweeps.data.labels import number
+from sweeps.run.simulated.load import Load
+from sweeps.run.simulated.policies import policy_record, policy_text
+from sweeps.serving.capacity import MET, MORE, NEVER, Capacity, Search
+from sweeps.serving.target import good_share_of
+
+FIGURES = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second_per_device", "batch_mean", "kv_use_max")
+"""Metrics at the capacity, beside the load, in the JSON."""
+
+COSTS = {"usd_per_million_tokens": "USD/M\ntokens", "usd_per_million_prompt_tokens": "USD/M\nprompt tokens"}
+"""Columns of what tokens cost on the rented devices."""
+
+
+def show(found: Search, files: Iterable[str]) -> None:
+    """Print the report, and which files are written."""
+    out = tables.console()
+    fleet, loads = found.fleet, found.curve["concurrency" if found.closed else "rate"].values
+    what = "clients" if found.closed else "requests/s"
+    out.print(f"{fleet.model.name}: {what} at which {found.target.text}")
+    out.print(f"{_requests(fleet.requests)}; {fleet.requests.stream.source}")
+    out.print(f"policy of {hwspaces.engine(fleet.engine).text}: {policy_text(fleet.policy)}", end="\n\n")
+    able = [one for one in found.capacities if one.state != NEVER]
+    if able:
+        out.print(_ranking(found, able, what))
+        devices = {one.place.case.hardware.name: one.place.case.hardware.price for one in able}
+        whole = [one.place for one in able if one.place.server > 1]
+        rented = [f"{place.label}: {servers_text(place.devices, place.server)}" for place in whole]
+        tables.print_lines(out, "server", rented)
+        tables.print_lines(out, "price", [f"{name}: {price.text}" for name, price in devices.items() if price])
+    else:
+        nearest = max(found.capacities, key=lambda one: good_share_of(one.metrics))
+        out.print(f"nothing keeps it at {number(loads[0])} {what}; nearest is {nearest.place.label}: {nearest.missed}")
+    for line in _bounds(found, what):
+        out.print(line)
+    failed = [one for one in found.capacities if one.state == NEVER]
+    if failed:
+        out.print()
+        misses = tables.table(f"not at {number(loads[0])} {what}", "devices", "because", numbers=("devices",))
+        for one in failed:
+            misses.add_row(one.place.label, str(one.place.devices), one.missed)
+        out.print(misses)
+    if fleet.left_out:
+        out.print()
+    for name, why in fleet.left_out.items():
+        out.print(f"left out  {name}: {why}")
+    out.print()
+    served = found.simulations * len(fleet.requests.stream)
+    ends = f"{number(loads[0])} to {number(loads[-1])} {what}"
+    halved = f"{found.rounds} halvings to {100 * found.tolerance:g} %"
+    out.print(f"tried   {len(fleet.places)} accelerators x ({len(loads)} loads from {ends}, then {halved})")
+    count = f"{found.simulations:,} simulations of {len(fleet.requests.stream):,} requests"
+    rate = f"{served / found.seconds:,.0f} requests/s"
+    out.print(f"        {count} in {found.seconds:.1f} s: {rate}, compilation included")
+    if found.longer:
+        out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
+    tables.print_lines(out, "note", dict.fromkeys((*fleet.notes, *fleet.model.notes)))
+    tables.print_lines(out, "file", files)
+
+
+def record(found: Search) -> dict[str, Any]:
+    """The search for machines: SI numbers; what does not exist is null."""
+    fleet, axis = found.fleet, "concurrency" if found.closed else "rate"
+    return {
+        "model": fleet.model.name,
+        "precision": fleet.model.precision,
+        "load": axis,
+        "target": found.target.text,
+        "share": found.target.share,
+        "tolerance": found.tolerance,
+        "engine": fleet.engine,
+        "policy": policy_record(fleet.policy),
+        "ranked": found.ranked,
+        "requests": len(fleet.requests.stream),
+        "source": fleet.requests.stream.source,
+        **({} if fleet.requests.images is None else {"images": fleet.requests.images.record()}),
+        "rows": [
+            {"rank": rank if found.ranked else None, **_row(one, found)} for rank, one in enumerate(found.capacities, 1)
+        ],
+        "left_out": dict(fleet.left_out),
+        "curve": {
+            axis: found.curve[axis].values.tolist(),
+            **{
+                name: {str(row.hardware.values): row.values.tolist() for row in found.curve[name]}
+                for name in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "tokens_per_second", "good_share")
+            },
+        },
+        "tried": {"simulations": found.simulations, "rounds": found.rounds, "seconds": round(found.seconds, 3)},
+        "notes": list(fleet.notes),
+    }
+
+
+def _bounds(found: Search, what: str) -> list[str]:
+    """Bounds of places that keep the target at every load tried, in words; empty where there are none."""
+    bounds = [one for one in found.capacities if one.censored]
+    lines = []
+    for idle in (True, False):
+        labels = [one.place.label for one in bounds if (one.place.label in found.idle) == idle]
+        if not labels:
+            continue
+        why = "every load that was tried is kept: give larger ones"
+        if idle:
+            requests = f"with {len(found.fleet.requests.stream):,} requests the queue does not build up"
+            why = f"{requests}, even where all come at once: give more requests"
+        lines.append(f"{', '.join(labels)}: at least {number(bounds[0].load)} {what}; {why}")
+    return [*lines, "no ranks: a bound does not compare with a capacity"] if lines else []
+
+
+def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
+    priced = any(math.isfinite(one.per_dollar) for one in able)
+    output = found.output
+    paid = {name: head for name, head in COSTS.items() if priced and name in found.cost(able[0])}
+    heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else []), *paid.values()]
+    heads += ["TTFT p50", "p99", *(["TPOT p50", "p99 ", "tokens/s\n/device"] if output else [])]
+    made = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
+    for rank, one in enumerate(able, 1):
+        more = ">= " if one.state == MORE else ""
+        cells = [str(one.place.devices), f"{more}{number(one.load)}", f"{more}{number(one.per_device)}"]
+        cells += [_number(one.per_dollar)] if priced else []
+        cells += [_number(found.cost(one)[name]) for name in paid]
+        names = ("ttft_p50", "ttft_p99", *(("tpot_p50", "tpot_p99") if output else ()))
+        cells += [_time(one.metrics[name]) for name in names]
+        cells += [_number(one.metrics["tokens_per_second_per_device"])] if output else []
+        made.add_row(str(rank) if found.ranked else "-", one.place.label, *cells, one.missed)
+    return made
+
+
+def _row(one: Capacity, found: Search) -> dict[str, Any]:
+    device = one.place.case.hardware
+    return {
+        "hardware": device.name,
+        **({} if device.price is None else device.price.record()),
+        "label": one.place.label,
+        "devices": one.place.devices,
+        "server": one.place.server,
+        "rented_devices": one.place.rented_devices,
+        "state": one.state,
+        "censored": one.censored,
+        "idle": one.place.label in found.idle,
+        "capacity": one.load,
+        "fails_at": one.fails,
+        "capacity_per_device": one.per_device,
+        "requests_per_usd": one.per_dollar,
+        **found.cost(one),
+        **{name: one.metrics[name] for name in FIGURES},
+        "good_share": good_share_of(one.metrics),
+        "missed": one.missed or None,
+        "feasible": one.state in (MET, MORE),
+    }
+
+
+def _requests(load: Load) -> str:
+    count = f"{len(load.stream):,} requests"
+    return count if load.clients is None else f"{count} from clients"
+
+
+def _time(value: float) -> str:
+    return formatted(value, "s") if math.isfinite(value) and value > 0.0 else "-"
+
+
+def _number(value: float) -> str:
+    return number(value) if math.isfinite(value) else "-"
+
+
+def write(options: argparse.Namespace, found: Any) -> None:
+    """Write the dataset and the picture that are wanted."""
+    from sweeps.serving.capacity import dataset
+
+    if options.output:
+        from sweeps.data.store import saved
+
+        saved(options.output, dataset(found), options.force)
+    if options.plot:
+        from sweeps.show import style
+        from sweeps.show.load import load
+
+        style.saved(load(dataset(found)), options.plot, options.force)

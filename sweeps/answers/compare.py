@@ -1,0 +1,265 @@
+"""Served comparisons as text and CSV."""
+
+import csv
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import hwspaces
+from sweeps.answers.tables import console, metric_text, print_lines, table
+from sweeps.ask.names import variable
+from sweeps.data.labels import number
+from sweeps.studies.compare.comparison import Comparison
+from sweeps.studies.compare.ranking import ascending
+from sweeps.studies.compare.rows import Row
+
+COLUMNS = {
+    "load": "requests/s\n/replica",
+    "ttft_mean": "TTFT\nmean",
+    "tpot_mean": "TPOT\nmean",
+    "tokens_per_second_per_device": "tokens/s\n/device",
+    "usd_per_million_tokens": "USD/M\ntokens",
+}
+OF_PROMPTS = {
+    "usd_per_million_prompt_tokens": "USD/M\nprompt tokens",
+    "usd_per_thousand_requests": "USD/1,000\nrequests",
+}
+"""Metrics of the table; the one that rows are sorted by comes to them."""
+
+
+def show(found: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
+    """Print the ranking, its reasons, and what the numbers are of."""
+    out, asked = console(), found.question
+    out.print(_heading(found))
+    for one in asked.requests.classes:
+        out.print(f"{one.text}: {asked.target.classes[one.name].text}")
+    weights = ", ".join(filter(None, found.questions)) or f"{asked.model.precision} ({asked.model.precision_source})"
+    out.print(f"weights {weights}, engine {hwspaces.engine(asked.engine).text}, efficiency {asked.efficiency.name}")
+    direction = "highest" if variable(found.metric).higher_is_better else "lowest"
+    out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
+    if shown:
+        _print_rows(out, found, shown[:top], direction)
+        if len(shown) > top:
+            out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
+        _print_marks(out, found, shown[:top])
+        _print_details(out, found, shown[:top])
+    else:
+        out.print("nothing serves the requests within the limits")
+    _print_reasons(out, found, every)
+    out.print()
+    _print_summary(out, found, shown)
+
+
+def _heading(found: Comparison) -> str:
+    asked = found.question
+    stream = asked.requests.sample
+    lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
+    even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
+    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
+    words += "" if asked.requests.images is None else f" with {asked.requests.images.text}"
+    if not asked.target.classes:
+        words += f", {asked.target.text}"
+    if found.rate is not None:
+        words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
+    return words
+
+
+def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str) -> None:
+    columns = {name: head for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
+    columns.setdefault(found.metric, found.metric)
+    columns.pop("devices", None)
+    heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
+    devices = "devices" if found.rate is None else "replicas\nx devices"
+    names = (
+        "#",
+        "accelerator",
+        devices,
+        "layout",
+        "token\nbudget",
+        "max\nseqs",
+        *heads.values(),
+        "90 %\ninterval",
+        "by",
+    )
+    made = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout", "by")])
+    for rank, row in enumerate(rows, 1):
+        count = str(row.devices) if found.rate is None else f"{row.replicas} x {row.devices}"
+        setting = row.spec["policy"].get("token_budget")
+        budget = "-" if setting is None else f"{float(setting):,.0f}"
+        cells = [_cell(metric, row.metrics[metric]) for metric in columns]
+        low, high = found.trust(row).interval(row.metrics[found.metric])
+        between = f"{number(low, 2)} - {number(high, 2)}"
+        how = "simulation" if row.simulated else "estimate"
+        layout = f"{row.layout} {_kv(found, row)}".strip()
+        name = f"{row.hardware} {_marks(found, row)}".strip()
+        made.add_row(str(rank), name, count, layout, budget, f"{row.max_sequences:,}", *cells, between, how)
+    out.print(made)
+
+
+def _kv(found: Comparison, row: Row) -> str:
+    """Settings beside layout and token budget that differ between rows."""
+    parts = [part for part in row.setting.split(", ") if part and not part.startswith("token_budget")]
+    return ", ".join(parts)
+
+
+def _marks(found: Comparison, row: Row) -> str:
+    device = found.device_of(row)
+    marks = "*" if device.status == "announced" else ""
+    marks += "~" if device.price is not None and device.price.estimate else ""
+    return marks + ("?" if found.trust(row).extrapolated else "")
+
+
+def _print_marks(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
+    marks = "".join(_marks(found, row) for row in rows)
+    for mark, words in (
+        ("*", "announced"),
+        ("~", "at an estimated price: nobody sells it, as far as is known"),
+        ("?", "beyond what the constants were fitted to or served runs confirm: the interval is wider; see `beyond`"),
+    ):
+        if mark in marks:
+            out.print(f"{mark} {words}")
+
+
+def _print_details(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
+    """What binds every row and what would help, prices, and whether the first row is an extrapolation."""
+    made = table("#", "a larger load is stopped by", "a change that helps", numbers=("#",))
+    for rank, (row, change) in enumerate(zip(rows, found.advice(rows), strict=True), 1):
+        made.add_row(str(rank), row.binds, change)
+    out.print()
+    out.print(made)
+    out.print()
+    devices = {row.hardware: found.device_of(row) for row in rows}
+    print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
+    print_lines(out, "beyond", _beyond(found, rows))
+    slow = {row.hardware: said for row in reversed(rows) if (said := found.slower_cache(row))}
+    print_lines(out, "cache", [f"{name}: {said}" for name, said in slow.items()])
+
+
+def _beyond(found: Comparison, rows: Sequence[Row]) -> list[str]:
+    """How far accelerators are beyond the evidence, by their first rows; and rows with what no served run confirms."""
+    accelerators: dict[str, str] = {}
+    unconfirmed: dict[str, list[str]] = {}
+    for rank, row in enumerate(rows, 1):
+        judged = found.trust(row)
+        octaves = judged.words.removesuffix(judged.unconfirmed).removesuffix("; ")
+        if judged.extrapolated and octaves:
+            accelerators.setdefault(row.hardware, octaves)
+        if judged.unconfirmed:
+            unconfirmed.setdefault(judged.unconfirmed, []).append(str(rank))
+    said = [f"{name}: {words}" for name, words in accelerators.items()]
+    return said + [f"row{'s' * (len(r) > 1)} {', '.join(r)}: {words}" for words, r in unconfirmed.items()]
+
+
+def _print_reasons(out: Any, found: Comparison, every: bool) -> None:
+    """Why accelerators have no row above: those of one reason together where it is the same for all."""
+    same: dict[str, list[str]] = {}
+    for name, reason in found.question.lacking.items():
+        same.setdefault(reason, []).append(name)
+    own = []
+    for row in found.infeasible if every else found.nearest_misses:
+        if (row.reason or "").startswith("no "):
+            same.setdefault(row.reason or "", []).append(row.hardware)
+        else:
+            own.append(row)
+    if own:
+        out.print()
+        misses = table("does not serve", "devices", "layout", "because", numbers=("devices",))
+        for row in own:
+            misses.add_row(row.hardware, str(row.devices), row.layout, row.reason or "")
+        out.print(misses)
+    for reason, names in same.items():
+        out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
+    if every:
+        for layout, rule in found.question.refused.items():
+            out.print(f"not possible for the model: {layout} ({rule})")
+
+
+def _print_summary(out: Any, found: Comparison, shown: Sequence[Row]) -> None:
+    rate = found.places / max(found.estimate_seconds, 1e-9)
+    words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
+    if found.simulations:
+        more = found.seconds - found.estimate_seconds
+        least, most = (f"{requests:,}" for requests in found.requests)
+        each = most if least == most else f"{least} to {most}"
+        words += f", {found.simulations:,} simulations of {each} requests in {more:.1f} s"
+    if found.simulations and found.question.every_accelerator:
+        words += ", of accelerators near the best estimate (all of those that --hardware names are simulated)"
+    print_lines(out, "tried", [words])
+    if not shown:
+        return
+    first = shown[0]
+    print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
+    known = next((row for row in shown if not found.trust(row).extrapolated), None)
+    if known is not first:
+        said = "no row is" if known is None else row_text(found, known)
+        print_lines(out, "sure", [f"the first row is an extrapolation; best inside of the evidence: {said}"])
+    print_lines(out, "below", _better_estimates(found, shown))
+    print_lines(out, "note", found.question.notes)
+
+
+def _better_estimates(found: Comparison, shown: Sequence[Row]) -> list[str]:
+    """The best row that is estimated, where its figure is better than that of the best simulated one."""
+    simulated, estimated = ([row for row in shown if row.simulated is kind] for kind in (True, False))
+    if not simulated or not estimated:
+        return []
+    value, other = (
+        float(ascending(np.array(rows[0].metrics[found.metric]), found.metric)) for rows in (simulated, estimated)
+    )
+    if other >= value:
+        return []
+    why = "pools are not simulated" if estimated[0].prefill is not None else "it was not simulated"
+    rank = shown.index(estimated[0]) + 1
+    figure = _cell(found.metric, estimated[0].metrics[found.metric])
+    return [f"row {rank}, an estimate, has a better {found.metric}, {figure}; {why}, so it stands below those that are"]
+
+
+def _class_lines(row: Row) -> list[str]:
+    """Figures of every class of requests at the load of a simulated row."""
+    return [
+        f"{name}: TTFT p95 {_cell('ttft', of['ttft_p95'])}, p99 {_cell('ttft', of['ttft_p99'])}, TPOT p95 "
+        f"{_cell('tpot', of['tpot_p95'])}, p99 {_cell('tpot', of['tpot_p99'])}, {100.0 * of['good_share']:.1f} % good"
+        for name, of in row.classes.items()
+    ]
+
+
+def row_text(found: Comparison, row: Row) -> str:
+    """A row in words."""
+    metrics = row.metrics
+    many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if found.rate is not None else ""
+    words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
+    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}"
+    words += f", TPOT {_cell('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
+    kind = "output" if "usd_per_million_tokens" in metrics else "prompt"
+    cost = metrics["usd_per_million_tokens" if kind == "output" else "usd_per_million_prompt_tokens"]
+    words += " on average" + (f", {cost:.3g} USD per million {kind} tokens" if math.isfinite(cost) else "")
+    hourly, server = metrics["usd_per_hour"], found.question_of(row).options.servers[row.place[1]]
+    words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
+    if server == 1 or found.rate is None:
+        return words
+    count = round(metrics["rented_devices"] / server)
+    return f"{words} on {count} server{'s' * (count > 1)} of {server}"
+
+
+def _cell(name: str, value: float) -> str:
+    return metric_text(name, value) if math.isfinite(value) else "-"
+
+
+def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = False) -> None:
+    """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
+    from hwspaces.files.output import replacing
+
+    if not rows:
+        raise ValueError(f"{path}: there are no rows to write")
+    names = sorted(set.intersection(*(set(row.metrics) for row in rows)) - {"devices"})
+    plain = ("hardware", "devices", "layout", "replicas", "setting", "max_sequences", "simulated", "binds", "reason")
+    with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["rank", *plain, *names])
+        for rank, row in enumerate((*rows, *found.infeasible), 1):
+            fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+            values = [row.metrics.get(name, math.nan) for name in names]
+            numbers = [value if math.isfinite(value) else "" for value in values]
+            writer.writerow([rank if row.reason is None else "", *(fields[key] for key in plain), *numbers])

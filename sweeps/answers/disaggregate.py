@@ -1,0 +1,58 @@
+"""Pools of their own for prefill and decode as text: the pools, and the best split."""
+
+import argparse
+from typing import Any
+
+from sweeps.answers.to_json import print_json
+
+
+def show_pools(case: Any, options: argparse.Namespace, settings: dict[str, Any]) -> None:
+    """The table of metrics of one disaggregated deployment, or its JSON."""
+    from sweeps.answers import tables
+    from sweeps.answers.shared import record, throttled_lines
+    from sweeps.run.answer import answer
+
+    found = answer(case)
+    if options.json:
+        return print_json(record(case, found))
+    out = tables.console()
+    work = case.scenario.workload
+    what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
+    out.print(tables.heading(case, what, settings))
+    out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
+    out.print(tables.metric_table(found.metrics))
+    out.print()
+    out.print(tables.op_summary(found.steps))
+    tables.print_lines(out, "power", throttled_lines(case, found.metrics))
+    tables.print_lines(out, "note", tables.notes(case))
+
+
+def _pool_text(deployment: Any) -> str:
+    """The prefill pool in words: how many devices, and how they are spread."""
+    from jaxroof.deployment import DEGREES, degree, devices
+
+    spread = [(name, degree(getattr(deployment, name))) for name in DEGREES]
+    words = ", ".join(f"{name} {value:g}" for name, value in spread if value != 1.0) or "tp 1"
+    return f"{devices(deployment):g} devices: {words}"
+
+
+def show_splits(case: Any, found: Any, options: argparse.Namespace) -> None:
+    """The best split at every load."""
+    import numpy as np
+
+    from sweeps.answers import tables
+    from sweeps.studies.splits import best_text
+
+    if options.json:
+        values = {name: np.asarray(found[name].values).tolist() for name in found.variables}
+        return print_json({"attributes": dict(found.attrs), **values})
+    out = tables.console()
+    out.print(f"{found.attrs['title']}, {found.attrs['replicas']}")
+    out.print(f"{found.attrs['requests']}; {found.attrs['target'] or 'no limits: lowest E2E latency'}", end="\n\n")
+    rows = tables.table("requests/s", "best prefill:decode", numbers=("requests/s",))
+    for i, load in enumerate(found["load"].values):
+        rows.add_row(f"{load:.4g}", best_text(found, i))
+    out.print(rows)
+    if options.output:
+        out.print(f"{options.output}: every split and load")
+    tables.print_lines(out, "note", tables.notes(case))

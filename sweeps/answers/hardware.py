@@ -1,0 +1,145 @@
+"""Dies and money in `jaxroof hardware NAME`: area by part, dies, cost by part, price, cost of owning."""
+
+from typing import Any
+
+from sweeps.ask.names import COST_PARTS, PARTS
+
+
+def die_record(entry: Any) -> dict[str, Any]:
+    """For machines: m2 and USD by part; null where silicon or costs are unknown."""
+    from jaxroof.chip.area import area_parts, dies
+    from jaxroof.chip.cost import cost_parts, device_price
+
+    hardware = entry.hardware
+    if hardware.silicon is None:
+        return {"die": entry.die, "area_m2": None, "dies": None, "cost_usd": None, "price_usd": None}
+    kinds = [{"area_m2": float(kind.area), "count": float(kind.count)} for kind in dies(hardware)]
+    costs = {} if hardware.costs is None else {name: float(usd) for name, usd in cost_parts(hardware).items()}
+    return {
+        "die": entry.die,
+        "area_m2": {name: float(area) for name, area in area_parts(hardware).items()},
+        "dies": [kind for kind in kinds if kind["count"]],
+        "cost_usd": costs or None,
+        "price_usd": float(device_price(hardware)) if costs else None,
+    }
+
+
+def print_die(entry: Any, out: Any) -> None:
+    """Print the tables of area and cost; one line where they are unknown."""
+    from hwspaces import formatted
+    from sweeps.answers.tables import table
+
+    record = die_record(entry)
+    if record["area_m2"] is None:
+        out.print("area and cost unknown: no process, memory technology or number of cores that is known")
+        return
+    total = sum(record["area_m2"].values())
+    areas = table("area", "mm2", "share", numbers=("mm2", "share"))
+    for name, area in record["area_m2"].items():
+        if area:
+            areas.add_row(PARTS[name], f"{area * 1e6:.1f}", f"{area / total:.1%}")
+    areas.add_section()
+    count = " + ".join(
+        f"{kind['count']:g} of {kind['area_m2'] / kind['count'] * 1e6:.0f} mm2" for kind in record["dies"]
+    )
+    areas.add_row("all dies" if entry.die is None else f"all dies ({entry.die})", f"{total * 1e6:.1f}", "")
+    out.print(areas)
+    out.print(f"dies    {count}\n")
+    if record["cost_usd"] is None:
+        out.print("cost unknown")
+        return
+    made = sum(record["cost_usd"].values())
+    costs = table("cost", "USD", "share", numbers=("USD", "share"))
+    for name, usd in record["cost_usd"].items():
+        costs.add_row(COST_PARTS[name], f"{usd:,.0f}", f"{usd / made:.1%}")
+    costs.add_section()
+    costs.add_row("to make", f"{made:,.0f}", "")
+    costs.add_row("to buy", f"{record['price_usd']:,.0f}", "")
+    out.print(costs)
+    hardware = entry.hardware
+    if hardware.power.tdp is not None:
+        from jaxroof.chip.cost import capital_rate, energy_price
+
+        capital, energy = float(capital_rate(hardware)), float(energy_price(hardware)) * hardware.power.tdp
+        words = f"{formatted(capital, 'USD/s')} for device, server and place and {formatted(energy, 'USD/s')}"
+        out.print(f"owning  {words} for electricity at TDP, per hour of use")
+
+
+# Prices in `jaxroof hardware NAME`: one figure for each term of renting, and every offer that it is from.
+
+
+def price_record(entry: Any) -> dict[str, Any]:
+    """For machines: the price, its kind, date and source, and every offer; null where there is no price."""
+    offers = {"offers": [row._asdict() for row in _offers(entry)]}
+    return ({"price_usd_per_hour": None} if entry.price is None else entry.price.record()) | offers
+
+
+def print_prices(entry: Any, out: Any) -> None:
+    """Print the price, those of other terms, and the offers as a table."""
+    from hwspaces.accelerators.prices import TERMS, summarised
+    from sweeps.answers.tables import table
+    from sweeps.ask.text import escaped
+
+    rows = _offers(entry)
+    if entry.price is None:
+        out.print("price unknown: give price_USD_per_h in its file, or --set hardware.price=2USD/h")
+    else:
+        out.print(escaped(f"price   {entry.price.text}", breaks=True))
+    for terms in TERMS:
+        other = summarised([row for row in rows if row.terms == terms])
+        if other is not None and other != entry.price:
+            out.print(escaped(f"        {other.text}", breaks=True))
+    if not rows:
+        return
+    offers = table("terms", "USD", "seller", "kind", "date", "source", numbers=("USD",))
+    for row in rows:
+        source = f"{row.source}: {row.note}" if row.note else row.source
+        words = TERMS.get(row.terms, "to buy")
+        offers.add_row(words, f"{row.usd:,.6g}", _seller(row), row.kind, row.date, source)
+    out.print(offers)
+    out.print("USD per device and hour; to buy: per device")
+
+
+def _offers(entry: Any) -> tuple[Any, ...]:
+    """Rows of the prices file; none for an accelerator of a user's file, whatever its name."""
+    from hwspaces.accelerators.load import CATALOGUE_PLACE
+    from hwspaces.accelerators.prices import offers
+
+    return offers().get(entry.name, ()) if entry.file.startswith(CATALOGUE_PLACE) else ()
+
+
+def _seller(row: Any) -> str:
+    return f"{row.seller}, {row.region}" if row.region else row.seller or "-"
+
+
+# Constants of technologies: what is known of each kind, and how many constants are assumptions.
+
+
+def print_technologies() -> None:
+    """Print the names of each kind, and one line with the counts."""
+    from hwspaces.accelerators.constants import KNOWN, technology_counts, technology_names
+    from sweeps.answers.tables import console, table
+
+    names = table("kind", "names")
+    for kind in KNOWN:
+        names.add_row(kind, ", ".join(technology_names(kind)))
+    out = console()
+    out.print(names)
+    given, assumed = technology_counts()
+    out.print(f"\ntechnology: {given} constants, {assumed} of them assumptions")
+
+
+def technology_record() -> dict[str, Any]:
+    """Every constant by kind, name and key: value in the SI unit, unit, source and whether it is an assumption."""
+    from hwspaces.accelerators.constants import KNOWN, technology_constants, technology_names
+
+    return {
+        kind: {name: _record(technology_constants(kind, name)) for name in technology_names(kind)} for kind in KNOWN
+    }
+
+
+def _record(constants: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: {"value": one.value, "unit": one.unit, "source": one.source, "assumed": one.assumed}
+        for key, one in constants.items()
+    }

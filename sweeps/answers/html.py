@@ -1,0 +1,84 @@
+"""Answers as a page that a browser shows: one file, without scripts and without anything from elsewhere."""
+
+import html
+
+from jaxroof.version import VERSION
+from sweeps.answers.answer import Block, Table
+from sweeps.ask.text import escaped
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+pre { font: inherit; white-space: pre-wrap; margin: 0 0 .4rem; }
+code { font: 13px/1.5 ui-monospace, monospace; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: bottom; }
+th { border-bottom: 1px solid; white-space: pre-line; }
+.number { text-align: right; white-space: nowrap; }
+th.number { white-space: pre; }
+tbody + tbody tr:first-child td { border-top: 1px solid; }
+.bold { font-weight: 600; }
+footer { margin-top: 2rem; opacity: .7; }
+"""
+
+
+class Page:
+    """Collects the blocks of an answer; `text` is the page.
+
+    Args:
+      command: the words that were asked, which the page repeats.
+    """
+
+    def __init__(self, command: str):
+        self.command, self._parts, self._line = command, list[str](), ""
+
+    def show(self, block: Block) -> None:
+        """One block more."""
+        if isinstance(block, Table):
+            self._end_line()
+            self._parts.append(_table(block))
+        else:
+            self._line += block.text + block.end
+
+    @property
+    def text(self) -> str:
+        """The page so far, as HTML."""
+        self._end_line()
+        command = _shown(self.command)
+        return (
+            f"<!DOCTYPE html>\n<!-- jaxroof {VERSION} -->\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            f"<title>{command}</title>\n<style>{STYLE}</style></head>\n<body>\n<p><code>{command}</code></p>\n"
+            + "\n".join(self._parts)
+            + f"\n<footer>jaxroof {VERSION}</footer>\n</body></html>\n"
+        )
+
+    def write(self, path: str, force: bool = False) -> None:
+        """Write the page to a file, which replaces one of jaxroof's; any other only with `force`."""
+        from hwspaces.files.output import replacing
+
+        with replacing(path, ("page",), force=force) as name, open(name, "w", encoding="utf-8") as file:
+            file.write(self.text)
+
+    def _end_line(self) -> None:
+        if self._line.strip():
+            self._parts.append(f"<pre>{_shown(self._line.strip(chr(10)))}</pre>")
+        self._line = ""
+
+
+def _table(table: Table) -> str:
+    kinds = [' class="number"' if column.number else "" for column in table.columns]
+    head = "".join(f"<th{kind}>{_shown(column.title)}</th>" for kind, column in zip(kinds, table.columns, strict=True))
+    bodies = []
+    for section in table.sections:
+        rows = []
+        for row in section:
+            cells = "".join(f"<td{kind}>{_shown(cell)}</td>" for kind, cell in zip(kinds, row.cells, strict=False))
+            rows.append(f'<tr class="bold">{cells}</tr>' if row.bold else f"<tr>{cells}</tr>")
+        if rows:
+            bodies.append("<tbody>" + "\n".join(rows) + "</tbody>")
+    return f"<table><thead><tr>{head}</tr></thead>\n" + "\n".join(bodies) + "</table>"
+
+
+def _shown(text: str) -> str:
+    """Text that a browser shows as it is; control characters are escapes."""
+    return html.escape(escaped(text))

@@ -1,0 +1,222 @@
+"""Parts of the text of `jaxroof optimize`: exchange between objectives, scenarios, mixes, whole numbers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hwspaces import formatted
+from jaxroof.numerics.struct import given
+from sweeps.answers.tables import console, percent, table
+from sweeps.ask.names import variable
+from sweeps.studies.optimize.goals import harmonic, unit_of
+from sweeps.studies.optimize.optimum import Optimum
+from sweeps.studies.optimize.optimum import trade_offs as rates
+from sweeps.studies.optimize.problem import Problem
+
+UNBALANCED = 0.1
+"""Share of the slopes that may be unbalanced where a rate of exchange is printed without a mark."""
+
+END = 1.0
+"""Relative change of an objective for 1 % of the other from which on a design is at the end of its front."""
+
+
+def trade_offs(found: Optimum) -> Any:
+    """Every design of a front on a line: its objectives, and what 1 % more of the first changes of each other one."""
+    problem = found.problem
+    first, *others = problem.objectives
+    heads = [f"changes {goal.text} by" for goal in others]
+    names, more = problem.objective_names, f"1 % more {first.text}"
+    made = table("front", *names, more, *heads, numbers=(*names, more, *heads))
+    every = rates(found)
+    for i, row in enumerate(found.objectives):
+        figures = [goal.sign * value for goal, value in zip(problem.objectives, row, strict=True)]
+        cells = [formatted(v, unit_of(g.name), 4) for v, g in zip(figures, problem.objectives, strict=True)]
+        cells.append(f"+{formatted(0.01 * figures[0], unit_of(first.name))}")
+        mark = "~" if found.balances[i].residual > UNBALANCED else ""
+        for j, goal in enumerate(others, 1):
+            change = every[i, j, 0] * 0.01 * figures[0]
+            share = change / figures[j]
+            if not np.isfinite(share) or abs(share) > END:
+                cells.append("end of the front")
+                continue
+            sign = "-" if change < 0.0 else "+"
+            cells.append(f"{mark}{sign}{formatted(abs(change), unit_of(goal.name))} ({100 * share:+.2f} %)")
+        made.add_row(f"design {i + 1}", *cells)
+    return made
+
+
+def robustness(found: Optimum) -> Any:
+    """The robust and the nominal optimum in every scenario."""
+    made = given(found.robustness, "robust optimum")
+    unit = unit_of(found.problem.objectives[0].name)
+    heads = ("nominal optimum", "robust optimum", "price")
+    shown = table("scenario", *heads, "nominal keeps constraints", "binds", numbers=heads)
+    for i, name in enumerate(made.scenarios):
+        misses = "" if made.nominal_keeps[i] else f"no, by {percent(np.expm1(made.nominal_excess[i]))}"
+        share = found.balances[0].scenarios[i]
+        binds = "" if share < 1e-3 else "yes" if share > 1.0 - 1e-3 else f"{percent(share)} of it"
+        shown.add_row(
+            name,
+            formatted(made.nominal[i], unit, 4),
+            formatted(made.robust[i], unit, 4),
+            f"{100 * made.price[i]:+.3g} %",
+            misses or "yes",
+            binds,
+        )
+    return shown
+
+
+def simulations(found: Optimum) -> Iterator[Any]:
+    """Every served stream at the best design: in closed form, and as one simulation has it."""
+    for one in found.confirmations:
+        head = f"{one.member + ': ' if one.member else ''}{one.rate:.4g} requests/s"
+        heads = ("closed form", f"{one.requests:,} requests simulated", "difference")
+        shown = table(head, *heads, numbers=heads)
+        for name, value in one.closed.items():
+            other = one.simulated[name]
+            apart = f"{100 * (value / other - 1.0):+.1f} %" if np.isfinite(other) and other else ""
+            figures = [formatted(v, variable(name).unit, 4) if np.isfinite(v) else "-" for v in (value, other)]
+            shown.add_row(name, *figures, apart)
+        yield shown
+
+
+def means(problem: Problem) -> Iterator[str]:
+    """What an objective is the mean of, and of which scenarios it is the worst."""
+    if len(problem.weights) > 1:
+        parts = zip(problem.members[0], problem.weights, strict=True)
+        shares = ", ".join(f"{member.workload} {percent(share)}" for member, share in parts)
+        kinds = {("harmonic" if harmonic(goal) else "arithmetic") for goal in problem.objectives if not goal.of}
+        yield f"mix     {' and '.join(sorted(kinds))} mean by share of the tokens: {shares}"
+    if len(problem.members) > 1:
+        yield f"robust  the objective is the worst of {', '.join(problem.scenarios)}; constraints hold in all"
+
+
+def whole_numbers(found: Optimum) -> Iterator[str]:
+    """The gap of whole numbers."""
+    gap = found.gap
+    if gap is None:
+        return
+    if gap.proved:
+        yield f"whole   the best of all {gap.nodes:,} designs (proved)"
+        return
+    text = (
+        f"whole   whole numbers cost {percent(gap.value)} at most ({gap.certainty}: the relaxed optimum is by descent)"
+    )
+    if gap.left > 1e-6:
+        text += f"; {percent(gap.left)} is left open after {gap.nodes} relaxed problems"
+    yield text
+
+
+# Text of `jaxroof optimize`: the designs, the best point of the grid, and the active constraints and bounds.
+
+
+SHOWN = 4
+"""Designs side by side."""
+
+LEAST = 1e-4
+"""Elasticity from which on what is active is shown."""
+
+
+def printed(found: Optimum, seconds: float) -> None:
+    """Print everything."""
+    problem, out = found.problem, console()
+    out.print(problem.attributes["title"])
+    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
+    out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
+    several = len(problem.objectives) > 1
+    out.print(_designs(found, several))
+    if several:
+        out.print(trade_offs(found))
+    elif any(abs(one.elasticity) >= LEAST for one in found.active):
+        out.print(_held(found))
+    elif found.residual < 0.05:
+        out.print("nothing holds it there: an optimum inside the bounds")
+    if found.robustness is not None:
+        out.print(robustness(found))
+    for shown in simulations(found):
+        out.print(shown)
+    for line in (*means(problem), *whole_numbers(found)):
+        out.print(line)
+    if not several and found.residual > 0.05:
+        out.print(
+            f"note    {percent(found.residual)} of the slopes are not balanced by what is active: the optimum is on a "
+            "ridge between two regimes, where slopes are smoothed, or counts hold it"
+        )
+    for note in filter(None, problem.attributes["notes"].split(" | ")):
+        out.print(f"note    {note}")
+    stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items() if value > 0.05)
+    out.print(
+        f"{found.evaluations:,} designs and {found.gradients:,} gradients in {seconds:.1f} s, compilation included "
+        f"({stages})"
+    )
+
+
+def _designs(found: Optimum, several: bool) -> Any:
+    """Variables, then goals, of the best designs and of the best point of the grid, side by side."""
+    problem = found.problem
+    count = len(found.designs) if several else min(len(found.designs), SHOWN)
+    picks = sorted({round(i * (count - 1) / max(min(count, 6) - 1, 1)) for i in range(min(count, 6))})
+    heads = [f"design {pick + 1}" for pick in picks] if several else ["best", *(f"{i + 1}." for i in picks[1:])]
+    columns = [found.designs[pick] for pick in picks]
+    values = [found.objectives[pick] for pick in picks]
+    kept = [bool(found.feasible[pick]) for pick in picks]
+    if found.grid_design is not None:
+        heads.append(f"best of {len(found.grid[0]):,}\n{'sampled' if found.sampled else 'grid'} points")
+        columns.append(found.grid_design)
+        values.append(found.grid_objectives)
+        kept.append(True)
+    made = table("", *heads, "bounds", numbers=heads)
+    for i, knob in enumerate(problem.variables):
+        cells = [_shown(problem.label(knob, design[i]), knob) for design in columns]
+        bounds = (
+            "choice" if knob.choice else f"{_shown(knob.low, knob)} to {_shown(knob.high, knob)}"
+        )
+        made.add_row(knob.name, *cells, bounds)
+    made.add_section()
+    for j, objective in enumerate(problem.objectives):
+        unit = unit_of(objective.name)
+        made.add_row(
+            objective.text, *(formatted(objective.sign * value[j], unit, 4) for value in values), "", style="bold"
+        )
+    if not several:
+        best = values[0][0]
+        made.add_row(
+            "against the best", *("" if i == 0 else _ratio(value[0], best) for i, value in enumerate(values)), ""
+        )
+    made.add_row("keeps constraints", *("yes" if one else "no" for one in kept), "")
+    return made
+
+
+def _held(found: Optimum) -> Any:
+    """Active constraints and bounds at the best design, and the gain from one per cent more of each."""
+    objective = found.problem.objectives[0]
+    value = abs(found.objectives[0, 0])
+    unit = unit_of(objective.name)
+    made = table(
+        "held by", "at", "1 % more of it", "changes the objective by", numbers=("at", "changes the objective by")
+    )
+    for one in found.active:
+        if abs(one.elasticity) < LEAST:
+            continue
+        step = 0.01 * one.limit
+        change = 0.01 * one.elasticity * value
+        name = one.name if one.kind == "constraint" else f"{one.name}, {one.kind}"
+        made.add_row(
+            name,
+            formatted(one.limit, one.unit),
+            f"+{formatted(step, one.unit)}",
+            f"{'-' if change < 0 else '+'}{formatted(abs(change), unit)} ({one.elasticity:+.2f} %)",
+        )
+    return made
+
+
+def _ratio(value: float, best: float) -> str:
+    """Distance from the best, as a ratio."""
+    return f"{100.0 * (value / best - 1.0):+.3g} %"
+
+
+def _shown(value: Any, variable: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return formatted(float(value), variable.axis.coordinates[0].unit or "1")

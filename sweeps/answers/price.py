@@ -1,0 +1,149 @@
+"""Text, JSON, files and pictures of `jaxroof price`: one point op by op, or many points in rows."""
+
+import argparse
+from typing import Any
+
+from sweeps.answers.answer import say
+
+LEAST_SLOPE = 5e-4
+"""Elasticity that is printed at least."""
+
+
+def _sizes_text(sizes: dict[str, float]) -> str:
+    return "".join(f", {name} = {value:g}" for name, value in sizes.items())
+
+
+def print_answer(
+    options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any, slopes: dict[str, float]
+) -> None:
+    """Print the ops of one point, its totals and, where there are some, elasticities."""
+    from hwspaces import efficiency, formatted
+    from sweeps.answers import tables
+
+    out, metrics = tables.console(), answer.metrics
+    what = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}, efficiency {efficiency(options.efficiency).name}"
+    out.print(f"{what}\nfusion {asked.policy}", end="\n\n")
+    out.print(tables.op_table(answer.ops))
+    out.print()
+    slowed = metrics.get("slowdown", 1.0)
+    limit = f", {100 * (slowed - 1):.1f} % longer under the power limit" if slowed > 1.001 else ""
+    out.print(f"time    {formatted(metrics['time'], 's')}{limit}, {metrics['kernels']:,.0f} kernels")
+    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
+    fits = "fits in" if metrics["fits_memory"] else "does not fit in"
+    capacity = formatted(device.hardware.memory.hbm.capacity, "B")
+    out.print(f"memory  {formatted(metrics['peak_bytes'], 'B')} at most, {fits} {capacity}")
+    if "energy" in metrics:
+        out.print(f"energy  {formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W")
+    if answer.beyond.marked:
+        tables.print_lines(out, "beyond", [answer.beyond.text])
+    tables.print_lines(out, "note", asked.notes(device, efficiency=options.efficiency))
+    if slopes:
+        out.print()
+        shown = tables.table("number", "elasticity of time", numbers=("elasticity of time",))
+        for path, slope in sorted(slopes.items(), key=lambda item: -abs(item[1])):
+            if abs(slope) >= LEAST_SLOPE:
+                shown.add_row(path, f"{slope:+.3f}")
+        out.print(shown)
+
+
+def print_points(
+    options: argparse.Namespace, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
+) -> None:
+    """Print a row for every point of a sweep, and how far its accelerators are beyond the evidence at the first one."""
+    from hwspaces import efficiency, formatted
+    from sweeps.answers import tables
+    from sweeps.data import labels
+
+    out = tables.console()
+    out.print(
+        f"{asked.traced.name}, efficiency {efficiency(options.efficiency).name}\nfusion {asked.policy}", end="\n\n"
+    )
+    rows = points(asked, notes, data, beyond)["points"]
+    sizes = [name for name in rows[0] if name in data.dims and name != "hardware"]
+    columns = ["hardware", *sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory", "fits", "bound"]
+    shown = tables.table(*columns, numbers=[*sizes, "time", "FLOP", "bytes", "MFU", "MBU", "memory"])
+    for row in rows:
+        shown.add_row(
+            row["hardware"],
+            *(labels.text(data, name, row[name]) for name in sizes),
+            formatted(row["time_s"], "s"),
+            tables.flop(row["flops"]),
+            tables.size(row["moved_bytes_B"]),
+            tables.percent(row["mfu"]),
+            tables.percent(row["mbu"]),
+            tables.size(row["peak_bytes_B"]),
+            "yes" if row["fits_memory"] else "no",
+            row["bound"],
+        )
+    out.print(shown)
+    tables.print_lines(out, "beyond", [f"{device}: {text}" for device, text in beyond.items()])
+    tables.print_lines(out, "note", notes)
+
+
+def points(asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]) -> dict[str, Any]:
+    """Every point of a sweep for machines."""
+    import itertools
+
+    from sweeps.ask.names import variable
+
+    axes = [str(axis) for axis in data["time"].dims]
+    missing = [axis for axis in ("hardware", *asked.traced.symbols) if axis not in axes]
+    rows = []
+    for place in itertools.product(*(range(data.sizes[axis]) for axis in axes)):
+        at = dict(zip(axes, place, strict=True))
+        row: dict[str, Any] = {"hardware": data.attrs["hardware"]} if "hardware" in missing else {}
+        row |= {
+            axis: data[axis].values[i] if axis == "hardware" else float(data[axis].values[i]) for axis, i in at.items()
+        }
+        for name in data.data_vars:
+            value = data[name].values[tuple(at[dim] for dim in data[name].dims)]
+            meaning = variable(str(name))
+            if meaning.flags:
+                row[str(name)] = meaning.flags[int(value)]
+            elif value.dtype == bool:
+                row[str(name)] = bool(value)
+            else:
+                row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
+        rows.append(row)
+    return {**data.attrs, "beyond": beyond, "notes": list(notes), "points": rows}
+
+
+def record(
+    options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any
+) -> dict[str, Any]:
+    """The answer to one point for machines."""
+    import dataclasses
+
+    return {
+        "function": asked.traced.name,
+        "fusion": asked.policy,
+        "hardware": device.name,
+        "sizes": sizes,
+        "metrics": answer.metrics,
+        "ops": [dataclasses.asdict(op) for op in answer.ops],
+        "beyond": answer.beyond.text if answer.beyond.marked else None,
+        "notes": list(asked.notes(device, efficiency=options.efficiency)),
+    }
+
+
+def written(data: Any, options: argparse.Namespace) -> None:
+    """Write a sweep as a netCDF file."""
+    from sweeps.data.store import saved
+
+    saved(options.output, data, options.force)
+    if not options.json:
+        say(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
+
+
+def draw(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> None:
+    """Write the roofline of one point."""
+    import hwspaces
+    from sweeps.show import style
+    from sweeps.show.roofline import ops_roofline
+
+    constants = hwspaces.efficiency(options.efficiency)
+    title = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}"
+    notes = "; ".join((f"fusion {asked.traced.policy}", *asked.notes(device, efficiency=options.efficiency)))
+    style.saved(ops_roofline(answer.ops, device.hardware, title, constants.name, notes), options.plot, options.force)
+    if not options.json:
+        say(f"\n{options.plot}: {title}")

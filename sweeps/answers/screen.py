@@ -1,0 +1,68 @@
+"""Answers on the screen: text and tables as wide as the terminal, or plain lines where there is none."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.segment import Segment
+from rich.table import Table as Drawn
+
+from sweeps.answers.answer import Block, Table
+from sweeps.ask.text import escaped
+
+PIPE_WIDTH = 1000
+"""Columns where stdout is no terminal: every row stays one line, for grep and cut."""
+
+
+class _Console(Console):
+    """A console that shows control characters of texts as escapes; the styles of its own are no text."""
+
+    def render(self, *words: Any, **names: Any) -> Iterable[Segment]:
+        for segment in super().render(*words, **names):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))
+
+
+def console(error: bool = False) -> Console:
+    """Console of text: as wide as the terminal; without one, plain text as wide as it needs.
+
+    Texts are printed as they are: brackets are no markup, and control characters are escapes.
+
+    Args:
+      error: for bars and notes, on the stream of errors.
+    """
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    stream = getattr(stream, "styled", stream)
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+class Screen:
+    """Prints every block as it comes."""
+
+    def __init__(self) -> None:
+        self._console = console()
+
+    def show(self, block: Block) -> None:
+        """Print one block."""
+        if isinstance(block, Table):
+            self._console.print(_drawn(block))
+        else:
+            self._console.print(block.text, end=block.end)
+
+
+def _drawn(table: Table) -> Drawn:
+    """A table as it is drawn: numbers right-aligned and never broken, a cell one line whatever its value says."""
+    made = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column in table.columns:
+        right = column.number
+        made.add_column(
+            column.title, justify="right" if right else "left", no_wrap=right or column.whole, overflow="fold"
+        )
+    for number, section in enumerate(table.sections):
+        if number:
+            made.add_section()
+        for row in section:
+            made.add_row(*(escaped(cell, breaks=True) for cell in row.cells), style="bold" if row.bold else None)
+    return made

@@ -1,0 +1,227 @@
+"""Text of `jaxroof sensitivity`: knobs by real change, the gradient beside it, bounds, pairs of knobs."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hwspaces import formatted
+from sweeps.answers.tables import console, metric_text, percent, print_lines, table
+from sweeps.ask.names import units
+from sweeps.data.labels import number
+from sweeps.studies.sensitivity.knobs import Knob, pairs
+from sweeps.studies.sensitivity.point import FLAT, Sensitivities
+from sweeps.studies.sensitivity.turns import FACTORS, TOLERANCE, Turn, ranked
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PAIRS = 10
+CHECKED = 8
+"""Rows of a table of pairs, and of each metric's own table where there are several metrics."""
+
+MARK = " *"
+"""After a change that the gradient does not predict."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """All that one call finds."""
+
+    heading: str
+    notes: Sequence[str]
+    point: Sensitivities
+    checks: Mapping[str, Sequence[Turn]]
+    curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]]
+
+
+def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
+    """Print the tables, and which files are written."""
+    out, point = console(), found.point
+    out.print(found.heading, end="\n\n")
+    names, moving = list(point.metrics), ranked(found.checks)
+    shown = list(moving[:top])
+    if every:
+        shown = [*moving, *(knob for knob in point.knobs if knob not in moving)]
+    if len(names) == 1:
+        out.print(_one_metric(point, names[0], shown, found.checks[names[0]]))
+    else:
+        out.print(_all_metrics(point, found.checks, shown))
+        for name in names:
+            out.print(f"\n{name}: real changes and those that the gradient predicts")
+            rows = ranked(found.checks, [name])[: None if every else CHECKED]
+            out.print(_one_metric(point, name, rows, found.checks[name]))
+    out.print()
+    turned = len(found.checks[names[0]])
+    few = "" if every or top >= len(moving) else f"; the {top} with the largest changes are shown"
+    if turned < len(point.knobs):
+        out.print(f"knobs   {turned} of {len(point.knobs)} were turned, those with the largest elasticities{few}")
+    else:
+        out.print(f"knobs   {len(moving)} of {turned} have an effect, {turned - len(moving)} have none{few}")
+    for name in names:
+        rows = [row for row in found.checks[name] if row.effect]
+        marked = [row for row in rows if not row.agrees]
+        out.print(
+            f"agree   {name}: gradient and real change within {100 * TOLERANCE:g} % for {len(rows) - len(marked)} of "
+            f"{len(rows)} knobs{f', not for {_listed(marked)}' if marked else ''}"
+        )
+    for step, shares in point.bounds.items():
+        words = ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= FLAT)
+        out.print(f"bound   {step}: {words} of its time")
+    for reason, words in (("0", "0: a share of nothing"), ("switch", "switches"), ("unknown", "not set or unknown")):
+        paths = [path for path, why in point.left_out.items() if why == reason]
+        if paths:
+            out.print(f"none    {', '.join(paths)}: {words}, no elasticity")
+    if point.smoothing == 0.0:
+        out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
+    print_lines(out, "note", found.notes)
+    for name, (knobs, values) in found.curvatures.items():
+        _show_pairs(out, name, knobs, point, values)
+    print_lines(out, "file", files)
+
+
+def _listed(marked: Sequence[Turn]) -> str:
+    """Paths of turns with the reasons for their marks."""
+    return ", ".join(f"{row.knob.path} ({row.reason})" for row in sorted(marked, key=lambda row: -row.size))
+
+
+def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
+    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity; and the files."""
+    out = console()
+    sizes = " x ".join(f"{size:,} {dim}" for dim, size in found.sizes.items() if dim != "knob")
+    out.print(f"{found.attrs['title']}\n{sizes} points, {found.sizes['knob']} knobs", end="\n\n")
+    for name, array in found.data_vars.items():
+        if not str(name).startswith("elasticity_of_"):
+            continue
+        columns = ("lowest", "median", "highest")
+        made = table(str(name).removeprefix("elasticity_of_"), *columns, numbers=columns)
+        for knob in found["knob"].values:
+            values = array.sel(knob=knob).values
+            known = values[np.isfinite(values)]
+            ends = [f"{value:+.3f}" for value in np.quantile(known, (0.0, 0.5, 1.0))] if known.size else ["-"] * 3
+            made.add_row(str(knob), *ends)
+        out.print(made)
+        out.print()
+    print_lines(out, "file", files)
+
+
+def record(found: Ranking) -> dict[str, Any]:
+    """Everything for machines: SI numbers; an elasticity that does not exist is null."""
+    point = found.point
+    return {
+        "job": point.job,
+        "case": found.heading,
+        "notes": list(found.notes),
+        "smoothing": point.smoothing,
+        "metrics": {name: float(value) for name, value in point.metrics.items()},
+        "units": units(point.metrics),
+        "knobs": [
+            {
+                "path": point.knobs[i].path,
+                "value": point.knobs[i].value,
+                "unit": point.knobs[i].unit,
+                "count": point.knobs[i].count,
+                "elasticities": {name: float(point.elasticities[name][i]) for name in point.metrics},
+            }
+            for i in point.order()
+        ],
+        "without_elasticity": dict(point.left_out),
+        "bounds": {step: dict(shares) for step, shares in point.bounds.items()},
+        "checks": {
+            name: [
+                {"path": row.knob.path, "factor": factor, "value": value, "predicted": predicted, "actual": actual}
+                | {"agrees": row.agrees, "reason": row.reason}
+                for row in rows
+                for factor, value, predicted, actual in zip(FACTORS, row.values, row.predicted, row.actual, strict=True)
+            ]
+            for name, rows in found.checks.items()
+        },
+        "pairs": {
+            name: [
+                vars(p) | {"first": p.first.path, "second": p.second.path, "kind": p.kind}
+                for p in pairs(name, knobs, _slopes(point, name, knobs), values)
+            ]
+            for name, (knobs, values) in found.curvatures.items()
+        },
+    }
+
+
+SIGNS = tuple(f"{factor - 1.0:+.0%}".replace("%", " %") for factor in FACTORS)
+
+
+def _all_metrics(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], shown: Sequence[Knob]) -> Any:
+    """Real changes of every metric with a knob turned down and up."""
+    columns = [f"{name}\n{', '.join(SIGNS)}" for name in checks]
+    made = table("knob", "value", *columns, numbers=("value", *columns))
+    made.add_row("", "", *(metric_text(name, point.metrics[name]) for name in checks), style="bold")
+    rows = {name: {row.knob: row for row in turned} for name, turned in checks.items()}
+    for knob in shown:
+        found = [rows[name].get(knob) for name in checks]
+        made.add_row(knob.path, _turned_text(knob, found[0]), *map(_both_text, found))
+    return made
+
+
+def _one_metric(point: Sensitivities, name: str, shown: Sequence[Knob], rows: Sequence[Turn]) -> Any:
+    """Real changes of one metric, the changes that the gradient predicts beside them, and why they differ."""
+    by_path = {row.knob: row for row in rows}
+    columns = [f"knob {sign}:\n{word}" for sign in SIGNS for word in ("change", "gradient")]
+    numbers = ("value", *columns, "elasticity")
+    made = table("knob", "value", *columns, "elasticity", "difference", numbers=numbers)
+    made.add_row(name, metric_text(name, point.metrics[name]), *([""] * (2 + len(columns))), style="bold")
+    for knob in shown:
+        row = by_path.get(knob)
+        cells = ["-"] * len(columns)
+        if row is not None:
+            cells = [_change(x) for pair in zip(row.actual, row.predicted, strict=True) for x in pair]
+        reason = f"* {row.reason}" if row is not None and not row.agrees else ""
+        made.add_row(knob.path, _turned_text(knob, row), *cells, _text(_slope(point, name, knob)), reason)
+    return made
+
+
+def _both_text(row: Turn | None) -> str:
+    if row is None or not row.effect:
+        return "0" if row is not None else "-"
+    return f"{', '.join(map(_change, row.actual))}{'' if row.agrees else MARK}"
+
+
+def _change(change: float) -> str:
+    return "-" if math.isnan(change) else f"{100 * change + 0.0:+.2f} %"
+
+
+def _turned_text(knob: Knob, row: Turn | None) -> str:
+    """The knob's value; of a count also what it is turned to."""
+    if row is None or not knob.count:
+        return value_text(knob)
+    ends = ", ".join("-" if math.isnan(value) else number(value) for value in row.values)
+    return f"{value_text(knob)} ({ends})"
+
+
+def _show_pairs(out: Any, name: str, knobs: Sequence[Knob], point: Sensitivities, values: np.ndarray) -> None:
+    found = pairs(name, knobs, _slopes(point, name, knobs), values)[:PAIRS]
+    out.print(f"\n{name}: pairs of knobs, both turned to the better")
+    columns = ("d2 ln y", "gain")
+    made = table("knob", "and", *columns, "", numbers=columns)
+    for pair in found:
+        made.add_row(pair.first.path, pair.second.path, f"{pair.curvature:+.3f}", f"{pair.gain:+.3f}", pair.kind)
+    out.print(made)
+
+
+def value_text(knob: Knob) -> str:
+    """The knob's value with its unit."""
+    return number(knob.value) if knob.unit in ("1", "") else formatted(knob.value, knob.unit)
+
+
+def _slope(point: Sensitivities, name: str, knob: Knob) -> float:
+    return float(point.elasticities[name][point.knobs.index(knob)])
+
+
+def _slopes(point: Sensitivities, name: str, knobs: Sequence[Knob]) -> np.ndarray:
+    return np.array([_slope(point, name, knob) for knob in knobs])
+
+
+def _text(slope: float) -> str:
+    if math.isnan(slope):
+        return "-"
+    return "0" if abs(slope) < FLAT else f"{slope:+.3f}"

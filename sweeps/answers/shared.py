@@ -1,0 +1,249 @@
+"""Text and JSON of answers that verbs share: memory, money, intervals and power; the case and its metrics."""
+
+import dataclasses
+import math
+from typing import Any
+
+from hwspaces import formatted
+from hwspaces.accelerators.prices import BOUGHT
+from jaxroof.efficiency.timing import NINETY_PERCENT
+from jaxroof.jobs import job_of
+from jaxroof.jobs.step import StepWork
+from jaxroof.memory.capacity import kv_capacity_bytes, memory_parts
+from jaxroof.memory.reserve import memory_share
+from jaxroof.numerics.struct import given
+from sweeps.answers import tables
+from sweeps.ask.cases import Case
+from sweeps.ask.names import units
+from sweeps.data.labels import number
+from sweeps.run.answer import Answer, OpAnswer, answer
+from sweeps.run.evidence import beyond, without_hulls
+
+THROTTLED = 1.001
+"""Slowdown above which the limit of electrical power is worth a line."""
+
+
+def fit_text(case: Case, metrics: dict[str, Any]) -> str:
+    """Whether the case fits in memory, in words: weights of capacity, and what KV cache is left."""
+    capacity = case.scenario.hardware.memory.hbm.capacity
+    weights = f"weights {formatted(metrics['weight_bytes'], 'B')} of {formatted(capacity, 'B')} per device"
+    tokens, sequences = metrics["kv_capacity_tokens"], metrics["sequence_capacity"]
+    if tokens <= 0:
+        return f"does not fit: {weights}, which leaves no KV cache beside activations and the engine's reserve"
+    room = f"KV cache for {number(tokens)} tokens or {number(sequences)} such sequences"
+    return f"{'fits' if metrics['fits'] else 'does not fit'}: {weights}, {room}"
+
+
+def parts_text(case: Case) -> str:
+    """What takes memory beside the KV cache, by part, as an engine's start-up log names it."""
+    parts = memory_record(case)
+    share = f"{float(memory_share(case.scenario.hardware, case.scenario.deployment)):.3g}"
+    names = ("weights", "activations", "sampler", "graphs", "other", "kv_cache")
+    words = ", ".join(f"{_PART_WORDS[name]} {parts[name] / GIB:.2f}" for name in names)
+    deployment = case.scenario.deployment
+    if float(deployment.memory_static):
+        rule = "of weights and cache alone"
+    else:
+        rule = "of what the rest leaves" if float(deployment.memory_of_free) else "of all"
+        rule += ", the larger of both peaks counts"
+    return f"GiB per device: {words}; the engine's share is {share} {rule}"
+
+
+_PART_WORDS = {
+    "weights": "weights as loaded",
+    "activations": "activations of the largest step",
+    "sampler": "its sampler",
+    "graphs": "graphs",
+    "other": "driver, context and messages",
+    "kv_cache": "KV cache",
+}
+"""Part of the device's memory -> its name in a sentence."""
+
+GIB = 2.0**30
+
+
+def memory_record(case: Case) -> dict[str, float]:
+    """B of one device by part, for machines; `peak` is the larger of activations and sampler."""
+    scenario = case.scenario
+    place = scenario.hardware, scenario.model, scenario.deployment
+    parts = memory_parts(*place)
+    found = parts._asdict() | {"peak": parts.peak, "kv_cache": kv_capacity_bytes(*place)}
+    return {name: float(value) for name, value in found.items()}
+
+
+def token_text(case: Case) -> str:
+    """Meaning of "per token": of a step the tokens that it processes, of requests output tokens."""
+    work = case.scenario.workload
+    if not isinstance(work, StepWork) or work.prefill is None:
+        return "output token"
+    return "prompt token" if work.decode is None else "token, prompt or output"
+
+
+def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
+    """Cost of a device, and of a million tokens to its owner and its tenant; None where nothing is known."""
+    tokens = token_text(case).replace("token", "tokens", 1)
+    if "usd_per_thousand_requests" in metrics:
+        metrics = metrics | {
+            name.replace("_prompt_tokens", "_tokens"): value
+            for name, value in metrics.items()
+            if name.endswith("usd_per_million_prompt_tokens")
+        }
+        tokens = "prompt tokens"
+    parts = []
+    if "device_cost" in metrics:
+        parts.append(f"device {metrics['device_cost']:,.0f} USD to make, {metrics['device_price']:,.0f} to buy")
+    known = {
+        name: metrics[f"{name}_usd_per_million_tokens"]
+        for name in ("owning", "capital", "energy")
+        if f"{name}_usd_per_million_tokens" in metrics
+    }
+    if "owning" in known:
+        words = f"{number(known['capital'])} capital, {number(known['energy'])} energy"
+        parts.append(f"owning {number(known['owning'])} USD per million {tokens} ({words})")
+    elif "capital" in known:
+        parts.append(f"owning {number(known['capital'])} USD per million {tokens}, capital alone")
+    if "usd_per_million_tokens" in metrics:
+        unit = "" if known else f" USD per million {tokens}"
+        price = "" if case.hardware.price is None else f" at {case.hardware.price.text}"
+        bought = case.hardware.price is not None and case.hardware.price.seller == BOUGHT
+        parts.append(f"{'buying' if bought else 'renting'} {number(metrics['usd_per_million_tokens'])}{unit}{price}")
+    return "; ".join(parts) or None
+
+
+def is_certainty(name: str) -> bool:
+    """Whether a metric says how certain others are: printed as intervals and lines, not in tables."""
+    return "_spread" in name or name.endswith("_extrapolation")
+
+
+def intervals(metrics: dict[str, Any]) -> list[str]:
+    """90 % intervals of each time, in words, if the errors of all kernels are one and if each errs on its own.
+
+    Empty where the efficiency does not know its errors.
+    """
+    lines = []
+    for name in ("step_time", "ttft", "tpot", "e2e"):
+        if f"{name}_spread" not in metrics:
+            continue
+        ranges = []
+        for suffix in ("_spread", "_spread_independent"):
+            factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
+            low, high = (formatted(metrics[name] * by, "s") for by in (1.0 / factor, factor))
+            ranges.append(f"{low} to {high}")
+        lines.append(f"{name} {ranges[0]} if all kernels err alike, {ranges[1]} if they err independently (90 %)")
+    return lines
+
+
+def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
+    """What of a case is beyond the evidence of its constants, and what that does to the intervals; empty inside."""
+    found = {name: beyond(*step) for name, step in job_of(case.scenario).steps(case.scenario).items()}
+    marked = {name: one for name, one in found.items() if one.marked}
+    lines = [f"{name}: {one.text}" for name, one in marked.items() if one.octaves is not None]
+    lines += [one.text for one in list(marked.values())[:1] if one.octaves is None]
+    known = [name for name in ("step_time", "ttft", "tpot", "e2e") if f"{name}_spread" in metrics]
+    if lines and known:
+        inside = dataclasses.replace(case.scenario, efficiency=without_hulls(case.scenario.efficiency))
+        before: dict[str, Any] = answer(dataclasses.replace(case, scenario=inside)).metrics
+        parts = []
+        for name in known:
+            low, high = (math.exp(NINETY_PERCENT * one[f"{name}_spread"]) for one in (before, metrics))
+            parts.append(f"{name} from a factor of {low:.2f} to {high:.2f}")
+        lines.append(f"intervals (90 %, all kernels alike) widened: {', '.join(parts)}")
+    return lines
+
+
+def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
+    """Power of a device and energy per token in words, and what the limit costs where it binds; empty if unknown."""
+    if "power" not in metrics:
+        return []
+    phases = [name for name in ("prefill", "decode") if f"{name}_power" in metrics]
+    parts = [f"{phase} {formatted(metrics[f'{phase}_power'], 'W')}" for phase in phases]
+    detail = f" ({', '.join(parts)})" if parts else ""
+    of = "joules_per_request" if "joules_per_request" in metrics else "joules_per_token"
+    energy = f"{formatted(metrics[of], 'J')} per {'request' if of == 'joules_per_request' else token_text(case)}"
+    lines = [f"{formatted(metrics['power'], 'W')} per device{detail}, {energy}"]
+    if "gco2_per_million_tokens" in metrics:
+        tokens = token_text(case).replace("token", "tokens", 1)
+        lines.append(f"{number(metrics['gco2_per_million_tokens'])} g CO2 per million {tokens}")
+    return lines + throttled_lines(case, metrics)
+
+
+def throttled_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
+    """Clock at which the limit of electrical power lets steps run, in words; empty where it slows none."""
+    lines, hardware = [], case.scenario.hardware
+    for step in ("", "prefill_", "decode_"):
+        slowdown, clock = metrics.get(f"{step}slowdown", 1.0), metrics.get(f"{step}clock")
+        if slowdown <= THROTTLED:
+            continue
+        place = case.scenario.prefill.hardware if step == "prefill_" and case.scenario.prefill else hardware
+        phase = f"{step.rstrip('_')} " if step else ""
+        speed = f"{100.0 / slowdown:.0f} % of its clock"
+        if clock is not None:
+            speed = f"{clock * 1e-6:,.0f} of {given(place.cores.clock, 'clock') * 1e-6:,.0f} MHz"
+        limit = f"{number(given(place.power.tdp, 'TDP'))} W of TDP are reached"
+        lines.append(f"{phase}runs at {speed}: {limit}, {slowdown - 1.0:.1%} longer")
+    return lines
+
+
+def case_record(case: Case) -> dict[str, Any]:
+    """What was asked, for machines."""
+    return {
+        "hardware": case.hardware.name,
+        "model": case.model.name,
+        "precision": case.model.precision,
+        "precision_source": case.model.precision_source,
+        "kv_precision": case.kv,
+        "efficiency": case.efficiency.name,
+        "engine": case.engine.words,
+        "engine_text": case.engine.text,
+        "engine_evidence": case.engine.evidence,
+        **({} if case.hardware.price is None else case.hardware.price.record()),
+        "deployment": dataclasses.asdict(case.scenario.deployment),
+    }
+
+
+def show(case: Case, found: Answer) -> None:
+    """Print what follows the tables of a step or a request: errors, power, memory, money and notes."""
+    metrics, out = found.metrics, tables.console()
+    money = money_text(case, metrics)
+    for label, lines in {
+        "error": intervals(metrics),
+        "beyond": beyond_lines(case, metrics),
+        "power": power_lines(case, metrics),
+        "memory": [fit_text(case, metrics)],
+        "parts": [parts_text(case)],
+        "money": [] if money is None else [money],
+        "note": tables.notes(case),
+    }.items():
+        tables.print_lines(out, label, lines)
+
+
+def record(case: Case, found: Answer) -> dict[str, Any]:
+    """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
+    ops = {step: [_op_record(op, table) for op in table] for step, table in found.steps.items()}
+    return {
+        **case_record(case),
+        "workload": dataclasses.asdict(case.scenario.workload),
+        "notes": list(case.notes),
+        "token_unit": token_text(case),
+        "memory": memory_record(case),
+        "metrics": found.metrics,
+        "units": units(found.metrics),
+        "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
+    }
+
+
+def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "count": op.count,
+        "time_s": op.time,
+        "share": op.time / sum(other.time for other in step),
+        "flops_per_device": op.flops,
+        "bytes_per_device": op.bytes,
+        "message_bytes_per_device": op.message_bytes,
+        "intensity": op.intensity,
+        "bound": op.bound,
+        "algorithm": op.algorithm,
+        "energy_per_device_J": op.energy,
+        "power_per_device_W": op.power,
+    }

@@ -1,0 +1,31 @@
+"""A request stream in numbers, as text."""
+
+import math
+from typing import Any
+
+
+def show(stream: Any, numbers: Any) -> None:
+    """Print a stream's numbers."""
+    from sweeps.answers.tables import console, percent, table
+    from sweeps.ask.text import escaped
+    from sweeps.data.labels import number
+    from workloads.streams.stream import span_text
+
+    out = console()
+    out.print(f"{escaped(stream.name, breaks=True)}: {numbers.requests:,} requests in {span_text(numbers.duration)}")
+    out.print(escaped(f"source  {stream.source}", breaks=True))
+    out.print()
+    columns = ("mean", "p50", "p90", "p99", "max", "total")
+    made = table("tokens", *columns, numbers=columns)
+    for name, lengths in (("prompt", numbers.isl), ("output", numbers.osl)):
+        made.add_row(name, *(number(getattr(lengths, column), 3) for column in columns))
+    out.print(made)
+    rate = "all at once" if math.isinf(numbers.rate) else f"{number(numbers.rate)} requests/s"
+    out.print(f"mean rate     {'-' if math.isnan(numbers.rate) else rate}")
+    burstiness = "-" if math.isnan(numbers.burstiness) else number(numbers.burstiness)
+    out.print(f"burstiness    {burstiness} (standard deviation over mean of the times between arrivals; Poisson: 1)")
+    cached = f"{percent(numbers.cacheable)} of the prompt tokens"
+    groups = f"{numbers.groups:,} groups with {percent(numbers.grouped)} of the requests"
+    out.print(f"prefix cache  could have {cached}, in {groups}")
+    for note in stream.notes:
+        out.print(f"note          {note}")

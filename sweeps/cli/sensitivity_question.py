@@ -1,0 +1,82 @@
+"""What sensitivities are asked for: the point, the metrics, the knobs and the smoothing."""
+
+import argparse
+from typing import Any
+
+from sweeps.cli import common, deployment, request, serve, step, train
+from sweeps.cli.leaf_flags import flag as flag_of
+from sweeps.run.compile_cache import compilation_cache
+
+UNTRAINED = ("isl", "osl", "attention", "kv", "communication", "adapters")
+UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DEGREES, *train.PLACES))
+"""Flags that `--job train` does not read, of those that the others do."""
+
+
+def found_of(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
+    """The sensitivities of one step, static batch or iteration of training."""
+    said, case = _said(options)
+    from sweeps.answers.sensitivity import Ranking
+    from sweeps.answers.tables import notes
+    from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
+    from sweeps.studies.sensitivity.turns import reasoned, turns_of
+
+    point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
+    checked = reasoned(case.scenario, point, turns_of(case.scenario, point))
+    second = {}
+    if options.second_order:
+        for name in point.metrics:
+            turned = [knob for knob in point.top(top, [name]) if not knob.whole][:8]
+            second[name] = turned, curvatures(case.scenario, point, turned, name)
+    return Ranking(said, notes(case), point, checked, second)
+
+
+def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
+    """The sensitivities of a simulation."""
+    common.require_names(options)
+    if options.second_order:
+        raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
+    if options.encoder_tokens is not None:
+        raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
+    asked = serve.question(options)
+    compilation_cache()
+    from sweeps.answers.sensitivity import Ranking
+    from sweeps.answers.tables import heading
+    from sweeps.studies.sensitivity.serve import sensitivity_of_serve
+
+    found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
+    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
+    return Ranking(heading(found.case, found.load.text, asked.overrides), notes, point, checked, {})
+
+
+def _said(options: argparse.Namespace) -> tuple[str, Any]:
+    """The question in words, and the case."""
+    if options.job == "train":
+        for name in UNTRAINED:
+            if getattr(options, name) is not None:
+                raise ValueError(f"{flag_of(name)} is not of --job train")
+        case = train.training_case(options)
+        from sweeps.answers.train import heading as heading_of_training
+
+        return heading_of_training(case), case
+    if options.job == "step":
+        case = step.step_case(options)
+        what = step.step_text(case)
+    else:
+        case = request.request_case(options)
+        what = request.request_text(case)
+    from sweeps.answers.tables import heading
+
+    return heading(case, what, common.overrides(options.set)), case
+
+
+def smoothing_exponent(text: str | None) -> float | None:
+    """The exponent; None where the flag was not given."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (value == 0.0 or 1.0 <= value < float("inf")):
+        raise ValueError(f"--smoothing {text} must be 0, the exact gradient, or a finite exponent of at least 1")
+    return value
