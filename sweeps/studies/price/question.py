@@ -12,6 +12,7 @@ from jaxroof.energy.energy import power_known
 from jaxroof.jobs.function import FUNCTION, FunctionWork, function_ops
 from jaxroof.jobs.scenario import Scenario
 from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.struct import given
 from jaxroof.op import AnyOp, Ops
 from sweeps.ask.names import variable
 from sweeps.run.answer import OpAnswer, op_answer
@@ -83,9 +84,9 @@ class PricedFunction:
 
     def decided_at(self, **sizes: float) -> "PricedFunction":
         """The same function where fusion is decided at these sizes: which arrays are large, and which are alike."""
-        assert self.traced.decided is not None
+        decided = given(self.traced.decided, "graph of the function, whose fusion could be decided again")
         found = {name: self._size(name, value) for name, value in sizes.items()}
-        return dataclasses.replace(self, traced=self.traced.decided(found))
+        return dataclasses.replace(self, traced=decided(found))
 
     def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
