@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from jaxroof.numerics.struct import Array, Scalar, count, number, share, struct, switch, word
+from jaxroof.numerics.struct import Array, Scalar, count, given, number, share, struct, switch, word
 from jaxroof.numerics.tree import mapped
 
 
@@ -82,6 +82,15 @@ def decode(sequences: Scalar, context: Scalar) -> Batch:
 def mixed(prefill: Batch, decode: Batch) -> Batch:
     """One step with the prefill part of one batch and the decode part of another."""
     return dataclasses.replace(prefill, decode=decode.decode, logits=prefill.logits + decode.logits)
+
+
+def prompts_and_decoding(batch: Batch) -> tuple[Prefill, Decode]:
+    """Both parts of an engine's step, which has them where a part's numbers are 0, too.
+
+    Raises:
+      ValueError: where one is None.
+    """
+    return given(batch.prefill, "prefill part of the step"), given(batch.decode, "decode part of the step")
 
 
 def divided(batch: Batch, ways: Scalar) -> Batch:

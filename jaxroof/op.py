@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxroof.numerics.arrays import is_traced, jax, jitted, jnp
-from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.numerics.struct import Array, Scalar, given, static, struct
 
 
 @struct
@@ -218,6 +218,15 @@ class Kernel(Op):
     shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.op`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
+
+
+def kernel_precision(kernel: Kernel) -> str:
+    """Precision of a kernel's matrix products.
+
+    Raises:
+      ValueError: where it has none.
+    """
+    return given(kernel.precision, f"precision of the matrix products of a kernel of kind {kernel.kind!r}")
 
 
 @struct

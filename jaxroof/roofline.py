@@ -15,7 +15,17 @@ from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.arrays import jnp, rsqrt
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, ConvolutionShape, Copy, Kernel, traced_once
+from jaxroof.op import (
+    EXPERT_KERNELS,
+    RESOURCES,
+    AnyOp,
+    Collective,
+    ConvolutionShape,
+    Copy,
+    Kernel,
+    kernel_precision,
+    traced_once,
+)
 
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
@@ -44,7 +54,7 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
     # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
     if op.matrix_flops is not None:
         share = shares.matrix_low if op.precision in LOW_PRECISIONS else shares.matrix
-        times["matrix"] = op.matrix_flops * (1.0 / (matrix_peak(hardware, op.precision) * share))
+        times["matrix"] = op.matrix_flops * (1.0 / (matrix_peak(hardware, kernel_precision(op)) * share))
     if op.vector_flops is not None:
         times["vector"] = op.vector_flops * (1.0 / (cores.count * cores.vector_flops * shares.vector))
     if op.exps is not None and cores.exp_rate is not None:

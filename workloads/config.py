@@ -113,7 +113,9 @@ class Config:
         if not isinstance(value, list) or len(value) != length:
             size = f"has {len(value)} values" if isinstance(value, list) else f"is {shown(value)}"
             raise self.error(f"{key} {size}; it must be a list of {length}, one per layer")
-        wrong = [one for one in value if not (isinstance(one, str) and one in covered)] if covered is not None else []
+        if covered is None:
+            return value
+        wrong = [one for one in value if not (isinstance(one, str) and one in covered)]
         if wrong:
             raise self.error(f"{key} has {wrong[0]!r}; covered are {', '.join(covered)}")
         return value

@@ -8,6 +8,7 @@ from hwspaces.accelerators.energy import Technologies
 from hwspaces.accelerators.link_technology import link_technology
 from hwspaces.quantities.units import formatted, from_key, nearest, positive
 from jaxroof.hardware import TOPOLOGIES
+from jaxroof.numerics.struct import given
 
 ARCHITECTURE = {
     "l2": "B/clock",  # all cores together
@@ -44,7 +45,7 @@ class Shared:
     sources: Mapping[str, str]
     architectures: Mapping[str, Mapping]
     links: Mapping[str, Mapping]
-    energy: Technologies | None = None
+    energy: Technologies
     silicon: Mapping[str, Mapping[str, Mapping]] = dataclasses.field(default_factory=dict)  # kind -> name -> table
 
     def source(self, text: str) -> str:
@@ -116,7 +117,7 @@ def linked(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
         for leaf in ("bandwidth", "devices"):
             if leaf not in leaves:
                 raise ValueError(f"{where}.{tier}: {leaf} is missing; a link needs bandwidth and devices")
-        if technology not in shared.links:
+        if technology is None or technology not in shared.links:
             if "latency" not in leaves:
                 near = nearest(technology or "", shared.links)
                 raise ValueError(
@@ -205,7 +206,7 @@ def vectored(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
         wide = [figures.values[f"matrix.{p}"] for p in ("bf16", "fp16") if f"matrix.{p}" in figures.values]
         if not wide:
             raise ValueError(f"{where}.vector: fraction_of_matrix = {share!r} needs a peak of matrix.bf16 or fp16")
-        total = share * wide[0]
+        total = given(share, "fraction_of_matrix") * wide[0]
         source = f"{share:g} of the 16-bit matrix peak ({source})"
         assumed.append(f"vector rate unknown: {formatted(total, 'FLOP/s')} is {source}")
     whole = count == 1.0

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from hwspaces.quantities.leaves import units
 from hwspaces.quantities.units import from_key, nearest, positive
@@ -59,7 +60,7 @@ def technologies(tables: Mapping, where: str) -> Technologies:
     return Technologies(**resolved)
 
 
-def energized(figures, known: Technologies | None, where: str) -> list[str]:
+def energized(figures: Any, known: Technologies, where: str) -> list[str]:
     """Add joules per operation and byte and static power to `figures`; returns what had to be assumed.
 
     Products: those of the process at its reference width, times sqrt(width / FLOP per clock of one core) for narrower
@@ -149,7 +150,7 @@ def unfitted(process: str, tables: Mapping[str, Mapping]) -> dict[str, str]:
     return {leaf: text + scaled for leaf, text in found.items()}
 
 
-def _narrower(figures, width: float) -> tuple[float, str]:
+def _narrower(figures: Any, width: float) -> tuple[float, str]:
     """Energy of a matrix FLOP over that at the reference width, and the words for its source."""
     rates = [figures.values[leaf] for leaf in _WIDE[:2] if leaf in figures.values]
     clock, count = figures.values.get("cores.clock"), figures.values["cores.count"]

@@ -8,7 +8,7 @@ from hwspaces.quantities.laws import law_that_sets, obeying
 from hwspaces.quantities.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.quantities.units import nearest
 from jaxroof.hardware import Energy, Hardware, Link
-from jaxroof.numerics.struct import Scalar, declaration, existing, kinds, optional_parts, required
+from jaxroof.numerics.struct import Scalar, declared, kinds, optional_parts, required
 from jaxroof.numerics.tree import leaf_at, mapped
 
 TIERS = {
@@ -144,8 +144,9 @@ def with_price(entry: HardwareEntry, price: Price | None) -> HardwareEntry:
     """`entry` at a price, or without one."""
     figures = {path: value for path, value in entry.figures.items() if path != "price"}
     sources = {path: source for path, source in entry.sources.items() if path != "price"}
-    per_second = None if price is None else price.usd_per_hour / 3600.0
+    per_second = None
     if price is not None:
+        per_second = price.usd_per_hour / 3600.0
         figures["price"], sources["price"] = per_second, price.source
     hardware = dataclasses.replace(entry.hardware, price=per_second)
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources, price=price)
@@ -184,7 +185,7 @@ def _require_whole(group: str, figures: Mapping[str, float], where: str) -> None
     given = {path.removeprefix(f"{group}."): value for path, value in figures.items() if path.startswith(f"{group}.")}
     kind = kinds(Hardware)[group]
     for name, value in given.items():
-        if value > existing(declaration(kind, name)).most:
+        if value > declared(kind, name).most:
             raise ValueError(f"{where}: {group}.{name} = {value:g} must be at most 1: it is a share")
     missing = [path for path in required(kind) if path not in given]
     if given and missing:
@@ -200,11 +201,12 @@ def _energy(hardware: Hardware, figures: Mapping[str, float], where: str, comple
     missing = [f"energy.{leaf}" for leaf in needed if f"energy.{leaf}" not in figures]
     if missing and complete:
         raise ValueError(f"{where}: energy also needs {' and '.join(missing)}, which is unknown")
-    if missing:
+    energy = hardware.energy
+    if missing or energy is None:
         return None
     absent = {tier: None for tier, link in tiers.items() if link is None}
-    matrix = {precision: existing(hardware.energy).matrix[precision] for precision in hardware.matrix}
-    return dataclasses.replace(existing(hardware.energy), matrix=matrix, **absent)
+    matrix = {precision: energy.matrix[precision] for precision in hardware.matrix}
+    return dataclasses.replace(energy, matrix=matrix, **absent)
 
 
 def _links(hardware: Hardware) -> dict[str, Link | None]:

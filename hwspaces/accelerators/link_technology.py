@@ -48,7 +48,9 @@ def link_technology(name: str, tables: Mapping[str, Mapping], where: str) -> Tec
       ValueError: one line, for an unknown key, base or unit, a wrong value, a circle of bases, or a transport that
         is given in part.
     """
-    values, sources, topology, seen, current = {}, {}, None, [], name
+    values: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    topology, seen, current = None, list[str](), name
     while current is not None:
         place = f"{where}: link.{current}"
         if current in seen:

@@ -13,7 +13,7 @@ from hwspaces.accelerators.technology_tables import strings, texts
 from hwspaces.quantities.leaves import PRECISIONS
 from hwspaces.quantities.units import from_key, is_zero, nearest, positive
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.struct import declaration, declarations, existing
+from jaxroof.numerics.struct import declaration, declarations
 
 _INPUTS = {
     **dict.fromkeys(("vector.fp32", "vector.int8"), "FLOP/s"),
@@ -81,10 +81,10 @@ def entry(name: str, table: Mapping, shared: Shared, file: str) -> HardwareEntry
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
     hardware = assembled(leaves, where, topologies=topologies)
     scales: dict[str, Any] = scaled(hardware, figures, shared, where)
-    if scales:
-        hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(existing(hardware.silicon), **scales))
+    if scales and hardware.silicon is not None:
+        hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
     leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
-    assumed += [_unknown(tier, leaves) for tier in TIERS if _unknown(tier, leaves)]
+    assumed += [sentence for tier in TIERS if (sentence := _unknown(tier, leaves))]
     date = iso_date(table.get("date"), where)
     return HardwareEntry(
         name=name,

@@ -31,7 +31,7 @@ def curved(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     name = aliases(shared).get(core)
     known = "power.static" in figures.values and "energy.hbm" in figures.values
     assumed: list[str] = []
-    if known and name in shared.silicon.get("voltage", {}):
+    if known and name is not None and name in shared.silicon.get("voltage", {}):
         values, sources = table("voltage", name, shared, where)
         found = {leaf: (values[leaf], sources[leaf]) for leaf in ("threshold", "exponent", "least")}
         found["full"] = values["most"], _FULL_SOURCE.format(sources["most"])
@@ -113,7 +113,7 @@ def siliconed(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     text, technology = figures.texts.get("process"), figures.texts.get("memory.hbm.technology")
     processes = _processes(text, shared)
     known = figures.sources.get("cores.count", ASSUMPTION).startswith(ASSUMPTION)
-    if not processes or technology not in shared.silicon.get("stack", {}) or known:
+    if not processes or technology is None or technology not in shared.silicon.get("stack", {}) or known:
         return []
     assumed = _dies(figures, shared, where, processes, technology)
     return assumed + _prices(figures, shared, where, processes, technology)
@@ -219,7 +219,7 @@ def _prices(
     memory, of_memory = table("memory_price", technology, shared, where)
     rest, of_rest = table("cost", "usual", shared, where)
     for name in (figures.texts.get("vendor"), figures.texts.get("architecture")):
-        if name in shared.silicon.get("cost", {}):
+        if name is not None and name in shared.silicon.get("cost", {}):
             own, of_own = table("cost", name, shared, where)
             rest, of_rest = rest | own, of_rest | of_own
     stack, _ = table("stack", technology, shared, where)
@@ -241,8 +241,10 @@ def _prices(
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
     """Processes of the dies with cores and of the rest; None where one is unknown."""
     names = aliases(shared)
-    parts = [names.get(part) for part in (text.split("+") if text else [])]
-    return None if not parts or None in parts or len(parts) > 2 else (parts[0], parts[-1])
+    written = text.split("+") if text else []
+    if not written or len(written) > 2 or any(part not in names for part in written):
+        return None
+    return names[written[0]], names[written[-1]]
 
 
 def _width(values: Mapping[str, float]) -> float:

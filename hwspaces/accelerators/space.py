@@ -132,7 +132,7 @@ def _matches(key: str, path: str) -> bool:
 
 def _constants(names: Mapping[str, str], where: str) -> dict[str, Constant]:
     """Constants of all technologies that a space names, by the names that laws have for them."""
-    found = {}
+    found: dict[str, Constant] = {}
     for key, name in names.items():
         try:
             held = technology_constants(_KINDS.get(key, key), name.partition("+")[0])  # of the dies with cores

@@ -99,8 +99,9 @@ def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, f
     for key, value in tables[name].items():
         if key in _WORDS:
             continue
-        plain, number = (key, positive(value, f"{place}: {key}")) if known.get(key) == "1" else (None, None)
-        if plain is None:
+        if known.get(key) == "1":
+            plain, number = key, positive(value, f"{place}: {key}")
+        else:
             plain, number = from_key(key, value, place, known)
         if plain in SHARES and number > 1.0:
             raise ValueError(f"{place}: {key} = {value!r} must be above 0 and at most 1")
@@ -128,7 +129,9 @@ def aliases(shared: Shared, kind: str = "process") -> dict[str, str]:
 @functools.cache
 def common() -> Shared:
     """What `FILES` hold."""
-    links, silicon, energy = {}, {kind: {} for kind in KINDS}, Technologies({}, {}, {})
+    links: dict[str, dict] = {}
+    silicon: dict[str, dict] = {kind: {} for kind in KINDS}
+    energy = Technologies({}, {}, {})
     for path in FILES:
         tables = file_tables(path)
         links |= resolved(tables, "link", path.name)
@@ -190,7 +193,7 @@ def texts(table: object, where: str, path: str = "") -> dict[str, str]:
     """Dotted path -> text of a table of texts, however nested; ValueError of one line when something else is in it."""
     if not isinstance(table, Mapping):
         raise ValueError(f"{where}: {path or 'the table'} = {table!r} is not text")
-    flat = {}
+    flat: dict[str, str] = {}
     for key, value in table.items():
         inner = f"{path}.{key}" if path else key
         flat |= {inner: value} if isinstance(value, str) else texts(value, where, inner)

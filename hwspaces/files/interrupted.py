@@ -7,12 +7,19 @@ imports nothing of this package, so that it is whole as soon as it is there.
 import _thread
 import os
 
-_removals = {}
-_finished = []
+TYPE_CHECKING = False  # as `typing` has it, which this must not import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Made = TypeVar("Made")
+
+_removals: "dict[str, Callable[[str], object]]" = {}
+_finished: list[str] = []
 _changing = _thread.allocate_lock()
 
 
-def register(path: str | os.PathLike, remove=os.unlink) -> None:
+def register(path: "str | os.PathLike[str]", remove: "Callable[[str], object]" = os.unlink) -> None:
     """Note a file that is not whole yet, before it is made.
 
     Args:
@@ -23,7 +30,7 @@ def register(path: str | os.PathLike, remove=os.unlink) -> None:
         _removals[os.fspath(path)] = remove
 
 
-def made(path: str | os.PathLike, make):  # noqa: ANN201  # naming its type needs typing, which this must not import
+def made(path: "str | os.PathLike[str]", make: "Callable[[], Made]") -> "Made":
     """Result of `make()`, which makes the file `path`: at no moment is it there and not registered.
 
     Raises:
@@ -35,7 +42,7 @@ def made(path: str | os.PathLike, make):  # noqa: ANN201  # naming its type need
         return handle
 
 
-def forget(path: str | os.PathLike, finished: str | os.PathLike | None = None) -> None:
+def forget(path: "str | os.PathLike[str]", finished: "str | os.PathLike[str] | None" = None) -> None:
     """Note that a registered file is gone, or that it is whole and has the name `finished` now."""
     with _changing:
         _removals.pop(os.fspath(path), None)

@@ -132,7 +132,7 @@ def require(wanted: Iterable[Wanted], inputs: Iterable[str] = (), force: bool = 
     Raises:
       ValueError: one line that names the file and what is wrong with it.
     """
-    inputs, seen = list(inputs), []
+    inputs, seen = list(inputs), list[tuple[Wanted, Path]]()
     for each in wanted:
         target = _require_folder(each, inputs) if each.folder else _require_file(each, inputs, force)
         for other, place in seen:

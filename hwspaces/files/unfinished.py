@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import itertools
 import os
 import re
@@ -39,7 +40,7 @@ def begun(path: Path) -> Path:
     for _ in range(TRIES):
         name = path.with_name(_part_name(path.name))
         try:
-            os.close(interrupted.made(name, lambda name=name: os.open(name, flags, 0o666)))
+            os.close(interrupted.made(name, functools.partial(os.open, name, flags, 0o666)))
             return name
         except FileExistsError:
             continue

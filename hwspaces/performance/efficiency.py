@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwspaces.accelerators.schema import strings, texts
+from hwspaces.accelerators.technology_tables import strings, texts
 from hwspaces.files import document
 from hwspaces.performance import kernel_tables
 from hwspaces.performance.blis import EfficiencyEntry as EfficiencyEntry
@@ -138,7 +138,7 @@ def _entry(name: str, tables: Mapping, file: str) -> EfficiencyEntry:
         raise ValueError(f"{file}: date = {date!r} is not a date, such as 2026-11-20")
     cited = texts(tables.get("source", {}), f"{file}: source")
     parts: dict[str, Any] = {}
-    sources, needed = {}, [table for table in TABLES if table not in OPTIONAL]
+    sources, needed = dict[str, str](), [table for table in TABLES if table not in OPTIONAL]
     for table, kind in TABLES.items():
         if table in OPTIONAL and table not in tables:
             continue
@@ -173,7 +173,7 @@ def _decoding(table: object, parts: Mapping[str, Any], where: str, file: str) ->
     """Shares of kernels in decode, and the source of each by dotted path; ValueError of one line."""
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} must be a table of {', '.join(DECODING)}")
-    found, sources = {}, {}
+    found, sources = dict[str, KindEfficiency](), dict[str, str]()
     for name in (*DECODING, *table):
         if name not in DECODING:
             raise ValueError(f"{where}: {name} is not known{nearest(name, DECODING)}")

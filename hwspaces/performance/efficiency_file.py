@@ -87,7 +87,7 @@ def _beyond(lines: Sequence[str], base: Mapping[str, Any], like: Mapping[str, st
 
     below: the table of `base` at the same path, or the table of these lines that `like` names for it
     """
-    whole, found = tomllib.loads("\n".join(lines)), []
+    whole, found = tomllib.loads("\n".join(lines)), list[str]()
     below: Mapping[str, Any] = {}
     pending: list[str] = []  # the head of a table, until a line of it is kept
     for line in lines:

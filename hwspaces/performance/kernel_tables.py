@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.accelerators.schema import texts
+from hwspaces.accelerators.technology_tables import texts
 from hwspaces.files import document
 from hwspaces.quantities.units import KEY_UNITS, LARGEST, from_key, nearest, positive
 from jaxroof.efficiency import Kernels, Spread
@@ -158,7 +158,7 @@ def kernel_table(table: Mapping, where: str) -> tuple[Kernels, dict[str, str]]:
             raise ValueError(f"{where}: {key} is not a class of kernels{nearest(key, CLASSES)}")
     if "wide" not in table:
         raise ValueError(f"{where}: table wide is missing; every kind needs it")
-    models, sources = {}, {}
+    models, sources = dict[str, Any](), dict[str, str]()
     for name, inner in table.items():
         models[name], own = _model(inner, f"{where}.{name}")
         sources |= {f"{name}.{field}": source for field, source in own.items()}

@@ -145,7 +145,7 @@ def read_surfaces(path: str | os.PathLike) -> SurfaceFile:
             raise ValueError(f"{path}: damaged: {' '.join(str(error).split())}") from None
 
 
-def _content(file, where: str) -> SurfaceFile:
+def _content(file: Any, where: str) -> SurfaceFile:
     _require_version(file, where)
     texts = {key: str(file.getncattr(key)) for key in file.ncattrs()}
     own = ("jaxroof_surface_version", "Conventions")
@@ -222,7 +222,7 @@ def _bandwidth(name: str, value: float, where: str) -> float:
     return float(value)
 
 
-def _require_version(file, where: str) -> None:
+def _require_version(file: Any, where: str) -> None:
     if "jaxroof_surface_version" not in file.ncattrs():
         raise ValueError(f"{where}: not a file of measured kernels: it has no attribute jaxroof_surface_version")
     version = file.getncattr("jaxroof_surface_version")
@@ -233,7 +233,7 @@ def _require_version(file, where: str) -> None:
         )
 
 
-def _write_table(group, table: SurfaceTable) -> None:
+def _write_table(group: Any, table: SurfaceTable) -> None:
     group.setncatts({"kind": table.kind, "precision": table.precision, **table.labels})
     for name, positions in table.axes.items():
         group.createDimension(name, len(positions))
@@ -245,7 +245,7 @@ def _write_table(group, table: SurfaceTable) -> None:
     variable[...] = table.seconds
 
 
-def _table(name: str, group, where: str) -> SurfaceTable:
+def _table(name: str, group: Any, where: str) -> SurfaceTable:
     attributes = {key: group.getncattr(key) for key in group.ncattrs()}
     for key in ("kind", "precision"):
         if not isinstance(attributes.get(key), str):
@@ -271,7 +271,7 @@ def _table(name: str, group, where: str) -> SurfaceTable:
     return checked(table, where)
 
 
-def _filled(variable, where: str) -> np.ndarray:
+def _filled(variable: Any, where: str) -> np.ndarray:
     """Numbers of a variable, not a number where it has none."""
     if variable.size > MOST_NUMBERS or variable.dtype is str or getattr(variable.dtype, "kind", "") not in "fiu":
         raise ValueError(f"{where}: {variable.name} must hold numbers, at most {MOST_NUMBERS:,}")

@@ -12,6 +12,7 @@ from typing import Any
 from hwspaces.quantities.units import TEXT_UNITS, nearest, quantity
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum, minimum
+from jaxroof.numerics.struct import given
 
 LONGEST = 1_000
 """Characters of an expression."""
@@ -110,12 +111,12 @@ class Expression:
         if isinstance(node, ast.Constant):
             return _literal(node.value)[0]
         if isinstance(node, ast.Name | ast.Attribute):
-            return number(_dotted(node))
+            return number(given(_dotted(node), "name of a number"))
         if isinstance(node, ast.UnaryOp):
             value = self._value(node.operand, number, tree)
             return -value if isinstance(node.op, ast.USub) else value
-        if isinstance(node, ast.Call):
-            function = self._functions[node.func.id]  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            function = self._functions[node.func.id]
             arguments = [self._value(one, number, tree) for one in node.args]
             return function.compute(*([tree] if function.reads else []), *arguments)
         assert isinstance(node, ast.BinOp)

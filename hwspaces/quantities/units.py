@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from jaxroof.numerics.struct import existing
-
 Function = TypeVar("Function", bound=Callable)
 
 
@@ -20,9 +18,10 @@ def plain(value: Any) -> Any:
       value: a range and an array of one dimension or more become lists, an array without dimensions (`np.int64(8)`,
         `jnp.float32(2)`) one number. What is neither is returned as it is.
     """
-    if isinstance(value, str | int | float | bool | None):
-        # np.float64 and np.str_ are of Python's types too
-        return existing(value).item() if hasattr(value, "item") else value
+    if value is None:
+        return None
+    if isinstance(value, str | int | float | bool):
+        return value.item() if hasattr(value, "item") else value  # np.float64 and np.str_ are of Python's types too
     if isinstance(value, dict | MappingProxyType):
         return {plain(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | range):
@@ -261,12 +260,12 @@ def formatted(value: float, unit: str, digits: int = 3) -> str:
         return f"{value:.{digits}g} {unit}"
     prefixes = {p: s for p, s in _SPELLINGS[unit][0][2].items() if p in _SI and p != "K"}
     magnitude = float(f"{abs(value):.{digits}g}")
-    prefix = max((p for p, s in prefixes.items() if s <= magnitude), key=prefixes.get, default=None)
-    prefix = min(prefixes, key=prefixes.get) if prefix is None else prefix
+    prefix = max((p for p, s in prefixes.items() if s <= magnitude), key=prefixes.__getitem__, default=None)
+    prefix = min(prefixes, key=prefixes.__getitem__) if prefix is None else prefix
     return f"{_significant(value / prefixes[prefix], digits)} {prefix}{unit}"
 
 
-def nearest(name: str, known, n: int = 3) -> str:
+def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     """The end of an error message: "; did you mean ...?" with the nearest known names, else all of them."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=n, cutoff=0.5)

@@ -236,8 +236,7 @@ def package_uses(hardware: Hardware) -> dict[str, Array]:
     package = hardware.package
     if package is None:
         raise ValueError("the hardware has no package, so its limits are unknown; give the table [package]")
-    silicon = _silicon(hardware)
-    area, tdp = die_area(hardware), hardware.power.tdp
+    silicon, area, tdp = _silicon(hardware), die_area(hardware), hardware.power.tdp
     stacks = memory_stacks(hardware) / silicon.stacks_used  # a place that is not in use takes its edge too
     with_cores, without = dies(hardware)
     separate = without.area > 0.0

@@ -48,7 +48,7 @@ def tiers(links: Links, op: Collective, losses: Scalar) -> tuple[Tier, ...]:
         return ()
     group = op.participants
     stride = 1.0 if op.stride is None else op.stride
-    inner, found = 1.0, []
+    inner, found = 1.0, list[Tier]()
     for link in present[:-1]:
         reached = jnp.minimum(jnp.maximum(link.devices / stride, inner), group)
         found.append(_tier(link, inner, reached, group / reached, losses, crowded=not found))

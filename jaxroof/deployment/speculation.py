@@ -74,7 +74,7 @@ def draft_deployment(deployment: Deployment) -> Deployment:
 
 def draft_rows(deployment: Deployment) -> Scalar:
     """Tokens per sequence that one run of a draft model works on: 1 in a chain; the mean of a tree's depths."""
-    if deployment.tree is None:
+    if deployment.tree is None or deployment.drafts is None:
         return 1.0
     rows, width = 0.0, 1.0
     for depth, branches in enumerate(deployment.tree):

@@ -7,7 +7,7 @@ from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware, clock, matrix_peak, threaded
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import ConvolutionShape, Kernel
 
 CHANNEL_BYTES = 16.0
@@ -109,7 +109,8 @@ def filtered_product(op: Kernel, edge: float, share: Scalar, hardware: Hardware)
 def padded_channels(op: Kernel) -> Array:
     """Channels of one group as matrix units work on them, shape ()."""
     channels = op.shape.inputs / op.shape.window
-    return jnp.where(channels > IMAGE_CHANNELS, padded(channels, CHANNEL_BYTES / op.operand_bytes), IMAGE_CHANNELS)
+    unit = CHANNEL_BYTES / given(op.operand_bytes, "size of a convolution's operands")
+    return jnp.where(channels > IMAGE_CHANNELS, padded(channels, unit), IMAGE_CHANNELS)
 
 
 def padded(number: Scalar, unit: Scalar) -> Array:

@@ -8,8 +8,8 @@ from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak, threaded
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.numerics.struct import Scalar, static, struct
-from jaxroof.op import AttentionShape, Kernel
+from jaxroof.numerics.struct import Scalar, given, static, struct
+from jaxroof.op import AttentionShape, Kernel, kernel_precision
 
 PARTIAL_BYTES = 8.0
 """B that one element of a split's result moves through the L2: written and read again as float32."""
@@ -191,11 +191,13 @@ def _resource_times(
         cached = op.bytes * (1.0 - cold) + units.cache_bytes * (units.tiles - 1.0) + partial
         times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
     padding = maximum(kernel.least_rows / units.rows, 1.0) if cores.vector_products is None else 1.0
-    times["matrix"] = op.matrix_flops * padding / (matrix_peak(hardware, op.precision) * kernel.matrix)
+    work = given(op.matrix_flops, "FLOP of an attention kernel")
+    times["matrix"] = work * padding / (matrix_peak(hardware, kernel_precision(op)) * kernel.matrix)
     conversions = kernel.conversions * units.elements * units.missing_bytes
     times["vector"] = conversions / (cores.count * cores.vector_flops * kernel.vector)
     if cores.exp_rate is not None:
-        times["exp"] = op.exps * padding / (cores.count * cores.exp_rate * kernel.vector)
+        exps = given(op.exps, "exponentials of an attention kernel")
+        times["exp"] = exps * padding / (cores.count * cores.exp_rate * kernel.vector)
     return times
 
 

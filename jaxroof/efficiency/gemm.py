@@ -6,8 +6,8 @@ from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest
-from jaxroof.numerics.struct import Array, Scalar, existing, static, struct
-from jaxroof.op import Kernel
+from jaxroof.numerics.struct import Array, Scalar, given, static, struct
+from jaxroof.op import Kernel, kernel_precision
 
 RESIDENT_BOUND = 50.0
 """Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""
@@ -82,7 +82,8 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     shape = op.shape
     sustained = op.reuse_bytes is None
     flops, results = op.matrix_flops, shape.rows * shape.outputs
-    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, results)
+    precision = kernel_precision(op)
+    rate = sustained_rate(kernel, flops, hardware, precision, op.operand_bytes, sustained, results)
     rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
 
     def row_tiles(tile: float) -> Array:
@@ -93,7 +94,7 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     times = []
     for splits in SPLITS:
         core = matrix_time(
-            kernel, hardware, rate, op.precision, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits
+            kernel, hardware, rate, precision, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits
         )
         times.append(core if splits == 1.0 else core + (adding + splits * partial_sum))
     return cheapest(*times)
@@ -123,14 +124,15 @@ def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[S
     """
     shape, memory = op.shape, hardware.memory
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
-    activations = op.bytes - weights
+    moved = given(op.bytes, "bytes of a matrix product")
+    activations = moved - weights
     hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
     if kernel.fetch is not None:
         hbm_rate = hbm_rate * (1.0 + kernel.fetch * hardware.cores.asynchronous)
     if memory.l2 is None:
-        return op.bytes / hbm_rate, 0.0
+        return moved / hbm_rate, 0.0
     kept = kernel.activation_residency * memory.l2.capacity
-    warm = activations * (kept * kept / (kept * kept + existing(op.bytes) * op.bytes))
+    warm = activations * (kept * kept / (kept * kept + moved * moved))
     if op.reuse_bytes is not None:
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
         square = jnp.minimum(fit * fit, RESIDENT_BOUND)

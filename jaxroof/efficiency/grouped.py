@@ -7,7 +7,7 @@ from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
 from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.op import Kernel, ProductShape
+from jaxroof.op import Kernel, ProductShape, kernel_precision
 
 EVEN = 0.05
 """Least span, ln(busiest matrix's rows / idlest's), by which `row_tiles` divides; more even loads count as this one."""
@@ -64,12 +64,13 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
 
     # c: tiles of all matrices on the cores
     flops, results = op.matrix_flops, shape.rows * shape.outputs
-    rate = sustained_rate(kernel, flops, hardware, op.precision, op.operand_bytes, sustained, results)
+    precision = kernel_precision(op)
+    rate = sustained_rate(kernel, flops, hardware, precision, op.operand_bytes, sustained, results)
 
     def tiles(rows: float) -> Array:
         return row_tiles(shape, rows)
 
-    core = matrix_time(kernel, hardware, rate, op.precision, op.operand_bytes, tiles, shape.outputs, shape.inputs)
+    core = matrix_time(kernel, hardware, rate, precision, op.operand_bytes, tiles, shape.outputs, shape.inputs)
 
     # h: weights, more of them where coarse tiles read half lines, and activations
     read = weights if coarse is None else weights * (1.0 + kernel.coarse_lines * coarse)

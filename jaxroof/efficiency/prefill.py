@@ -11,7 +11,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum, positive_part
 from jaxroof.numerics.struct import Scalar, static, struct
 from jaxroof.numerics.tree import mapped
-from jaxroof.op import AttentionShape, Kernel
+from jaxroof.op import AttentionShape, Kernel, kernel_precision
 
 WIDTH = 256.0
 """Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""
@@ -99,7 +99,7 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
     cores, memory, shape = hardware.cores, hardware.memory, op.shape
     loop = _loop(kernel, cores)
     tiles = attention_tiles(kernel, loop, shape)
-    peak = matrix_peak(hardware, op.precision)
+    peak = matrix_peak(hardware, kernel_precision(op))
     # B that a cached element is short of 16 bits, where the kernel computes in 16 bits.
     missing = 0.0 if op.precision in LOW_PRECISIONS else positive_part(ACTIVATION_BYTES - shape.kv_bytes)
 

@@ -6,7 +6,7 @@ from jaxroof.hardware import Cores, Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.numerics.arrays import jnp, rsqrt
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.op import Kernel
+from jaxroof.op import Kernel, kernel_precision
 
 Tile = tuple[float, float]
 """Rows and outputs of one block of results."""
@@ -247,12 +247,12 @@ def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Scal
     """
     single = _unaligned(_rows(op), op.shape.inputs) * hardware.cores.register_copies
     issued = 1.0 + kernel.single * single
-    peak = matrix_peak(hardware, op.precision)
+    peak = matrix_peak(hardware, kernel_precision(op))
     best = peak * kernel.matrix / issued
     if hardware.power.tdp is None or hardware.energy is None:
         return best
     voltage = minimum(clock(hardware), HIGHEST_CLOCK) / REFERENCE_CLOCK
-    drawn = peak * hardware.energy.matrix[op.precision] * kernel.process_energy * (voltage * voltage * issued)
+    drawn = peak * hardware.energy.matrix[kernel_precision(op)] * kernel.process_energy * (voltage * voltage * issued)
     excess = (drawn + kernel.idle_power * hardware.cores.count) / (LIMIT_SHARE * hardware.power.tdp)
     excess = jnp.minimum(jnp.maximum(excess, LEAST_EXCESS), MOST_EXCESS)  # float32 holds their eighth powers
     square = excess * excess

@@ -5,7 +5,7 @@ from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar, static, struct
-from jaxroof.op import Kernel
+from jaxroof.op import Kernel, kernel_precision
 
 
 @struct
@@ -45,7 +45,7 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
         share = kernel.vector if kernel.exp is None else kernel.exp
         times["exp"] = op.exps / (cores.count * cores.exp_rate * share)
     if op.matrix_flops is not None:
-        times["matrix"] = op.matrix_flops / (matrix_peak(hardware, op.precision) * kernel.matrix)
+        times["matrix"] = op.matrix_flops / (matrix_peak(hardware, kernel_precision(op)) * kernel.matrix)
     launch = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 

@@ -186,7 +186,7 @@ def coordinates(op: Kernel) -> dict[str, Scalar]:
 
 
 def _measured(table: Surface, op: Kernel) -> bool:
-    if op.kind != table.kind or table.precision not in (None, op.precision, SAME_SPEED.get(op.precision)):
+    if op.kind != table.kind or table.precision not in (None, op.precision, SAME_SPEED.get(op.precision or "")):
         return False
     if op.kind == "elementwise":
         return op.bytes is not None

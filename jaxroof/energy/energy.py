@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxroof.collectives.choice import sent_bytes
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Array, Scalar, existing
+from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
 from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 
@@ -95,14 +95,15 @@ def _other_energy(op: AnyOp, hardware: Hardware) -> Array:
 
 
 def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
-    costs, joules = hardware.energy, {}
+    costs, joules = given(hardware.energy, "energy per operation of the hardware"), {}
+    precision = op.precision if isinstance(op, Kernel) else None
     for name, amount in work.items():
         if name == "matrix":
-            each = existing(costs).matrix.get(op.precision)
+            each = costs.matrix.get(precision or "")
         else:
             each = getattr(costs, name)
         if each is None:
-            at = f" at {op.precision}" if name == "matrix" else ""
+            at = f" at {precision}" if name == "matrix" else ""
             raise ValueError(f"hardware.energy has no figure for {name}{at}")
         joules[name] = amount * each
     return joules
@@ -118,10 +119,8 @@ def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     return {name: op.count * _other_energy(op, hardware) for name, op in ops.items() if not isinstance(op, Copy)}
 
 
-def joules_of(ops: Ops, hardware: Hardware) -> Joules | None:
-    """Energy of one run of a step's ops; None where power is unknown."""
-    if not power_known(hardware):
-        return None
+def joules_of(ops: Ops, hardware: Hardware) -> Joules:
+    """Energy of one run of a step's ops, on hardware of which `power_known`."""
     return Joules(*(sum(found(ops, hardware).values()) for found in (core_energies, other_energies)))
 
 

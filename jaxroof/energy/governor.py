@@ -7,7 +7,7 @@ from jaxroof.energy.technology import clock_at, voltage_at
 from jaxroof.hardware import Hardware, VoltageCurve
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, given
 
 LEAST_HEADROOM = 0.01
 """Share of TDP that is left for kernels at least, where static power takes all of it: keeps every time finite."""
@@ -139,10 +139,10 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
       hardware: where `power_known`.
     """
     power = hardware.power
-    static = power.static
+    drawn = static = given(power.static, "static power of the hardware")
     if power.curve is not None:
         static = static * _static_share(power.curve, minimum(power.curve.least, power.curve.full))
-    return minimum(power.static + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
+    return minimum(drawn + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
 
 def power_by_part(

@@ -85,7 +85,8 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
     requests = scenario.workload
     model, deployment = scenario.model, scenario.deployment
     unlimited = pipelined_times(sums["prefill"], sums["decode"], model, deployment, requests)
-    energies = (step_joules(sums, "prefill"), step_joules(sums, "decode")) if power_known(scenario.hardware) else None
+    of_prefill, of_decode = step_joules(sums, "prefill"), step_joules(sums, "decode")
+    energies = None if of_prefill is None or of_decode is None else (of_prefill, of_decode)
     times = prefill_time, decode_time = limited_times(unlimited, energies, scenario.hardware, deployment, requests)
     cost = pipelined_latency(*times, deployment, requests, scenario.efficiency)
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages

@@ -109,7 +109,7 @@ def serving_metrics(
     ttft, e2e = found.first_token - found.arrival, found.finish - found.arrival
     tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
     gaps, tokens = token_gaps(timeline)
-    metrics = {}
+    metrics: dict[str, Scalar] = {}
     for name, values, weights in (
         ("ttft", ttft, done.astype(float)),
         ("tpot", tpot, several.astype(float)),

@@ -11,7 +11,7 @@ from jaxroof.memory.capacity import kv_bytes_of_sequence, layer_count
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
-from jaxroof.numerics.struct import Array, Scalar, existing, struct
+from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import device_tokens, group_batch, stage_tokens
 from jaxroof.step.step import step_times, times_of
@@ -51,8 +51,7 @@ def lane_time(pool: Pool, message: Scalar) -> Array:
     links = pool.hardware.links
     if links.scale_up is None and links.scale_out is None:
         raise ValueError("the hardware has no links to hand a cache over; give links.scale_out")
-    inside = links.scale_up is None or links.scale_out is None
-    stride = None if inside else existing(links.scale_up).devices
+    stride = None if links.scale_up is None or links.scale_out is None else links.scale_up.devices
     return op_time(collective("send_recv", message, 2.0, 1.0, stride), pool.hardware, pool.efficiency)
 
 
@@ -183,7 +182,8 @@ def attention_split_cost(
     if any(block.attention is None or block.feedforward is None or block.parallel for block in model.blocks):
         raise ValueError("attention and feed-forward cannot be split: a layer has only one of them, or one norm")
     layers = layer_count(model)
-    own = batches.decode(batch / micro_batches, context)
+    sequences = batch / micro_batches
+    own = batches.decode(sequences, context)
     with_attention = dataclasses.replace(
         model, blocks=tuple(dataclasses.replace(block, feedforward=None) for block in model.blocks)
     )
@@ -191,10 +191,10 @@ def attention_split_cost(
     empty = dataclasses.replace(model, blocks=())
     outside = sum(step_times(attention.hardware, empty, attention.deployment, own, attention.efficiency).values())
     here = (sum(times.values()) - outside) / layers
-    joined = existing(own.decode).sequences * attention.deployment.dp / feedforward.deployment.dp
+    joined = sequences * attention.deployment.dp / feedforward.deployment.dp
     there = _feedforward_time(feedforward, model, batches.decode(joined, context)) / layers
     lanes = minimum(replica_devices(attention.deployment), replica_devices(feedforward.deployment))
-    message = existing(own.decode).sequences * model.hidden * attention.deployment.communication_bytes / lanes
+    message = sequences * model.hidden * attention.deployment.communication_bytes / lanes
     send = maximum(*(lane_time(pool, message) for pool in (attention, feedforward)))
     layer = maximum(here + there + 2.0 * send, micro_batches * maximum(here, there, send))
     return AttentionSplitCost(

@@ -93,7 +93,7 @@ def steady_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str
         found |= {"capacity": capacity, "limit_ratio": ratio}
     power = None if of.joules is None else of.power(batch, state)[..., 0]
     joules = None if power is None else power * replica_devices(deployment) / tokens
-    known = {} if power is None else {"power": power, "joules_per_token": joules, "tokens_per_joule": 1.0 / joules}
+    known = {} if joules is None else {"power": power, "joules_per_token": joules, "tokens_per_joule": 1.0 / joules}
     known |= economics(hardware, deployment, tokens, joules)
     known |= fit(scenario, needs.held, maximum(state.under_way[..., 0], 1.0), 0.0)
     return _Figures(found | {name: functools.partial(_same, value) for name, value in known.items()})

@@ -190,7 +190,7 @@ def _rates(scenario: Scenario, found: Iteration) -> dict[str, Scalar]:
     every = devices(deployment)
     rate = training.global_batch * training.seq / found.time
     metrics = {"training_tokens_per_second": rate, "training_tokens_per_second_per_device": rate / every}
-    if power_known(hardware):
+    if found.energy is not None:
         power = mean_power(found.unlimited, found.energy, hardware)
         metrics |= {
             "power": power,

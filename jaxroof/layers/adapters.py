@@ -7,7 +7,7 @@ from jaxroof.layers.linear import Matrix, projection
 from jaxroof.layers.protocol import Sizes
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model, WeightFormat
-from jaxroof.numerics.struct import Scalar, existing
+from jaxroof.numerics.struct import Scalar, given
 from jaxroof.op import Ops, with_role
 
 ADAPTER_BYTES = 2.0
@@ -24,7 +24,7 @@ def adapter_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> di
 
     Source: Sheng et al., arXiv:2311.03285 (S-LoRA), section 5.
     """
-    adapters, mixer, feedforward = existing(deployment.adapters), block.attention, block.feedforward
+    adapters, mixer, feedforward = given(deployment.adapters, "adapters"), block.attention, block.feedforward
     sizes: Sizes = {}
     if mixer is not None:
         sizes |= mixer_kind(mixer).adapted(mixer, hidden, deployment)

@@ -11,9 +11,9 @@ from jaxroof.layers.collective import all_reduce
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, norm, projection
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.layers.sight import mean_length
-from jaxroof.model import Block, Encoder
+from jaxroof.model import Block, Encoder, Projection, WeightFormat
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Array, Scalar, existing
+from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import AttentionShape, Ops, in_layer, with_role
 
 
@@ -45,7 +45,7 @@ def cross_attention_ops(
     for name, part in (("prefill", batch.prefill), ("decode", batch.decode)):
         if part is None:
             continue
-        if name == "prefill":
+        if isinstance(part, Prefill):
             queries = mean_length(part.tokens, part.sequences) / degree(deployment.cp)
         else:
             queries = tokens_per_sequence(deployment)
@@ -135,11 +135,10 @@ def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deploy
     tp = deployment.tp
     split = jnp.asarray(True)
     for block in encoder.blocks:
-        split = (
-            split & (jnp.mod(existing(block.attention).heads, tp) == 0.0) & (
-                jnp.mod(existing(block.feedforward).intermediate, tp) == 0.0
-            )
-        )
+        mixer, layer = block.attention, block.feedforward
+        if mixer is None or layer is None:
+            raise ValueError("a block of the encoder has no mixer, or no feed-forward")
+        split = split & (jnp.mod(mixer.heads, tp) == 0.0) & (jnp.mod(layer.intermediate, tp) == 0.0)
     own = dataclasses.replace(deployment, tp=jnp.where(split, tp, 1.0), cp=None)
     return own, jnp.where(split, 1.0, 1.0 / tp)
 
@@ -186,5 +185,5 @@ def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> Ops
     return in_layer(with_role(ops, "projector"), PREFIX)
 
 
-def _sizes(layer) -> tuple:
+def _sizes(layer: Projection) -> tuple[Scalar, Scalar, WeightFormat]:
     return layer.inputs, layer.outputs, layer.weights

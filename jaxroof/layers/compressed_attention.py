@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.deployment.rule import Rule, divides
 from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
@@ -22,7 +22,7 @@ from jaxroof.layers.sight import (
     selection_sight,
 )
 from jaxroof.model import WeightFormat
-from jaxroof.numerics.struct import Scalar, existing, struct
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import AttentionShape, Ops
 
 
@@ -113,9 +113,9 @@ def compressed_attention_ops(
     if attention.selection is not None:
         ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
     if batch.prefill is not None:
-        ops |= _prefill(attention, deployment, batch, count)
+        ops |= _prefill(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
-        ops |= _decode(attention, deployment, batch, count)
+        ops |= _decode(attention, deployment, batch.decode, count)
     rows = tokens * matrices["group_proj"].copies
     ops |= projection("group_proj", rows, matrices["group_proj"], activation, count)
     return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
@@ -126,9 +126,9 @@ def _sights(attention: CompressedAttention) -> tuple[Sight, Sight]:
     return Sight(limit=attention.window, kind="sliding"), selection_sight(attention.selection)
 
 
-def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
+def _prefill(attention: CompressedAttention, deployment: Deployment, prefill: Prefill, count: Scalar) -> Ops:
     """A query's pairs are those of its window and, of the tokens before it, one per `ratio`."""
-    prefill, cp = existing(batch.prefill), degree(deployment.cp)
+    cp = degree(deployment.cp)
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     near, far = _sights(attention)
     pairs = attended_pairs(new, past, near)
@@ -143,8 +143,8 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, batch: Batc
     return exchange | {"prefill_attention": kernel}
 
 
-def _decode(attention: CompressedAttention, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
-    decode, cp = existing(batch.decode), degree(deployment.cp)
+def _decode(attention: CompressedAttention, deployment: Deployment, decode: Decode, count: Scalar) -> Ops:
+    cp = degree(deployment.cp)
     heads = attention.heads / deployment.tp
     near, far = _sights(attention)
     context = decoded_context(decode.context, decode.sequences, near)

@@ -9,7 +9,7 @@ from jaxroof.layers.collective import all_reduce, collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, norm, projection
 from jaxroof.model import Model, Prediction, head_rows
 from jaxroof.numerics.smooth import positive_part
-from jaxroof.numerics.struct import Scalar, existing
+from jaxroof.numerics.struct import Scalar, given
 from jaxroof.op import Ops, in_layer, with_role
 
 LOGIT_BYTES = 4.0
@@ -42,7 +42,8 @@ def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
 
 def features_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Projection of what a draft takes in of the model that it drafts for; every device does all of it."""
-    matrix = Matrix(existing(model.features).inputs, model.hidden, existing(model.features).weights)
+    features = given(model.features, "features that the draft reads")
+    matrix = Matrix(features.inputs, model.hidden, features.weights)
     return with_role(projection("features", tokens, matrix, deployment.activation_bytes, 1.0), "projector")
 
 
@@ -127,12 +128,13 @@ def prediction_ops(model: Model, deployment: Deployment, batch: Batch, tokens: S
     if batch.prefill is not None:
         context = context + batch.prefill.tokens + batch.prefill.past
     newest = Batch(prefill=None, decode=Decode(sequences=batch.logits, context=context), logits=batch.logits)
+    drafts = given(deployment.drafts, "number of drafts")
     single = dataclasses.replace(deployment, drafts=None)
     groups = request_groups(deployment)
     return {
-        **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(deployment.drafts)),
+        **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(drafts)),
         **_run(
-            FURTHER, model, single, newest, batch.logits, batch.logits * groups, positive_part(deployment.drafts - 1.0)
+            FURTHER, model, single, newest, batch.logits, batch.logits * groups, positive_part(drafts - 1.0)
         ),
     }
 
@@ -146,9 +148,10 @@ def _run(
     group_tokens: Scalar,
     runs: Scalar,
 ) -> Ops:
-    block = dataclasses.replace(existing(model.prediction).block, count=runs)
+    prediction = given(model.prediction, "prediction head")
+    block = dataclasses.replace(prediction.block, count=runs)
     activation = deployment.activation_bytes
-    matrix = join_matrix(model.prediction, model.hidden)
+    matrix = join_matrix(prediction, model.hidden)
     ops = {
         "norms": norm(2.0 * tokens, model.hidden, activation, runs),
         **with_role(projection("join_proj", tokens, matrix, activation, runs), "projector"),

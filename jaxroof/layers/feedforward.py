@@ -12,7 +12,7 @@ from jaxroof.layers.protocol import FeedForwardKind, Sizes
 from jaxroof.model import Experts, FeedForward
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
-from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import Fanout, Ops, distinct_devices, with_role
 
 ACTIVATION_FLOPS = 4.0
@@ -107,8 +107,9 @@ def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) ->
         "expert_down_proj": Matrix(width, inputs, experts.down, held, routed=True),
     }
     if experts.width is not None:
-        matrices["narrow_proj"] = Matrix(hidden, inputs, experts.projection, reads_norm=True)
-        matrices["widen_proj"] = Matrix(inputs, hidden, experts.projection, to_residual=True)
+        weights = given(experts.projection, "weights of the projections to the experts' width")
+        matrices["narrow_proj"] = Matrix(hidden, inputs, weights, reads_norm=True)
+        matrices["widen_proj"] = Matrix(inputs, hidden, weights, to_residual=True)
     if experts.shared is not None:
         shared = feedforward_matrices(experts.shared, hidden, deployment, "shared_")
         matrices |= {name: matrix._replace(target=None) for name, matrix in shared.items()}  # none is adapted

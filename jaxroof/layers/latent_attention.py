@@ -1,6 +1,6 @@
 """Multi-head latent attention: expanded to heads in prefill, absorbed into the latent vector in decode."""
 
-from jaxroof.batch import Batch
+from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
 from jaxroof.layers.collective import context_combine, context_exchange
@@ -18,7 +18,7 @@ from jaxroof.layers.sight import (
 )
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Scalar, existing, struct
+from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import AttentionShape, Ops, in_phase
 
 
@@ -119,11 +119,11 @@ def latent_attention_ops(
         ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
     if batch.prefill is not None:
         if attention.selection is None:
-            ops |= _expanded_prefill(attention, deployment, batch, matrices["kv_up_proj"], count)
+            ops |= _expanded_prefill(attention, deployment, batch.prefill, matrices["kv_up_proj"], count)
         else:
-            ops |= _absorbed(attention, deployment, batch, "prefill", count)
+            ops |= _absorbed(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
-        ops |= _absorbed(attention, deployment, batch, "decode", count)
+        ops |= _absorbed(attention, deployment, batch.decode, count)
     if attention.gate is not None:
         gated = matrices["gate_proj"].outputs
         ops |= projection("gate_proj", tokens, matrices["gate_proj"], activation, count)
@@ -140,10 +140,10 @@ def latent_attention_ops(
 
 
 def _expanded_prefill(
-    attention: LatentAttention, deployment: Deployment, batch: Batch, up: Matrix, count: Scalar
+    attention: LatentAttention, deployment: Deployment, prefill: Prefill, up: Matrix, count: Scalar
 ) -> Ops:
     """Prompt attention with keys and values of every head: those of the cached past are expanded again too."""
-    prefill, heads, cp = existing(batch.prefill), attention.heads / deployment.tp, degree(deployment.cp)
+    heads, cp = attention.heads / deployment.tp, degree(deployment.cp)
     key_dim = attention.nope_dim + attention.rope_dim
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     cached = prefill.tokens + prefill.past
@@ -165,7 +165,7 @@ def _expanded_prefill(
     return ops
 
 
-def _absorbed(attention: LatentAttention, deployment: Deployment, batch: Batch, part: str, count: Scalar) -> Ops:
+def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill | Decode, count: Scalar) -> Ops:
     """Attention of the heads' queries to the cached latent vectors, which are keys and values at once.
 
     Queries are projected to the latent space before and outputs from it after, head by head, by `absorbed_matrices`.
@@ -174,17 +174,16 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, batch: Batch, 
     heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), selection_sight(attention.selection)
     activation = deployment.activation_bytes
     width = attention.latent + attention.rope_dim
-    if part == "prefill":
-        sequences = existing(batch.prefill).sequences
-        new, past = (
-            mean_length(tokens, sequences) for tokens in (existing(batch.prefill).tokens, existing(batch.prefill).past)
-        )
+    sequences = part.sequences
+    if isinstance(part, Prefill):
+        phase = "prefill"
+        new, past = (mean_length(tokens, sequences) for tokens in (part.tokens, part.past))
         keys, queries, pairs = new + past, new / cp, attended_pairs(new, past, seen) / cp
         exchange = context_exchange(sequences * keys * width * activation, deployment, count)
         combine: Ops = {}
     else:
-        sequences, queries = existing(batch.decode).sequences, tokens_per_sequence(deployment)
-        keys = mean_length(decoded_context(existing(batch.decode).context, sequences, seen) / cp, sequences)
+        phase, queries = "decode", tokens_per_sequence(deployment)
+        keys = mean_length(decoded_context(part.context, sequences, seen) / cp, sequences)
         pairs = keys * queries
         exchange = {}
         output_bytes = sequences * queries * heads * attention.latent * deployment.communication_bytes
@@ -202,16 +201,16 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, batch: Batch, 
         kv_bytes=deployment.kv_bytes,
         latent=True,
     )
-    kernel = fused_attention(f"{part}_attention", deployment, shape, count)
+    kernel = fused_attention(f"{phase}_attention", deployment, shape, count)
     rows = sequences * queries * heads
     ops = {
-        **projection(f"{part}_absorb_query", rows, to_latent, activation, count),
+        **projection(f"{phase}_absorb_query", rows, to_latent, activation, count),
         **exchange,
-        f"{part}_attention": kernel,
+        f"{phase}_attention": kernel,
         **combine,
-        **projection(f"{part}_absorb_value", rows, from_latent, activation, count),
+        **projection(f"{phase}_absorb_value", rows, from_latent, activation, count),
     }
-    return in_phase(ops, part)
+    return in_phase(ops, phase)
 
 
 def absorbed_matrices(attention: LatentAttention, deployment: Deployment) -> tuple[Matrix, Matrix]:

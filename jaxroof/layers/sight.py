@@ -15,7 +15,7 @@ class Sight:
     """Reach of a query over the tokens before it."""
 
     limit: Scalar | None  # tokens that a query attends to at most; None: all before it
-    kind: str | None = static()  # "sliding", "chunked", "selected", or None without a limit
+    kind: str | None = static()  # "sliding", "chunked", "selected", or None exactly where there is no limit
     causal: bool = static(default=True)  # False: later tokens of the same sequence too
 
 
@@ -28,11 +28,11 @@ def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> Scalar:
     """
     if not seen.causal:
         return new * _both_ways(new, seen)
-    if seen.kind is None:
-        return new * past + _triangle(new)
     limit = seen.limit
+    if limit is None:
+        return new * past + _triangle(new)
     if seen.kind == "chunked":
-        reach = reachable_past(past, seen)
+        reach = _reached_of_chunk(past, limit)
         first = minimum(new, limit - reach)  # what still fits into the chunk that the past began
         chunks = jnp.floor((new - first) / limit)
         rest = new - first - chunks * limit
@@ -43,23 +43,23 @@ def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> Scalar:
 
 def reachable_past(past: Scalar, seen: Sight) -> Scalar:
     """Of `past` cached tokens, those that the next one can see, or choose from."""
-    if seen.kind is None or seen.kind == "selected":
+    if seen.limit is None or seen.kind == "selected":
         return past
     if seen.kind == "chunked":
-        return past - seen.limit * jnp.floor(past / seen.limit)
+        return _reached_of_chunk(past, seen.limit)
     return minimum(past, seen.limit - 1.0)
 
 
 def visible_context(context: Scalar, seen: Sight) -> Scalar:
     """Tokens that the newest of `context` tokens attends to, itself included; `context` is at least 1."""
-    if seen.kind == "selected":
+    if seen.limit is not None and seen.kind == "selected":
         return minimum(context, seen.limit)
     return reachable_past(context - 1.0, seen) + 1.0
 
 
 def kept_tokens(context: Scalar, seen: Sight) -> Scalar:
     """Tokens of a sequence of `context` that stay in the cache: a window holds its width, a selection everything."""
-    if seen.kind is None or seen.kind == "selected":
+    if seen.limit is None or seen.kind == "selected":
         return context
     return minimum(context, seen.limit)
 
@@ -71,17 +71,21 @@ def mean_length(tokens: Scalar, sequences: Scalar) -> Array:
 
 def decoded_context(context: Scalar, sequences: Scalar, seen: Sight) -> Scalar:
     """Tokens that the newest tokens of `sequences` sequences attend to, summed, of `context` summed, shape ()."""
-    if seen.kind is None:
+    if seen.limit is None:
         return context
     return sequences * visible_context(maximum(mean_length(context, sequences), 1.0), seen)
 
 
 def _both_ways(length: Scalar, seen: Sight) -> Scalar:
-    if seen.kind is None:
+    if seen.limit is None:
         return length
     if seen.kind == "chunked":
         return minimum(length, seen.limit)
     return minimum(length, 2.0 * seen.limit + 1.0)
+
+
+def _reached_of_chunk(past: Scalar, chunk: Scalar) -> Scalar:
+    return past - chunk * jnp.floor(past / chunk)
 
 
 def _triangle(length: Scalar) -> Scalar:

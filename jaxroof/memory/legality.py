@@ -114,7 +114,7 @@ def _draft_rules(draft: Model, deployment: Deployment) -> Iterator[Rule]:
             jnp.asarray(deployment.pp <= layers),
             lambda: f"pp = {deployment.pp:g} exceeds the {layers:g} layers of the draft model",
         )
-    if deployment.tree is not None:
+    if deployment.tree is not None and deployment.drafts is not None:
         depths = len(deployment.tree)
         yield (
             jnp.asarray(deployment.drafts <= float(depths)),

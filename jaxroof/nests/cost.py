@@ -69,8 +69,7 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
             spent = {key: instances[node.name] * _access_energy(node, each) for key, each in own.items()}
             by_tensor |= spent
             energies[node.name] = sum(spent.values())
-    for place in machine.networks:
-        network = machine.nodes[place]
+    for network in machine.networks.values():
         energy, bandwidth = (network.transfer_energy or {}), (network.transfer_bandwidth or {})
         spent = {}
         for key in ((network.name, name) for name in problem.tensors if (network.name, name) in found):

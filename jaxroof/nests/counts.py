@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxroof.nests.structs import Mapping, NestFanout, NestMachine, NestProblem, NestTensor
+from jaxroof.nests.structs import Mapping, NestFanout, NestMachine, NestMemory, NestProblem, NestTensor
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar
 
@@ -79,12 +79,12 @@ def accesses(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> di
             else:
                 moved = Accesses(own.tile, acting * sent, fills, 0.0)
                 fills = inside.loaded
-            for network in networks:
-                if place < network < below:
-                    share = 1.0 / _copies(tensor, machine, mapping, inner, range(place + 1, network))
+            for at, network in networks.items():
+                if place < at < below:
+                    share = 1.0 / _copies(tensor, machine, mapping, inner, range(place + 1, at))
                     passing = share * moved.reads, share * moved.updates
-                    found[machine.nodes[network].name, name] = Accesses(0.0, passing[0], 0.0, passing[1])
-            if node.compression and name in node.compression:
+                    found[network.name, name] = Accesses(0.0, passing[0], 0.0, passing[1])
+            if isinstance(node, NestMemory) and node.compression and name in node.compression:
                 share = jnp.minimum(node.compression[name] * tensor.density, 1.0)
                 moved = Accesses(*(share * count for count in moved))
             found[node.name, name] = moved

@@ -101,13 +101,13 @@ class NestMachine:
         return limits.get(name, (1.0, math.inf if self.takes(place, name) else 1.0))
 
     @property
-    def networks(self) -> tuple[int, ...]:
-        """Places of the fan-outs whose transfers cost something."""
-        return tuple(
-            place
+    def networks(self) -> dict[int, NestFanout]:
+        """The fan-outs whose transfers cost something, by their places."""
+        return {
+            place: node
             for place, node in enumerate(self.nodes)
             if isinstance(node, NestFanout) and (node.transfer_energy or node.transfer_bandwidth)
-        )
+        }
 
     @property
     def costs_energy(self) -> bool:

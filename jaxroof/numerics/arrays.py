@@ -22,8 +22,10 @@ from jaxroof.numerics.tree import mapped
 
 if TYPE_CHECKING:
     import jax as jax
-    import jax.numpy as jax_numpy
-    import jax.numpy as jnp
+    import jax.numpy
+
+    jax_numpy = jax.numpy
+    jnp = jax.numpy
 
 _NEVER_TRACED: contextvars.ContextVar[bool] = contextvars.ContextVar("never_traced", default=False)
 

@@ -143,7 +143,7 @@ def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> Scalar:
 
 
 @_maximum.defjvp
-def _maximum_jvp(exponent, primals, tangents):
+def _maximum_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (terms,), (term_tangents,) = primals, tangents
     largest = _maximum(exponent, terms)
     some = largest > 0
@@ -191,7 +191,7 @@ _cheapest = sloped(_smallest)
 
 @_cheapest.defjvp
 @_minimum.defjvp
-def _minimum_jvp(exponent, primals, tangents):
+def _minimum_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (terms,), (term_tangents,) = primals, tangents
     smallest = _minimum(exponent, terms)
     if len(terms) > 2:
@@ -228,7 +228,7 @@ def _ceiling(exponent: float, number: Scalar) -> Array:
 
 
 @_ceiling.defjvp
-def _ceiling_jvp(exponent, primals, tangents):
+def _ceiling_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (tangent,) = tangents
     return _ceiling(exponent, *primals), tangent if exponent else jnp.zeros_like(tangent)
 

@@ -17,8 +17,10 @@ from jaxroof.numerics.arrays import with_jax
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    Scalar = Any  # sums and products are of either kind, and most of JAX and NumPy takes only one of them
-    Array = Any  # likewise
+    # Any, not a union: sums and products are of either kind, and most of JAX and NumPy takes only one of them. So a
+    # checker sees where a number may be absent (`Scalar | None`), and not of which kind or shape it is.
+    Scalar = Any
+    Array = Any
 else:
     Scalar = float | np.ndarray
     Array = np.ndarray
@@ -31,6 +33,17 @@ Array: numbers of shape [n] or more; what is loaded is NumPy's, what is computed
 def existing(part: T | None) -> T:
     """A part that is there: structure, decided where a scenario is made, says so, and types cannot see it."""
     assert part is not None
+    return part
+
+
+def given(part: T | None, what: str) -> T:
+    """`part`, which is there by the structure of what surrounds it.
+
+    Raises:
+      ValueError: where it is None; names `what`.
+    """
+    if part is None:
+        raise ValueError(f"there is no {what}, and what is computed needs one")
     return part
 
 
@@ -47,8 +60,8 @@ def struct(cls: type[T]) -> type[T]:
     construction: it runs under every transform. Loaders check. JAX learns of it as soon as it is imported,
     by whomever.
     """
-    cls.__init__, cls.__signature__ = _made, _Signature()  # type: ignore[attr-defined, method-assign, misc]
-    cls.__setattr__, cls.__delattr__ = _kept, _kept  # type: ignore[assignment, method-assign]
+    cls.__init__, cls.__signature__ = _made, _Signature()  # type: ignore[attr-defined, method-assign]
+    cls.__setattr__, cls.__delattr__ = _kept, _kept  # type: ignore[method-assign]
     cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text  # type: ignore[assignment, method-assign]
     kind: Any = dataclasses.dataclass(init=False, kw_only=True, eq=False, repr=False)(cls)
     kind._defaults = {
@@ -240,6 +253,15 @@ def declaration(kind: type, path: str) -> Declaration | None:
         found = declarations(kind).get(f"{around}.*")
         return found and dataclasses.replace(found, meaning=found.meaning.format(key))
     return found
+
+
+def declared(kind: type, path: str) -> Declaration:
+    """`declaration` of a leaf that is declared.
+
+    Raises:
+      ValueError: where it is not.
+    """
+    return given(declaration(kind, path), f"declared number {path} of {kind.__name__}")
 
 
 @functools.cache

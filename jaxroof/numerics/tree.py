@@ -102,8 +102,9 @@ def _statics(tree: Any) -> tuple[Any, ...]:
 def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the fields that are data, and of those that are structure."""
     if kind not in _FIELDS:
-        data, structure = [], []
-        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        data: list[str] = []
+        structure: list[str] = []
+        for field in dataclasses.fields(kind):
             (structure if field.metadata.get("static") else data).append(field.name)
         _FIELDS[kind] = tuple(data), tuple(structure)
     return _FIELDS[kind]

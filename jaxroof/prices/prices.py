@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from jaxroof.batch import Batch, Encode, Prefill, divided
+from jaxroof.batch import Batch, Encode, Prefill, divided, prompts_and_decoding
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
 from jaxroof.deployment.speculation import expected_tokens
 from jaxroof.efficiency import Efficiency
@@ -14,7 +14,7 @@ from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import entry, jax, jax_numpy, jnp
 from jaxroof.numerics.smooth import maximum, minimum
-from jaxroof.numerics.struct import Array, Scalar, existing
+from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.tables import CONTEXT, DECODE, LOGITS, ROWS, Limits, Parts, StepPrices, price_tables
 
@@ -91,7 +91,7 @@ def _share_of_drafting_step(
 
     Source: ours.
     """
-    decoding = existing(batch.decode)
+    decoding = given(batch.decode, "decode part of the step")
     nothing = jnp.zeros_like(decoding.sequences)
     further = drafted * decoding.sequences
     alone = Batch(
@@ -133,9 +133,8 @@ def _unlimited(
         spent, host = micro_batch(batch, rows)
         device, each = spent[..., 0], 1.0
     else:
-        parts = pipelined_parts(
-            deployment, maximum(existing(batch.prefill).sequences + existing(batch.decode).sequences, 1.0)
-        )
+        prompts, decoding = prompts_and_decoding(batch)
+        parts = pipelined_parts(deployment, maximum(prompts.sequences + decoding.sequences, 1.0))
         spent, host = micro_batch(divided(batch, parts), rows / parts)
         laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
         device, host, per_step = spent[..., 0] * laps, host * laps, per_step * laps
@@ -227,7 +226,7 @@ def _micro_batch_price(
     tables: StepPrices, parts: Parts, prompts: bool, encode: Encode | None, batch: Batch, rows: Scalar
 ) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
-    decoding = existing(batch.decode)
+    decoding = given(batch.decode, "decode part of the step")
     spent = _between(*_read(tables.rows, rows, ROWS))
     some = decoding.sequences > 0
     sequences = jax_numpy.where(some, decoding.sequences, 1.0)
@@ -237,17 +236,19 @@ def _micro_batch_price(
     # Of micro-batches of which some sample no token, those pass without the head.
     spent = spent + sampled[:-1] * jax_numpy.minimum(batch.logits, 1.0)
     if batch.encode is not None:  # of micro-batches, too, some begin no prompt
-        begun = batch.encode.tokens / existing(encode).tokens
+        begun = batch.encode.tokens / given(encode, "encoder's work of a request").tokens
         spent = spent + _between(*_read(tables.encoder, begun, LOGITS)) * jax_numpy.minimum(begun, 1.0)
-    if prompts and parts.has("prompt"):
-        prompt = existing(batch.prefill)
+    if not prompts:
+        return spent, sampled[-1]
+    prompt = given(batch.prefill, "prefill part of the step")
+    if parts.has("prompt"):
         work = prompt.tokens > 0
         lengths = tuple(
             jax_numpy.where(work, length, least)
             for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
         )
         spent = spent + jax_numpy.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
-    if prompts and parts.has("all"):
+    if parts.has("all"):
         lengths = prompt.sequences, prompt.tokens, prompt.past
         context = decoding.sequences, decoding.context
         spent = spent + parts.sums("all", prompt=lengths, decoding=context, logits=batch.logits, rows=rows)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from jaxroof.batch import Batch, Decode, Encode, Prefill
 from jaxroof.numerics.arrays import entry, jax
 from jaxroof.numerics.arrays import jax_numpy as jnp
-from jaxroof.numerics.struct import Array, existing
+from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.arriving import until
@@ -125,7 +125,8 @@ def _encode(engine: Engine, step: Step) -> Encode | None:
     """
     if step.encodes is None:
         return None
-    return mapped(lambda each: existing(step.encodes).astype(float) * each, engine.encode)
+    begun = step.encodes.astype(float)
+    return mapped(lambda each: begun * each, engine.encode)
 
 
 def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxroof.batch import ORDERS, Encode, Policy, Traffic
 from jaxroof.numerics.arrays import entry
 from jaxroof.numerics.arrays import jax_numpy as jnp
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.state import Clock, blocks_of, total_of
 
@@ -59,11 +59,11 @@ def engine(
       index into `traffic` of every request, shape [requests].
     """
 
-    def whole(value) -> Array:
+    def whole(value: Scalar) -> Array:
         """int32 of a number; what is larger than 2^30, infinity too, is no limit."""
         return jnp.asarray(jnp.minimum(jnp.asarray(value, dtype=float), 2.0**30), dtype=jnp.int32)
 
-    def on(value) -> Array:
+    def on(value: Scalar) -> Array:
         """A switch, 0 or 1, as a bool."""
         return jnp.asarray(value) > 0.5
 

@@ -73,7 +73,7 @@ class State(NamedTuple):
     """All that the next iteration depends on."""
 
     clock: Clock
-    count: Array  # type: ignore[assignment]  # hides tuple.count; decode steps so far
+    count: Array  # hides tuple.count; decode steps so far
     slots: Slots
     groups: PrefixGroups | None
     waiting: Waiting
@@ -150,7 +150,7 @@ class Record(NamedTuple):
     duration: Array  # s
     ahead: Array  # as of `State`
     steps: Array
-    count: Array  # type: ignore[assignment]  # hides tuple.count
+    count: Array  # hides tuple.count
     decoding: Array
     prompt: Array
     blocks: Array

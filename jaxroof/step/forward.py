@@ -25,7 +25,7 @@ from jaxroof.layers.linear import LOW_PRECISIONS, launched, norm
 from jaxroof.memory.paging import copy_ops
 from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.smooth import positive_part
-from jaxroof.numerics.struct import Scalar, existing
+from jaxroof.numerics.struct import Scalar, given
 from jaxroof.op import Ops, in_layer
 
 
@@ -117,7 +117,7 @@ def step_ops(
     else:
         tokens, group_tokens = rows / token_groups(deployment), rows
     ops: Ops = {}
-    if batch.encode is not None and model.encoder is not None:
+    if local.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)
     ops |= embedding_ops(model, deployment, tokens)
     if model.features is not None:
@@ -192,13 +192,14 @@ def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     """
     first = dataclasses.replace(draft_deployment(deployment), drafts=deployment.drafts, tree=deployment.tree)
     sampled = batch.logits / request_groups(deployment)
-    ops = _times(step_ops(draft, first, batch, sampled=sampled), launched(deployment.drafts), PREFIX)
+    drafts, features = given(deployment.drafts, "number of drafts"), given(draft.features, "features of the draft")
+    ops = _times(step_ops(draft, first, batch, sampled=sampled), launched(drafts), PREFIX)
     if batch.decode is None:
         return ops
-    single = draft if existing(draft.features).every_run else dataclasses.replace(draft, features=None)
+    single = draft if features.every_run else dataclasses.replace(draft, features=None)
     newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences)
     found = step_ops(single, draft_deployment(deployment), newest)
-    return ops | _times(found, positive_part(deployment.drafts - 1.0), FURTHER)
+    return ops | _times(found, positive_part(drafts - 1.0), FURTHER)
 
 
 def _times(ops: Ops, runs: Scalar, prefix: str) -> Ops:

@@ -13,7 +13,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import leaves
-from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops
+from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops, kernel_precision
 from jaxroof.roofline import (
     at_bound,
     op_algorithm,
@@ -190,7 +190,7 @@ def dominant_bound(times: Scalar, slowed: Scalar = False) -> Array:
 def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s of every op's matrix work at the datasheet's peaks. Their sum divided by the step's time is MFU."""
     return {
-        name: op.count * op.matrix_flops / matrix_peak(hardware, op.precision)
+        name: op.count * op.matrix_flops / matrix_peak(hardware, kernel_precision(op))
         for name, op in ops.items()
         if isinstance(op, Kernel) and op.matrix_flops is not None
     }

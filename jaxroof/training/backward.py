@@ -4,8 +4,8 @@ import dataclasses
 
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Scalar
-from jaxroof.op import AnyOp, AttentionShape, Collective, Kernel, Ops, ProductShape
+from jaxroof.numerics.struct import Scalar, given
+from jaxroof.op import AnyOp, AttentionShape, Collective, Kernel, Ops, ProductShape, kernel_precision
 
 ATTENTION_PRODUCTS = 2.5
 """Matrix products of fused attention's backward pass over those of its forward pass: five, as scores are computed
@@ -73,7 +73,7 @@ def transposed(ops: Ops) -> Ops:
 
     Source: NVIDIA/TransformerEngine, transformer_engine/pytorch/module/linear.py (quantizers with columnwise usage).
     """
-    return {name: _with_transpose(op) if _quantizes(op) else op for name, op in ops.items()}
+    return {name: _with_transpose(op) if isinstance(op, Kernel) and _quantizes(op) else op for name, op in ops.items()}
 
 
 def _quantizes(op: AnyOp) -> bool:
@@ -81,13 +81,13 @@ def _quantizes(op: AnyOp) -> bool:
     return isinstance(op, Kernel) and op.kind == "elementwise" and op.precision in LOW_PRECISIONS
 
 
-def _with_transpose(op: AnyOp) -> Kernel:
-    assert isinstance(op, Kernel)
-    elements = op.vector_flops / QUANTIZE_FLOPS
+def _with_transpose(op: Kernel) -> Kernel:
+    work, moved = given(op.vector_flops, "work of a conversion"), given(op.bytes, "bytes of a conversion")
+    elements = work / QUANTIZE_FLOPS
     return dataclasses.replace(
         op,
-        vector_flops=op.vector_flops + TRANSPOSE_FLOPS * elements,
-        bytes=op.bytes + OPERAND_BYTES[op.precision] * elements,
+        vector_flops=work + TRANSPOSE_FLOPS * elements,
+        bytes=moved + OPERAND_BYTES[kernel_precision(op)] * elements,
     )
 
 
@@ -159,7 +159,7 @@ def attention_gradient(op: Kernel) -> Kernel:
         )
     return dataclasses.replace(
         op,
-        matrix_flops=ATTENTION_PRODUCTS * op.matrix_flops,
+        matrix_flops=ATTENTION_PRODUCTS * given(op.matrix_flops, "FLOP of an attention kernel"),
         vector_flops=None if op.vector_flops is None else ELEMENTWISE_FLOPS * op.vector_flops,
         bytes=None if op.bytes is None else ATTENTION_BYTES * op.bytes,
         shape=shape,
@@ -228,5 +228,5 @@ def _converted(op: Kernel, copies: float) -> Kernel:
         phase=op.phase,
         gradient="inputs",
         vector_flops=(QUANTIZE_FLOPS + (copies - 1.0) * TRANSPOSE_FLOPS) * elements,
-        bytes=elements * (op.shape.output_bytes + copies * OPERAND_BYTES[op.precision]),
+        bytes=elements * (op.shape.output_bytes + copies * OPERAND_BYTES[kernel_precision(op)]),
     )

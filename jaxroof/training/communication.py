@@ -29,7 +29,7 @@ def ring_parts(ops: Ops, times: dict[str, Scalar]) -> tuple[dict[str, Scalar], d
     exposed, hidden = {}, {}
     for name in collectives_of(ops, "cp"):
         op = ops[name]
-        if op.behind == "attention" and op.layer in attention:
+        if isinstance(op, Collective) and op.behind == "attention" and op.layer in attention:
             cover = times[attention[op.layer]]
             exposed[name] = positive_part(times[name] - cover)
             hidden[name] = minimum(times[name], cover)

@@ -6,10 +6,10 @@ from jaxroof.layers.block import block_matrices
 from jaxroof.layers.linear import Matrix
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.memory.capacity import layer_count
-from jaxroof.model import Block, Model
+from jaxroof.model import Block, Experts, Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, positive_part
-from jaxroof.numerics.struct import Array, Scalar, existing, struct
+from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import leaves
 from jaxroof.training.frozen import frozen_formats
 from jaxroof.training.passes import LOSS_BYTES, pass_tokens
@@ -153,8 +153,8 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
     # Matrices: of experts the rows that the busiest device works on, each multiplied once.
     for matrix in block_matrices(block, hidden, deployment).values():
         rows, copies = tokens, matrix.copies
-        if matrix.routed:
-            rows = group_tokens * existing(block.feedforward).top_k * deployment.imbalance / degree(deployment.ep)
+        if matrix.routed and isinstance(block.feedforward, Experts):
+            rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
             copies = 1.0
         kept = kept + rows * copies * element * _kept_widths(matrix, training)
     # Scores: what softmax made of them, of every head, query and key.

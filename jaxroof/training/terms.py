@@ -10,7 +10,7 @@ from jaxroof.energy.energy import core_energies, other_energies, power_known
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import ATTENTION_CORES, PRODUCTS, Collective, Kernel, Ops
+from jaxroof.op import ATTENTION_CORES, PRODUCTS, Collective, Kernel, Ops, kernel_precision
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import computing_hardware, hidden_time
@@ -138,6 +138,6 @@ def model_flops(model: Model, deployment: Deployment, training: Training) -> Sca
 def model_floor(hardware: Hardware, model: Model, deployment: Deployment, training: Training) -> Scalar:
     """Time in s of the same at one device's matrix peaks, each at its precision, shape ()."""
     return sum(
-        times * op.count * op.matrix_flops / matrix_peak(hardware, op.precision)
+        times * op.count * op.matrix_flops / matrix_peak(hardware, kernel_precision(op))
         for op, times in needed_products(as_run(model, hardware), deployment, training)
     )

@@ -36,7 +36,7 @@ def show(found: Comparison, shown: Sequence[Row], top: int, every: bool) -> None
     out.print(_heading(found))
     for one in asked.requests.classes:
         out.print(f"{one.text}: {asked.target.classes[one.name].text}")
-    weights = ", ".join(found.questions) or f"{asked.model.precision} ({asked.model.precision_source})"
+    weights = ", ".join(filter(None, found.questions)) or f"{asked.model.precision} ({asked.model.precision_source})"
     out.print(f"weights {weights}, engine {hwspaces.engine(asked.engine).text}, efficiency {asked.efficiency.name}")
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")

@@ -9,7 +9,7 @@ from jaxroof.numerics.struct import existing
 from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.fleet.answer import YEAR, FleetPlan
-from sweeps.studies.fleet.marginal import MORE, Marginal
+from sweeps.studies.fleet.marginal import MORE, Marginal, Marginals
 from sweeps.studies.fleet.program import COST
 
 SMALL = 0.01
@@ -29,7 +29,7 @@ def printed(plan: FleetPlan, every_hour: bool) -> None:
     out.print(f"headroom {100.0 * asked.headroom:g} %, loads of replicas by {plan.method}", end="\n\n")
     tables = [_devices(plan), _replicas(plan)]
     tables += [_hours(plan)] if every_hour else []
-    tables += [_one_more(plan)] if plan.marginals is not None else []
+    tables += [_one_more(plan.marginals)] if plan.marginals is not None else []
     for each in tables:
         out.print(each)
         out.print()
@@ -96,9 +96,8 @@ def _hours(plan: FleetPlan) -> Any:
     return made
 
 
-def _one_more(plan: FleetPlan) -> Any:
+def _one_more(found: Marginals) -> Any:
     """Marginal values of one device of each kind."""
-    found = plan.marginals
     given = ("one more given:\ndual", "solved again")
     rented = ("one more to rent:\ndual", "solved again ")
     made = table(f"gain in {found.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented))

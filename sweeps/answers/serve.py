@@ -88,7 +88,7 @@ def _print_classes(out: Any, found: Simulation) -> None:
         one = found.load.classes[position]
         values = [_time(metrics[f"{latency}_{of}"]) for latency, of in columns]
         good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
-        count = f"{int((stream.kind == position).sum()):,}"
+        count = f"{int(np.sum(stream.kind == position)):,}"
         made.add_row(name, count, *values, good, limits_text(one, found.objective))
     out.print(made)
     out.print()

@@ -88,7 +88,7 @@ def all_alike(axes: tuple[Axis, ...], precisions: Collection[str]) -> tuple[Axis
 
 def _alike_axis(axis: Axis, precisions: Collection[str]) -> Axis:
     column = axis.columns.get("hardware")
-    if column is None or len({structure(item) for item in column.items}) == 1:
+    if not isinstance(column, Choice) or len({structure(item) for item in column.items}) == 1:
         return axis
     return _replaced(axis, precisions, ChangedFigures.of_any(column.items))
 
@@ -98,7 +98,7 @@ def _replaced(axis: Axis, precisions: Collection[str], figures: ChangedFigures) 
     columns = {
         path: Choice(tuple(alike(item, precisions, figures) for item in column.items), column.index)
         for path, column in axis.columns.items()
-        if path in ("hardware", "prefill.hardware")
+        if path in ("hardware", "prefill.hardware") and isinstance(column, Choice)
     }
     return dataclasses.replace(axis, columns={**axis.columns, **columns})
 

@@ -114,7 +114,7 @@ def _taken(choice: Choice, positions: np.ndarray) -> Any:
     """One tree of the chosen items' leaves; a leaf that is the same in all stays a scalar: nothing depends on it."""
     present, where = np.unique(choice.index[positions], return_inverse=True)
 
-    def stack(*leaves):
+    def stack(*leaves: Any) -> Any:
         column = np.asarray(leaves, float)
         return column[where] if (column != column[0]).any() else column[0]
 

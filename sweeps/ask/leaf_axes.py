@@ -24,7 +24,7 @@ def leaf_axis(path: str, values: tuple | AxisRange, spec: Spec, parsed: Parser) 
             raise ValueError(f"{path}: from = {values.low!r} must be below to = {values.high!r}")
         if values.log and low == 0:
             raise ValueError(f"{path}: a log range cannot start at 0")
-        shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" else values.n)
+        shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" or values.n is None else values.n)
         between = range_values(values, low, high, shares)
         numbers = along_range(path, between)
         if numbers is not between and len(np.unique(numbers)) < len(numbers):

@@ -14,7 +14,7 @@ from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS
-from jaxroof.numerics.struct import Declaration, declaration, declarations
+from jaxroof.numerics.struct import Declaration, declaration, declarations, given
 from sweeps.ask.offered_load import OfferedLoad
 
 ROOTS: Mapping[str, tuple[type, ...]] = {
@@ -40,6 +40,11 @@ def leaf(path: str) -> Declaration | None:
     root, _, rest = plain_path(path).partition(".")
     found = (declaration(kind, rest) for kind in ROOTS.get(root, ()))
     return next((declared for declared in found if declared is not None), None)
+
+
+def known_leaf(path: str) -> Declaration:
+    """`leaf` of a path that is declared; ValueError for another."""
+    return given(leaf(path), f"declared number {path}")
 
 
 @functools.cache

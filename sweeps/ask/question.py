@@ -13,7 +13,7 @@ from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS, Job, Scenario
 from jaxroof.jobs.job import some_terms
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from jaxroof.version import VERSION
 from sweeps.ask.alike import alike, alike_axes, all_alike
 from sweeps.ask.axes import Axis, Choice, number
@@ -49,6 +49,11 @@ class AskedSweep:
     attributes: dict[str, Any]
     notes: tuple[str, ...]
 
+    @property
+    def computed(self) -> Question:
+        """The question of a sweep that is computed point by point; ValueError for a simulation."""
+        return given(self.question, "question that is computed at points: the sweep is simulated")
+
 
 def named(spec: Spec) -> AskedSweep:
     """Every name and number of `spec` looked up; whether its deployments are legal is not checked.
@@ -65,17 +70,15 @@ def named(spec: Spec) -> AskedSweep:
 
 def asking(question: AskedSweep, names: tuple[str, ...]) -> AskedSweep:
     """The same of these variables alone."""
-    return dataclasses.replace(question, question=dataclasses.replace(existing(question.question), names=names))
+    return dataclasses.replace(question, question=dataclasses.replace(question.computed, names=names))
 
 
 def alike_devices(question: AskedSweep, precisions: Collection[str]) -> AskedSweep:
     """The question with every accelerator, the first and those along axes, replaced by `alike`."""
-    base = existing(question.question).base
+    base = question.computed.base
     base = dataclasses.replace(base, hardware=alike(base.hardware, precisions))
     axes = all_alike(question.axes, precisions)
-    return dataclasses.replace(
-        question, question=dataclasses.replace(existing(question.question), base=base), axes=axes
-    )
+    return dataclasses.replace(question, question=dataclasses.replace(question.computed, base=base), axes=axes)
 
 
 def precisions_of(base: Scenario, axes: tuple[Axis, ...]) -> set[str]:

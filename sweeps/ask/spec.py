@@ -313,7 +313,7 @@ def _names(value: Any, key: str) -> tuple[str, ...]:
     return names
 
 
-def require_known(table: Mapping[str, Any], known, prefix: str) -> None:
+def require_known(table: Mapping[str, Any], known: Collection[str], prefix: str) -> None:
     """Refuse a key that there is not; ValueError names the nearest one."""
     for key in table:
         if key not in known:

@@ -11,11 +11,10 @@ import numpy as np
 from hwspaces.quantities.units import nearest
 from jaxroof.deployment import ADAPTED
 from jaxroof.model import Model, expert_layers
-from jaxroof.numerics.struct import existing
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES, LoRA, Training
 from sweeps.ask.deployments import adapter_settings
-from sweeps.ask.leaves import leaf
+from sweeps.ask.leaves import known_leaf
 
 ADAPTER_NUMBERS = ("lora.rank", "lora.dropout")
 """Numbers of adapters that a user may give by their path."""
@@ -77,7 +76,7 @@ def adapters(text: Any) -> LoRA:
         if target not in ADAPTED:
             raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, ADAPTED)}")
     try:
-        number = float(found.get("rank"))
+        number = float(found.get("rank", 0.0))
     except (TypeError, ValueError):
         number = 0.0
     whole, once = number >= 1.0 and number % 1.0 == 0.0, len(set(targets)) == len(targets)
@@ -148,7 +147,7 @@ class Layouts:
         """One layout in numbers and words."""
         found = {name: column[place].item() for name, column in self.columns.items()}
         for name in ("recompute", "schedule"):
-            found[name] = existing(leaf(f"workload.{name}")).codes[int(found[name])]
+            found[name] = known_leaf(f"workload.{name}").codes[int(found[name])]
         return found
 
 

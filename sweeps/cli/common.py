@@ -1,9 +1,9 @@
 """Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
-from jaxroof.numerics.struct import existing
 from sweeps.ask.flag_text import pairs
 from sweeps.ask.keys import words
 from sweeps.ask.words import NAMED, SweepWords
@@ -134,7 +134,7 @@ def require_lengths(options: argparse.Namespace) -> None:
 def asked_case(
     job: str,
     options: argparse.Namespace,
-    workload: dict[str, str | None],
+    workload: Mapping[str, str | None],
     prefill: dict[str, str] | None = None,
     neighbour: dict[str, str] | None = None,
 ) -> Any:
@@ -160,10 +160,10 @@ def asked_case(
 def workload_number(name: str, text: str) -> float | str:
     """The value of a workload's flag: a count, or text that is checked where it is used."""
     from hwspaces.quantities.leaves import declared_quantity
-    from sweeps.ask.leaves import leaf
+    from sweeps.ask.leaves import known_leaf
 
-    declared = leaf(f"workload.{name}")
-    return declared_quantity(text, declared, flag_of(name)) if existing(declared).whole else text
+    declared = known_leaf(f"workload.{name}")
+    return declared_quantity(text, declared, flag_of(name)) if declared.whole else text
 
 
 def whole_number(flag: str, text: str, zero: bool = False) -> float:

@@ -45,10 +45,10 @@ def _folder_argument(parser: argparse.ArgumentParser, kinds: tuple[str, ...], wh
     output_argument(parser, *flags, kinds=kinds, folder="pictures", metavar="DIR", help=f"folder to write, {what}")
 
 
-class _Work(argparse._SubParsersAction):
+class _Work(argparse._SubParsersAction[argparse.ArgumentParser]):
     """What is exported in place of a step; its flags stand behind it."""
 
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         given = sorted(getattr(namespace, "_given", ()))
         if given:
             raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: {flag_of(given[0])} is before it")

@@ -43,5 +43,8 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     if entry.images is None:
         raise ValueError(f"--image = {options.image!r}, but {entry.name} sees no images")
     tokens = prompt_images(entry.images, sizes, count)
-    encoder = {"encoder_tokens": f"{tokens.encoder:.0f}", "encoder_inputs": f"{tokens.inputs:.0f}"}
-    return encoder | {prompt: f"{text + tokens.language:.0f}"}
+    return {
+        "encoder_tokens": f"{tokens.encoder:.0f}",
+        "encoder_inputs": f"{tokens.inputs:.0f}",
+        prompt: f"{text + tokens.language:.0f}",
+    }

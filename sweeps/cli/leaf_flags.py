@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxroof.numerics.struct import existing
-
 KINDS = ("number", "count", "share", "word", "text", "option")
 """Functions of `jaxroof.numerics.struct` that declare a leaf which may have a flag."""
 
@@ -34,16 +32,25 @@ def leaf_flags(*modules: str) -> dict[str, Flag]:
     found: dict[str, Flag] = {}
     for module in modules:
         package, _, path = module.partition(".")
-        file = Path(existing(find_spec(package)).origin).parent / f"{path.replace('.', '/')}.py"
+        file = _folder(package) / f"{path.replace('.', '/')}.py"
         tree = ast.parse(file.read_text(encoding="utf-8"))
         assigned = [(node.targets[0], node.value) for node in tree.body if isinstance(node, ast.Assign)]
         named = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            if isinstance(node.value, ast.Call):
                 kind, facts = _facts(node.value, named)
                 if kind == "option" or facts.get("flag"):
                     found[node.target.id] = _flag(**facts)
     return found
+
+
+def _folder(package: str) -> Path:
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise ValueError(f"the package {package} is not installed")
+    return Path(found.origin).parent
 
 
 class Listed(argparse.Action):
@@ -77,7 +84,7 @@ def _facts(call: ast.Call, named: dict[str, ast.expr]) -> tuple[str, dict[str, A
         return kind, {}
     places = {"number": ("unit", "meaning", "about"), "word": ("meaning", "choices", "about")}
     given = dict(zip(places.get(kind, ("meaning", "about")), call.args, strict=False))
-    given |= {keyword.arg: keyword.value for keyword in call.keywords}
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
     if not (kind == "option" or "flag" in given):
         return kind, {}
     return kind, {name: ast.literal_eval(named.get(getattr(value, "id", ""), value)) for name, value in given.items()}

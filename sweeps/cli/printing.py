@@ -2,6 +2,12 @@
 
 from sweeps.ask.text import escaped as escaped
 
+TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of this
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
 
 class Unprintable(Exception):
     """Standard output does not take what is written to it; `cause` is what the system says."""
@@ -21,7 +27,7 @@ class Printed:
       required: raise `Unprintable` where that fails; else what cannot be said is not said.
     """
 
-    def __init__(self, stream, required: bool, plain: bool = True):
+    def __init__(self, stream: "Any", required: bool, plain: bool = True) -> None:
         self.stream, self.required, self.plain = stream, required, plain
         self.failed: OSError | None = None
         if plain and hasattr(stream, "reconfigure"):
@@ -37,7 +43,7 @@ class Printed:
         self._tried(self.stream.write, escaped(text) if self.plain else text)
         return len(text)
 
-    def writelines(self, lines) -> None:
+    def writelines(self, lines: "Iterable[str]") -> None:
         """Write several texts."""
         for text in lines:
             self.write(text)
@@ -48,7 +54,7 @@ class Printed:
             raise Unprintable(self.failed)
         self._tried(self.stream.flush)
 
-    def _tried(self, call, *words) -> None:
+    def _tried(self, call: "Callable[..., object]", *words: str) -> None:
         try:
             call(*words)
         except OSError as error:
@@ -56,11 +62,11 @@ class Printed:
             if self.required:
                 raise Unprintable(error) from None
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> "Any":
         return getattr(self.stream, name)
 
 
-def printed(out, err) -> tuple[Printed, Printed]:
+def printed(out: "Any", err: "Any") -> tuple[Printed, Printed]:
     """Standard output and the stream of errors as `Printed`; a closed one, which is None, takes everything."""
     import os
 
@@ -68,7 +74,7 @@ def printed(out, err) -> tuple[Printed, Printed]:
     return Printed(streams[0], required=True), Printed(streams[1], required=False)
 
 
-def flushed(*streams) -> None:
+def flushed(*streams: "Any") -> None:
     """Hand on what streams have buffered, as far as they take it."""
     for stream in streams:
         try:

@@ -41,11 +41,11 @@ def request_case(options: argparse.Namespace) -> Any:
 def _found(options: argparse.Namespace) -> str:
     """Prompt tokens that the prefix cache has, by the share of them."""
     from hwspaces.quantities.leaves import declared_quantity
-    from sweeps.ask.leaves import leaf
+    from sweeps.ask.leaves import known_leaf
 
     if options.cached is not None:
         raise ValueError("--hit-rate and --cached say the same in two ways: give one")
-    share = declared_quantity(options.hit_rate, leaf("workload.hit_rate"), "--hit-rate")
+    share = declared_quantity(options.hit_rate, known_leaf("workload.hit_rate"), "--hit-rate")
     return str(int(share * common.whole_number("--isl", options.isl)))
 
 

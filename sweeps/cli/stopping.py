@@ -16,6 +16,7 @@ from sweeps.ask.text import escaped
 TYPE_CHECKING = False  # of `typing`, which takes longer to import than all of this
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 SIGNALS = {getattr(_signal, name): name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(_signal, name)}
@@ -52,7 +53,7 @@ def name(title: str) -> None:
     _of_files("begun")
 
 
-def say(words) -> None:
+def say(words: "Callable[[str, str], str] | None") -> None:
     """Have the line be `words(title, name of the signal)` in place of one that says which files were written."""
     _said["words"] = words
 
@@ -67,13 +68,13 @@ def line(number: int) -> str:
     return f"{_said['title']}: stopped by {signal}{' ' if done else '; '}{escaped(what, breaks=True)}"
 
 
-def _of_files(question):
+def _of_files(question: str) -> "tuple[str, ...] | None":
     """Answer of a function of `hwspaces.files.interrupted`; None where it is not loaded: no file has been begun."""
     function = getattr(sys.modules.get("hwspaces.files.interrupted"), question, None)
     return None if function is None else function()
 
 
-def _noted(number, frame) -> None:
+def _noted(number: int, frame: object) -> None:
     """The signal is in the pipe already: the interpreter writes it there for signals that have a handler in Python."""
 
 

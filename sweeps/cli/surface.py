@@ -51,7 +51,8 @@ def _import(options: argparse.Namespace) -> None:
     import datetime
 
     from hwspaces.performance.surface import write_surfaces
-    from sweeps.measure.surface_import import WantedRows, imported
+    from sweeps.measure.surface_import import imported
+    from sweeps.measure.surface_import.kernel_rows import WantedRows
 
     wanted = WantedRows(options.gpu, options.engine, options.version)
     holes = "keep" if options.keep_holes else "refuse"

@@ -5,7 +5,7 @@ What declares them is imported on use: most who import this write numbers.
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def title(dataset: "xr.Dataset", name: str) -> str:
     return long_name.partition(": ")[0].partition(", ")[0]
 
 
-def text(dataset: "xr.Dataset", name: str, value, digits: int = 3) -> str:
+def text(dataset: "xr.Dataset", name: str, value: Any, digits: int = 3) -> str:
     """One value of a variable or coordinate with its unit: "3.35 TB/s"."""
     if isinstance(value, str):
         return value

@@ -11,6 +11,7 @@ from jaxroof.energy.energy import power_known
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Job, Scenario, job_of
 from jaxroof.jobs.job import table_prefix
+from jaxroof.numerics.struct import given
 from jaxroof.numerics.tree import structure
 from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Collective, Kernel
 from jaxroof.step.forward import as_run, step_ops
@@ -88,8 +89,9 @@ def _drawing(op: OpAnswer, hardware: Hardware, slowed: bool) -> OpAnswer:
     """The op with the power that it draws, which binds it where that is above TDP in a step that is slowed for it."""
     if op.energy is None or op.name in (HOST, HIDDEN) or not power_known(hardware):
         return op
-    power = op.energy / op.time + float(hardware.power.static)
-    return dataclasses.replace(op, power=power, bound="power" if slowed and power > hardware.power.tdp else op.bound)
+    static, tdp = given(hardware.power.static, "static power"), given(hardware.power.tdp, "TDP")
+    power = op.energy / op.time + float(static)
+    return dataclasses.replace(op, power=power, bound="power" if slowed and power > tdp else op.bound)
 
 
 @functools.cache

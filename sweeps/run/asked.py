@@ -8,7 +8,6 @@ import numpy as np
 
 from jaxroof.jobs import Job, Scenario, legality
 from jaxroof.memory.legality import first_broken
-from jaxroof.numerics.struct import existing
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.cases import Case
 from sweeps.ask.question import AskedSweep, Question, named
@@ -64,7 +63,7 @@ def asked(spec: Spec) -> AskedSweep:
     """
     question = named(spec)
     if spec.illegal == "refuse":
-        _refuse_illegal(existing(question.question).job, question.case, question.axes)
+        _refuse_illegal(question.computed.job, question.case, question.axes)
     return question
 
 

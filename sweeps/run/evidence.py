@@ -71,7 +71,7 @@ def ops_beyond(ops: Ops, hardware: Hardware, efficiency: Efficiency, host: float
         return Beyond(None, ())
     times = [float(op.count * op_time(op, hardware, efficiency)) for op in ops.values()]
     total = sum(times) + host
-    octaves, said = 0.0, {}
+    octaves, said = 0.0, dict[str, Any]()
     for op, time in zip(ops.values(), times, strict=True):
         if not (evidence_of(op, efficiency) and time > 0.0):
             continue

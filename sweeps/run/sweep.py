@@ -117,7 +117,7 @@ def planned(
 
         return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
-    plan = Plan(question.question, question.axes, checked.dtype, compiling=compiling, most=most)
+    plan = Plan(question.computed, question.axes, checked.dtype, compiling=compiling, most=most)
     made = " ".join(f"{name} {version}" for name, version in plan.software.items())
     return dataclasses.replace(question, attributes=question.attributes | {"computed_with": made}), plan
 

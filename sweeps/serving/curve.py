@@ -73,10 +73,11 @@ def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | Non
     Raises:
       ValueError: one line: both or neither are given, or one of them cannot be.
     """
-    if (rates is None) == (concurrencies is None):
+    asked = rates if concurrencies is None else concurrencies
+    if asked is None or (rates is not None and concurrencies is not None):
         raise ValueError("rates and concurrencies: give one of them")
     name, closed = ("rates", False) if concurrencies is None else ("concurrencies", True)
-    given = np.array([float(one) for one in (concurrencies if closed else rates)])
+    given = np.array([float(one) for one in asked])
     if not given.size:
         raise ValueError(f"{name} is empty; give at least one")
     for one in given:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from sweeps.measure.validate.collective_errors import ScoredCollective, family_name, kind_name, summary
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.show import style
@@ -58,7 +58,8 @@ def _panel(axes: Any, name: str, scored: Sequence[ScoredCollective]) -> None:
             predicted = bus_bandwidth(kind, participants, at, np.array([s.predicted for s in line]))
             axes.plot(at, predicted, "-", lw=1.2, color=colour)
         axes.plot([], [], "o-", ms=4, color=colour, label=f"{participants:g} devices{' across nodes' * crosses}")
-    axes.axhline(existing(scored[0].row.links.scale_up).bandwidth, color=style.QUIET, lw=0.9, ls="--", zorder=1)
+    link = given(scored[0].row.links.scale_up, "scale-up link")
+    axes.axhline(link.bandwidth, color=style.QUIET, lw=0.9, ls="--", zorder=1)
     error = summary(scored)
     axes.set_title(f"{name}: {error['median_ape']:.0%}, {error['mape']:.0%}", fontsize=9)
     size = np.array([s.row.message_bytes for s in scored])

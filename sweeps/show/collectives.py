@@ -1,6 +1,6 @@
 """Bus bandwidth and time of collectives over message size, by algorithm, in pictures."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,11 @@ from sweeps.show import style
 MOST_TICKS = 5
 """Message sizes that are written along an axis."""
 
-PER_DEVICE = {"all_reduce": lambda p: 2.0 * (p - 1.0) / p, "broadcast": lambda p: 1.0, "send_recv": lambda p: 1.0}
+PER_DEVICE: dict[str, Callable[[Any], Any]] = {
+    "all_reduce": lambda p: 2.0 * (p - 1.0) / p,
+    "broadcast": lambda p: 1.0,
+    "send_recv": lambda p: 1.0,
+}
 """Collective -> share of the message that one device sends at least. Any other: (p - 1) / p.
 
 Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth)."""
@@ -19,8 +23,8 @@ Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth)."""
 
 def bus_bandwidth(kind: str, participants: Any, message_bytes: Any, seconds: Any) -> Any:
     """B/s that every device sends at least: comparable with a link's bandwidth whatever the group's size."""
-    share = PER_DEVICE.get(kind, lambda p: (p - 1.0) / p)
-    return share(participants) * message_bytes / seconds
+    share = PER_DEVICE[kind](participants) if kind in PER_DEVICE else (participants - 1.0) / participants
+    return share * message_bytes / seconds
 
 
 @style.styled
@@ -47,10 +51,11 @@ def algorithms(
     left, right = made.subplots(1, 2)
     usable = {name: np.where(time < UNAVAILABLE, time, np.nan) for name, time in times.items()}
     usable = {name: time for name, time in usable.items() if np.isfinite(time).any()}
-    for axes, shown in (
+    panels: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
         (left, lambda time: bus_bandwidth(kind, participants, sizes, time)),
         (right, lambda time: time),
-    ):
+    )
+    for axes, shown in panels:
         axes.plot(sizes, shown(chosen), color=style.CLOUD, lw=7, solid_capstyle="round", label="chosen")
         for (name, time), colour in zip(usable.items(), style.SERIES_COLOURS, strict=False):
             axes.plot(sizes, shown(time), "o-", ms=3.5, lw=1.5, color=colour, label=name.replace("_", "-"))

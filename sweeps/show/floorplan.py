@@ -8,7 +8,6 @@ import numpy as np
 from hwspaces import HardwareEntry, formatted
 from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.struct import existing
 from sweeps.ask.names import LIMITS, PARTS
 from sweeps.show import style
 from sweeps.show.package_plan import Rectangle, TileGroup, package_plan
@@ -83,16 +82,16 @@ def _title(entry: HardwareEntry, hardware: Hardware, area: float, count: int) ->
 
 
 def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[TileGroup, ...], what: str) -> str:
-    words = ["Areas to scale; shapes and places are schematic."]
-    if any(group.stacks for group in plan):
+    words, package = ["Areas to scale; shapes and places are schematic."], hardware.package
+    if package is not None and any(group.stacks for group in plan):
         number = sum(len(group.stacks) for group in plan)
         words.append(
             f"{number} stack{'s' * (number > 1)} of {entry.memory or 'memory'}, "
-            f"{float(existing(hardware.package).stack_footprint) * MM2:.0f} mm2 each."
+            f"{float(package.stack_footprint) * MM2:.0f} mm2 each."
         )
-    if not package_known(hardware):
+    if package is None or not package_known(hardware):
         words.append("Its package is unknown: memory stacks and limits are not shown.")
-    elif float(existing(hardware.package).stacked) > 0.0 and len(plan) > 1:
+    elif float(package.stacked) > 0.0 and len(plan) > 1:
         words.append("The dies with cores lie on those without.")
     return f"{what}\n{' '.join(words)}" if what else " ".join(words)
 

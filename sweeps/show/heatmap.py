@@ -11,6 +11,7 @@ from sweeps.show import style
 from sweeps.show.plane import (
     BEYOND_WORDS,
     Plane,
+    Positions,
     beyond_handle,
     beyond_there,
     heading,
@@ -51,7 +52,7 @@ def heatmap(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | Non
 
 def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
     """Draw a plane's values as colours, with contours or numbers; its best place is marked, infeasible ones hatched."""
-    across, up = positions(dataset, drawn.x), positions(dataset, drawn.y)
+    across, up = positions(dataset, drawn.x), positions(dataset, drawn.up)
     values = drawn.values.astype(float)
     finite = values[np.isfinite(values) & (values > 0)]
     higher = variable(drawn.metric).higher_is_better is not False
@@ -79,7 +80,7 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
 
 def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
     """Draw which resource binds at the best point of every place of a plane; the legend names only what occurs."""
-    across, up = positions(dataset, drawn.x), positions(dataset, drawn.y)
+    across, up = positions(dataset, drawn.x), positions(dataset, drawn.up)
     codes = drawn.variable(dataset, bound).astype(int)
     feasible = np.isfinite(drawn.values)
     _infeasible(axes, across.edges, up.edges, drawn.values)
@@ -112,7 +113,9 @@ def _infeasible(axes: Any, across: np.ndarray, up: np.ndarray, values: np.ndarra
     )
 
 
-def _numbers(axes, dataset, drawn, across, up, values, norm) -> None:
+def _numbers(
+    axes: Any, dataset: xr.Dataset, drawn: Plane, across: Positions, up: Positions, values: np.ndarray, norm: Any
+) -> None:
     """The values themselves: in the cells of a small map, at contour lines of a large one."""
     unit = labels.unit(dataset, drawn.metric)
     if _is_small(values):

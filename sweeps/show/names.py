@@ -61,7 +61,16 @@ def named(made: Any, axes: Any, spots: list[Spot]) -> None:
             axes.plot(*ends.T, color=style.QUIET, lw=0.5, zorder=2.5)
 
 
-def _best(place, radius, size, solid, lines, strange, inside, scale) -> tuple[float, np.ndarray]:
+def _best(
+    place: np.ndarray,
+    radius: float,
+    size: np.ndarray,
+    solid: np.ndarray,
+    lines: np.ndarray,
+    strange: np.ndarray,
+    inside: np.ndarray,
+    scale: float,
+) -> tuple[float, np.ndarray]:
     """The cheapest place of a name: its distance from the marker in points, and its lower left corner in pixels."""
     best = (np.inf, 0.0, place)
     for gap in GAPS:

@@ -61,7 +61,7 @@ def _slices(found: Optimum) -> Any:
         _broken(panel, one, problem)
         if unit not in style.PLAIN_UNITS:
             panel.set_ylabel(style.quantity_label("", unit, shown).strip(), fontsize=8)
-        if found.grid_design is not None:
+        if found.grid_design is not None and found.grid_objectives is not None:
             i = problem.variables.index(one.variable)
             best = objective.sign * existing(found.grid_objectives)[0]
             panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)

@@ -55,7 +55,7 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
         if bound is not None:
             bound_map(second, dataset, drawn, bound)
     first.set_title("Best design at each place")
-    if bound is not None:
+    if bound is not None and second is not None:
         step = bound.removesuffix("bound").strip("_")
         existing(second).set_title(f"Resource that binds {step} there" if step else "Binding resource there")
     if pair is not None:

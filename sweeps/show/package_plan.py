@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from jaxroof.chip.area import dies, memory_stacks, package_known, parts_by_die
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.struct import existing
 
 
 class Rectangle(NamedTuple):
@@ -143,8 +142,8 @@ def die_counts(hardware: Hardware) -> tuple[int, int]:
     has, which may be larger than one exposure covers.
     """
     silicon = hardware.silicon
-    if package_known(hardware):
-        least = existing(silicon).dies, existing(silicon).shared_dies
+    if silicon is not None and package_known(hardware):
+        least = silicon.dies, silicon.shared_dies
     else:
         least = tuple(kind.count for kind in dies(hardware))
     first, second = (max(1, round(float(count))) for count in least)

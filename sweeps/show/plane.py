@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroof.efficiency.hull import BEYOND
+from jaxroof.numerics.struct import given
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import Best, best, coordinates, feasible_points, masked
@@ -172,12 +173,18 @@ class Plane:
     others: tuple[str, ...]  # the axes that were reduced
     chosen: tuple[np.ndarray, ...] | None  # of a best one: position along each of them, each of shape (len(y), len(x))
 
+    @property
+    def up(self) -> str:
+        """The axis `y` of a map; ValueError where there is none."""
+        return given(self.y, "second axis")
+
     def variable(self, dataset: xr.Dataset, name: str) -> np.ndarray:
         """Another variable at the points that hold the best values, shape (len(y), len(x))."""
         rows, columns = np.indices(self.values.shape)
-        where = {self.x: columns, self.y: rows, **dict(zip(self.others, self.chosen or (), strict=False))}
+        where: dict[str | None, Any] = {self.x: columns, self.y: rows}
+        where.update(zip(self.others, self.chosen or (), strict=False))
         array = dataset[name]
-        return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]  # type: ignore[misc]
+        return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]
 
 
 def plane(dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str = "best") -> Plane:

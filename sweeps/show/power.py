@@ -8,6 +8,7 @@ import numpy as np
 from hwspaces import formatted
 from jaxroof.energy.energy import power_known
 from jaxroof.jobs.request import step_powers
+from jaxroof.numerics.struct import given
 from sweeps.ask.cases import Case
 from sweeps.ask.names import POWER_PARTS
 from sweeps.data.labels import number
@@ -55,7 +56,7 @@ def power(case: Case, what: str = "") -> Any:
             f"{case.hardware.name}: power is unknown: its energy per operation, static power or TDP is missing"
         )
     metrics, powers = answer(case).metrics, _powers(case)
-    tdp = float(case.scenario.hardware.power.tdp)
+    tdp = float(given(case.scenario.hardware.power.tdp, "TDP"))
     made = style.figure(1.6 + 4.2 * len(powers), 4.6, *_heading(case, what, metrics, powers))
     axes = made.subplots()
     top = 1.08 * max(tdp, *(sum(parts.values()) for parts in powers.values()))

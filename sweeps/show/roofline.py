@@ -145,7 +145,7 @@ def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot
     least = LABELLED_SHARE if len(ops) <= FEW else CROWDED_SHARE
     leads = {id(group[0]): _names(group, several, total, least) for *_, group in groups}
     return [
-        Spot(op.intensity, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
+        Spot(op.flops / op.bytes, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
         for number, (*_, group) in enumerate(groups)
         for op in group
     ]

@@ -63,7 +63,7 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
     pick = pick[np.isfinite(values[pick]) & (values[pick] > 0)]
     across = _column(axes, dataset, x, "x")
     kinds = distinct(dataset[group].values) if group is not None else np.array([])
-    if 0 < kinds.size <= len(style.SERIES_COLOURS):
+    if group is not None and 0 < kinds.size <= len(style.SERIES_COLOURS):
         for kind, colour in zip(kinds, style.SERIES_COLOURS, strict=False):
             here = pick[dataset[group].values[pick] == kind]
             name = labels.text(dataset, group, kind)

@@ -65,14 +65,12 @@ def _bars(axes: Any, found: Comparison, rows: Sequence[Row], colours: dict[str, 
     axes.hlines(places, ends[:, 0], ends[:, 1], color=style.INK, lw=1.0, alpha=0.6)
     for place, value, end in zip(places, values, ends[:, 1], strict=True):
         axes.text(end, place, f" {labels.amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
-    many = (
-        (lambda row: f"{row.replicas} x " if row.replicas > 1 else "") if found.rate is not None else (lambda row: "")
-    )
+    several = [f"{row.replicas} x " if found.rate is not None and row.replicas > 1 else "" for row in rows]
     axes.set_yticks(
         places,
         [
-            f"{i}.  {many(row)}{row.devices} x {row.hardware}, {row.layout}  {'s' if row.simulated else 'e'}"
-            for i, row in enumerate(rows, 1)
+            f"{i}.  {many}{row.devices} x {row.hardware}, {row.layout}  {'s' if row.simulated else 'e'}"
+            for i, (row, many) in enumerate(zip(rows, several, strict=True), 1)
         ],
     )
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -85,7 +85,7 @@ def styled(picture: Callable) -> Callable:
     """`picture`, drawn with `SETTINGS` whatever the caller's own are."""
 
     @functools.wraps(picture)
-    def drawn(*args, **kwargs):
+    def drawn(*args: Any, **kwargs: Any) -> Any:
         with matplotlib().rc_context(SETTINGS):
             return picture(*args, **kwargs)
 
@@ -174,7 +174,7 @@ def prefix(values: np.ndarray, unit: str) -> tuple[str, float]:
     if unit in PLAIN_UNITS or not finite.size:
         return "", 1.0
     middle = float(np.sqrt(float(finite.min()) * float(finite.max())))
-    name = max((p for p, size in PREFIXES.items() if size <= middle * 1.001), key=PREFIXES.get, default="p")
+    name = max((p for p, size in PREFIXES.items() if size <= middle * 1.001), key=PREFIXES.__getitem__, default="p")
     return name, PREFIXES[name]
 
 

@@ -35,7 +35,7 @@ def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", 
     about = {
         "step": name,
         "efficiency": case.efficiency.name,
-        "step time (us)": us(found.metrics["step_time"]),  # type: ignore[arg-type]
+        "step time (us)": us(found.metrics["step_time"]),
         "hidden by overlap (us)": us(hidden),
         "slowdown by the limit of power": float(found.metrics.get("slowdown", 1.0)),
     }

@@ -42,8 +42,8 @@ def written(path: str | os.PathLike, case: Case, found: Answer, what: str = "", 
     about = {
         "iteration": f"{case.model.name} on {case.hardware.name}{f': {what}' if what else ''}",
         "efficiency": case.efficiency.name,
-        "iteration time (us)": us(found.metrics["iteration_time"]),  # type: ignore[arg-type]
-        "bubble (us)": us(found.metrics["bubble_time"]),  # type: ignore[arg-type]
+        "iteration time (us)": us(found.metrics["iteration_time"]),
+        "bubble (us)": us(found.metrics["bubble_time"]),
         "schedule stretched by": round(timeline.stretch, 6),
         "slowdown by the limit of power": timeline.slowdown,
     }

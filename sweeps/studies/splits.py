@@ -11,10 +11,11 @@ from hwspaces import formatted
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs.disaggregated import DISAGGREGATED
+from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.serve import Objective
 from jaxroof.jobs.splits import Curve, split_latency
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from sweeps.ask.cases import Case
 from sweeps.ask.layouts import MOST_DEVICES
 from sweeps.ask.names import variable_attributes
@@ -34,9 +35,8 @@ def replica_curve(case: Case) -> Curve:
     """
     scenario = case.scenario
     one = dataclasses.replace(scenario.deployment, dp=1.0)
-    alone = dataclasses.replace(
-        existing(scenario.prefill), deployment=dataclasses.replace(existing(scenario.prefill).deployment, dp=1.0)
-    )
+    pool = _prefill(case)
+    alone = dataclasses.replace(pool, deployment=dataclasses.replace(pool.deployment, dp=1.0))
     work = dataclasses.replace(scenario.workload, rate=None)
     scenario = dataclasses.replace(scenario, deployment=one, prefill=alone, workload=work)
     names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits")
@@ -75,7 +75,7 @@ def splits(case: Case, devices: int, loads: Sequence[float], objective: Objectiv
     Raises:
       ValueError: one line, where the devices do not make one replica of each pool, or nothing fits.
     """
-    layouts = existing(case.scenario.prefill).deployment, case.scenario.deployment
+    layouts = _prefill(case).deployment, case.scenario.deployment
     sizes = [int(replica_devices(deployment)) for deployment in layouts]
     if devices > MOST_DEVICES:
         raise ValueError(f"devices = {devices:,} must be at most {MOST_DEVICES:,}")
@@ -126,9 +126,13 @@ def _best_splits(
     return ratio, np.where(keeps.any(axis=0), score.argmin(axis=0), -1)
 
 
+def _prefill(case: Case) -> Pool:
+    return given(case.scenario.prefill, "prefill pool")
+
+
 def _attributes(case: Case, devices: int, objective: Objective) -> dict[str, Any]:
     work, scenario = case.scenario.workload, case.scenario
-    layouts = (existing(scenario.prefill).deployment, scenario.deployment)
+    layouts = (_prefill(case).deployment, scenario.deployment)
     sizes = " and ".join(f"{float(replica_devices(layout)):g}" for layout in layouts)
     return {
         "Conventions": "CF-1.11",
@@ -154,7 +158,7 @@ def default_loads(case: Case, devices: int, count: int = 40) -> list[float]:
     """Loads in requests/s, evenly spaced up to just above what the best split can do at most."""
     curve = replica_curve(case)
     per_prefill, per_decode = 1.0 / curve.service, (curve.batches / (curve.tokens * curve.tpots))[-1]
-    sizes = [float(replica_devices(d)) for d in (existing(case.scenario.prefill).deployment, case.scenario.deployment)]
+    sizes = [float(replica_devices(d)) for d in (_prefill(case).deployment, case.scenario.deployment)]
     # Both pools busy: a device's worth of requests is 1 / (sum of a replica's devices over its rate).
     most = devices / (sizes[0] / per_prefill + sizes[1] / per_decode)
     return [float(load) for load in np.linspace(most / count, 1.05 * most, count)]

@@ -182,7 +182,6 @@ def predicted(folder: Path, efficiency: Efficiency) -> list[Found]:
             ops, deployment, work = row.ops()
             times = times_of(ops, row.hardware, deployment, work, efficiency)
             joules = joules_of(ops, row.hardware)
-            assert joules is not None  # rows are of devices whose energies are known
             seconds = row.steps * float(limited_time(sum(times.values()), joules, row.hardware))
             found.append(Found(row, seconds, joules))
     return found

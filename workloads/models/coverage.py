@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import re
+from typing import Any
 
 from workloads.config import REQUIRED, Config
 from workloads.families import FAMILIES
@@ -64,7 +65,7 @@ ENCODER_TABLES = {
 }
 """What stands beside a text model -> names of the tables that describe it."""
 
-ABSENT = (None, False, 0, [], {})
+ABSENT: tuple[Any, ...] = (None, False, 0, [], {})
 """Values that say that a model has nothing of the kind."""
 
 TYPES: dict[str, tuple[str, ...]] = {
@@ -120,7 +121,7 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
     inner = None if nested is None else text.text("model_type", default=None)
     of = FAMILIES.get(model_type) or FAMILIES.get(inner or "")
     inside = FAMILIES.get(inner or "") or of
-    needs = [*TYPES.get(model_type, ()), *TYPES.get(inner, ()), *_missing(config, of)]
+    needs = [*TYPES.get(model_type, ()), *TYPES.get(inner or "", ()), *_missing(config, of)]
     missing = [*needs, *([] if nested is None else _missing(text, inside))]
     if missing:
         what = " and ".join(dict.fromkeys(missing))

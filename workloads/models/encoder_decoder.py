@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jaxroof.layers.attention import Attention
 from jaxroof.model import Block, Encoder, FeedForward, Model, WeightFormat
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from workloads.config import Config
 from workloads.models.encoders import UNBIASED, Tower, encoder_of
 from workloads.precisions.formats import Tensor
@@ -58,9 +58,8 @@ def _m2m(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
 
 def _outside(model: Model, encoder: float, decoder: float) -> Model:
     """A model with so many more parameters beside the layers of its encoder and its decoder."""
-    stack = dataclasses.replace(
-        existing(model.encoder), other_parameters=existing(model.encoder).other_parameters + encoder
-    )
+    stack = given(model.encoder, "encoder")
+    stack = dataclasses.replace(stack, other_parameters=stack.other_parameters + encoder)
     return dataclasses.replace(model, encoder=stack, other_parameters=model.other_parameters + decoder)
 
 

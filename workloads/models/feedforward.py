@@ -1,7 +1,7 @@
 """Feed-forward layers as configs describe them, dense or with experts."""
 
 from jaxroof.model import Experts, FeedForward
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from workloads.config import REQUIRED, Config
 from workloads.families.family import ExpertLayers
 from workloads.models.attention import block_config
@@ -22,7 +22,8 @@ def experts(layer: Layer) -> Experts:
 
     Raises `ValueError` for a missing or impossible size, by its key.
     """
-    config, family, modules, rules = layer.config, layer.family, layer.family.modules, existing(layer.family.experts)
+    config, family, modules = layer.config, layer.family, layer.family.modules
+    rules = given(family.experts, "experts in the family of models")
     count, top_k = config.count(*COUNT_KEYS), _uniform(config, *TOP_K_KEYS)
     if top_k > count:
         raise config.error(f"{config.spelling(*TOP_K_KEYS)} is {top_k}; it must be at most the {count} experts")

@@ -47,7 +47,7 @@ def fetched(name: str, unknown: str) -> pathlib.Path:
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
     except ImportError:
         _refused(name, unknown, "pip install huggingface_hub fetches it")
     disable_progress_bars()

@@ -77,7 +77,7 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
         that contradict each other.
     """
     config, text, family = reading.config, reading.text, reading.family
-    if family.encoder in ENCODER_DECODERS:
+    if family.encoder is not None and family.encoder in ENCODER_DECODERS:
         return encoder_decoder(config, family.encoder, quantised, base)
     layers = layer_count(text)
     hidden = text.number(*HIDDEN_KEYS)

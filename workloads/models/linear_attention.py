@@ -173,7 +173,7 @@ def _mamba_width(config: Config, hidden: float, heads: int, keys: tuple[str, ...
 
 
 def _linear(
-    layer: Layer, convolution: int | None, rule: str, gate_rank: float | None = None, **sizes
+    layer: Layer, convolution: int | None, rule: str, gate_rank: float | None = None, **sizes: float
 ) -> LinearAttention:
     modules = layer.family.modules
     return LinearAttention(

@@ -10,7 +10,7 @@ from jaxroof.layers.latent_attention import LatentAttention
 from jaxroof.layers.linear_attention import LinearAttention, ShortConvolution
 from jaxroof.layers.selective_scan import SelectiveScan
 from jaxroof.model import Block, Experts, FeedForward, Mixer, WeightFormat
-from jaxroof.numerics.struct import Scalar, existing
+from jaxroof.numerics.struct import Scalar, given
 from workloads.config import Config
 from workloads.families.family import Family, Switch
 
@@ -154,7 +154,7 @@ def _stream_parameters(config: Config, family: Family, hidden: float) -> float:
 
     Source: DeepSeek-AI, DeepSeek-V4, 2026, section 2.2 (hyper-connections).
     """
-    streams = config.count(family.streams)
+    streams = config.count(given(family.streams, "key of the number of residual streams"))
     mixed = streams * (streams + 2.0)
     return mixed * streams * hidden + mixed + 3.0
 
@@ -175,7 +175,7 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
 
 
 def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> Scalar:
-    rules = existing(family.experts)
+    rules = given(family.experts, "experts in the family of models")
     parameters = layer.experts * (rules.router_bias + rules.score_correction + rules.scaled_router)
     parameters += rules.expert_bias * layer.experts * (layer.up_projections * layer.intermediate + hidden)
     parameters += hidden * (rules.scaled_router + (rules.shared_gate and layer.shared is not None))

@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from workloads.config import Config, shown
 
@@ -98,7 +99,7 @@ ENCODERS = re.compile(
 )
 """Tables of encoders and of what makes pictures or sound, which readers of their own look into."""
 
-UNUSED = (None, False, 0, 0.0, "", [], {})
+UNUSED: tuple[Any, ...] = (None, False, 0, 0.0, "", [], {})
 """Values that say that a model has nothing of the kind."""
 
 _HARMLESS, _HARMLESS_THERE = re.compile("|".join(HARMLESS)), re.compile("|".join(HARMLESS_THERE))

@@ -7,7 +7,6 @@ from typing import Any
 
 from jaxroof.nests import Limits, NestFanout, NestMachine, NestMemory, NestProblem, NestTensor
 from jaxroof.nests import Mapping as NestMapping
-from jaxroof.numerics.struct import existing
 from workloads.streams.kinds import nearest
 
 TENSORS = ("Weights", "Inputs", "Outputs")
@@ -69,6 +68,21 @@ def require(condition: bool, where: str, message: str) -> None:
     """ValueError of one line where a condition does not hold."""
     if not condition:
         raise ValueError(f"{where}: {message}")
+
+
+def matched(pattern: str, part: str, where: str, message: str) -> re.Match[str]:
+    """The match of a whole text; ValueError of one line where there is none."""
+    match = re.fullmatch(pattern, part)
+    if match is None:
+        raise ValueError(f"{where}: {message}")
+    return match
+
+
+def items(value: Any, where: str, message: str) -> list[Any]:
+    """A list; ValueError of one line for anything else."""
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: {message}")
+    return value
 
 
 def require_known(name: str, known: Collection[str], where: str, what: str) -> None:
@@ -264,23 +278,21 @@ def parsed_loops(value: Any, where: str) -> Loops:
     """Loops of a text such as "P8 Q2", from the outermost."""
     found = []
     for part in text(value, where).split():
-        match = re.fullmatch(r"([A-Za-z_]+)=?([0-9]{1,16})", part)
-        require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P8")
-        dimension, number = existing(match).groups()
-        found.append((dimension, whole(int(number), where)))
+        wanted = f"{_shown(part)} must be a dimension and a count, such as P8"
+        match = matched(r"([A-Za-z_]+)=?([0-9]{1,16})", part, where, wanted)
+        found.append((match[1], whole(int(match[2]), where)))
     return found
 
 
 def parsed_limits(value: Any, where: str) -> Limits:
     """Limits of loops from a text such as "P=1 M<=4 S>=3 C=all"; the last one has what other nodes leave."""
-    found = []
+    found: list[tuple[str, float, float]] = []
     for part in text(value, where).split():
-        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part)
-        require(match is not None, where, f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8")
-        dimension, bound, most = existing(match).groups()
-        count = math.inf if most == "all" else float(whole(int(most), where))
-        require(dimension not in (name for name, *_ in found), where, f"{dimension} is there twice")
-        found.append((dimension, 1.0 if bound == "<=" else count, math.inf if bound == ">=" else count))
+        wanted = f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8"
+        match = matched(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part, where, wanted)
+        count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
+        require(match[1] not in (name for name, *_ in found), where, f"{match[1]} is there twice")
+        found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
     return tuple(found)
 
 

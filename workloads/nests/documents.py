@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import importlib.resources
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from hwspaces.files import document
 from jaxroof.nests import Mapping as NestMapping
 from jaxroof.nests import NestFanout, NestMachine, NestMemory, NestProblem
-from jaxroof.numerics.struct import existing
 from workloads.nests import checks
 from workloads.nests.checks import CONVOLUTION, MATMUL, TENSORS, Axes, convolution, einsum, matmul
 from workloads.streams.kinds import nearest
@@ -91,8 +89,7 @@ def architecture(name_or_path: str) -> NestEntry:
         raise ValueError(f"there is no architecture {where}{nearest(where, architecture_names())} (or FILE.toml)")
     known = ("source", "clock_MHz", "mac_energy_pJ", "gating", "skipping", "gated_by", "nodes")
     checks.table(content, where, known)
-    listed = content.get("nodes")
-    checks.require(isinstance(listed, list), where, "nodes are missing: [[nodes]], from the outermost")
+    listed = checks.items(content.get("nodes"), where, "nodes are missing: [[nodes]], from the outermost")
     energy = checks.number(content.get("mac_energy_pJ", 0.0), f"{where}: mac_energy_pJ", zero=True)
     zeros = {name: float(checks.flag(content.get(name, False), f"{where}: {name}")) for name in ("gating", "skipping")}
     machine = NestMachine(
@@ -168,9 +165,9 @@ def _axes(value: Any, where: str) -> Axes:
     for axis in checks.text(value, where).split(","):
         terms = []
         for term in axis.split("+"):
-            match = re.fullmatch(r"\s*(?:([0-9]{1,6})\s*\*\s*)?([A-Za-z_]{1,60})\s*", term)
-            checks.require(match is not None, where, f"{term.strip()!r} must be a dimension or 2*P")
-            terms.append((checks.whole(int(existing(match)[1] or 1), where), existing(match)[2]))
+            wanted = f"{term.strip()!r} must be a dimension or 2*P"
+            match = checks.matched(r"\s*(?:([0-9]{1,6})\s*\*\s*)?([A-Za-z_]{1,60})\s*", term, where, wanted)
+            terms.append((checks.whole(int(match[1] or 1), where), match[2]))
         checks.require(len({name for _, name in terms}) == len(terms), where, f"{axis.strip()!r} has a dimension twice")
         found.append(tuple(terms))
     return tuple(found)

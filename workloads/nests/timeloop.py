@@ -29,8 +29,8 @@ def timeloop_problem(path: str) -> NestProblem:
     tensors, densities = {}, _densities(instance.get("densities", {}), f"{path}: problem.instance.densities")
     for space in tables(shape.get("data_spaces", shape.get("data-spaces")), f"{path}: problem.shape.data_spaces"):
         name = checks.word(space.get("name"), f"{path}: problem.shape.data_spaces: name")
-        where, projection = f"{path}: {name}: projection", space.get("projection")
-        require(isinstance(projection, list), where, "must be a list of axes")
+        where = f"{path}: {name}: projection"
+        projection = checks.items(space.get("projection"), where, "must be a list of axes")
         axes = tuple(_axis(axis, factors, where) for axis in projection)
         output = checks.flag(space.get("read_write", space.get("read-write", False)), f"{path}: {name}: read_write")
         tensors[name] = NestTensor(axes=axes, output=output, density=densities.pop(name, 1.0))

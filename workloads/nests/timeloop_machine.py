@@ -153,7 +153,7 @@ def _beside(content: Mapping[str, Any], nodes: Collection[str], path: str) -> di
             kind = KINDS.get(str(kind), kind)
             require(kind in CONSTRAINTS, where, f"type {kind!r} is none of {', '.join(CONSTRAINTS)}")
             rules = {key: value for key, value in item.items() if key not in ("target", "type")}
-            found.setdefault(target_of(item, nodes), []).append({kind: rules})
+            found.setdefault(target_of(item, nodes), []).append({str(kind): rules})
     return found
 
 

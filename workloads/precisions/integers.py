@@ -1,6 +1,6 @@
 """Storage of modules by the `quantization` table that MLX writes into a config: bits and groups, module by module."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxroof.numerics.struct import existing
@@ -15,7 +15,7 @@ MLX_GROUP, MLX_BITS = 64, 4
 AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 """Bits of a weight in the affine mode."""
 
-FLOATS = {
+FLOATS: dict[str, Callable[[], Scheme]] = {
     "mxfp4": formats.mxfp4,
     "mxfp8": lambda: formats.mxfp8(None),
     "nvfp4": lambda: formats.nvfp4(activations=None),
@@ -112,7 +112,9 @@ def gptq(config: Config) -> Quantization:
 def _rules(config: Config) -> list[Assignment]:
     table = config.table("dynamic")
     found: list[Assignment] = []
-    for rule, changes in ({} if table is None else table.values).items():
+    if table is None:
+        return found
+    for rule, changes in table.values.items():
         sign, colon, pattern = rule.partition(":")
         if colon and sign in "+-" and sign:
             leaves_out = sign == "-"
@@ -158,8 +160,7 @@ def auto_round(config: Config) -> Quantization:
         raise config.error("bits is 16 or more for every module: nothing is quantised")
     overrides: list[Assignment] = []
     table = config.table("extra_config")
-    for name in {} if table is None else table.values:
-        own = existing(table).own_table(name)
+    for name, own in () if table is None else ((name, table.own_table(name)) for name in table.values):
         if own is None:
             continue
         merged = Config(own.name, {**_known(config), **own.values}, own.path, own.asked)

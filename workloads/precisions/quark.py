@@ -32,8 +32,10 @@ def quantization(config: Config) -> Quantization:
     overrides: list[Assignment] = []
     for key in ("layer_quant_config", "layer_type_quant_config"):
         table = config.table(key)
-        for name in {} if table is None else table.values:
-            own = existing(table).own_table(name)
+        if table is None:
+            continue
+        for name in table.values:
+            own = table.own_table(name)
             scheme = None if own is None else _scheme(own)
             if key == "layer_type_quant_config" and name != "Linear":
                 raise existing(table).error(f"{name} is a class of modules that is not read; Linear is")
@@ -54,8 +56,10 @@ def _kv_precision(config: Config) -> str | None:
     if group:
         tables.append(layers)
     for table in tables:
-        for name in {} if table is None else table.values:
-            own = existing(table).own_table(name)
+        if table is None:
+            continue
+        for name in table.values:
+            own = table.own_table(name)
             outputs = None if own is None else own.table("output_tensors")
             if outputs is not None and (table is not layers or name in group):
                 return _operand(outputs)

@@ -106,7 +106,9 @@ class Arrivals:
         """Arrivals on the clock on which the mean interval is 1, those before `end`."""
         cv = 0.0 if self.kind in ("constant", "interval") else self.values.get("cv", 1.0)
         if cv == 0.0:
-            return np.arange(requests if math.isinf(end) else min(requests or math.inf, math.ceil(end)), dtype=float)
+            if requests is not None and math.isinf(end):
+                return np.arange(requests, dtype=float)
+            return np.arange(min(requests or math.inf, math.ceil(end)), dtype=float)
         shape = max(cv, _EVEN) ** -2.0
         parts, last, count = [], 0.0, 0
         while last < end and (requests is None or count < requests):

@@ -157,7 +157,16 @@ def _check(requests: int | None, duration: float | None, seed: int) -> None:
         raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
 
 
-def _source(arrivals, isl, osl, prefixes, sessions, requests, duration, seed) -> str:
+def _source(
+    arrivals: Arrivals,
+    isl: Lengths,
+    osl: Lengths,
+    prefixes: Prefixes | None,
+    sessions: Sessions | None,
+    requests: int | None,
+    duration: float | None,
+    seed: int,
+) -> str:
     words = [f"arrivals {arrivals.text}", f"isl {isl.text}", f"osl {osl.text}"]
     words += [f"prefixes {prefixes.text}"] if prefixes else []
     words += [f"sessions {sessions.text}"] if sessions else []

@@ -150,8 +150,8 @@ def traced(
     paths = [jax.tree_util.keystr(flat[place][0]) for place in places]
     region = graph_of(closed, paths, trips)
     require_known(list(region.everything()))
-    name = name or getattr(function, "__name__", "function")
-    return kernels_of(region, policy, sizes or {}, name, fused_loops)
+    known = name or str(getattr(function, "__name__", "function"))
+    return kernels_of(region, policy, sizes or {}, known, fused_loops)
 
 
 def is_array(leaf: Any) -> bool:

@@ -172,7 +172,7 @@ class _Reader:
             raise ValueError(f"the function {name} calls itself")
         if name not in self._calls:
 
-            def call(*given):
+            def call(*given: Any) -> Any:
                 return self._called(name, list(given))
 
             self._calls[name] = jax.jit(call)

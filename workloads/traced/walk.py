@@ -80,7 +80,7 @@ def without_counting(region: Region, carried: list[Value], counter: int) -> Regi
             continue
         written = new.node
         alone = written is not None and written.name == "dynamic_update_slice" and written.inputs[0] is old
-        if alone and id(new) not in users and users.get(id(old)) == [written]:
+        if written is not None and alone and id(new) not in users and users.get(id(old)) == [written]:
             gone.add(id(old))
             new = existing(written).inputs[1]
         outputs.append(new)

@@ -111,7 +111,7 @@ def _ok(found: Table) -> np.ndarray:
 
 def _shared(group: np.ndarray, prefix: np.ndarray) -> np.ndarray:
     """Prefix tokens that an earlier request of the group had: the shorter of its own and the longest before it."""
-    shared, longest = np.zeros(len(group)), {}
+    shared, longest = np.zeros(len(group)), dict[float, float]()
     for row in np.flatnonzero(group >= 0):
         before = longest.get(group[row], 0.0)
         shared[row], longest[group[row]] = min(before, prefix[row]), max(before, prefix[row])

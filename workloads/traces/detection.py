@@ -1,7 +1,7 @@
 """Detection of a trace's format, by its name and its first line or object."""
 
 import re
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 
 from workloads.streams.kinds import nearest
@@ -111,6 +111,6 @@ def _first_object(file: str) -> TraceRecord:
         return json_object(file)
 
 
-def _listed(names) -> str:
+def _listed(names: Iterable[object]) -> str:
     words = [re.sub(r"\s+", " ", str(name))[:40] for name in names]
     return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "") if words else "empty"

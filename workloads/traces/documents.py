@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -158,12 +158,12 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> TraceRecord:
     class Plain(yaml.SafeLoader):
         """Refuses what makes a small file mean something large or two things."""
 
-        def get_single_node(self):
+        def get_single_node(self) -> Any:
             found = super().get_single_node()
             _require_few(found, {}, yaml.MarkedYAMLError)
             return found
 
-        def compose_mapping_node(self, anchor):
+        def compose_mapping_node(self, anchor: Any) -> Any:
             node, seen = super().compose_mapping_node(anchor), set()
             for key, _ in node.value:
                 words = (key.tag, str(key.value))
@@ -226,7 +226,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 

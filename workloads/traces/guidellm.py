@@ -96,7 +96,7 @@ def _strategy(run: TraceRecord) -> tuple[float | None, float | None]:
 def _summary(run: TraceRecord) -> dict[str, float]:
     """The report's summary of successful requests, in s."""
     metrics = run.table("metrics") if "metrics" in run else run
-    found = {}
+    found: dict[str, float] = {}
     for key, (name, unit) in _METRICS.items():
         if key not in metrics or "successful" not in metrics.table(key):
             continue

@@ -48,7 +48,7 @@ def read(path: str, options: ReadOptions) -> Stream:
     """
     files = _files(path)
     start, stop = options.span or (0.0, np.inf)
-    clients = [_client(file, int(TRACE.fullmatch(file.name)[1])) for file in files]
+    clients = [_client(file, int(file.name.split("-")[1])) for file in files]
     begins = min(float(client.rows.columns["start"][0]) for client in clients)
     start = max(start, begins)
     expected = sum(_expected(client, start, stop) for client in clients)
@@ -135,9 +135,11 @@ def _histogram(window: TraceRecord, side: str) -> tuple[np.ndarray, np.ndarray]:
     for item in text[1:-1].split(","):
         pair = _BIN.fullmatch(item)
         try:
+            if pair is None:
+                raise ValueError(item)
             tokens.append(float(pair[1]))
             shares.append(float(pair[2]))
-        except (TypeError, ValueError):
+        except ValueError:
             raise ValueError(f"{window.place}: {side} holds {item.strip()[:40]!r}; it must be TOKENS: SHARE") from None
     shares = np.array(shares)
     if max(tokens) > LARGEST_TOKENS or not (shares >= 0).all() or abs(shares.sum() - 1.0) > _SUM_TOLERANCE:

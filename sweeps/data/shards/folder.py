@@ -141,7 +141,7 @@ def _lock(handle: int, folder: pathlib.Path) -> None:
     raise ValueError(f"{folder} is being written by {_holder(folder)}; wait for it, or stop it")
 
 
-def _clean(folder: pathlib.Path) -> None:
+def _clean(folder: str | os.PathLike[str]) -> None:
     unfinished.cleaned(pathlib.Path(folder), LEFTOVER)
 
 

@@ -283,7 +283,7 @@ def file_name(number: int) -> str:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Differences of two headers, each as "key was x, is y"; empty where both mean the same sweep."""
-    found = []
+    found: list[str] = []
     for key in ASKED:
         old, new = before[key], now[key]
         if old == new or (found and key in ("question_sha256", "shards")):

@@ -117,7 +117,7 @@ class _Files:
         """A variable of a shard."""
         return encode.values(self._whole(shard), name)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _Files, (self.place, self.shards, self.known)
 
 

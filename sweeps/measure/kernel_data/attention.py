@@ -77,31 +77,37 @@ def latent_decode_groups(folder: Path) -> list[KernelGroup]:
 def prefill_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
     """The op of one prefill; None where a dtype is not modelled."""
     deployment = _deployment(attn_dtype, kv_dtype)
+    if deployment is None:
+        return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
         tokens = row["batch"] * row["seq_q"]
         prefill = Prefill(sequences=row["batch"], tokens=tokens, past=row["batch"] * row["kv_past"])
         return _warm(*prefill_attention(_attention(row, windowed), deployment, prefill, 1.0).values())
 
-    return None if deployment is None else call
+    return call
 
 
 @functools.cache
 def decode_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
     """The op of one decoding step; None where a dtype is not modelled."""
     deployment = _deployment(attn_dtype, kv_dtype)
+    if deployment is None:
+        return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
         decode = Decode(sequences=row["batch"], context=row["batch"] * row["kv_len"])
         return _warm(*decode_attention(_attention(row, windowed), deployment, decode, 1.0).values())
 
-    return None if deployment is None else call
+    return call
 
 
 @functools.cache
 def latent_context_call(mla_dtype: str, kv_dtype: str, absorbed: bool) -> Call | None:
     """The op of one latent prefill, heads expanded or absorbed; None where a dtype is not modelled."""
     deployment = _deployment(mla_dtype, kv_dtype)
+    if deployment is None:
+        return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
         new, past = row["seq_q"], row["kv_past"]
@@ -109,20 +115,22 @@ def latent_context_call(mla_dtype: str, kv_dtype: str, absorbed: bool) -> Call |
         shape = _latent_shape(row, deployment, absorbed, new, new + past, pairs)
         return _warm(fused_attention("prefill_attention", deployment, shape, 1.0))
 
-    return None if deployment is None else call
+    return call
 
 
 @functools.cache
 def latent_decode_call(mla_dtype: str, kv_dtype: str) -> Call | None:
     """The op of one latent decoding step, heads absorbed; None where a dtype is not modelled."""
     deployment = _deployment(mla_dtype, kv_dtype)
+    if deployment is None:
+        return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
         keys = row["kv_past"] + 1.0
         shape = _latent_shape(row, deployment, True, 1.0, keys, keys)
         return _warm(fused_attention("decode_attention", deployment, shape, 1.0))
 
-    return None if deployment is None else call
+    return call
 
 
 def _deployment(dtype: str, kv_dtype: str) -> Deployment | None:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS
 from jaxroof.layers.linear import Matrix, elementwise, projection
 from jaxroof.model import WeightFormat
-from jaxroof.op import AnyOp
+from jaxroof.op import AnyOp, Kernel
 from sweeps.measure.kernel_data.gemm import ACTIVATION_BYTES
 from sweeps.measure.kernel_data.gemm import FORMATS as DENSE
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
@@ -216,5 +216,7 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
 
 
 def _measured(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
+    if not isinstance(op, Kernel):
+        return op
     shape = None if op.shape is None else dataclasses.replace(op.shape, largest=largest)
     return dataclasses.replace(op, reuse_bytes=reuse, shape=shape)

@@ -105,7 +105,7 @@ def _entry(kind: str) -> HardwareEntry | None:
 
 
 def _versions(device: jax.Device) -> dict[str, str]:
-    import jaxlib
+    from jaxlib import version as jaxlib
 
     found = {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "python": host.python_version()}
     runtime = getattr(device.client, "platform_version", None)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def space(family: str, precision: str, heads: Heads, device: Device) -> BenchSpa
         spans = {"bytes": Span(1 << 17, 1 << (32 if large else 29), 1 << 26)}
         amounts = kernels.stream_amounts
 
-    def needed(shape) -> float:
+    def needed(shape: Mapping[str, float]) -> float:
         size = 3.0 * amounts(shape)[1]
         scores = 4.0 * 3.0 * heads.heads * shape["sequences"] * shape["queries"] ** 2 if family == "prefill" else 0.0
         return size + scores
@@ -187,16 +187,17 @@ class BenchResult:
         if family == "gemm" and precision == "tf32" and self.device.platform == "cpu":
             raise ValueError("a CPU has no tf32")
         known = kernels.implementations(self.device.platform, precision) if family in ATTENTION else ("",)
-        times, failure = {}, None
+        times: dict[str, float] = {}
+        failure: Exception | None = None
         shape = {axis: span.low if len(known) == 1 else span.enough for axis, span in shapes.spans.items()}
         for name in known:
             try:
                 times[name] = self._timed(work(family, precision, self.asked.heads, name, shape)).seconds
             except Exception as error:  # a backend says in many ways that it lacks a kernel
                 failure = error
-        if not times:
+        if failure is not None and not times:
             raise failure
-        return min(times, key=times.get)
+        return min(times, key=times.__getitem__)
 
 
 def bench(

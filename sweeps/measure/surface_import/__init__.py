@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import hwspaces
 from hwspaces.performance.surface import SurfaceTable
@@ -48,7 +49,7 @@ def imported(
         not have, a missing column, a duplicate, a time below the datasheet's bound, a hole, two devices.
     """
     wanted = wanted or WantedRows()
-    dropped, left, provenance, device = Dropped(), [], {}, None
+    dropped, left, provenance, device = Dropped(), list[str](), dict[str, str](), None
     found: dict[str, SurfaceTable] = {}
     for path in files:
         part = _reader(path, format).measured(path, wanted)
@@ -68,7 +69,7 @@ def imported(
                 if table.name in found:
                     raise ValueError(f"{path}: {table.name} is in another of the files already")
                 found[table.name] = table
-    if not found:
+    if not found or device is None:
         raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported")
     return Imported(tuple(found.values()), device, provenance, dropped, tuple(left))
 
@@ -90,7 +91,7 @@ def _merged(rows: Sequence[KernelRows]) -> list[KernelRows]:
     return [parts[0] if len(parts) == 1 else joined(parts) for parts in grouped(rows, table_name).values()]
 
 
-def _reader(path: Path, format: str):
+def _reader(path: Path, format: str) -> Any:
     if format != "auto":
         if format not in FORMATS:
             raise ValueError(f"format {format!r} must be one of auto, {', '.join(FORMATS)}")

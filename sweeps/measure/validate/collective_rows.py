@@ -6,8 +6,8 @@ from pathlib import Path
 
 import hwspaces
 from jaxroof.collectives import LIBRARIES
-from jaxroof.hardware import Links
-from jaxroof.numerics.struct import existing
+from jaxroof.hardware import Link, Links
+from jaxroof.numerics.struct import given
 from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, records, require_some, rows
 
 TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
@@ -167,7 +167,7 @@ def _table_row(row: CsvRow) -> MeasuredCollective:
     if row["mode"] not in (STREAM, GRAPH, EAGER):
         raise ValueError(f"mode {row['mode']!r} is not known; known: {STREAM}, {GRAPH}, {EAGER}")
     links = entry.hardware.links
-    _require_links(entry.name, links)
+    scale_up = _scale_up(entry.name, links)
     return MeasuredCollective(
         device=entry.name,
         family=family,
@@ -181,7 +181,7 @@ def _table_row(row: CsvRow) -> MeasuredCollective:
         links=links,
         memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
         algorithms=allowed,
-        crosses=values["num_gpus"] > existing(links.scale_up).devices,
+        crosses=values["num_gpus"] > scale_up.devices,
         file=row.file,
         line=row.line,
     )
@@ -195,17 +195,17 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
     machines = TOPOLOGIES[name]
     entry = _device(machines.device)
     links, node = entry.hardware.links, values["devices_per_node"]
-    _require_links(entry.name, links)
+    scale_up = _scale_up(entry.name, links)
     domain = min(node, 2.0) if machines.board else node
-    links = dataclasses.replace(links, scale_up=dataclasses.replace(existing(links.scale_up), devices=domain))
+    links = dataclasses.replace(links, scale_up=dataclasses.replace(scale_up, devices=domain))
     if machines.board and node > 2.0:
-        board = _device(machines.board).hardware.links.scale_up
-        board = dataclasses.replace(
-            existing(board), devices=node, oversubscription=existing(existing(board).transport).crossing
-        )
+        board = _scale_up(machines.board, _device(machines.board).hardware.links)
+        crossing = given(board.transport, f"transport of {machines.board}").crossing
+        board = dataclasses.replace(board, devices=node, oversubscription=crossing)
         links = dataclasses.replace(links, scale_out=board)
     elif machines.node_bandwidth is not None:
-        network = dataclasses.replace(existing(links.scale_out), bandwidth=machines.node_bandwidth / node)
+        network = given(links.scale_out, f"scale-out link of {entry.name}")
+        network = dataclasses.replace(network, bandwidth=machines.node_bandwidth / node)
         links = dataclasses.replace(links, scale_out=network)
     return MeasuredCollective(
         device=entry.name,
@@ -233,9 +233,10 @@ def _device(name: str) -> hwspaces.HardwareEntry:
         raise ValueError(f"GPU {error}") from None
 
 
-def _require_links(name: str, links: Links) -> None:
+def _scale_up(name: str, links: Links) -> Link:
     if links.scale_up is None:
         raise ValueError(f"{name} has no link to other devices in the catalogue")
+    return links.scale_up
 
 
 def _kind(name: str) -> str:

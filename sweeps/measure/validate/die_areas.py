@@ -40,8 +40,8 @@ def die_areas() -> list[DieArea]:
 
     rows, dies = [], known_dies()
     for name, entry in hwspaces.catalogue().items():
-        die = dies.get(entry.die)
-        if die is None or entry.hardware.silicon is None:
+        die = None if entry.die is None else dies.get(entry.die)
+        if entry.die is None or die is None or entry.hardware.silicon is None:
             continue
         plain = dataclasses.replace(entry.hardware.silicon, scale=1.0, shared_scale=1.0)
         parts = {

@@ -88,7 +88,7 @@ def kernel_errors(
             raise ValueError(f"{name!r} is not a family of kernels; known: {', '.join(FAMILIES)}")
     constants = None if efficiency in (None, LEARNED) else hwspaces.efficiency(efficiency)
     chosen = constants and constants.efficiency
-    scored, left_out, seen = [], {}, False
+    scored, left_out, seen = [], dict[str, int](), False
     for group in measured_groups(folder, only):
         seen = True
         try:

@@ -12,6 +12,7 @@ import numpy as np
 import hwspaces
 from jaxroof.energy.energy import op_energy, power_known
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import given
 from sweeps.measure.kernel_data.attention import LABELS, decode_call, prefill_call
 from sweeps.measure.kernel_data.gemm import COPIES, gemm_call
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, predicted, table
@@ -105,7 +106,7 @@ def power_scores(folder: str | Path, efficiency: str | None = None) -> tuple[lis
       ValueError: one line, when the file is missing or lacks a column, or the efficiency is unknown.
     """
     chosen = None if efficiency is None else hwspaces.efficiency(efficiency).efficiency
-    scores, left_out = [], {}
+    scores, left_out = [], dict[str, int]()
     for group in power_groups(folder):
         try:
             hardware = hwspaces.hardware(group.device).hardware
@@ -209,7 +210,8 @@ def _energies(call: Call, columns: Columns, hardware: Hardware) -> jax.Array:
 
 def _scored(group: KernelGroup, hardware: Hardware, seconds: np.ndarray) -> PowerScore:
     energy = np.asarray(_energies(group.call, group.columns, hardware), float)
-    static, tdp = float(hardware.power.static), float(hardware.power.tdp)
+    power = hardware.power
+    static, tdp = float(given(power.static, "static power")), float(given(power.tdp, "TDP"))
     unlimited, idle = static + energy / group.seconds, idle_share(group)
     return PowerScore(
         group=group,

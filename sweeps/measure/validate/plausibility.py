@@ -13,7 +13,8 @@ from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
-from jaxroof.op import AnyOp
+from jaxroof.numerics.struct import given
+from jaxroof.op import AnyOp, Kernel
 from jaxroof.roofline import op_time
 
 EDGE = 8192.0
@@ -63,10 +64,12 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> PlausibleShares | None
     cached = decode_attention(attention, deployment, decode, 1.0)["decode_attention"]
 
     def of_peak(op: AnyOp) -> float:
-        return float(op.matrix_flops / (matrix_peak(hardware, compute) * _time(op, hardware, efficiency)))
+        work = given(op.matrix_flops if isinstance(op, Kernel) else None, "matrix product")
+        return float(work / (matrix_peak(hardware, compute) * _time(op, hardware, efficiency)))
 
     def of_memory(op: AnyOp) -> float:
-        return float(op.bytes / (hardware.memory.hbm.bandwidth * _time(op, hardware, efficiency)))
+        moved = given(op.bytes if isinstance(op, Kernel) else None, "traffic of memory")
+        return float(moved / (hardware.memory.hbm.bandwidth * _time(op, hardware, efficiency)))
 
     return PlausibleShares(
         gemm=of_peak(large), weights=of_memory(thin), prefill=of_peak(prefill), decode=of_memory(cached)

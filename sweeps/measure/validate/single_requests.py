@@ -17,6 +17,7 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
+from jaxroof.numerics.struct import given
 from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, Limit, at_least, records, require_some, rows
@@ -136,9 +137,12 @@ def _served(row: CsvRow) -> MeasuredRequest:
         architecture=entry.model,
         deployment=deployment,
         requests=Requests(
-            batch=1.0, isl=values["prompt_tokens"] + cached, osl=values["implied_output_tokens"], cached=cached
+            batch=1.0,
+            isl=given(values["prompt_tokens"], "prompt_tokens") + cached,
+            osl=values["implied_output_tokens"],
+            cached=cached,
         ),
-        measured={metric: values[column] * 1e-3 for metric, column in METRICS.items() if values[column] is not None},
+        measured={metric: 1e-3 * value for metric, column in METRICS.items() if (value := values[column]) is not None},
     )
 
 

@@ -17,7 +17,7 @@ from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Model, WeightFormat
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from jaxroof.op import Collective, Ops
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import step_ops
@@ -205,6 +205,7 @@ def device(name: str, linked: bool = False) -> Hardware:
       linked: with its links.
     """
     whole = hwspaces.hardware(name).hardware
+    energy = given(whole.energy, f"energy per operation of {name}")
     found = Hardware(
         matrix={"fp32": whole.matrix["fp32"]},
         cores=dataclasses.replace(whole.cores, shared_issue=whole.cores.shared_issue or 0.0),
@@ -213,9 +214,7 @@ def device(name: str, linked: bool = False) -> Hardware:
         power=Power(tdp=whole.power.tdp),
         price=None,
         energy=dataclasses.replace(
-            existing(whole.energy), matrix={
-                "fp32": existing(whole.energy).matrix["fp32"]
-            }, scale_up=None, scale_out=None, cluster=None
+            energy, matrix={"fp32": energy.matrix["fp32"]}, scale_up=None, scale_out=None, cluster=None
         ),
     )
     if name not in HALVES:

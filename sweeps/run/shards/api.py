@@ -40,7 +40,7 @@ QUIET = {
 }
 """No dashboard. Dask opens a port for pages all the same; `PAGES` leaves it without any."""
 
-PAGES = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+PAGES: dict[str, list[Any]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 PATIENCE_SECONDS = 60.0
 """s in which a scheduler that cannot be reached any more, or that has no workers, has to get better."""
@@ -138,7 +138,7 @@ def _from_client(
 ) -> Iterator[manifest.Shard]:
     """Shards from one connection; `_Lost` where it ends."""
     from distributed import as_completed
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     asked = AskedFolder.of(work, place)
     _all_fit(client, asked)

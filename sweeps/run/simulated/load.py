@@ -11,7 +11,8 @@ from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.units import is_zero
 from jaxroof.batch import Encode, Policy, Traffic
 from jaxroof.jobs.serve import Objective
-from sweeps.ask.leaves import leaf
+from jaxroof.numerics.struct import given
+from sweeps.ask.leaves import known_leaf
 from sweeps.ask.spaces import specification
 from sweeps.data.labels import number
 from sweeps.run.simulated.classes import objective_of
@@ -79,7 +80,7 @@ def images_of(asked: ServeSpec) -> Images | None:
             f"image = {asked.image!r} cannot be given with sessions: turns begin with earlier ones, whose images are "
             "not known to be kept"
         )
-    count = 1 if asked.images is None else int(declared_quantity(asked.images, leaf("workload.images"), "images"))
+    count = 1 if asked.images is None else int(declared_quantity(asked.images, known_leaf("workload.images"), "images"))
     entry = model(asked.model, weights=asked.weights)
     if entry.images is None:
         raise ValueError(f"image = {asked.image!r}, but {entry.name} sees no images")
@@ -177,7 +178,7 @@ def _text_load(asked: ServeSpec) -> Load:
     clients = None if asked.concurrency is None else _whole("concurrency", asked.concurrency)
     if clients is not None and clients > MOST_CLIENTS:
         raise ValueError(f"concurrency = {clients:,} must be at most {MOST_CLIENTS:,}")
-    think = declared_quantity(asked.think, leaf("workload.think"), "think")
+    think = declared_quantity(asked.think, known_leaf("workload.think"), "think")
     rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
     if asked.trace is not None:
         blocks = None if asked.trace_block_tokens is None else _whole("trace_block_tokens", asked.trace_block_tokens)
@@ -188,7 +189,7 @@ def _text_load(asked: ServeSpec) -> Load:
         return Load(_found(stream if rate is None else with_rate(stream, rate), asked.hit_rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
     arrivals = asked.arrivals if clients is None else "once"
-    arrivals = rate if arrivals is None else arrivals
+    arrivals = given(rate, "rate of the load") if arrivals is None else arrivals
     if requests is None and duration is None and not str(arrivals).strip().lower().startswith("stages"):
         requests = REQUESTS
     counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
@@ -197,7 +198,10 @@ def _text_load(asked: ServeSpec) -> Load:
         several = mixed(arrivals, classes, **counts, name=asked.traffic)
         return Load(_found(several, asked.hit_rate), clients, think, classes)
     shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": asked.sessions}
-    return Load(_found(generated(arrivals, asked.isl, asked.osl, **counts, **shared), asked.hit_rate), clients, think)
+    if asked.isl is None or asked.osl is None:
+        raise ValueError("isl and osl are missing: the tokens of a request; or give a trace")
+    stream = generated(arrivals, asked.isl, asked.osl, **counts, **shared)
+    return Load(_found(stream, asked.hit_rate), clients, think)
 
 
 def _found(stream: Stream, hit_rate: Any) -> Stream:
@@ -208,7 +212,7 @@ def _found(stream: Stream, hit_rate: Any) -> Stream:
     """
     if hit_rate is None:
         return stream
-    share = declared_quantity(hit_rate, leaf("workload.hit_rate"), "hit_rate")
+    share = declared_quantity(hit_rate, known_leaf("workload.hit_rate"), "hit_rate")
     if (stream.group != ALONE).any():
         raise ValueError(f"hit_rate = {hit_rate} cannot be given: the requests say themselves what they share")
     shared = np.floor(share * stream.isl)

@@ -219,7 +219,7 @@ def _require_finite(clocks: jax.Array) -> None:
 def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Callable, Callable]:
     tree = jax.tree.unflatten(structure, axes)
 
-    def start(one: Scenario, tables: StepPrices):
+    def start(one: Scenario, tables: StepPrices) -> Any:
         place, work, host = (one.hardware, one.model, one.deployment), one.workload, one.efficiency.host
         blocks, price = cache_blocks(*place, work.policy), None
         if waits:
@@ -228,7 +228,7 @@ def _programs(size: Size, structure: Any, axes: tuple, waits: bool) -> tuple[Cal
         delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
         return begin(work.traffic, work.policy, blocks, size, delay)
 
-    def go(one: Scenario, tables: StepPrices, run):
+    def go(one: Scenario, tables: StepPrices, run: Any) -> Any:
         place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
         encode = one.workload.traffic.encode
         _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables, encode=encode)

@@ -53,7 +53,7 @@ UNKNOWN_HOST = 8
 
 def host_devices(entry: HardwareEntry) -> int:
     """Devices of one host of the accelerator."""
-    vendor = VENDORS.get(entry.vendor)
+    vendor = VENDORS.get(entry.vendor or "")
     known = OTHER_HOSTS | dict(servers())
     return known.get(entry.name, vendor.host if vendor else UNKNOWN_HOST)
 

@@ -25,7 +25,7 @@ def pymoo_problem(problem: Problem) -> Any:
     class Designs(core.Problem):  # type: ignore[name-defined]
         """Populations of points of the unit cube."""
 
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__(
                 n_var=len(problem.names),
                 n_obj=len(problem.objectives),

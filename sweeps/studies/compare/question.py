@@ -186,7 +186,10 @@ def _with_numbers(
     entry: workloads.ModelEntry, constants: hwspaces.EfficiencyEntry, given: Mapping[str, Any]
 ) -> tuple[workloads.ModelEntry, hwspaces.EfficiencyEntry]:
     """The model and the efficiency with the numbers of theirs that are set."""
-    parts = Scenario(hardware=None, model=entry.model, deployment=None, workload=None, efficiency=constants.efficiency)
+    nowhere: Any = None  # whose numbers are set elsewhere
+    parts = Scenario(
+        hardware=nowhere, model=entry.model, deployment=nowhere, workload=None, efficiency=constants.efficiency
+    )
     for path, value in given.items():
         if not path.startswith((PREFIX, "hardware.")):
             parts = with_number(parts, path, value)

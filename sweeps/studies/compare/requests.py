@@ -109,8 +109,10 @@ def demand(stream: Stream, caching: bool) -> Demand:
     cached[_first_of_groups(stream.group)] = 0.0
     prompt, steps = isl - cached, np.maximum(osl - 1.0, LEAST_STEPS)
     context = float(np.sum(steps * (isl + 0.5 * osl)) / np.sum(steps))
-    kinds = range(0 if stream.kind is None else int(np.max(stream.kind)) + 1)
-    classes = [dataclasses.replace(part(stream, stream.kind == kind), kind=None) for kind in kinds]
+    classes = []
+    if stream.kind is not None:
+        of_kinds = (stream.kind == kind for kind in range(int(np.max(stream.kind)) + 1))
+        classes = [dataclasses.replace(part(stream, of_kind), kind=None) for of_kind in of_kinds]
     return Demand(
         prompt=float(np.mean(prompt)),
         cached=float(np.mean(cached)),

@@ -14,7 +14,6 @@ import workloads
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
-from jaxroof.numerics.struct import existing
 from sweeps.ask import engines
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, model_deployment, under
@@ -230,8 +229,8 @@ def compare_static(
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
     question = asking(alike_devices(asked(spec(source)), needed), figures)
-    found = answers_over(question.question, question.axes, begun(points))
-    deployment = existing(question.question).base.deployment
+    found = answers_over(question.computed, question.axes, begun(points))
+    deployment = question.computed.base.deployment
     batches = next(axis.coordinates[0].values for axis in question.axes if axis.name == "batch")
     sizes = dict(zip(AXES, (len(runnable), len(tried), len(batches)), strict=True))
     blank = np.full(tuple(sizes.values()), np.nan, np.float32)

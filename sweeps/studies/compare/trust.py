@@ -54,22 +54,22 @@ attention and experts over many nodes), docs/evidence/other_accelerators.md.
 """
 
 
-def runs_of(engine: str, vendor: str) -> Runs | None:
+def runs_of(engine: str, vendor: str | None) -> Runs | None:
     """The runs of an engine on a vendor's accelerators; None where there are none."""
     return next((one for one in SERVED_RUNS if (one.engine, one.vendor) == (engine, vendor)), None)
 
 
-def not_confirmed(engine: str, vendor: str, parallelism: frozenset[str], weights: str) -> list[str]:
+def not_confirmed(engine: str, vendor: str | None, parallelism: frozenset[str], weights: str) -> list[str]:
     """What no served run of the engine on the vendor's accelerators confirms, in words; empty where all is covered.
 
     Args:
       parallelism: names of degrees above 1, and `POOLS`.
       weights: precision of the weights.
     """
-    runs = runs_of(engine, vendor)
-    covered = frozenset().union(*(one.parallelism for one in SERVED_RUNS)) if runs is None else runs.parallelism
-    said = [f"accelerators of {vendor}"] if runs is None else []
-    if runs is not None and weights.partition(",")[0] not in runs.weights:
+    found = runs_of(engine, vendor)
+    covered = frozenset().union(*(one.parallelism for one in SERVED_RUNS)) if found is None else found.parallelism
+    said = [f"accelerators of {vendor or 'an unknown vendor'}"] if found is None else []
+    if found is not None and weights.partition(",")[0] not in found.weights:
         said.append(f"{weights} weights")
     return said + [WORDS.get(name, name) for name in sorted(parallelism - covered)]
 

@@ -20,7 +20,7 @@ from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Block, Model
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from jaxroof.op import AnyOp, Collective
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import as_run, step_ops
@@ -249,7 +249,7 @@ def _sizes(model: Model) -> Columns:
     """What Vidur tells models apart by."""
     block = _widest(model)
     part = next((each.feedforward for each in (block, *model.blocks) if each.feedforward is not None), None)
-    heads = round(float(existing(block.attention).heads))
+    heads = round(float(given(block.attention, "attention in the model").heads))
     return {
         "n_head": heads,
         "n_kv_head": round(float(getattr(block.attention, "kv_heads", heads))),

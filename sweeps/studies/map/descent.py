@@ -1,12 +1,14 @@
 """Mappings by gradients: factors relaxed to fractions, descended from many starts, and rounded to factors that fit."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from jaxroof.nests import Mapping, NestFanout, nest_cost
 from jaxroof.nests.counts import inner_extents, words
 from jaxroof.numerics.arrays import jax, jnp
+from jaxroof.numerics.struct import Scalar
 from sweeps.studies.map.space import NestSpace, Orders
 
 STARTS, STEPS = 64, 120
@@ -34,12 +36,12 @@ def descended(space: NestSpace, orders: Orders, objective: str, random: np.rando
         shares = [jax.nn.softmax(jnp.where(mask, each, -30.0)) for mask, each in zip(space.varies, free, strict=True)]
         return [jnp.exp(log * share) for log, share in zip(logs, shares, strict=True)]
 
-    def loss(free: list):
+    def loss(free: list) -> Scalar:
         mapping = space.split(factors(free), orders)
         cost = nest_cost(space.problem, space.machine, mapping)
         return jnp.log(getattr(cost, objective)) + PENALTY * _excess(space, mapping)
 
-    def step(state, number):
+    def step(state: Any, number: Any) -> Any:
         free, mean, spread = state
         slopes = jax.grad(loss)(free)
         mean = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, mean, slopes)
@@ -59,7 +61,7 @@ def descended(space: NestSpace, orders: Orders, objective: str, random: np.rando
     return _rounded(space, [np.asarray(each) for each in ends], random)
 
 
-def _excess(space: NestSpace, mapping: Mapping):
+def _excess(space: NestSpace, mapping: Mapping) -> Scalar:
     """Sum of logarithms by which fan-outs and memories are too small."""
     over, extents = 0.0, inner_extents(mapping)
     for place, node in enumerate(space.machine.nodes):

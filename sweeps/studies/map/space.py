@@ -113,7 +113,7 @@ def _partitions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 @functools.cache
 def primes(number: int) -> dict[int, int]:
     """Prime factors and their powers."""
-    found, divisor = {}, 2
+    found, divisor = dict[int, int](), 2
     while divisor * divisor <= number:
         while number % divisor == 0:
             found[divisor] = found.get(divisor, 0) + 1

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxroof.jobs.serve import Objective, Service
-from jaxroof.numerics.struct import existing
+from jaxroof.numerics.struct import given
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes
 from sweeps.studies.optimize.descent import KEPT, worst
@@ -41,7 +41,7 @@ def _confirmed(problem: Problem, member: Member, design: np.ndarray) -> Confirma
     scenario = member.evaluator.scenario(design)
     work, replicas = scenario.workload, int(scenario.deployment.dp)
     rate = closed["requests_per_second"]
-    requests = existing(member.stream).requests
+    requests = given(member.stream, "served stream").requests
     number = requests.number(replicas * closed["batch_mean"])
     drawn = requests.drawn(number)
     one = drawn.replica(replicas).traffic

@@ -11,7 +11,7 @@ from hwspaces.quantities.units import TEXT_UNITS, formatted, nearest, quantity
 from jaxroof.chip.area import USES
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import SHARPNESS, maximum, minimum
-from jaxroof.numerics.struct import Array, existing
+from jaxroof.numerics.struct import Array
 from sweeps.ask.axes import number
 from sweeps.ask.leaves import leaf_unit
 from sweeps.ask.names import VARIABLES, variable
@@ -99,7 +99,7 @@ def objectives(table: Mapping[str, Any], members: Collection[str] = ()) -> tuple
     Raises:
       ValueError: one line: none is given, or one is given twice or is no text.
     """
-    found = []
+    found: list[Goal] = []
     for key in ("minimize", "maximize"):
         names = table.get(key, [])
         for name in names if isinstance(names, list | tuple) else [names]:
@@ -199,9 +199,15 @@ class Cases:
         return self.goal.sign * np.log(np.abs(self.values))
 
     @property
+    def _slopes(self) -> np.ndarray:
+        if self.slopes is None:
+            raise ValueError("an objective without derivatives has no slopes")
+        return self.slopes
+
+    @property
     def log_slopes(self) -> np.ndarray:
         """Their derivatives, shape [n, scenarios, d]."""
-        return self.goal.sign * self.slopes / self.values[..., np.newaxis]
+        return self.goal.sign * self._slopes / self.values[..., np.newaxis]
 
     @property
     def worst(self) -> np.ndarray:
@@ -214,7 +220,7 @@ class Cases:
         `jaxroof.numerics.smooth` does it.
         """
         if self.values.shape[1] == 1:
-            return self.goal.sign * existing(self.slopes)[:, 0]
+            return self.goal.sign * self._slopes[:, 0]
         logs = self.logs
         shares = np.exp(SHARPNESS * (logs - np.max(logs, axis=1, keepdims=True)))
         shares /= np.sum(shares, axis=1, keepdims=True)

@@ -86,7 +86,7 @@ def dataset(found: Optimum) -> xr.Dataset:
             values = objective.sign * found.objectives[:, i]
             columns["objective" if i == 0 else f"objective_{i + 1}"] = (("design",), values, _goal(objective, problem))
     meaning = {"units": "1", "long_name": "ln(value / limit) of a constraint, kept where not positive"}
-    columns["constraint_excess"] = (("design", "constraint"), found.constraints, meaning)  # type: ignore[assignment]
+    columns["constraint_excess"] = (("design", "constraint"), found.constraints, meaning)
     columns["keeps_constraints"] = (("design",), found.feasible, {"units": "1", "long_name": "keeps every constraint"})
     labels["constraint"] = (("constraint",), np.array(problem.constraint_names, object))
     for i, own in enumerate(problem.variables):
@@ -117,7 +117,7 @@ def record(found: Optimum) -> dict[str, Any]:
             }
         )
     grid = None
-    if found.grid_design is not None:
+    if found.grid_design is not None and found.grid_objectives is not None:
         grid = {
             "variables": design_record(problem, found.grid_design),
             "objective": float(problem.objectives[0].sign * existing(found.grid_objectives)[0]),

@@ -178,7 +178,7 @@ def _along_front(values: np.ndarray, violations: np.ndarray) -> np.ndarray:
 class _Clock:
     """Seconds of every stage."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.perf_counter()
 

@@ -58,7 +58,7 @@ def grid(problem: Problem, chosen: np.ndarray, effort: Effort) -> tuple[np.ndarr
         shares = qmc.Sobol(len(ranges), rng=np.random.default_rng(effort.seed)).random_base2(power)
         columns = [v.unit_values(shares[:, i]) for i, v in enumerate(ranges)]
         columns = [v.rounded(column) for v, column in zip(ranges, columns, strict=True)]
-        numbers = np.stack(columns, axis=1)
+        numbers: np.ndarray | list[list[float]] = np.stack(columns, axis=1)
     else:
         sides = [np.unique(v.rounded(v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
         numbers = np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1) if sides else [[]]

@@ -12,7 +12,6 @@ import xarray as xr
 from hwspaces.quantities.expression import Expression
 from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS
-from jaxroof.numerics.struct import existing
 from jaxroof.version import VERSION
 from sweeps.ask.names import variable
 from sweeps.ask.question import asking
@@ -169,7 +168,7 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
     if JOBS[source["job"]].simulated:
         return sweep(source)
     question = asking(asked(spec(source)), checked_variables(source["job"]))
-    return labelled(answers_over(question.question, question.axes), question.axes, question.attributes)
+    return labelled(answers_over(question.computed, question.axes), question.axes, question.attributes)
 
 
 @functools.cache
@@ -224,7 +223,12 @@ def _metric(check: Check) -> Expression:
 
 def unit(check: Check) -> str:
     """SI unit of a check's metric at one point."""
-    return check.unit or _variable_unit(existing(NAME.search(check.metric)).group())
+    if check.unit:
+        return check.unit
+    name = NAME.search(check.metric)
+    if name is None:
+        raise ValueError(f"{check.what}: {check.metric!r} names no variable")
+    return _variable_unit(name.group())
 
 
 def _variable_unit(metric: str) -> str:
@@ -243,8 +247,8 @@ def _value(check: Check, data: Answers) -> float:
 
 def _at(check: Check, metric: str, answers: Answers, place: Mapping[str, Any]) -> float:
     part, _, name = metric.rpartition(".")
-    data = answers.get(part, {})
-    if name not in data:
+    data = answers.get(part)
+    if data is None or name not in data:
         raise ValueError(f"{check.what}: there is no variable {metric} here")
     found = data[name]
     for axis, label in place.items():

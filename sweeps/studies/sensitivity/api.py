@@ -10,7 +10,6 @@ import xarray as xr
 
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.jobs import JOBS
-from jaxroof.numerics.struct import existing
 from sweeps.ask.spec import Spec, read, spec
 from sweeps.data.opened import opened
 from sweeps.run.asked import asked
@@ -61,7 +60,7 @@ def sensitivity(
         known = ", ".join(name for name, job in JOBS.items() if not job.simulated)
         raise ValueError(f"job = {checked.job!r} has no maps of sensitivities; known: {known}")
     question = asked(checked)
-    axes, base = question.axes, existing(question.question).base
+    axes, base = question.axes, question.computed.base
     wanted = checked.variables if metrics is None else metrics
     record = question.attributes | {"title": f"sensitivities, {question.attributes['title']}", "dtype": "float64"}
     if not axes:

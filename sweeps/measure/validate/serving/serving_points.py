@@ -136,7 +136,7 @@ def _point(row: CsvRow) -> ServingPoint:
     device, checkpoint, family = _named(row)
     entry = workloads.model(checkpoint.model, weights=checkpoint.weights)
     clients = values["concurrency"] or (values["batch_size"] or 0.0) * (values["attention_dp_size"] or 1.0)
-    _require(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
+    known = _required(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
     degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, device.hardware)
@@ -151,8 +151,8 @@ def _point(row: CsvRow) -> ServingPoint:
         precision=entry.precision,
         mixture=has_experts(entry.model),
         layout=layout(degrees, family, has_experts(entry.model)),
-        isl=values["isl_tokens"],
-        osl=values["osl_tokens"],
+        isl=known["isl_tokens"],
+        osl=known["osl_tokens"],
         concurrency=clients,
         date=row.get("measured_date", ""),
     )
@@ -163,8 +163,8 @@ def _point(row: CsvRow) -> ServingPoint:
         id=row["id"],
         label=row["model_path"],
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
-        ttft=values["gt_ttft_ms"] * 1e-3,
-        tpot=values["gt_tpot_ms"] * 1e-3,
+        ttft=known["gt_ttft_ms"] * 1e-3,
+        tpot=known["gt_tpot_ms"] * 1e-3,
         repaired=run.layout.repaired or degrees != values,
         suspect=run.layout.suspect,
     )
@@ -222,7 +222,7 @@ def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     return found | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.groups})
 
 
-def _named(row: CsvRow):
+def _named(row: CsvRow) -> tuple[hwspaces.HardwareEntry, Checkpoint, str]:
     """Device, model and suite of a row; ValueError for what is not known."""
     if row["backend"] not in ENGINES:
         raise ValueError(f"backend = {row['backend']!r} is not known; known: {', '.join(ENGINES)}")
@@ -242,17 +242,21 @@ def checkpoint_of(engine: str, device: hwspaces.HardwareEntry, name: str, gemm: 
     return found
 
 
-def _require(values: Mapping[str, float | None], columns: tuple[str, ...]) -> None:
-    """ValueError where a number is missing or 0."""
+def _required(values: Mapping[str, float | None], columns: tuple[str, ...]) -> dict[str, float]:
+    """Numbers of these columns; ValueError where one is missing or 0."""
+    found = {}
     for column in columns:
-        if not values[column]:
-            raise ValueError(f"{column} is {'empty' if values[column] is None else '0'}")
+        value = values[column]
+        if not value:
+            raise ValueError(f"{column} is {'empty' if value is None else '0'}")
+        found[column] = value
+    return found
 
 
 def _refuse_disaggregated(row: CsvRow, values: dict[str, float | None]) -> NoReturn:
     """Raises ValueError with the reason why a row of separate prefill and decode workers is skipped."""
     _named(row)
-    _require(values, ("isl_tokens", "osl_tokens", "concurrency", *MEASURED))
+    _required(values, ("isl_tokens", "osl_tokens", "concurrency", *MEASURED))
     for side in SIDES:
-        _require(values, (f"{side}_tp_size", f"{side}_num_workers"))
+        _required(values, (f"{side}_tp_size", f"{side}_num_workers"))
     raise ValueError("prefill and decode workers apart are not simulated")
