@@ -45,7 +45,7 @@ def _folder_argument(parser: argparse.ArgumentParser, kinds: tuple[str, ...], wh
     output_argument(parser, *flags, kinds=kinds, folder="pictures", metavar="DIR", help=f"folder to write, {what}")
 
 
-class _Work(argparse._SubParsersAction[argparse.ArgumentParser]):
+class _Work(argparse._SubParsersAction):
     """What is exported in place of a step; its flags stand behind it."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
