@@ -7,7 +7,7 @@ from jaxroof import batch
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, degree
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy.energy import joules_of
+from jaxroof.energy.energy import joules_of, power_known
 from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import parameter_count, sequence_capacity
@@ -128,5 +128,6 @@ def _step(one: Saturated, efficiency: Efficiency, work: Batch) -> float:
     device, per_step = float(sum(times.values())), usual + one.rules.step_time
     of_sequences = max(host - usual, one.rules.token_time * float(work.logits))
     time = device + float(visible_host_time(device, per_step, of_sequences, one.rules.hidden_host))
-    joules = joules_of(ops, one.hardware)
-    return time if joules is None else float(limited_time(time, joules, one.hardware))
+    if not power_known(one.hardware):
+        return time
+    return float(limited_time(time, joules_of(ops, one.hardware), one.hardware))
