@@ -266,6 +266,7 @@ def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Scal
     issued: instructions over those of a main loop without single loads; each takes a slot and energy
     """
     single = _unaligned(_rows(op), op.shape.inputs) * hardware.cores.register_copies
+    # Before copies to shared memory were asynchronous, unaligned operands are loaded word by word: more instructions.
     issued = 1.0 + kernel.single * single
     peak = matrix_peak(hardware, kernel_precision(op))
     best = peak * kernel.matrix / issued
