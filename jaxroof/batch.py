@@ -12,6 +12,8 @@ from jaxroof.numerics.tree import mapped
 class Prefill:
     """New prompt tokens of one step."""
 
+    # Sums over sequences are enough: linear layers cost by tokens, attention by tokens times mean context, launches by
+    # step. The cost of a step is then independent of how many requests it holds.
     sequences: Scalar = number("1", "prompts of the step")
     tokens: Scalar = number("1", "new prompt tokens", "summed over sequences")
     past: Scalar = number("1", "tokens in the cache before the step", "summed over sequences", zero=True)
@@ -68,6 +70,7 @@ class Batch:
 def prefill(sequences: Scalar, tokens: Scalar, past: Scalar = 0.0) -> Batch:
     """A step of `sequences` prompts with `tokens` new tokens each, on top of `past` cached tokens each."""
     return Batch(
+        # With all sequences alike, sums are products.
         prefill=Prefill(sequences=sequences, tokens=sequences * tokens, past=sequences * past),
         decode=None,
         logits=sequences,
@@ -81,6 +84,7 @@ def decode(sequences: Scalar, context: Scalar) -> Batch:
 
 def mixed(prefill: Batch, decode: Batch) -> Batch:
     """One step with the prefill part of one batch and the decode part of another."""
+    # Linear layers of both parts run as one product (continuous batching), attention as one kernel of each kind.
     return dataclasses.replace(prefill, decode=decode.decode, logits=prefill.logits + decode.logits)
 
 
@@ -95,6 +99,7 @@ def prompts_and_decoding(batch: Batch) -> tuple[Prefill, Decode]:
 
 def divided(batch: Batch, ways: Scalar) -> Batch:
     """An even share of the sequences of a step: every sum over `ways`; `encoded` is per sequence and stays."""
+    # Data-parallel replicas take an even share of the sequences, each with its whole encoder output.
     return dataclasses.replace(mapped(lambda total: total / ways, batch), encoded=batch.encoded)
 
 
@@ -175,6 +180,7 @@ class Policy:
 
 def waiting_steps(policy: Policy) -> Scalar:
     """Steps between a request and its place in the queue: held back, launched ahead, half of a look."""
+    # A request arrives at a random time between two looks, so it waits for half of the steps between them on average.
     return policy.wait_steps + policy.ahead_steps + 0.5 * (policy.poll_steps - 1.0)
 
 

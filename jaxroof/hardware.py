@@ -52,12 +52,15 @@ class Memory:
 class Cores:
     """The cores (SM, CU, TensorCore) that share the device's work."""
 
+    # Rates are per core, so that sweeping `count` scales vector units, special-function units and scratchpads together.
     count: Scalar = number("1", "cores", count=True)
     vector_flops: Scalar = number("FLOP/s", "vector FLOP/s per core", "float32", given=False)
     exp_rate: Scalar | None = number("1/s", "exponentials per second per core", "special-function units")
     clock: Scalar | None = number(
         "Hz", "clock of the cores", "boost; what a kernel's fixed costs in cycles take", default=None
     )
+    # Architectural switches, 0 or 1, that select constants of kernels. They are data, so that one compiled function
+    # serves all devices and a sweep may cross them; between 0 and 1 constants are interpolated.
     shared_issue: Scalar | None = switch(
         "1 where address arithmetic takes turns with vector operations",
         "None: it runs beside them",
@@ -127,6 +130,8 @@ class Protocol:
 class Transport:
     """Losses of collectives on a link's generation against its datasheet, as measured."""
 
+    # NCCL's protocols trade latency for bandwidth: flags beside the data save a fence but cost payload, so each message
+    # size has its own best one.
     low_latency: Protocol = part("low-latency protocol")  # data and flag in one word; NCCL's LL
     medium: Protocol = part("medium protocol")  # data and flag in one cache line; NCCL's LL128
     bulk: Protocol = part("bulk protocol")  # chunks with a fence each; NCCL's Simple
@@ -155,6 +160,7 @@ class Transport:
 class Link:
     """One tier of links between devices. Bandwidth and latency are the datasheet's; losses are the transport's."""
 
+    # A sum over all links of the device: what of it a ring, a mesh or one peer can use follows from the topology.
     bandwidth: Scalar = number("B/s", "{} link bandwidth per direction and device", "over all its links")
     latency: Scalar = number("s", "{} link latency per hop", "between two neighbours: one step of a ring", zero=True)
     devices: Scalar = number("1", "devices in a {} domain", few=True, count=True)
@@ -187,6 +193,8 @@ class VoltageCurve:
     Source: Sakurai and Newton, IEEE Journal of Solid-State Circuits 25(2), 1990 (alpha-power law).
     """
 
+    # Near the threshold the clock falls faster than the voltage, which is why P ~ f V^2 falls less than with the cube
+    # of f.
     full: Scalar = number("V", "core voltage", "at full clock")
     threshold: Scalar = number("V", "threshold voltage of the cores' transistors", zero=True)
     exponent: Scalar = number(
@@ -209,6 +217,8 @@ class Power:
 class Energy:
     """Energy of a device's operations and bytes beside its static power. A tier of links that is absent is None."""
 
+    # A wider format switches more bits per operation: the energy of a multiplier grows about with the square of its
+    # operands' width.
     matrix: dict[str, Scalar] = number(
         "J/FLOP", "energy per matrix FLOP, {}", "by precision, with the keys of `Hardware.matrix`"
     )
@@ -272,6 +282,7 @@ def tile_clock(hardware: Hardware, rate: Scalar, operand_bytes: Scalar) -> Array
     Args:
       rate: FLOP/s of all cores at operands of `operand_bytes`.
     """
+    # Two bytes is the reference width: rate times half of the operand's bytes is the rate in 16-bit FLOP.
     return maximum(clock(hardware), rate * (0.5 * operand_bytes / LARGEST_CORE) / hardware.cores.count)
 
 
@@ -281,6 +292,8 @@ def core_width(hardware: Hardware) -> Array:
     width = 1 + compiled (max(1, HBM bytes per clock and core / GPU_CORE_BYTES) - 1)
     """
     cores = hardware.cores
+    # Little's law: bytes in flight = bandwidth x latency. A core that must stream more bytes per clock than a GPU's
+    # needs as many more loads in flight, so it counts as several.
     bytes_per_clock = hardware.memory.hbm.bandwidth / (cores.count * clock(hardware))
     return 1.0 + cores.compiled * (maximum(bytes_per_clock / GPU_CORE_BYTES, 1.0) - 1.0)
 

@@ -28,9 +28,14 @@ def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
 
     Source: the hypergeometric distribution: a router's k choices are different experts.
     """
+    # Hypergeometric draw without replacement: k of E experts are chosen, E / p of them lie on each of p devices.
     own = experts / devices
+    # C(E - b, a) / C(E, a) is symmetric in a and b, and the product of fewer factors has the smaller error.
     fewer, more = jnp.minimum(top_k, own), jnp.maximum(top_k, own)
+    # The middle one of the a factors, whose denominators run from E down to E - a + 1.
     share = more / (experts - 0.5 * (fewer - 1.0))
+    # Powers by log1p and expm1: with hundreds of experts a factor is close to 1, where float32 would lose the
+    # difference.
     missed = jnp.log1p(-jnp.minimum(share, 1.0 - 1e-6))
     return -devices * jnp.expm1(fewer * missed)
 
@@ -43,9 +48,13 @@ def allowed_parts(fanout: Fanout, parts: Scalar) -> Scalar:
 
     Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 2.1.2 (node-limited routing); the expectation is ours.
     """
+    # A router without groups may choose experts anywhere: no part is barred.
     if fanout.groups is None or fanout.reached is None:
         return parts
+    # A part is barred where none of its groups is among the M of G chosen ones: (1 - M / G) for each group that it
+    # holds.
     barred = jnp.log1p(-jnp.minimum(fanout.reached / fanout.groups, 1.0 - 1e-6))
+    # A group that is spread over several parts counts as one group for each of them.
     held = jnp.maximum(fanout.groups / parts, 1.0)
     return jnp.maximum(-parts * jnp.expm1(held * barred), 1.0)
 
@@ -55,8 +64,10 @@ def copies(fanout: Fanout, parts: Scalar) -> Array:
 
     Where there are more parts than holders, every holder is several of them, each of which needs the token.
     """
+    # More parts than holders: each expert's matrices are themselves divided, so every part of a holder needs the token.
     held = jnp.minimum(parts, fanout.holders)
     allowed = allowed_parts(fanout, held)
+    # Only experts of allowed parts can be chosen; they keep their number per part.
     experts = fanout.experts * (allowed / held)
     return distinct_devices(allowed, experts, fanout.choices) * jnp.maximum(parts / fanout.holders, 1.0)
 
@@ -196,6 +207,7 @@ class Op:
     compiled function (`jaxroof.op`).
     """
 
+    # How often an op runs and how many kernels a run has are apart: layers multiply time, kernels multiply launches.
     count: Scalar  # how often the step runs it: layers
     kernels: Scalar  # kernels per run; 0 when the step has no work for it
     layer: str = static(default="")  # "encoder.0.": of these ops it is; "" where a model has one block
@@ -210,6 +222,8 @@ class Kernel(Op):
     kind: str = static()  # one of KINDS
     precision: str | None = static(default=None)  # of the products, or converted to: a key of `Hardware.matrix`
     scaled: bool = static(default=False)  # a scale per block of operands is applied between matrix products
+    # Work and traffic of the whole run, each counted once; what the memory hierarchy re-reads is the efficiency's to
+    # say.
     matrix_flops: Scalar | None = None  # FLOP per run on matrix units
     operand_bytes: Scalar | None = None  # B per matrix operand element, which sizes its tiles
     vector_flops: Scalar | None = None  # FLOP per run on vector units
@@ -234,6 +248,8 @@ class Collective(Op):
     """One collective of `participants` devices."""
 
     operation: str = static()  # one of COLLECTIVES
+    # Size of the whole buffer, so that bus bandwidths of nccl-tests compare: an algorithm turns it into bytes on the
+    # wire.
     message_bytes: Scalar  # B per run of the whole buffer, as nccl-tests counts its size
     participants: Scalar  # devices
     stride: Scalar | None = None  # devices from one participant to the next; None: neighbours, 1
@@ -277,6 +293,8 @@ def in_layer(ops: Ops, layer: str) -> Ops:
 
 def unlabelled(op: AnyOp) -> AnyOp:
     """The op without what it is in its model: what its time, work and energy depend on."""
+    # Labels are static fields and part of a compiled function's cache key: without them, layers that do the same share
+    # one.
     labels = {"layer": "", "role": None, "phase": "mixed"}
     if isinstance(op, Kernel):
         labels["gradient"] = None
@@ -304,10 +322,12 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     are differs within a kind; what an op is in its model (its layer, its role) differs too. With one type for all
     numbers, and without these labels, ops of a kind share a trace and a compiled function.
     """
+    # The jitted function is made once, here: made at each call, its cache of compiled functions would be lost.
     compiled = jitted(function)
 
     @functools.wraps(function)
     def of_one_type(op: AnyOp, *where: Any, **named: Any) -> Any:
+        # Outside of a trace there is nothing to compile: NumPy and plain floats run the function as it is written.
         if not is_traced():
             return function(op, *where, **named)
         return compiled(_of_one_type(unlabelled(op)), *where, **named)
@@ -319,6 +339,8 @@ def _of_one_type(op: AnyOp) -> AnyOp:
     typed = [leaf for leaf in jax.tree.leaves(op) if not _weakly_typed(leaf)]
     if not typed:
         return op
+    # Weakly typed leaves take the dtype of the others, as JAX's promotion would give: a constant then shares their
+    # trace.
     dtype = jnp.result_type(*typed)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if _weakly_typed(leaf) else leaf, op)
 

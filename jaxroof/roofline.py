@@ -53,6 +53,8 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
     times = {}
     # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
     if op.matrix_flops is not None:
+        # 8-bit and 4-bit products reach a smaller share of their own, higher peak: the same launches and epilogues
+        # stand beside less multiplying.
         share = shares.matrix_low if op.precision in LOW_PRECISIONS else shares.matrix
         times["matrix"] = op.matrix_flops * (1.0 / (matrix_peak(hardware, kernel_precision(op)) * share))
     if op.vector_flops is not None:
@@ -60,6 +62,8 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
     if op.exps is not None and cores.exp_rate is not None:
         times["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate * shares.vector))
     if op.bytes is not None:
+        # Each level carries the traffic that its inner neighbour is too small to avoid: HBM fills the L2 (or, without
+        # one, the scratchpads), the L2 fills the scratchpads, the scratchpads fill the registers.
         inner = memory.l2 or memory.scratchpad
         moved = matrix_traffic(op, inner and inner.capacity, op.operand_bytes)
         times["hbm"] = moved * (1.0 / (memory.hbm.bandwidth * shares.bandwidth))
@@ -67,9 +71,12 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
             moved = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
             times["l2"] = moved * (1.0 / (memory.l2.bandwidth * shares.cache_bandwidth))
         if memory.scratchpad is not None:
+            # What lives in registers is the accumulators: the largest square tile is that whose float32 partial sums
+            # fit.
             moved = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
             times["scratchpad"] = moved * (1.0 / (cores.count * memory.scratchpad.bandwidth * shares.cache_bandwidth))
     launch = op.kernels * shares.kernel_time
+    # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
 
@@ -87,8 +94,11 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
     Source: Hong & Kung, STOC 1981; constant 2 and tightness: Smith, Lowery, Langou & van de Geijn,
     arXiv:1702.02017; convolutions: Demmel & Dinh, arXiv:1802.06905.
     """
+    # Without products nothing is re-used, and with an unknown capacity no blocking can be assumed.
     if op.matrix_flops is None or capacity is None:
         return op.bytes
+    # 2 m n k / sqrt(S) elements: a tile of sqrt(S) x sqrt(S) results re-reads each operand once per tile along the
+    # other side.
     blocked = op.matrix_flops * op.operand_bytes * rsqrt(capacity / element_bytes)
     if isinstance(op.shape, ConvolutionShape):  # places of its input are of several windows
         blocked = blocked * rsqrt(jnp.maximum(op.shape.window / op.shape.stride, 1.0))
@@ -116,6 +126,7 @@ def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
     if isinstance(op, Copy):
         return _copy_timing(op, hardware)
     timing = _kernel_timing(entry_of(efficiency, op), op, hardware)
+    # A known `reuse_bytes` says that the kernel runs alone in a loop, as in a table of measurements.
     return timing if op.reuse_bytes is not None else _started_early(timing, hardware, efficiency.host)
 
 
@@ -128,6 +139,8 @@ def _started_early(timing: Timing, hardware: Hardware, host: Host) -> Timing:
     """
     if host.early_launch is None or "launch" not in timing.resources:
         return timing
+    # Programmatic dependent launch: the next kernel's prologue overlaps the tail of the last one, so part of each
+    # launch costs nothing.
     launch = timing.resources["launch"]
     hidden = launch * (host.early_launch * hardware.cores.tensor_memory)
     return Timing(timing.total - hidden, {**timing.resources, "launch": launch - hidden})
@@ -135,8 +148,12 @@ def _started_early(timing: Timing, hardware: Hardware, host: Host) -> Timing:
 
 def _collective_timing(op: Collective, hardware: Hardware, constants: LinkEfficiency) -> Timing:
     """Time in s of a collective by its cheapest algorithm, at the share of its own speed that it reaches in a step."""
+    # Dispatch and combine kernels were measured as steps run them; nccl-tests measure all others alone, without the
+    # kernels that compete for memory and cores.
     share = 1.0 if op.operation in EXPERT_KERNELS else constants.share
     time = collective_time(hardware.links, op, constants) / share
+    # Devices of an engine reach a collective at different times, and all of them wait for the last: a fixed time per
+    # call.
     time = op.kernels * (time + constants.wait_time)
     return Timing(time, {"link": time})
 
@@ -147,13 +164,18 @@ def _copy_timing(op: Copy, hardware: Hardware) -> Timing:
     if level is None:
         raise ValueError(f"hardware.memory.{op.tier} is unknown; give its bandwidth and capacity per device")
     time = op.kernels * op.message_bytes / level.bandwidth
+    # The bytes go over the host or storage link, so it is the link that binds; `launch` is 0 and there for `op_bound`
+    # alone.
     return Timing(time, {"link": time, "launch": jnp.zeros(())})
 
 
 def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardware: Hardware) -> Timing:
     if isinstance(entry, Surfaces):
+        # Measured over modelled time at the op's shape, applied to the model's time of this device.
         return surface_timing(entry, op, _kernel_timing(entry.base, op, hardware))
     if op.kind == "convolution":
+        # A library that has Winograd kernels says at which share of a product's rate they run; others use the implicit
+        # product.
         share = getattr(kernel_of(entry, op) if isinstance(entry, Kernels) else entry, "winograd", None)
         return cheapest_algorithm(op, share, hardware, lambda one: _timed(entry, one, hardware))
     return _timed(entry, op, hardware)
@@ -195,6 +217,7 @@ def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
     if isinstance(op, Collective):
         return efficiency.collective
     entry = entry_of(efficiency, op)
+    # Measured tables carry no errors and no hull of their own: those of the model that they correct are the evidence.
     entry = entry.base if isinstance(entry, Surfaces) else entry
     return kernel_of(entry, op) if isinstance(entry, Kernels) else entry
 
@@ -211,9 +234,11 @@ def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array
     if spread is None:
         return jnp.zeros(())
     time = op_time(op, hardware, efficiency)
+    # Short kernels are mostly launch, fill and drain, which scatter more than long ones: two spreads of log errors.
     inside = jnp.where(time < SHORT, spread.short, spread.long)
     if hull is None:
         return time * inside
+    # Outside of the evidence the error grows by a constant per octave, independent of that inside: variances add.
     beyond = hull.growth * op_extrapolation(op, hardware, efficiency)
     return time * jnp.sqrt(inside * inside + beyond * beyond)
 
@@ -227,6 +252,7 @@ def op_extrapolation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> A
     hull = op_hull(op, efficiency)
     distances = [] if hull is None else [hull_distance(hull, op, hardware)]
     if isinstance(op, Kernel) and isinstance(entry := entry_of(efficiency, op), Surfaces):
+        # Two sources of evidence: an answer is as far out as the nearer of them says.
         distances += surface_distance(entry, op, hardware)
     return jnp.asarray(minimum(*distances) if len(distances) > 1 else distances[0] if distances else 0.0)
 
@@ -263,6 +289,7 @@ def at_bound(bound: Scalar, time: Scalar) -> Array:
     Args:
       bound: index into `RESOURCES`.
     """
+    # One-hot over resources rather than indexing, as the bound is data: a batched lookup stays one array expression.
     places = jnp.arange(len(RESOURCES), dtype=jnp.int8)
     return jnp.where(places == jnp.asarray(bound)[..., None], jnp.asarray(time)[..., None], 0.0)
 
@@ -271,6 +298,7 @@ def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timin
     """The times that compete for binding `op`: its resources', and the fixed time, which a collective has inside."""
     if not isinstance(op, Collective):
         return timing.resources
+    # Alpha-beta model of a message: its time at 0 B is alpha, and what remains of the total is beta times bytes.
     empty = dataclasses.replace(op, message_bytes=0.0)
     fixed = op_timing(empty, hardware, efficiency).total
     return {"launch": fixed, "link": timing.total - fixed}
@@ -278,6 +306,8 @@ def _rivals(op: AnyOp, hardware: Hardware, efficiency: Efficiency, timing: Timin
 
 def _longest(times: dict[str, Scalar]) -> Array:
     """Index into `RESOURCES` of the longest of `times`; the fixed time where none is longer."""
+    # The launch is the first candidate and only a strictly longer resource replaces it, so that an op without work
+    # reports it.
     longest, bound = times["launch"], jnp.int8(RESOURCES.index("launch"))
     for resource, time in times.items():
         bound = jnp.where(time > longest, jnp.int8(RESOURCES.index(resource)), bound)

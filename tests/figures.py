@@ -377,7 +377,7 @@ def _emitted(row: dict[str, Any]) -> list[Scenario]:
 def _commanded(command: str) -> tuple[Scenario, Scenario]:
     """Scenarios of the decode pool and the prefill pool that a `jaxroof disaggregate` command asks about."""
     made = []
-    with mock.patch("sweeps.cli.disaggregate._print_pools", lambda case, options: made.append(case.scenario)):
+    with mock.patch("sweeps.answers.disaggregate.show_pools", lambda case, *_: made.append(case.scenario)):
         assert main(shlex.split(command)[1:]) == 0
     (found,) = made
     return found, dataclasses.replace(found, **_parts(found.prefill))

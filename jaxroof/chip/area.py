@@ -44,6 +44,8 @@ def matrix_width(hardware: Hardware) -> Array:
     The largest over precisions of FLOP per cycle x operand bytes / 2: a unit that does twice the 8-bit work of its
     16-bit work is one unit. The maximum's gradient is shared between precisions that tie.
     """
+    # Multipliers are shared between precisions: twice the 8-bit rate comes from splitting a 16-bit unit, so the widest
+    # demand sets the area.
     widths = [rate * (PRECISION_BYTES.get(name, 2.0) / 2.0) for name, rate in sorted(hardware.matrix.items())]
     return maximum(*widths) / clock(hardware)
 
@@ -57,6 +59,7 @@ def memory_stacks(hardware: Hardware) -> Array:
     if hardware.design is not None and hardware.design.stacks is not None:
         return jnp.asarray(hardware.design.stacks)
     silicon, hbm = _silicon(hardware), hardware.memory.hbm
+    # HBM comes in whole stacks; either bandwidth or capacity asks for more of them.
     needed = maximum(hbm.bandwidth / silicon.stack_bandwidth, hbm.capacity / silicon.stack_capacity)
     return _whole(needed)
 
@@ -79,10 +82,13 @@ def area_parts(hardware: Hardware) -> dict[str, Array]:
     silicon = _silicon(hardware)
     areas, cores, memory = silicon.areas, hardware.cores, hardware.memory
     inside, outside, cycle = silicon.core_process, silicon.shared_process, clock(hardware)
+    # Spare cores are on the die too: area is over the share that works (harvesting for yield).
     logic = inside.logic * silicon.layout / silicon.cores_used
+    # FLOP per cycle, as area grows with lanes and not with clock.
     vector = cores.count * cores.vector_flops / cycle
     held = _or_nothing(None if memory.scratchpad is None else memory.scratchpad.capacity)
     held = held + _or_nothing(memory.register_capacity)
+    # Parts that are switched off take area as well.
     l2 = _or_nothing(None if memory.l2 is None else memory.l2.capacity) / silicon.l2_used + silicon.other_memory
     scale_up = hardware.links.scale_up
     parts = {
@@ -92,6 +98,7 @@ def area_parts(hardware: Hardware) -> dict[str, Array]:
         "graphics": areas.graphics * silicon.graphics * vector * logic,
         "core": areas.core * cores.count * logic,
         "core_memory": areas.core_memory * cores.count * held * inside.sram / silicon.cores_used,
+        # Logic, SRAM and analog circuits shrink differently from process to process.
         "l2": areas.l2 * l2 * outside.sram,
         "stacks": areas.stack * memory_stacks(hardware) * outside.analog / silicon.stacks_used,
         "links": areas.link * _or_nothing(None if scale_up is None else scale_up.bandwidth) * outside.analog,
@@ -115,6 +122,7 @@ def dies(hardware: Hardware) -> tuple[Dies, Dies]:
     silicon, parts = _silicon(hardware), parts_by_die(hardware)
     areas = (sum(kind.values()) for kind in parts)
     kinds = zip(areas, (silicon.dies, silicon.shared_dies), strict=True)
+    # Reticle limit: a device that is larger than one exposure is cut into several dies.
     first, second = (Dies(area=area, count=_count(area, least, silicon.largest_die)) for area, least in kinds)
     return first, second
 
@@ -125,6 +133,7 @@ def parts_by_die(hardware: Hardware) -> tuple[dict[str, Array], dict[str, Array]
     A part that no die of a kind can have is left out; the areas of both add to `area_parts`.
     """
     parts, moved = area_parts(hardware), minimum(_silicon(hardware).separate, 1.0)
+    # With chiplets, caches and I/O move to dies of their own.
     with_cores = {name: area if name in CORE_PARTS else (1.0 - moved) * area for name, area in parts.items()}
     without = {name: moved * area for name, area in parts.items() if name not in CORE_PARTS}
     return with_cores, without
@@ -137,6 +146,7 @@ def _count(area: Scalar, least: Scalar, largest: Scalar) -> Array:
 def _whole(number: Scalar) -> Scalar:
     """The ceiling, a little below it included; a Python number for a Python number, which loaders need."""
     if isinstance(number, float) and math.isfinite(number):
+        # Loaders need a plain number: smooth ceilings are for traced values.
         return float(math.ceil(number - SLACK))
     return ceiling(number - SLACK)
 
@@ -165,6 +175,8 @@ def shoreline_use(needed: Scalar, area: Scalar, count: Scalar, edge_share: Scala
       count: of those dies.
       edge_share: share of the edge that PHYs may take.
     """
+    # Square dies: the perimeter of one is 4 sqrt(area of one), and all dies together have count times that. PHYs need
+    # edge, so bandwidth scales with perimeter while logic scales with area.
     return needed / (edge_share * 4.0 * jnp.sqrt(area * count))
 
 
@@ -241,12 +253,14 @@ def package_uses(hardware: Hardware) -> dict[str, Array]:
     stacks = memory_stacks(hardware) / silicon.stacks_used  # a place that is not in use takes its edge too
     with_cores, without = dies(hardware)
     separate = without.area > 0.0
+    # PHYs are on the dies that have memory and links: those without cores, where there are such.
     edge_area = jnp.where(separate, without.area, with_cores.area)
     edge_count = jnp.where(separate, without.count, with_cores.count)
     link = hardware.links.scale_up
     bandwidth = 0.0 if link is None else link.bandwidth
     needed = edge_needed(stacks, package.stack_edge, bandwidth, package.link_edge, package.other_edge)
     each = with_cores.area / silicon.dies, without.area / maximum(silicon.shared_dies, 1.0)
+    # Stacked dies (3D) share their footprint: the larger of the two levels covers the interposer.
     covered = jnp.where(package.stacked > 0.0, maximum(with_cores.area, without.area), area)
     uses = {
         "shoreline": shoreline_use(needed, edge_area, edge_count, package.edge_share),

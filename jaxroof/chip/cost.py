@@ -26,6 +26,7 @@ def dies_per_wafer(area: Scalar, diameter: Scalar, scribe: Scalar = 0.0) -> Arra
     Source: de Vries, IEEE Trans. Semiconductor Manufacturing 18(1), 2005, exponential form after Ferris-Prabhu 1989.
     """
     side = jnp.sqrt(area) + scribe
+    # Area of the wafer over that of a die, less partial dies at the round edge.
     return math.pi / 4.0 * jnp.square(diameter / side) * jnp.exp(-2.0 * side / diameter)
 
 
@@ -42,12 +43,14 @@ def die_yield(area: Scalar, defects: Scalar, clustering: Scalar, repairable: Sca
 
     Source: negative binomial model: Stapper, Armstrong & Saji, Proc. IEEE 71(4), 1983.
     """
+    # Defects cluster (alpha): more dies survive than under Poisson's law. Part of the area is repairable by spares.
     return (1.0 + positive_part(1.0 - repairable) * area * defects / clustering) ** -clustering
 
 
 def die_cost(area: Scalar, wafer: Scalar, costs: Costs) -> Array:
     """USD of one good die of `area` m2 from wafers of `wafer` USD, shape (): wafer / (dies per wafer x yield)."""
     good = die_yield(area, costs.defects, costs.clustering, costs.repairable)
+    # The price of a wafer is borne by its good dies.
     return wafer / (dies_per_wafer(area, costs.wafer_diameter, costs.scribe) * good)
 
 
@@ -67,7 +70,9 @@ def cost_parts(hardware: Hardware) -> dict[str, Array]:
     costs = _costs(hardware)
     with_cores, without = dies(hardware)
     made = _cost_of(with_cores, costs.wafer, costs) + _cost_of(without, costs.shared_wafer, costs)
+    # The package is paid by what lies on it: dies and memory stacks.
     covered = with_cores.area + without.area + memory_stacks(hardware) * costs.stack_footprint
+    # Known good dies still fail in assembly, with all that is bonded to them.
     lost = 1.0 / costs.package_yield
     return {
         "dies": made * lost,
@@ -100,7 +105,9 @@ def capital_rate(hardware: Hardware) -> Array:
     costs = _costs(hardware)
     if hardware.power.tdp is None:
         raise ValueError("the hardware has no TDP, so what hosts it is unknown; give power.tdp")
+    # Straight-line depreciation; server and network are a share of the device's price.
     bought = device_price(hardware) * (1.0 + costs.server) / costs.life
+    # Paid while it idles too: fixed cost per second of use grows with idleness.
     return (bought + costs.hosting * hardware.power.tdp) / costs.utilisation
 
 
@@ -128,6 +135,7 @@ def owning_rate(hardware: Hardware, power: Scalar) -> Array:
 def _cost_of(kind: Dies, wafer: Scalar, costs: Costs) -> Array:
     """USD of all dies of a kind; 0 where there are none, in value and gradient."""
     there = kind.count > 0.0
+    # A kind of die that is absent: finite numbers, selected away.
     count = jnp.where(there, kind.count, 1.0)
     area = jnp.where(there, kind.area, SMALL)
     return jnp.where(there, count * die_cost(area / count, wafer, costs), 0.0)

@@ -32,7 +32,11 @@ def ring(tiers: Tiers, size: Scalar, passes: float) -> Array:
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, section 4.5; the hops over several nodes as in NCCL's
     tuning model (src/graph/tuning.cc).
     """
+    # Alpha term: a ring through all devices pays every hop once per pass, those of inner tiers as often as there are
+    # outer parts.
     hops = passes * sum(tier.hops * tier.hop_time * tier.outer for tier in tiers)
+    # Beta term: a pipeline is as fast as its slowest tier. An all-reduce moves 2 (p - 1) / p S per device, which is
+    # optimal.
     return hops + maximum(*_streams(tiers, [_closing_bytes(tier, size) for tier in tiers], size, passes))
 
 
@@ -44,6 +48,7 @@ def chain(tiers: Tiers, size: Scalar) -> Array:
     Source: Thakur, Rabenseifner & Gropp, section 4.2, with a pipelined chain in place of scatter and ring.
     """
     hops = sum(tier.hops * tier.hop_time * tier.outer for tier in tiers)
+    # Pipelined in chunks: each device passes the whole message on once, and only the first chunk waits for all hops.
     return hops + maximum(*(stream_time(tier, size / tier.inner) for tier in tiers))
 
 
@@ -54,7 +59,9 @@ def hierarchical(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
 
     Source: Jia et al., arXiv:1807.11205, section 3.3 (hierarchical all-reduce).
     """
+    # Latencies of a few short rings in place of one through all devices: the sum of ring sizes, not their product.
     hops = passes * sum(tier.hops * tier.hop_time for tier in tiers)
+    # Stages follow one another, so their times add; each outer stage has only its share S_i of the message.
     return hops + sum(_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, passes))
 
 
@@ -70,7 +77,9 @@ def tree(tiers: Tiers, size: Scalar, passes: float) -> Array:
     a node as NCCL builds them.
     """
     inner, *outer = tiers
+    # Depth of a binary tree: latency grows with the logarithm, which wins for short messages over many nodes.
     hops = passes * (inner.hops * inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
+    # Inside a node the whole message passes a chain; between nodes two complementary trees use both directions.
     return hops + maximum(stream_time(inner, passes * size), *_branches(outer, size, passes))
 
 
@@ -81,6 +90,7 @@ def halving_doubling(tiers: Tiers, size: Scalar, passes: float) -> Scalar:
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, sections 4.1 and 4.5 (Rabenseifner's algorithm).
     """
+    # Partners at distances 1, 2, 4, ...: log2 n messages in place of the ring's n - 1, with the same bytes.
     hops = passes * sum(_depth(tier) * tier.hop_time for tier in tiers)
     return hops + sum(_streams(tiers, [_ring_bytes(tier, size) for tier in tiers], size, passes))
 
@@ -98,6 +108,7 @@ def aggregated_trees(tiers: Tiers, size: Scalar) -> Array:
     inner, *outer = tiers
     hops = inner.hops * inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer)
     parts = (_closing_bytes(tier, size) + _own_bytes(tier, size) for tier in tiers)
+    # Devices need no more than a ring's bytes; where parts are uneven, trees carry less.
     most = (2.0 * size, *(_tree_bytes(tier, size, 2.0) for tier in outer))
     return hops + maximum(*map(stream_time, tiers, map(jnp.minimum, parts, most)))
 
@@ -113,6 +124,7 @@ def direct_exchange(tiers: Tiers, size: Scalar) -> Array:
     csrc/custom_all_reduce.cuh (cross_device_reduce_2stage).
     """
     inner, *_ = tiers
+    # Direct reads over a switch: no ring, one hop, all peers at once; one synchronisation per stage.
     return _shot(tiers, size, _stage(inner) + _ring_bytes(inner, size) * byte_time(inner, "shot"))
 
 
@@ -125,9 +137,11 @@ def multicast(tiers: Tiers, size: Scalar) -> Array:
 
     Source: NVLS of NCCL (all_gather.h, reduce_scatter.h of src/device).
     """
+    # One multicast store reaches all peers: latency independent of their number.
     inner, *outer = tiers
     hops = inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer)
     across = _streams(tuple(outer), [_ring_bytes(tier, size) for tier in outer], size, 1.0)
+    # In-network copies and sums need a switch that can do them.
     possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
     return jnp.where(possible, hops + maximum(_with(inner, "switch", size), *across), UNAVAILABLE)
 
@@ -142,6 +156,7 @@ def one_shot(tiers: Tiers, size: Scalar) -> Array:
     Source: vllm-project/vllm, csrc/custom_all_reduce.cuh (cross_device_reduce_1stage).
     """
     inner, *_ = tiers
+    # One shot: latency of one stage, but (n - 1) S bytes per device; wins for the short messages of decoding.
     return _shot(tiers, size, _stage(inner) + (inner.devices - 1.0) * size * byte_time(inner, "shot"))
 
 
@@ -155,6 +170,7 @@ def two_shot(tiers: Tiers, size: Scalar) -> Array:
     Source: vllm-project/vllm, csrc/custom_all_reduce.cuh (cross_device_reduce_2stage).
     """
     inner, *_ = tiers
+    # Two shots: reduce-scatter and all-gather by direct reads; twice the latency, 2 (n - 1) / n S bytes.
     return _shot(tiers, size, 2.0 * _stage(inner) + _ring_bytes(inner, 2.0 * size) * byte_time(inner, "shot"))
 
 
@@ -170,6 +186,7 @@ def in_switch(tiers: Tiers, size: Scalar, passes: float) -> Array:
     """
     inner, *outer = tiers
     hops = passes * (inner.hop_time + sum(_depth(tier) * tier.hop_time for tier in outer))
+    # Reduction in the network: (1 + 1 / n) S per device in place of a ring's 2 (n - 1) / n S.
     across = _branches(outer, size, passes)
     possible = (inner.reduces > 0.5) & (inner.devices > 1.0)
     return jnp.where(
@@ -188,6 +205,7 @@ def pairwise(tiers: Tiers, size: Scalar) -> Array:
     Source: Thakur, Rabenseifner & Gropp, section 4.3 (pairwise exchange); that hops overlap but for a logarithm is
     ours.
     """
+    # All peers at once, so hops overlap; every tier carries the part of the message whose peers lie beyond it.
     hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
     return hops + maximum(*(_exchange_time(tier, _leaving(tier, size), size / tiers[-1].reached) for tier in tiers))
 
@@ -201,6 +219,8 @@ def gathered_exchange(tiers: Tiers, size: Scalar) -> Scalar:
     """
     hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
     exchanges = ((tier.devices - 1.0) / tier.devices * size for tier in tiers)
+    # Fewer, larger messages over the network: blocks for one node are collected inside first, at the price of two
+    # stages.
     return hops + sum(_exchange_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
 
 
@@ -216,6 +236,7 @@ def forwarded_exchange(tiers: Tiers, size: Scalar) -> Array:
     kernels with NVLink and RDMA forwarding).
     """
     hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
+    # Node-limited forwarding: a token crosses the slow network once per node and is copied inside over the fast links.
     return hops + maximum(*(_exchange_time(t, forwarded_bytes(t, size), size / tiers[-1].reached) for t in tiers))
 
 
@@ -231,6 +252,7 @@ def expert_exchange(tiers: Tiers, size: Scalar) -> Array:
 
     Source: deepseek-ai/DeepEP, docs/legacy.md (low-latency kernels), whose 12 latencies the constants are fitted to.
     """
+    # Writes to all peers start at once: the longest hop counts, not the sum.
     hops = maximum(*(jnp.where(tier.devices > 1.0, tier.hop_time, 0.0) for tier in tiers))
     return hops + maximum(*(_with(tier, "dispatch", _leaving(tier, size)) for tier in tiers))
 
@@ -240,6 +262,7 @@ def point_to_point(tiers: Tiers, size: Scalar) -> Array:
 
     time = 2 hop + send(S); one hop for the receiver's credit, one for the data
     """
+    # Rendezvous protocol: the receiver announces its buffer, then data flow.
     hops = (jnp.where(tier.devices > 1.0, 2.0 * tier.hop_time, 0.0) for tier in tiers)
     to_one = (tier._replace(byte_time=tier.peer_byte_time) for tier in tiers)
     sends = (_send_time(tier, "peer", size, size) for tier in to_one)
@@ -263,11 +286,14 @@ def _closing_bytes(tier: Tier, size: Scalar) -> Scalar:
     """B that a device passes on in one round of a ring through all devices, which closes in the outermost tier."""
     if tier.crowded:  # the innermost: in a part of one device, a ring inside the tier and one through all are the same
         return _ring_bytes(tier, size)
+    # The tier in which the ring closes carries (p - 1) / p of its share; inner tiers, which the ring leaves, (n - 1) /
+    # n.
     return size / tier.inner - size / (tier.reached * jnp.where(tier.outer > 1.0, 1.0, tier.inner))
 
 
 def _own_bytes(tier: Tier, size: Scalar) -> Scalar:
     """B of the local chunk that a device copies from input to output meanwhile, as bytes on the link."""
+    # The device's own chunk is copied locally but passes through the same kernels.
     return 0.0 if tier.transport is None else tier.losses * tier.transport.own_part * (size / tier.reached)
 
 
@@ -278,6 +304,7 @@ def _branches(outer: Sequence[Tier], size: Scalar, passes: float) -> list[Array]
 
 def _tree_bytes(tier: Tier, size: Scalar, passes: float) -> Scalar:
     """B that the busiest part of an outer tier sends along two complementary trees, `passes` times."""
+    # Of two parts each is root of one tree and leaf in the other: half the message each way.
     return jnp.minimum(passes, 0.5 * tier.devices) * (size / tier.inner)
 
 
@@ -306,6 +333,7 @@ def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> Scalar:
     if transport is None:
         return sent * tier.byte_time
     shared = tier.crowded & (tier.reached > transport.peers)
+    # Cut of p x (n - p) pairs over a shared way, relative to the n - 1 flows that a ring puts on it.
     flows = transport.peers * (tier.reached - transport.peers) / maximum(tier.reached - 1.0, 1.0) / transport.spread
     spread = 1.0 + tier.losses * (jnp.where(shared, flows, 1.0) - 1.0)
     turns = jnp.where(shared, (tier.devices - 1.0) * tier.crowding, 1.0)
@@ -316,6 +344,7 @@ def _send_time(tier: Tier, chunks: str, sent: Scalar, buffered: Scalar) -> Scala
     """The cheaper of chunks and of small buffers, through which `buffered` B pass one after another."""
     if tier.transport is None:
         return sent * tier.byte_time
+    # Small buffers (LL protocol) start fast and run slowly, chunks the other way round.
     small = tier.transport.low_latency.fixed_time + buffered / tier.transport.peer_rate
     return cheapest(sent * tier.byte_time + tier.losses * small, _with(tier, chunks, sent))
 
@@ -324,6 +353,7 @@ def _with(tier: Tier, protocol: str, sent: Scalar) -> Scalar:
     """Time of `sent` B by a protocol, hops left out; 0 in an unused tier."""
     if tier.transport is None:
         return sent * tier.byte_time
+    # Protocol as a straight line: fixed time plus bytes over its share of the link.
     return tier.losses * getattr(tier.transport, protocol).fixed_time + sent * byte_time(tier, protocol)
 
 
@@ -341,5 +371,6 @@ def _shot(tiers: Tiers, size: Scalar, time: Scalar) -> Array:
     inner, *_ = tiers
     possible = jnp.asarray(inner.outer <= 1.0)
     if inner.transport is not None:
+        # Custom all-reduce kernels use registered buffers of limited size, and need peer access among all devices.
         possible = possible & (size <= inner.transport.shot_limit) & (inner.devices <= inner.transport.peers)
     return jnp.where(possible, time, UNAVAILABLE)

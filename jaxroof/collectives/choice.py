@@ -76,6 +76,7 @@ def collective_times(
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005, for the alpha-beta model; each algorithm names its own.
     """
     times = _times(links, op, efficiency, algorithms)
+    # One device has nothing to send, whatever the formulas say at n = 1.
     return {name: jnp.where(op.participants > 1.0, time, 0.0) for name, time in times.items()}
 
 
@@ -89,6 +90,8 @@ def collective_time(
     """
     names = in_use(op.operation) if algorithms is None else algorithms
     times = _times(links, op, efficiency, names)
+    # Libraries and engines choose by message size, so the cheapest algorithm is assumed; latency-optimal ones win small
+    # messages, bandwidth-optimal ones large ones.
     return jnp.where(op.participants > 1.0, cheapest(*times.values()), 0.0) if times else jnp.zeros(())
 
 
@@ -102,6 +105,7 @@ def collective_algorithm(
     names = in_use(op.operation) if algorithms is None else algorithms
     times = iter(collective_times(links, op, efficiency, names).items())
     first, shortest = next(times, (ALGORITHMS[0], jnp.zeros(())))
+    # Codes instead of names, so that a sweep can store the choice as an array.
     chosen = jnp.int8(ALGORITHMS.index(first))
     for name, time in times:
         chosen = jnp.where(time < shortest, jnp.int8(ALGORITHMS.index(name)), chosen)
@@ -135,6 +139,7 @@ def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms:
         if name in algorithms and _legal(name, links, used) and (name != "forwarded" or op.fanout is not None)
     }
     if "two_shot" in times:
+        # Whether an engine's kernel has the two-stage form is data, not structure: a table of engines is swept.
         times["two_shot"] = jnp.where(jnp.asarray(efficiency.two_shot) > 0.5, times["two_shot"], UNAVAILABLE)
     return times
 
@@ -146,6 +151,7 @@ def _legal(name: str, links: Links, used: Tiers) -> bool:
         return False
     if inner.topology == "mesh" and name == "in_switch":
         return False
+    # With one tier the hierarchical forms are the plain ones: no need to price them twice.
     return not (name in ("hierarchical", "tree", "forwarded") and len(used) == 1)
 
 
@@ -224,10 +230,13 @@ def sent_bytes(links: Links, op: Collective) -> dict[str, Scalar]:
     names = [name for name in TIERS if getattr(links, name) is not None]
     used, size, kind = tiers(links, op, 0.0), op.message_bytes, op.operation
     if kind in PASSES:
+        # A ring's volume, the least without reduction in a switch: for energy the bytes count, not the time.
         sent = [PASSES[kind] * (size / tier.inner - size / tier.reached) for tier in used]
     elif op.fanout is not None:
         sent = [forwarded_bytes(tier, size) for tier in used]
     elif kind in EXCHANGES:
+        # Personalised exchange: every device gets an equal part; over a tier go the parts of devices outside the
+        # sender's own part of it.
         sent = [(tier.devices - 1.0) / (tier.devices * tier.outer) * size for tier in used]
     else:
         # Shares of the way that each tier is: of the devices that a tier adds, as many peers are over it.

@@ -47,9 +47,12 @@ def tiers(links: Links, op: Collective, losses: Scalar) -> tuple[Tier, ...]:
     if not present:
         return ()
     group = op.participants
+    # Tensor parallelism has neighbours, other groups one device of each: with stride s a domain of d holds d / s of
+    # them.
     stride = 1.0 if op.stride is None else op.stride
     inner, found = 1.0, list[Tier]()
     for link in present[:-1]:
+        # Not rounded: a sweep varies the group's size continuously, and uneven parts are priced by their mean.
         reached = jnp.minimum(jnp.maximum(link.devices / stride, inner), group)
         found.append(_tier(link, inner, reached, group / reached, losses, crowded=not found))
         inner = reached
@@ -65,6 +68,8 @@ def _forwarding(found: list[Tier], fanout: Fanout, group: Scalar) -> tuple[Tier,
     """
     needed = device_copies(fanout, group)
     inner, *outer = found
+    # Tokens that share a node are sent once over the network: the fewer nodes a token's experts lie on, the less it
+    # carries.
     return (inner, *(tier._replace(copied=copies(fanout, group / tier.inner) / needed) for tier in outer))
 
 
@@ -73,6 +78,7 @@ def byte_time(tier: Tier, protocol: str) -> Scalar:
     if tier.transport is None:
         return tier.byte_time
     share = getattr(tier.transport, protocol).share
+    # Between the datasheet (losses 0) and the measured share (losses 1), linear in time per byte.
     return (1.0 - tier.losses) * tier.byte_time + tier.losses * tier.byte_time / share
 
 
@@ -86,6 +92,7 @@ def stream_time(tier: Tier, sent: Scalar) -> Scalar:
     """
     if tier.transport is None:
         return sent * tier.byte_time
+    # LL, LL128 and Simple as three lines: the lower envelope is concave, and its kinks are NCCL's switching points.
     times = [
         tier.losses * getattr(tier.transport, name).fixed_time + sent * byte_time(tier, name)
         for name in ("low_latency", "medium", "bulk")
@@ -99,6 +106,7 @@ def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Sca
     used = devices > 1.0
     hops, slowdown, peer_slowdown = LAYOUTS[link.topology](link, devices)
     crowding = _crowding(link.transport, reached, losses) if crowded and link.transport is not None else 1.0
+    # Contention and oversubscription slow bytes, not hops: the alpha term stays the latency.
     byte_time = jnp.where(used, link.oversubscription / link.bandwidth * crowding, 0.0)
     return Tier(
         devices=devices,
@@ -119,11 +127,14 @@ def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Sca
 
 def _switched(link: Link, devices: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     """Every device sends at its full rate, to one peer or to all."""
+    # Crossbar: non-blocking for any pattern.
     return devices - 1.0, 1.0, 1.0
 
 
 def _mesh(link: Link, devices: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     """A group uses the links between its own devices only: n - 1 of d - 1; one peer gets one of them."""
+    # Point-to-point links of full mesh: bandwidth is divided over d - 1 peers, and a small group leaves most of it
+    # unused.
     pairs = maximum(link.devices - 1.0, 1.0)
     return devices - 1.0, maximum(pairs / maximum(devices - 1.0, 1.0), 1.0), pairs
 
@@ -137,9 +148,12 @@ def _torus(link: Link, devices: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     Source: Austin et al., How to Scale Your Model, Google DeepMind, 2025, section 3 (collectives on ICI).
     """
     used = jnp.clip(jnp.log2(maximum(devices, 2.0)), 1.0, maximum(link.axes, 1.0))
+    # A group of n devices as a cube: equal sides minimise the hops.
     side = maximum(devices, 1.0) ** (1.0 / used)
+    # Wrap-around links exist only where the group spans the whole torus: rings close, and both directions carry data.
     closed = devices >= link.devices
     slowdown = link.axes / used * jnp.where(closed, 1.0, 2.0)
+    # Where rings close, the farthest device is half of the way around.
     return used * (side - 1.0) * jnp.where(closed, 0.5, 1.0), slowdown, 2.0 * link.axes
 
 

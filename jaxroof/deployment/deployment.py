@@ -140,7 +140,9 @@ def drafted_tokens(deployment: Drafting) -> Scalar:
         return deployment.drafts
     nodes, width = 0.0, 1.0
     for depth, branches in enumerate(deployment.tree):
+        # Each node of one depth has `branches` children: nodes multiply with depth.
         width = width * branches
+        # A fractional number of drafts makes a part of the deepest level, so the count is continuous.
         nodes = nodes + drafted_part(deployment.drafts, depth) * width
     return nodes
 

@@ -116,6 +116,7 @@ def degree(of: Scalar | None) -> Scalar:
 
 def _ways(deployment: Parallelism, names: tuple[str, ...]) -> Scalar:
     """The product of some degrees; one that is None is 1 and costs no operation."""
+    # Structure decides which degrees are there: an absent one costs nothing and traces nothing.
     sizes = [size for name in names if (size := getattr(deployment, name)) is not None]
     return functools.reduce(operator.mul, sizes) if sizes else 1.0
 
@@ -200,9 +201,11 @@ def largest_stage(deployment: Parallelism, layers: Scalar) -> Scalar:
         return 1.0
     if deployment.stages is not None:
         return maximum(*deployment.stages) / sum(deployment.stages)
+    # Layers per stage, rounded up: the largest stage sets the pace and the memory.
     return ceiling(layers / deployment.pp) / layers
 
 
 def pipelined_parts(deployment: Parallelism, sequences: Scalar) -> Scalar:
     """Micro-batches that pipeline stages work on at once: one per stage, or one per sequence where these are fewer."""
+    # A pipeline is full with as many micro-batches as stages; a sequence is the least that one can have.
     return 1.0 if deployment.pp is None else minimum(deployment.pp, sequences)

@@ -22,6 +22,7 @@ def width_rule(name: str, ways: Scalar, kind: str, width: Scalar) -> Rule:
 def heads_rule(tp: Scalar, heads: Scalar, kind: str) -> Rule:
     """Heads of a `kind` that tensor-parallel devices split, or hold copies of where there are more devices."""
     return (
+        # More devices than heads: each head is replicated evenly.
         divides(tp, heads) | divides(heads, tp),
         lambda: f"tp = {tp:g} neither divides nor is a multiple of the {heads:g} {kind} heads",
     )

@@ -48,9 +48,11 @@ def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
         return 1.0
     if deployment.tree is None and not isinstance(acceptance, tuple):
         right = _inside(acceptance)
+        # A geometric series, by expm1 and log, as a is often close to 1.
         return -jnp.expm1((deployment.drafts + 1.0) * jnp.log(right)) / (1.0 - right)
     expected, reached = 1.0, 1.0
     for depth, right in enumerate(_by_depth(deployment.tree, acceptance)):
+        # A token at depth j counts only if all before it are right: conditional probabilities multiply.
         reached = reached * right
         expected = expected + drafted_part(deployment.drafts, depth) * reached
     return expected
@@ -76,6 +78,7 @@ def draft_rows(deployment: Deployment) -> Scalar:
     """Tokens per sequence that one run of a draft model works on: 1 in a chain; the mean of a tree's depths."""
     if deployment.tree is None or deployment.drafts is None:
         return 1.0
+    # A run at depth j works on all nodes of that depth; the mean over depths is one run's number of tokens.
     rows, width = 0.0, 1.0
     for depth, branches in enumerate(deployment.tree):
         rows = rows + drafted_part(deployment.drafts, depth) * width
@@ -111,4 +114,5 @@ def _by_depth(tree: tuple[Scalar, ...] | None, acceptance: Acceptance) -> list[A
         return [jnp.asarray(right) for right in acceptance]
     chances = acceptance if isinstance(acceptance, tuple) else (acceptance,) * len(tree)
     # Given in another length, a position that either does not have is not drafted or never right.
+    # P(some branch is right) = 1 - (1 - a)^b.
     return [-jnp.expm1(branches * jnp.log1p(-_inside(right))) for right, branches in zip(chances, tree, strict=False)]

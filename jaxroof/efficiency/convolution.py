@@ -41,17 +41,22 @@ def cheapest_algorithm(
 
     Source: cuDNN's heuristics and TensorRT's builder choose by time as well.
     """
+    # Without its dimensions there is nothing to choose by.
     if not isinstance(op.shape, ConvolutionShape):
         return timing(op)
     direct = timing(implicit_product(op, hardware))
     if winograd is None or not op.shape.minimal:
         return direct
     found, best = [direct], [direct.total]
+    # Minimal filtering F(e x e, 3 x 3): fewer products, at the price of adding up transformed tiles on vector units.
     for edge in TRANSFORMS:
         product, added = filtered_product(op, edge, winograd, hardware)
         timed = timing(product)
+        # Transforms do not overlap the products: their time adds, and is vector time.
         found.append(Timing(timed.total + added, {**timed.resources, "vector": added}))
         best.append(found[-1].total)
+    # The value is the exact minimum, its gradient shared near ties; resources are those of the algorithm that was
+    # taken.
     total = cheapest(*best)
     resources = {**found[0].resources, "vector": found[0].resources.get("vector", jnp.zeros(()))}
     for other in found[1:]:
@@ -64,10 +69,14 @@ def implicit_product(op: Kernel, hardware: Hardware) -> Kernel:
     """The product that reads its rows from the image: channels padded to `CHANNEL_BYTES`, or, where a compiler fills a
     systolic array, inputs and outputs to its edge.
     """
+    # `compiled` is a switch of data, so both variants are computed and one is selected.
     shape, compiled = op.shape, threaded(hardware) < 1.0
     edge = array_edge(hardware, op.precision or "")
+    # A systolic array multiplies full edges whatever it is given: zeros in padded rows and columns take the same
+    # clocks.
     inputs = jnp.where(compiled, padded(shape.inputs, edge), padded_channels(op) * shape.window)
     outputs = jnp.where(compiled, padded(shape.outputs, edge), shape.outputs)
+    # Padded channels are multiplied like others, and all of the main loop is as much longer.
     more = (inputs * outputs) / (shape.inputs * shape.outputs)
     return dataclasses.replace(
         op,
@@ -84,12 +93,16 @@ def filtered_product(op: Kernel, edge: float, share: Scalar, hardware: Hardware)
     """
     shape = op.shape
     inputs_flops, results_flops, apart = TRANSFORMS[edge]
+    # (e + 2)^2 points of the transformed tile, one small product over channels for each.
     points, channels, filled = (edge + TAPS - 1.0) ** 2, shape.inputs / shape.window, padded_channels(op)
     images = shape.rows / (shape.height * shape.width)
+    # Tiles at the image's border are whole ones: their results outside of it are computed and dropped.
     tiles = images * ceiling(shape.height * (1.0 / edge)) * ceiling(shape.width * (1.0 / edge))
     flops = tiles * (channels * inputs_flops + shape.outputs * results_flops)
     adding = flops / (ADDING_SHARE * hardware.cores.count * hardware.cores.vector_flops)
     each = edge * edge  # results of a tile
+    # One fused kernel: transformed tiles stay in shared memory, so bytes are those of the convolution, and the inputs
+    # of a result shrink from 9 per channel to points / e^2.
     rows, inputs, matrices, moved = tiles * each, filled * (points / each), 1.0, op.bytes
     if apart:  # the transformed input and result are written and read again
         rows, inputs, matrices = tiles * points, filled, points
@@ -97,6 +110,7 @@ def filtered_product(op: Kernel, edge: float, share: Scalar, hardware: Hardware)
     product = dataclasses.replace(
         op,
         kernels=op.kernels * (3.0 if apart else 1.0),
+        # The transforms leave the products' kernels a smaller share of the peak than a plain GEMM's: work over `share`.
         matrix_flops=2.0 * points * tiles * filled * shape.outputs / share,
         bytes=moved,
         shape=dataclasses.replace(
@@ -120,4 +134,5 @@ def padded(number: Scalar, unit: Scalar) -> Array:
 
 def array_edge(hardware: Hardware, precision: str) -> Array:
     """Rows and columns of one core's square array of multipliers, shape (): sqrt(FLOP per clock and core / 2)."""
+    # A square array of e x e multiply-adds does 2 e^2 FLOP per clock.
     return jnp.sqrt(0.5 * matrix_peak(hardware, precision) / (clock(hardware) * hardware.cores.count))

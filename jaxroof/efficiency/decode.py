@@ -117,26 +117,32 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
     Source: splits of the cache: Dao, Haziza, Massa & Sizov, Flash-Decoding, 2023; rows of one KV head in one tile:
     Shah et al., arXiv:2407.08608, and Ye et al., arXiv:2501.01005; the form and its constants are ours.
     """
+    # Class of cores first: Hopper's and Blackwell's kernels have other tiles and pipelines.
     kernel = on_cores(kernel, hardware.cores, kernel.asynchronous, kernel.tensor_memory)
     cycle = 1.0 / clock(hardware)
     units = _units(kernel, op.shape)
     splits = _splits(kernel, units, op.shape.keys, hardware.cores.count)
     # A cache of 8 bits may need other cycles per unit and launch, and more time for its bytes.
+    # 0 at 16 bits, 1 at 8 bits or less: the terms below are switched on by it.
     eight = minimum(units.missing_bytes, 1.0)
     narrow = 1.0 - (1.0 - kernel.narrow_share) * eight
     slow = 1.0 + (kernel.slow_bytes - 1.0) * eight
 
     # work, start and wait partly overlap: the root of their squares
     times = _resource_times(kernel, op, hardware, units, splits)
+    # Times of both levels add: bytes that come from HBM pass the L2 on their way as well.
     moved = times["hbm"] + times["l2"] if "l2" in times else times["hbm"]
     work = maximum(moved, *(times[name] for name in ("matrix", "vector", "exp") if name in times))
     start = _start_time(kernel, units, narrow, hardware)
+    # Cores under a compiler prefetch by DMA ahead of use, so that too few pieces in flight cost them nothing.
     wait = _wait_time(kernel, units.cache_bytes, splits, cycle * threaded(hardware))
     square = work * work + start * start + wait * wait
+    # Double `where`: the square root's slope at 0 is infinite, and would make the gradient of an empty run nan.
     overlapped = slow * jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
     times = {name: slow * time for name, time in times.items()}
 
     # launch: splits add partial results and their sum, 8-bit caches the conversion of queries
+    # A single query row runs on vector units in both formats, so its launch is that of 16 bits.
     cycles = kernel.launch_cycles * jnp.where(units.single, 1.0, narrow) + kernel.split_cycles * splits.share
     cycles = cycles + kernel.conversion_cycles * units.missing_bytes
     launch = LAUNCHED_TOGETHER * op.kernels * (kernel.launch_time + cycles * cycle)
@@ -151,11 +157,13 @@ def decode_timing(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Timin
 
 def _units(kernel: DecodeKernel, shape: AttentionShape) -> Units:
     """The units of one run and the size of their caches."""
+    # Grouped-query attention: the query heads of one KV head are stacked as rows and share one reading of its cache.
     rows = shape.queries * shape.heads / shape.kv_heads
     tiles = ceiling(rows / kernel.row_tile)
     readings = shape.sequences * shape.kv_heads
     widths = shape.key_width + shape.value_width
     count = readings * tiles
+    # Latent attention caches one vector per token, whose first elements are the values: nothing is read twice.
     elements = readings * shape.keys * (shape.key_width if shape.latent else widths)
     return Units(
         count=count,
@@ -173,6 +181,8 @@ def _units(kernel: DecodeKernel, shape: AttentionShape) -> Units:
 def _splits(kernel: DecodeKernel, units: Units, keys: Scalar, cores: Scalar) -> Splits:
     """Parts that caches are cut into: enough to fill the cores, none shorter than `split_keys`."""
     slots = cores * kernel.blocks
+    # Flash-decoding: the cache of one unit is cut until all cores are busy; shorter parts than `split_keys` would cost
+    # more in partial sums than they save.
     per_unit = maximum(minimum(cores * kernel.fill / units.some, keys / kernel.split_keys), 1.0)
     return Splits(per_unit, 1.0 - 1.0 / per_unit, minimum(units.some * per_unit, slots), slots)
 
@@ -182,6 +192,7 @@ def _resource_times(
 ) -> dict[str, Scalar]:
     """Time in s that each resource alone would take for the cache, the products, conversions and exponentials."""
     shape, cores, memory = op.shape, hardware.cores, hardware.memory
+    # HBM first: everything that did not stay in the L2 since the last reading of this cache.
     cold = _cold_share(kernel, op, hardware)
     times = {"hbm": op.bytes * cold / (memory.hbm.bandwidth * kernel.bandwidth)}
     if memory.l2 is not None:
@@ -190,9 +201,11 @@ def _resource_times(
         partial = PARTIAL_BYTES * splits.share * splits.per_unit * units.some * rows * shape.value_width
         cached = op.bytes * (1.0 - cold) + units.cache_bytes * (units.tiles - 1.0) + partial
         times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
+    # A matrix instruction multiplies 8 to 64 rows at once: with fewer, the others are zeros at full price.
     padding = maximum(kernel.least_rows / units.rows, 1.0) if cores.vector_products is None else 1.0
     work = given(op.matrix_flops, "FLOP of an attention kernel")
     times["matrix"] = work * padding / (matrix_peak(hardware, kernel_precision(op)) * kernel.matrix)
+    # Dequantisation on vector units: each narrow element is converted to 16 bits before it is multiplied.
     conversions = kernel.conversions * units.elements * units.missing_bytes
     times["vector"] = conversions / (cores.count * cores.vector_flops * kernel.vector)
     if cores.exp_rate is not None:
@@ -207,10 +220,13 @@ def _start_time(kernel: DecodeKernel, units: Units, narrow: Scalar, hardware: Ha
     Args:
       narrow: share of a unit's cycles that remains with the cache's precision and these cores.
     """
+    # Per unit: a chain of dependent loads (page table, query, first keys), then tiles whose size goes with widths and
+    # rows.
     cycles = kernel.unit_cycles + units.widths * (kernel.width_cycles + kernel.row_cycles * units.rows / units.tiles)
     cycles = cycles * jnp.where(units.single, kernel.single_share, narrow)
     # A GPU's core with wide vector units takes several units at a time, as if its clock were faster.
     pace = maximum(clock(hardware), threaded(hardware) * hardware.cores.vector_flops / kernel.core_flops)
+    # At least `first_share` of a round passes, even if there are fewer units than cores: latency, not throughput.
     rounds = jnp.where(units.count > 0.0, maximum(units.count / gpu_cores(hardware), kernel.first_share), 0.0)
     return rounds * cycles / pace
 
@@ -220,6 +236,8 @@ def _wait_time(kernel: DecodeKernel, cache_bytes: Scalar, splits: Splits, cycle:
 
     Only the first bytes of a part, about `block_ramp`, are read at the slow pace of a block on its own.
     """
+    # Little's law from the other side: with too few blocks there are too few bytes in flight to cover the latency of
+    # HBM.
     part = cache_bytes / splits.blocks
     slow_part = part / (1.0 + part / kernel.block_ramp)
     return slow_part * positive_part(1.0 - splits.blocks / splits.slots) * cycle / kernel.block_bytes
@@ -229,6 +247,8 @@ def _cold_share(kernel: DecodeKernel, op: Kernel, hardware: Hardware) -> Scalar:
     """Share of the bytes that come from HBM: 1 / (1 + fits^8), fits = times that the kept cache fits into L2."""
     if op.reuse_bytes is None or hardware.memory.l2 is None:
         return 1.0
+    # An L2 that holds the cache several times over serves all of it, one that is smaller next to none: a steep sigmoid,
+    # as least-recently-used eviction of a cyclic reading would give, softened.
     fits = hardware.memory.l2.capacity * kernel.resident / jnp.where(op.reuse_bytes > 0.0, op.reuse_bytes, 1.0)
     fourth = minimum(fits, FULLY_KEPT) ** 4
     return 1.0 / (1.0 + fourth * fourth)

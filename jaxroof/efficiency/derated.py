@@ -35,6 +35,7 @@ def blended(first: KindEfficiency, second: KindEfficiency, share: Scalar) -> Kin
     """
 
     def together(name: str) -> Scalar:
+        # Rates mean harmonically: tokens of each phase take time at their own rate, and it is times that add up.
         one, other = getattr(first, name), getattr(second, name)
         if name == "kernel_time":
             return (1.0 - share) * one + share * other

@@ -45,6 +45,7 @@ def in_phases(efficiency: Efficiency, prompt_tokens: Scalar | None, decode_token
     decoding = efficiency.decoding
     if decoding is None:
         return efficiency
+    # A step of one phase keeps that phase's constants; prompts are what the efficiency's own entries are of.
     own = {field.name: getattr(decoding, field.name) for field in dataclasses.fields(decoding)}
     if decode_tokens is None:
         own = {}
@@ -91,6 +92,7 @@ def kernel() -> Efficiency:
 
     The tiers `learned-*` are the same models with constants fitted to measured kernels.
     """
+    # Kernels without a roofline model of their own (norms, rotations, copies) stream: bytes decide.
     small = streaming()
     longer = dataclasses.replace(small, launch_cycles=2.0 * small.launch_cycles)  # two passes over the state or keys
     return Efficiency(

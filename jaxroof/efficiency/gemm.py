@@ -52,6 +52,8 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
 
     The last term is of rows with scales of their own (`ProductShape.row_scales`).
     """
+    # The tensor memory's own constants hold in steps alone: kernels that are timed by themselves, with known
+    # `reuse_bytes`, keep the general ones.
     if op.reuse_bytes is None:
         kernel = on_cores(kernel, hardware.cores, tensor_memory=kernel.tensor_memory)
 
@@ -59,16 +61,21 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     hbm, l2 = _memory_times(kernel, op, hardware)
     ramp = kernel.ramp_cycles / clock(hardware)
     moved = hbm + l2
+    # t r / (t + r): short kernels wait as long again as they load, long ones lose r at most: pipelines fill once.
     moved = moved + moved * (ramp / (moved + ramp))
 
     # c and h beside each other, contending while pipelines fill
     matrix = _matrix_time(kernel, op, hardware)
+    # A norm of order 4 is close to the maximum: long kernels overlap compute and memory nearly fully, as the roofline
+    # says.
     best = _together(matrix, moved, kernel.contention * ramp / (ramp + matrix + moved))
     if kernel.row_cycles is not None and op.shape.row_scales:
         cores = gpu_cores(hardware) * clock(hardware)
+        # Quantisation of activations: each row's largest element is found and its scale applied, by a block of its own.
         best = best + op.shape.rows * (_row_cycles(kernel, hardware) / cores)
     cycles = kernel.launch_cycles
     if kernel.packing_cycles is not None:
+        # Scales of blocks have to be laid out for the tensor memory by one more kernel.
         cycles = cycles + kernel.packing_cycles * hardware.cores.tensor_memory
     launch = op.kernels * cycles / clock(hardware)
     return Timing(
@@ -84,11 +91,14 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     flops, results = op.matrix_flops, shape.rows * shape.outputs
     precision = kernel_precision(op)
     rate = sustained_rate(kernel, flops, hardware, precision, op.operand_bytes, sustained, results)
+    # Rows per matrix: a batched product rounds each matrix's rows up to whole tiles.
     rows = shape.rows / jnp.maximum(shape.matrices, 1.0)
 
     def row_tiles(tile: float) -> Array:
         return shape.matrices * ceiling(rows * (1.0 / tile))
 
+    # Split-K: more tiles fill idle cores when m and n are small and k is long, but each split writes a float32 partial
+    # result that has to be summed.
     adding = kernel.split_cycles / clock(hardware)
     partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / hardware.memory.hbm.bandwidth)
     times = []
@@ -105,6 +115,7 @@ def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> Array:
 
     A norm of order 4 at q = 0 and of order 2 at q = 1; about the sum at q = 7.
     """
+    # Squares first: c^4 of microseconds is 1e-24, still in the range of float32, where eighth powers would not be.
     matrix, moved = matrix * matrix, moved * moved
     return jnp.sqrt(jnp.sqrt(matrix * matrix + moved * moved + 2.0 * contention * matrix * moved))
 
@@ -134,10 +145,12 @@ def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[S
     kept = kernel.activation_residency * memory.l2.capacity
     warm = activations * (kept * kept / (kept * kept + moved * moved))
     if op.reuse_bytes is not None:
+        # What is touched between two readings of the same weights evicts them as it nears the L2's capacity.
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(op.reuse_bytes, 1.0)
         square = jnp.minimum(fit * fit, RESIDENT_BOUND)
         eighth = (square * square) * (square * square)
         warm = warm + weights * (eighth / (1.0 + eighth))
+    # HBM's share flows through L2, so both rates add as a hypotenuse.
     cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
     # L2 and HBM deliver at once: data in L2 is never slower to read than from HBM.
     cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)

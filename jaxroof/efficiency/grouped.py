@@ -59,6 +59,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     shape = op.shape
     sustained = op.reuse_bytes is None
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    # Never below 0: the difference of two large sums may round so.
     activations = jnp.maximum(op.bytes - weights, 0.0)
     coarse = _coarse(kernel, shape, hardware)
 
@@ -74,6 +75,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
 
     # h: weights, more of them where coarse tiles read half lines, and activations
     read = weights if coarse is None else weights * (1.0 + kernel.coarse_lines * coarse)
+    # Activations of the expert layer have passed the L2 moments ago: gather, product and scatter follow one another.
     hbm, l2 = _memory_times(kernel, read, activations, op.reuse_bytes, hardware)
     moved = hbm + l2
 
@@ -82,12 +84,15 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     if coarse is not None:
         delay = delay * (1.0 + coarse)
 
+    # Three delays in quadrature: the longest dominates, near ties cost up to sqrt(3) of it.
     body = jnp.sqrt(_together(kernel, core, moved, hardware) + delay * delay)
+    # Gather by expert, activation function and weighted scatter around the products, spread over all cores.
     copied = kernel.copy_cycles * activations / (gpu_cores(hardware) * clock(hardware))
     if kernel.copies is not None:
         copied = copied + kernel.copies * sum(_memory_times(kernel, 0.0, activations, None, hardware))
     cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
     started = cycles / clock(hardware) + kernel.launch_time
+    # Fused MoE kernels on such cores sort, multiply and combine in fewer launches.
     if kernel.fused is not None:
         started = started * (1.0 - kernel.fused * hardware.cores.tensor_memory)
     launch = op.kernels * started
@@ -107,9 +112,13 @@ def row_tiles(shape: ProductShape, tile: float) -> Array:
     scale = 1.0 / tile
     rows = shape.rows / jnp.maximum(shape.matrices, 1e-6)
     if shape.largest is None:
+        # Even routing: every matrix has the mean, rounded up to whole tiles, of at least one.
         return shape.matrices * maximum(ceiling(rows * scale), 1.0)
+    # Skewed routing, Zipf-like: the span is the log of the ratio of busiest to idlest expert.
     span = _span(jnp.maximum(shape.largest / jnp.maximum(rows, 1e-6), 1.0))
+    # Matrices with less than one tile of rows take one; the others follow the integral of the power law.
     over = jnp.maximum(shape.largest * scale, 1.0)
+    # Mean over ln(rows) uniform on the span of max(1, rows / tile + 1 / 2), rounding up costing half a tile on average.
     partly = 1.0 + (over - 1.0 - 0.5 * jnp.log(over)) / span
     least = shape.largest * scale * jnp.exp(-span)
     return shape.matrices * jnp.where(least < 1.0, partly, rows * scale + 0.5)
@@ -127,10 +136,12 @@ def _together(kernel: GroupedKernel, core: Scalar, moved: Scalar, hardware: Hard
     to sqrt(c^4 + h^4) by the share `overlapped`.
     """
     matrix, memory = core * core, moved * moved
+    # contention 1 is the sum (units take turns), 0 the hypotenuse (partial overlap).
     taken = matrix + memory + 2.0 * kernel.contention * core * moved
     if kernel.overlapped is None:
         return taken
     share = kernel.overlapped * hardware.cores.asynchronous
+    # Linear in the square between the two cases, so that `overlapped` may be fitted between 0 and 1.
     return taken + share * (jnp.sqrt(matrix * matrix + memory * memory) - taken)
 
 
@@ -141,6 +152,7 @@ def _coarse(kernel: GroupedKernel, shape: ProductShape, hardware: Hardware) -> A
     """
     if kernel.coarse_rows is None:
         return None
+    # A sigmoid in log rows: heuristics of Triton's kernels switch block sizes at a threshold that depends on the shape.
     ratio = shape.rows / (jnp.maximum(shape.matrices, 1e-6) * kernel.coarse_rows)
     return (1.0 - hardware.cores.tensor_memory) * (ratio * ratio / (1.0 + ratio * ratio))
 
@@ -157,9 +169,11 @@ def _memory_times(
     hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
     if memory.l2 is None:
         return total / hbm_rate, 0.0
+    # Saturating share: activations below the kept capacity hit, those far above it miss.
     kept = kernel.activation_residency * memory.l2.capacity
     warm = activations * (kept * kept / (kept * kept + total * total))
     if reuse is not None:
+        # Weights of all experts pass between two readings of one, so the ratio of capacity to that working set decides.
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(reuse, 1.0)
         fourth = jnp.minimum((fit * fit) * (fit * fit), RESIDENT_BOUND)
         warm = warm + weights * (fourth / (1.0 + fourth))

@@ -76,12 +76,14 @@ def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
     device move together, and the furthest says how far it is.
     """
     found = hull_excesses(hull, op, hardware)
+    # A Euclidean sum over independent reasons to distrust: precision, class of cores, device, shape.
     square = jnp.asarray(precision_distance(hull, op) ** 2) + class_distance(hull, hardware) ** 2
     for device, share in ((True, 1.0), (False, SHAPE)):
         own = [jnp.abs(octaves) for name, octaves in found.items() if FEATURES[name].device is device]
         if own:
             furthest = share * (maximum(*own) if len(own) > 1 else own[0])
             square = square + furthest * furthest
+    # Double `where`, as in other roots: the slope at 0 would be infinite.
     outside = square > LEAST * LEAST
     return jnp.where(outside, jnp.sqrt(jnp.where(outside, square, 1.0)), 0.0)
 
@@ -92,9 +94,12 @@ def hull_excesses(hull: Hull, op: AnyOp, hardware: Hardware) -> dict[str, Array]
     for one in hull.ranges:
         value = FEATURES[one.feature].value(op, hardware)
         if value is not None:
+            # An op without work is put at the low end of the range, where its distance is 0.
             there = jnp.asarray(value) > 0.0  # an op without work has no shape
             octaves = jnp.log2(jnp.where(there, value, one.low))
+            # More rows or longer messages repeat the same inner loop: only less than the least is new.
             high = math.inf if FEATURES[one.feature].repeats else math.log2(one.high)
+            # Clipping subtracts the part inside: what remains is 0 inside, positive above, negative below.
             found[one.feature] = octaves - jnp.clip(octaves, math.log2(one.low), high)
     return found
 
@@ -104,6 +109,7 @@ def precision_distance(hull: Hull, op: AnyOp) -> float:
     of a measured width `FORMAT`; 0 where it was measured or the op has none.
     """
     precision = op.precision if isinstance(op, Kernel) else None
+    # fp16 and bf16 run on the same units at the same rate: measured in one, known in both.
     measured = [ALIKE.get(one, one) for one in hull.precisions]
     if precision is None or not measured or ALIKE.get(precision, precision) in measured:
         return 0.0
@@ -126,6 +132,7 @@ def _clock(op: AnyOp, hardware: Hardware) -> Scalar | None:
 
 def _core_flops(op: AnyOp, hardware: Hardware) -> Scalar | None:
     rate = _matrix_rate(op, hardware)
+    # Per clock and core, so that generations compare by what a core does and not by how many of them there are.
     return None if rate is None else rate / (hardware.cores.count * clock(hardware))
 
 
@@ -149,6 +156,7 @@ def _matrix_rate(op: AnyOp, hardware: Hardware) -> Scalar | None:
     """FLOP/s of the matrix units as if their operands had `REFERENCE_BYTES`; None where the op has no use for them."""
     if not isinstance(op, Kernel) or op.matrix_flops is None or op.precision not in hardware.matrix:
         return None
+    # In units of 16-bit operands: an fp8 peak of twice the rate is the same array of multipliers.
     return hardware.matrix[op.precision] * (OPERAND_BYTES[op.precision] / REFERENCE_BYTES)
 
 

@@ -42,15 +42,18 @@ class Kernels:
 
 def class_of(kernels: Kernels, op: Kernel) -> str:
     """Name of the class that prices `op`: a field of `Kernels`."""
+    # The most general class is last; the first one that this efficiency has constants of is taken.
     candidates = ["wide"]
     if op.precision in LOW_PRECISIONS:
         candidates = ["narrow", *candidates]
+        # Block scales need another main loop: partial sums are rescaled between products of blocks.
         if op.scaled:
             candidates = ["scaled", *candidates]
         if op.precision == "fp4":
             candidates = ["block4", *candidates]
     if isinstance(op.shape, AttentionShape) and op.shape.latent:
         candidates = ["latent", *candidates]
+    # No shape: the op is a stream of bytes of this kind, such as a recurrent state's update.
     if op.shape is None:
         candidates = ["plain", *candidates]
     return next(name for name in candidates if getattr(kernels, name) is not None)

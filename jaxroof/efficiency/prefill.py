@@ -100,11 +100,13 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
     loop = _loop(kernel, cores)
     tiles = attention_tiles(kernel, loop, shape)
     peak = matrix_peak(hardware, kernel_precision(op))
+    # Such kernels multiply in 16 bits and dequantise keys and values on the way in.
     # B that a cached element is short of 16 bits, where the kernel computes in 16 bits.
     missing = 0.0 if op.precision in LOW_PRECISIONS else positive_part(ACTIVATION_BYTES - shape.kv_bytes)
 
     # compute = ((pairs pair / cores)^4 + (tail longest pair)^4)^(1/4)
     pair = _pair_time(kernel, loop, op, cores, peak, missing)
+    # Perfect balance over cores is the mean; the longest tile, which cores cannot share, is the other bound.
     share = tiles.pairs / cores.count
     compute = pair.both * _joined(share, kernel.tail * tiles.longest)
     times = {"matrix": share * pair.matrix, "vector": share * pair.vector}
@@ -116,15 +118,18 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
     appended_bytes = _appended_bytes(kernel, shape, 1.0 + missing * loop.low_write)
     if memory.l2 is not None:
         times["l2"] = _l2_bytes(kernel, tiles, shape) / (memory.l2.bandwidth * kernel.l2)
+        # Every tile of queries streams all of its keys through the L2: with many queries that binds before HBM does.
         compute = maximum(compute, times["l2"])
         if op.reuse_bytes is not None:
             warm = _resident(op.reuse_bytes, kernel.resident * memory.l2.capacity)
+            # Linear between the time of a byte from HBM and of one from L2, by the share that is still there.
             byte = byte + warm * (1.0 / (memory.l2.bandwidth * kernel.warm) - byte)
     moved, appended = op.bytes * byte, appended_bytes * byte
     times["hbm"] = moved + appended
 
     # launch, and the start and end of the tiles that one core works through
     cycles = op.kernels * kernel.launch_cycles * (1.0 + missing * kernel.low_launch)
+    # Cores work through their tiles one after the other, each with a prologue and an epilogue; one tile at least.
     filled = loop.tile_cycles * _both(tiles.count / cores.count, minimum(tiles.count, 1.0), 0.0)
     times["launch"] = cycles / clock(hardware) + filled / tile_clock(hardware, peak, op.operand_bytes)
     return Timing(times["launch"] + _both(compute, moved, kernel.memory_serial) + appended, times)
@@ -142,12 +147,17 @@ def _pair_time(
       missing: B that a cached element is short of the 16 bits in which the kernel computes.
     """
     widths = op.shape.key_width + op.shape.value_width
+    # Heads wider than 128 need more registers per row: tiles shrink, and operands are re-read more often.
     wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
     flops = 2.0 * widths * wide * (1.0 + missing * (loop.low_cache - 1.0))
+    # Two products per pair: query times key over the key's width, probability times value over the value's.
     matrix = flops * (cores.count / (peak * loop.matrix))
     vector = kernel.vector / cores.vector_flops
     exp = None if cores.exp_rate is None else 1.0 / (cores.exp_rate * kernel.exp)
+    # Online softmax (FlashAttention): running maximum and sum are kept and rescaled on vector units, and exponentials
+    # run on special-function units beside them.
     softmax = vector if exp is None else _both(vector, exp, 0.0)
+    # Tensor cores and softmax alternate on two tiles (ping-pong scheduling) as far as `serial` is below 1.
     return PairTime(matrix, vector, exp, _both(matrix, softmax, loop.serial))
 
 
@@ -166,6 +176,7 @@ def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar
     """
     if not shape.appended:
         return 0.0
+    # No more new keys than there are: cross-attention may have fewer keys than queries.
     new = ACTIVATION_BYTES * shape.sequences * minimum(shape.keys, shape.queries)
     written = shape.kv_heads * _cached_width(shape) * kernel.cache_write * writes
     copied = shape.heads * (shape.key_width + shape.value_width) * kernel.query_copy
@@ -176,6 +187,7 @@ def _l2_bytes(kernel: PrefillKernel, tiles: Tiles, shape: AttentionShape) -> Sca
     """B from L2: every tile reads the keys and values of its pairs, and the whole cache passes once."""
     width = _cached_width(shape)
     cached = shape.sequences * shape.keys * shape.kv_heads * width * shape.kv_bytes
+    # One reading of the keys by each tile of `tile_rows` queries: pairs / rows is the number of key visits.
     return tiles.pairs / kernel.tile_rows * width * shape.kv_bytes + cached
 
 
@@ -191,16 +203,22 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
 
     def tiles_of(rows: Scalar) -> Scalar:
         """Tiles of `rows` rows: of one query head, or in part of all that share a key head, if these are fewer."""
+        # Without packing each query head has tiles of its own.
         alone = shape.heads * ceiling(queries / rows)
+        # With packing (GQA) the heads of a group lie in the rows of one tile: fewer, fuller tiles where queries are
+        # few.
         packed = cheapest(alone, shape.kv_heads * ceiling(queries * group / rows))
         return shape.sequences * (alone + loop.packing * (packed - alone))
 
+    # Rows are rounded up to the instruction's, not to the tile: a partial tile multiplies fewer rows.
     count = tiles_of(kernel.tile_rows)
     rows = kernel.row_step * tiles_of(kernel.row_step)
 
     # Keys of a mean row: those that it sees, and masked ones up to `padding` before the window and after the diagonal.
     seen = shape.pairs / jnp.where(queries > 0.0, queries, 1.0)
+    # Mean number of keys that the causal mask hides after a query: half of the other new tokens.
     ahead = 0.5 * positive_part(queries - 1.0) if shape.causal else 0.0
+    # Keys before the window, cached but out of sight; 0 without a window.
     behind = positive_part(shape.keys - seen - ahead)
     keys = seen + minimum(behind, loop.padding)
     if shape.causal:
@@ -210,6 +228,7 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
     square = 2.0 * queries * behind
     hidden = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
     longest = minimum(positive_part(shape.keys - hidden) + loop.padding, shape.keys)
+    # Mean rows per tile times the most keys of a row: pairs of the tile that ends last.
     height = rows / jnp.where(count > 0.0, count, 1.0)
     return Tiles(count, rows * keys, height * longest)
 
@@ -218,6 +237,7 @@ def _loop(kernel: PrefillKernel, cores: Cores) -> TileLoop:
     """Constants at this degree of `Cores.asynchronous`, linear between 0 and 1."""
     asynchronous = on_cores(kernel.asynchronous, cores, tensor_memory=kernel.asynchronous.tensor_memory)
     ends = (dataclasses.replace(loop, tensor_memory=None) for loop in (kernel.synchronous, asynchronous))
+    # The switch is data: constants are interpolated between the two kinds of kernels rather than selected.
     return mapped(lambda s, a: s + cores.asynchronous * (a - s), *ends)
 
 
@@ -226,6 +246,7 @@ def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:
 
     In ratios, as squares of short times leave the range of floats.
     """
+    # Factor out the longer term: the squares of 1e-20 s would underflow in float32, and 0 / 0 is avoided by the guard.
     longer = jnp.maximum(first, second)
     ratio = jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0)
     return longer * jnp.sqrt(1.0 + ratio * (ratio + 2.0 * serial))
@@ -240,6 +261,7 @@ def _joined(first: Scalar, second: Scalar) -> Scalar:
 
 def _resident(touched: Scalar, capacity: Scalar) -> Scalar:
     """Share of data that is still in a cache of `capacity` B after `touched` B: 1 / (1 + (touched / capacity)^4)."""
+    # A sharp transition near `touched` = `capacity`, as of a least-recently-used cache that is read cyclically.
     square = jnp.square(touched / capacity)
     return 1.0 / (1.0 + square * square)
 

@@ -122,17 +122,22 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     h: results, written once, and operands, read once, and again by every wave as far as L2 has lost them
     """
     kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
+    # Batched products have kernels and tiles of their own in cuBLAS.
     many = jnp.where(op.shape.matrices > 1.0, 1.0, 0.0)
     classes = library_classes(hardware.cores)
     rate = _sustained_rate(kernel, op, hardware)
     hbm = hardware.memory.hbm.bandwidth * kernel.bandwidth
     written = _written_bytes(kernel, op, classes) / hbm
     times, parts = [], []
+    # All tiles of all libraries are priced, and those that this one lacks are made too slow to be chosen: the class of
+    # cores is data, so the list cannot depend on it.
     for tile in _EVERY_TILE:
         core = _core_time(kernel, op, hardware, rate, tile)
         moved = _read_bytes(kernel, op, hardware, tile, classes) / hbm + written
         has = many * _has(tile, BATCHED_TILES, classes) + (1.0 - many) * _has(tile, TILES, classes)
         lacking = 1.0 + NEVER * (1.0 - has)
+        # Threads load operands and multiply in turn on the same issue slots: compute and memory add as a hypotenuse,
+        # not as a maximum.
         times.append(jnp.sqrt(core * core + moved * moved) * lacking)
         parts.append(core * lacking)
     launch = op.kernels * kernel.launch_cycles / clock(hardware)
@@ -172,6 +177,7 @@ def _grid(op: Kernel, tile: Tile) -> tuple[Array, Array]:
 
 def _unaligned(*sizes: Scalar) -> Array:
     """1 where any of the numbers is no multiple of `ALIGNED`, 0 elsewhere, shape ()."""
+    # The sum of the rounded sizes exceeds that of the sizes exactly where any one of them is not aligned.
     padded = ALIGNED * sum(ceiling(size * (1.0 / ALIGNED)) for size in sizes)
     return jnp.where(padded > sum(sizes), 1.0, 0.0)
 
@@ -184,19 +190,25 @@ def _core_time(kernel: SgemmKernel, op: Kernel, hardware: Hardware, rate: Scalar
     """
     m, n = tile
     down, across = _grid(op, tile)
+    # Wave quantisation: tiles run in whole waves over all cores, and the last wave takes as long as a full one.
     tiles = op.shape.matrices * down * across
     cores = gpu_cores(hardware)
     cycle = 1.0 / clock(hardware)
+    # Ratio of operand loads to products: a tile of m x n loads m + n per 2 m n FLOP, so small tiles starve the units.
     edges = kernel.small * UNIT * (1.0 / m + 1.0 / n - 2.0 / LARGE)
     element = 2.0 * m * n * (1.0 + edges) * cores / rate
     alone = 1.0 + kernel.lone * (LONE / (m * n))
+    # Split-K writes one partial result per split, which a last kernel adds up.
     partial = op.shape.rows * op.shape.outputs * op.shape.output_bytes * kernel.split_traffic
     partial = partial / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
+    # Batched kernels have no split of inputs.
     never = jnp.where(op.shape.matrices > 1.0, 1.0 + NEVER, 1.0)
     times = []
     for splits in SPLITS:
         main = element * (STEP * ceiling(op.shape.inputs / (splits * STEP)))
         waves = maximum(1.0, ceiling(tiles * (splits / cores)))
+        # A core alone with one small tile cannot hide its latencies behind another one: at least `alone` times the main
+        # loop.
         time = main * maximum(waves, alone) + waves * (kernel.tile_cycles * cycle)
         if splits > 1.0:
             time = (time + kernel.split_cycles * cycle + splits * partial) * never
@@ -213,20 +225,28 @@ def _read_bytes(kernel: SgemmKernel, op: Kernel, hardware: Hardware, tile: Tile,
     """
     shape, (m, n) = op.shape, tile
     down, across = _grid(op, tile)
+    # Tiles that run at the same time, over all cores; those in one row or column of tiles share an operand.
     flight = gpu_cores(hardware) * kernel.flight
+    # The grid is walked along outputs first; what is left of the tiles in flight covers further rows, then further
+    # matrices.
     columns = minimum(across, flight)
     panels = minimum(down, maximum(flight / across, 1.0))
     products = minimum(jnp.maximum(shape.matrices, 1.0), maximum(flight / (across * down), 1.0))
+    # Different operand bytes of one wave: shared rows and columns are counted once, the L2 serves the others.
     wave = (columns * n + panels * m) * products * shape.inputs * op.operand_bytes
     once = shape.matrices * (_rows(op) + shape.outputs) * shape.inputs * op.operand_bytes
+    # Every wave brings its own rows and columns; subtracting the first reading leaves the re-readings.
     again = jnp.maximum(wave * (shape.matrices * down * across / (columns * panels * products)) - once, 0.0)
     slow = 1.0 + kernel.unaligned * _unaligned(_rows(op), shape.inputs) * (1.0 - classes["amd"])
     if hardware.memory.l2 is not None:
         l2 = hardware.memory.l2.capacity
+        # A re-reading hits where the wave's footprint is small against the L2.
         again = again * (wave / (wave + kernel.kept * l2))
         ratio = wave / (kernel.reach * l2)
         beyond = kernel.far * (ratio * ratio / (1.0 + ratio * ratio))
         one = jnp.where(shape.matrices > 1.0, 0.0, 1.0)
+        # Pascal's kernels take one sector of many rows at once: the larger the footprint, the more of the rows' other
+        # sectors the L2 has lost before they are used.
         slow = slow * (1.0 + classes["pascal"] * one * (kernel.scattered + beyond))
     return (once + again) * slow
 
@@ -246,18 +266,23 @@ def _sustained_rate(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Scal
     issued: instructions over those of a main loop without single loads; each takes a slot and energy
     """
     single = _unaligned(_rows(op), op.shape.inputs) * hardware.cores.register_copies
+    # Before copies to shared memory were asynchronous, unaligned operands are loaded word by word: more instructions.
     issued = 1.0 + kernel.single * single
     peak = matrix_peak(hardware, kernel_precision(op))
     best = peak * kernel.matrix / issued
     if hardware.power.tdp is None or hardware.energy is None:
         return best
+    # P ~ f V^2 with V about proportional to f: energy per FLOP goes with the square of the clock.
     voltage = minimum(clock(hardware), HIGHEST_CLOCK) / REFERENCE_CLOCK
     drawn = peak * hardware.energy.matrix[kernel_precision(op)] * kernel.process_energy * (voltage * voltage * issued)
     excess = (drawn + kernel.idle_power * hardware.cores.count) / (LIMIT_SHARE * hardware.power.tdp)
     excess = jnp.minimum(jnp.maximum(excess, LEAST_EXCESS), MOST_EXCESS)  # float32 holds their eighth powers
     square = excess * excess
     fourth = square * square
+    # min(1, 1 / excess) with a rounded corner: a product that would draw twice the limit runs at half the rate.
     capped = rsqrt(jnp.sqrt(jnp.sqrt(1.0 + fourth * fourth)))
+    # Idle cores draw little: a product that leaves most of them without a tile is not throttled.
     busy = minimum(1.0, op.shape.rows * op.shape.outputs * (1.0 / LONE) / hardware.cores.count)
+    # Power limits act on an average over milliseconds: short kernels end before they are felt.
     denied = (1.0 - capped) * busy * (op.matrix_flops / (op.matrix_flops + peak * kernel.onset_time))
     return best * (1.0 - denied)

@@ -39,6 +39,7 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
     if op.vector_flops is not None:
         times["vector"] = op.vector_flops / (cores.count * cores.vector_flops * kernel.vector)
     if op.bytes is not None and kernel.core_bytes is not None:
+        # Few cores cannot keep HBM busy: each has a limited number of loads and stores in flight (Little's law).
         issued = op.bytes / (gpu_cores(hardware) * clock(hardware) * kernel.core_bytes)
         times["vector"] = maximum(times["vector"], issued) if "vector" in times else issued
     if op.exps is not None and cores.exp_rate is not None:
@@ -47,6 +48,7 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
     if op.matrix_flops is not None:
         times["matrix"] = op.matrix_flops / (matrix_peak(hardware, kernel_precision(op)) * kernel.matrix)
     launch = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
+    # Streaming kernels overlap perfectly by themselves: thousands of threads, each with loads in flight.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
 
@@ -55,5 +57,6 @@ def _cold_bytes(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Scalar:
     l2 = hardware.memory.l2
     if kernel.residency is None or l2 is None:
         return op.bytes
+    # Outputs of the kernel before are still in L2 where both are small: near 0 of the bytes move; large ones all do.
     ratio = op.bytes / (kernel.residency * l2.capacity)
     return op.bytes * (ratio * ratio / (1.0 + ratio * ratio))

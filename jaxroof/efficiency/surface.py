@@ -109,6 +109,7 @@ def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
     table = surface_of(surfaces, op)
     if table is None:
         return base
+    # The ratio and not the time is interpolated: it varies slowly with the shape, while times span decades.
     ratio = jnp.exp(log_ratio(table, op))
     return Timing(base.total * ratio, {name: time * ratio for name, time in base.resources.items()})
 
@@ -123,13 +124,17 @@ def surface_distance(surfaces: Surfaces, op: Kernel, hardware: Hardware) -> list
     if table is None:
         return []
     shape = coordinates(op)
+    # Above the last and below the first position of each axis.
     excesses = [_octaves(shape[axis.name] / axis.high) for axis in table.axes]
     excesses += [_octaves(axis.low / shape[axis.name]) for axis in table.axes]
     if table.names:
         nearest = _nearest(table, shape)[..., None, None]
+        # The label that is furthest off in the table that the lookup takes; less than a factor of two counts as the
+        # same.
         apart = jnp.max(jnp.abs(jnp.take_along_axis(_apart(table, shape), nearest, axis=-2)[..., 0, :]), axis=-1)
         excesses.append(jnp.where(apart >= 1.0, apart, 0.0))
     if isinstance(op.shape, ProductShape):
+        # Tables measure one matrix at a time, and decode with one query, and prompts without a cache: more is outside.
         excesses.append(_octaves(op.shape.matrices))
     elif isinstance(op.shape, AttentionShape):
         decode = op.kind == "decode_attention"
@@ -150,7 +155,9 @@ def log_ratio(table: Surface, op: Kernel) -> Array:
     `jax.scipy.interpolate.RegularGridInterpolator` gives the same, but takes five times as long in a sweep.
     """
     shape = coordinates(op)
+    # Strides of a flat, row-major array: positions of the later axes multiply.
     strides = [math.prod(table.values.shape[i + 2 :]) for i in range(len(table.axes))]
+    # Offset of the nearest table, then of its cell along each axis.
     index, fractions = _nearest(table, shape) * math.prod(table.values.shape[1:]), []
     for axis, stride in zip(table.axes, strides, strict=True):
         cell, fraction = _place(axis, shape[axis.name])
@@ -159,7 +166,9 @@ def log_ratio(table: Surface, op: Kernel) -> Array:
 
     def between(start: Array, dimension: int) -> Array:
         if dimension == len(fractions):
+            # One gather at each of the 2^d corners of the cell.
             return _taken(table.values.reshape(-1), start, fractions[0].dtype)
+        # Linear along this dimension, between the two faces of the cell that the recursion has interpolated.
         low, high = (between(start + step, dimension + 1) for step in (0, strides[dimension]))
         return low + fractions[dimension] * (high - low)
 
@@ -198,8 +207,10 @@ def _measured(table: Surface, op: Kernel) -> bool:
 def _place(axis: SurfaceAxis, position: Scalar) -> tuple[Array, Array]:
     """The cell that `position`, clamped to the axis, is in, and where in it from 0 to 1."""
     position = jnp.clip(jnp.asarray(position), axis.low, axis.high)
+    # Buckets are of equal width in log2, so that the position's logarithm gives the bucket without a search.
     bucket = (jnp.log2(position * (1.0 / axis.low)) * axis.buckets_per_octave).astype(jnp.int32)
     cell = _taken(axis.cells, jnp.clip(bucket, 0, len(axis.cells) - 1), jnp.int32)
+    # A bucket holds a few borders at most: as many comparisons find the cell.
     for _ in range(BORDERS):
         passed = position >= _taken(axis.upper, cell, position.dtype)
         cell = jnp.minimum(cell + passed.astype(jnp.int32), len(axis.lower) - 1)
@@ -218,6 +229,7 @@ def _nearest(table: Surface, shape: dict[str, Scalar]) -> Array:
         return jnp.int32(0)
     apart = _apart(table, shape)
     weights = jnp.asarray([LABELS[table.kind][name] for name in table.names], apart.dtype)[None, :]
+    # Weighted least squares in octaves of the labels.
     return jnp.argmin(jnp.sum(weights * apart**2, axis=-1), axis=-1).astype(jnp.int32)
 
 

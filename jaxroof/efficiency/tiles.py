@@ -104,8 +104,10 @@ def sustained_rate(
     rate = matrix_peak(hardware, precision) * costs.matrix
     if hardware.power.tdp is None:
         return rate
+    # In units of 16-bit operands: fp8 takes half the energy of bf16 per FLOP, fp32 twice.
     width = 0.5 * operand_bytes
     core_rate = matrix_peak(hardware, precision) * width / hardware.cores.count
+    # A wider core amortises its control and operand delivery over more multipliers: energy per FLOP ~ 1 / sqrt(width).
     energy = costs.energy * width * rsqrt(core_rate / costs.energy_rate)
     # The bound keeps compilers from taking constants such as energy to the fourth power, which float32 does not hold.
     drawn = rate * energy
@@ -113,13 +115,17 @@ def sustained_rate(
         drawn = drawn + costs.idle_power * hardware.cores.count
     excess = jnp.maximum(drawn / (costs.power * hardware.power.tdp), NEGLIGIBLE)
     fourth = (excess * excess) * (excess * excess)
+    # min(1, 1 / excess) with a rounded corner. Power above the limit lowers the clock until it fits.
     capped = rsqrt(jnp.sqrt(1.0 + fourth))
     if results is None and sustained:
         return rate * capped
     denied = 1.0 - capped
     if results is not None:
+        # Idle cores draw nothing: the product's tiles over the cores bound its power.
         denied = denied * minimum(1.0, results * (1.0 / STORED) / hardware.cores.count)
     if not sustained:
+        # Boards average power over a window: a kernel alone that is shorter than `onset_time` ends before it is
+        # throttled.
         denied = denied * (flops / (flops + rate * costs.onset_time))
     return rate * (1.0 - denied)
 
@@ -162,24 +168,35 @@ def matrix_time(
         tiles, small = (*VECTOR_TILES, *tiles), small * (1.0 - vectors)
         element_time = element_time * (1.0 + vectors * (1.0 / VECTOR_SHARE - 1.0))
     if costs.software is not None:
+        # Without asynchronous copies, address arithmetic and loads of the same threads take issue slots from the
+        # products.
         element_time = element_time * (1.0 + costs.software * (1.0 - hardware.cores.asynchronous))
     if costs.promotion is not None:
+        # Accumulators in registers: block scales are applied by vector units between products.
         element_time = element_time * (1.0 + costs.promotion * threads * (1.0 - hardware.cores.tensor_memory))
     tick = 1.0 / tile_clock(hardware, matrix_peak(hardware, precision), operand_bytes)
+    # Persistent kernels load the next tile while the last one's results are stored: part of the fixed time is hidden.
     cycle = (1.0 - costs.overlap * hardware.cores.asynchronous) * threads * tick
     fixed_time = costs.tile_cycles * cycle + FILL_CYCLES * (1.0 - threads) * tick
     store_time = 0.0 if costs.store_cycles is None else costs.store_cycles * cycle
+    # In units of `element_time`, as `main` is: the latency of one step's loads, over the stages in flight.
     least = None if costs.step_cycles is None else costs.step_cycles * threads * tick / element_time
+    # A split's inputs are rounded up to whole steps; the remainder is multiplied as zeros.
     loop_time = element_time * ceiling(inputs / (splits * step))
     per_core = splits / hardware.cores.count
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
+    # Tile quantisation: a partial tile at the edge of the result takes as long as a full one.
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
     times = []
     for m, n in tiles:
+        # Work of m n plus the loads of m + n per step: larger tiles re-use operands more (arithmetic intensity of a
+        # tile).
         main = (m * n + small * (m + n)) * misfit(m, n, hardware)
         if least is not None:
             main = maximum(main, least)
+        # Fixed time of each tile beside its main loop: first loads, epilogue.
         tile_time = main * loop_time + (fixed_time + store_time * (m * n / STORED))
+        # Wave quantisation: tiles per core, rounded up in part.
         times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
     return cheapest(*times)
 
@@ -189,6 +206,7 @@ def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:
 
     Cores that are done early leave power and bandwidth to the others: a wave costs `softness` of its idle part.
     """
+    # Idle part of the last wave, from 0 up to one tile per core.
     idle = ceiling(tiles_per_core) - tiles_per_core
     return maximum(1.0, tiles_per_core + softness * idle)
 
@@ -203,8 +221,10 @@ def misfit(m: float, n: float, hardware: Hardware) -> Scalar:
     registers, scratchpad = hardware.memory.register_capacity, hardware.memory.scratchpad
     over: Scalar = 1.0
     if registers is not None:
+        # float32 accumulators of m x n, twice: the operands' fragments and addresses need the other half.
         over = jnp.maximum(2.0 * ACCUMULATOR_BYTES * m * n / registers, over)
     if scratchpad is not None:
+        # Double buffering: `STAGES` slices of m rows and n columns.
         over = jnp.maximum(STAGES * STEP_BYTES * (m + n) / scratchpad.capacity, over)
     over = jnp.where(over > 1.0, over, 1.0)  # at 1 exactly a maximum would have half of the slope
     return (over * over) * (over * over)

@@ -63,6 +63,7 @@ def on_cores(
     Returns:
       A struct of the same type; `kernel` itself where all are None.
     """
+    # Class switches as weights: a (1 - t), a t and w (1 - a) are 0 or 1 on real devices, at most one of them 1.
     changed: Constants = {}
     ahead = cores.asynchronous * (1.0 - cores.compiled)
     held = ahead * cores.tensor_memory
@@ -71,5 +72,6 @@ def on_cores(
         for name, value in (own or {}).items():
             general = getattr(kernel, name)
             general = 0.0 if general is None else general
+            # Deviations from the general value add up, so that a field may differ in several classes.
             changed[name] = changed.get(name, general) + share * (value - general)
     return dataclasses.replace(kernel, **changed) if changed else kernel  # type: ignore[type-var]

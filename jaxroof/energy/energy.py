@@ -24,12 +24,14 @@ def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     if not isinstance(op, Kernel):
         return {}
     memory, work = hardware.memory, {}
+    # Arithmetic and on-chip memories share the cores' supply: their energy falls with the square of the voltage.
     if op.matrix_flops is not None:
         work["matrix"] = op.matrix_flops
     if op.vector_flops is not None:
         work["vector"] = op.vector_flops
     if op.exps is not None:
         work["exp"] = op.exps
+    # Each level's bytes are those that its inner neighbour draws from it, as in the roofline.
     if op.bytes is not None and memory.l2 is not None:
         work["l2"] = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
     if op.bytes is not None and memory.scratchpad is not None:
@@ -40,10 +42,12 @@ def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
 def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Of it what memory and links do, which have voltages of their own."""
     if isinstance(op, Collective):
+        # SerDes of links have a supply of their own; what a device sends it pays for, not what it receives.
         return sent_bytes(hardware.links, op)
     if not isinstance(op, Kernel) or op.bytes is None:
         return {}
     inner = hardware.memory.l2 or hardware.memory.scratchpad
+    # DRAM cells and PHYs keep their voltage when the cores' is lowered.
     return {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
 
 
@@ -81,6 +85,7 @@ def op_energy(op: AnyOp, hardware: Hardware) -> Array:
     Raises:
       ValueError: while tracing, when `hardware.energy` lacks the op's precision or a tier of links.
     """
+    # Work times energy per unit: time does not enter, and static power is added where power is asked for.
     return _core_energy(op, hardware) + _other_energy(op, hardware)
 
 
@@ -116,6 +121,7 @@ def core_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
 
 def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """Energy in J that every op of one step spends on memory and links over all its runs on one device, by name."""
+    # Copies to host memory are not priced: their link has no energy figure.
     return {name: op.count * _other_energy(op, hardware) for name, op in ops.items() if not isinstance(op, Copy)}
 
 

@@ -80,8 +80,10 @@ def power_limit(hardware: Hardware) -> PowerLimit | None:
 
     def at(voltage: Scalar) -> AtVoltage:
         share = voltage / curve.full
+        # Leakage falls with the voltage, which leaves kernels more of the limit.
         headroom = _headroom(power.tdp, power.static * _static_share(curve, voltage))
         clock = clock_at(voltage, curve.full, 1.0, curve.threshold, curve.exponent)
+        # Dynamic power P ~ f V^2: energy per operation goes with V^2, and how many are done per second with f.
         return AtVoltage(share * share, 1.0 / headroom, clock)
 
     lowest = minimum(curve.least, curve.full)
@@ -92,11 +94,17 @@ def time_within(limit: PowerLimit | None, time: Scalar, energy: Joules) -> Array
     """`limited_time` of a device whose limit is known, shape ()."""
     if limit is None:
         return jnp.asarray(time)
+    # At full voltage: energy over what the limit leaves is the least time that keeps it.
     longest = energy.total * limit.reciprocal
     if limit.lowest is None or limit.middle is None:
+        # Without a curve the clock falls at constant voltage: energy does not change, so time is energy over power.
         return maximum(time, longest)
+    # DVFS: at a lower clock the voltage falls too, the same work takes less energy, and the step gets faster than at
+    # constant voltage.
     shortest, (constant, slope, bend) = _along_curve(energy, longest, limit.lowest, limit.middle)
+    # Below `shortest` even the least voltage draws too much: from there the clock alone falls.
     within = jnp.minimum(jnp.maximum(time, shortest), longest)
+    # A step under the limit runs at full clock: the longer of both times.
     return maximum(time, constant + within * (slope + within * bend), steepness=STEEPNESS)
 
 
@@ -116,15 +124,18 @@ def _along_curve(
         limited = (energy.core * at.energy + energy.other) * at.reciprocal
         return limited, limited * at.clock
 
+    # Three points of the curve: least, middle and full voltage, each with the time at full clock that just draws TDP.
     (first, shortest), (between, at_middle) = times(lowest), times(middle)
     shortest = jnp.minimum(shortest, longest)  # of exponents below 1 the clock would grow as voltage falls
 
     def rise(end: Scalar, start: Scalar, span: Scalar) -> Scalar:
         return (end - start) / jnp.maximum(span, _LEAST_SPAN * longest + _LEAST_TIME)
 
+    # Newton's form of the parabola through the three points: first and second divided differences.
     mean = rise(longest, first, longest - shortest)
     bend = rise(mean, rise(between, first, at_middle - shortest), longest - at_middle)
     most = rise(mean, 0.0, longest - shortest)  # flat at one of the ends
+    # Clamped so that the parabola is monotone: more work at full clock is never faster under the limit.
     bend = jnp.minimum(jnp.maximum(bend, -most), most)
     start = mean - bend * longest
     return shortest, (first - shortest * start, start - bend * shortest, bend)
@@ -141,6 +152,8 @@ def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
     power = hardware.power
     drawn = static = given(power.static, "static power of the hardware")
     if power.curve is not None:
+        # Static power at the least voltage and what it leaves of the limit: together TDP, unless the floor of
+        # `_headroom` holds.
         static = static * _static_share(power.curve, minimum(power.curve.least, power.curve.full))
     return minimum(drawn + jnp.divide(energy.total, time), static + _headroom(power.tdp, static))
 
@@ -160,10 +173,12 @@ def power_by_part(
       hardware: where `power_known`.
     """
     power, joules = hardware.power, Joules(sum(core.values()), sum(other.values()))
+    # Clock over its full value: time under the limit is 1 / s as long.
     share = jnp.divide(time, limited_time(time, joules, hardware))
     at_core, static = share, power.static
     if power.curve is not None:
         curve = power.curve
+        # Inverse of the alpha-power law, but never below the least voltage.
         volts = maximum(voltage_at(share, curve.full, 1.0, curve.threshold, curve.exponent), curve.least)
         volts = jnp.where(share < 1.0, volts, curve.full)
         at_core, static = share * jnp.square(volts / curve.full), static * _static_share(curve, volts)
@@ -185,8 +200,10 @@ def limited_energy(time: Scalar, energy: Joules, hardware: Hardware) -> Array:
 
 def _static_share(curve: VoltageCurve, voltage: Scalar) -> Scalar:
     """Static power at a core voltage in V over that at full clock."""
+    # The share of static power that leaks from the cores follows their voltage linearly.
     return 1.0 - curve.static_share * (1.0 - voltage / curve.full)
 
 
 def _headroom(tdp: Scalar, static: Scalar) -> Scalar:
+    # A floor keeps the time finite where static power alone takes the whole limit.
     return maximum(positive_part(tdp - static), LEAST_HEADROOM * tdp)

@@ -28,6 +28,7 @@ def clock_at(
     Source: alpha-power law: Sakurai & Newton, IEEE J. Solid-State Circuits 25(2), 1990.
     """
     nominal = jnp.maximum(nominal_voltage - threshold, _LEAST_OVERDRIVE * nominal_voltage)
+    # Overdrive over its nominal value; bounded from below, as gradients in the exponent take its logarithm.
     overdrive = jnp.maximum((voltage - threshold) / nominal, _LEAST_OVERDRIVE)
     return nominal_clock * (overdrive**exponent * (nominal_voltage / voltage))
 
@@ -41,10 +42,12 @@ def voltage_at(
     step after the first comes from below and none leaves the domain. Differentiable in all arguments.
     """
     nominal = nominal_voltage - threshold
+    # The equation in logarithms: a log(V - Vth) - log V = target.
     target = exponent * jnp.log(nominal) - jnp.log(nominal_voltage) + jnp.log(clock / nominal_clock)
     overdrive = nominal
     for _ in range(STEPS):
         voltage = threshold + overdrive
+        # Newton's step on the overdrive in log space, so that it stays positive.
         missing = target - exponent * jnp.log(overdrive) + jnp.log(voltage)
         overdrive = overdrive * jnp.exp(missing / (exponent - overdrive / voltage))
     return threshold + overdrive
@@ -63,6 +66,7 @@ def leakage(area: Scalar, voltage: Scalar, nominal_voltage: Scalar, density: Sca
     Source: the exponential is that of drain-induced barrier lowering: Roy, Mukhopadhyay & Mahmoodi-Meimand, Proc. IEEE
     91(2), 2003; growth is an assumption (hwspaces/technology/processes.toml).
     """
+    # Subthreshold leakage grows exponentially with the drain voltage (DIBL).
     return density * area * jnp.exp(growth * (voltage - nominal_voltage))
 
 
@@ -92,6 +96,7 @@ def static_power(
 
     Source: ours, fitted by tests.evidence.tdp_fit.
     """
+    # Clock tree and other nodes toggle in every cycle: P = C V^2 f, proportional to the area.
     return leaked + uncore * core_area * clock * jnp.square(overvoltage) + stacks * stack_floor + fixed
 
 

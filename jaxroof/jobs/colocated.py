@@ -115,10 +115,12 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     Source: ours; what side by side shares is that of NVIDIA's Multi-Process Service with limited thread percentages.
     """
     tenants = first, second
+    # Side by side is a partition of the cores, as MPS with thread percentages makes it.
     parts = stacked([work.cores, 1.0 - work.cores], axis=0)
 
     def one(bandwidths: Array, whole: Array) -> tuple[Array, tuple[Any, ...]]:
         """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
+        # Alone on the whole device, or each on its part of it.
         cores = jnp.where(whole, 1.0, parts)
         found = [
             _phases([share_of(hardware, cores[i], bandwidths[i, phase]) for phase in range(2)], tenant)
@@ -127,6 +129,7 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
         latencies, demands = (stacked([number for one in found for number in one[k]], axis=0) for k in range(2))
         latencies, demands = (jnp.reshape(each, (2, 2, *jnp.shape(each)[1:])) for each in (latencies, demands))
         # Own prompts and tokens beside the other's tokens.
+        # Where both together want more than the memory has, each gets as much less as they want beyond it.
         shares = 1.0 / maximum(demands + demands[::-1, 1:], 1.0)
         return jnp.where(whole, 1.0, shares), (latencies, bandwidths)
 
@@ -136,8 +139,11 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     apart = jnp.asarray(work.sharing) > 0.5
     costs = []
     for own, tenant in enumerate(tenants):
+        # In turns: between two own steps stands one of the neighbour.
         (ttft, tpot), other = latencies[0][own], latencies[0][1 - own, 1]
+        # The neighbour's step in s is its TPOT times the tokens that a step adds.
         between = other * tokens_per_step(tenants[1 - own].deployment, tenants[1 - own].requests)
+        # An arriving prompt meets a neighbour's step at a random moment, half of which is left on average.
         turns = ttft + 0.5 * between, tpot + between / tokens_per_step(tenant.deployment, tenant.requests)
         beside = latencies[2][own]
         costs.append(
@@ -168,6 +174,7 @@ def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[Array], list[A
             energies.append(joules_of(overlapped_ops(as_run(model, device), deployment, step), device))
     prefill, decode = times
     prefill, decode = pipelined_times(prefill, decode, model, deployment, requests)
+    # Each part of a device has its own share of TDP, so the limit is applied per tenant.
     if energies:
         spent = [device_energy(energy, deployment, requests) for energy in energies]
         prefill, decode = (limited_time(*one) for one in zip((prefill, decode), spent, places, strict=True))
@@ -192,6 +199,8 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
     device = computing_hardware(hardware, deployment)
     timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}
     times = {name: op.count * timings[name][0] for name, op in ops.items()}
+    # Memory is busy for the HBM time of each op, whatever binds the op: a compute-bound step leaves bandwidth to the
+    # other.
     busy = sum(op.count * timings[name][1] for name, op in ops.items())
     time = sum((times | hidden_time(ops, times, deployment)).values()) + host_time(step, deployment, efficiency)
     return time, busy / time
@@ -201,6 +210,7 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
 def _op_times(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> tuple[Scalar, Scalar]:
     """s of one run, and of it what the device memory alone would take."""
     timing = op_timing(op, hardware, efficiency)
+    # Ops without device memory, such as collectives, ask for none.
     return timing.total, jnp.asarray(timing.resources.get("hbm", 0.0), dtype=float)
 
 
@@ -213,6 +223,7 @@ def share_of(hardware: Hardware, cores: Scalar, bandwidth: Scalar) -> Hardware:
     hbm = dataclasses.replace(memory.hbm, bandwidth=memory.hbm.bandwidth * bandwidth)
     l2 = memory.l2
     if l2 is not None:
+        # Caches are shared by address, not partitioned: a share of the cores is taken to use the same share of the L2.
         l2 = dataclasses.replace(l2, bandwidth=l2.bandwidth * cores, capacity=l2.capacity * cores)
     drawn = {name: None if getattr(power, name) is None else getattr(power, name) * cores for name in ("tdp", "static")}
     return dataclasses.replace(
@@ -229,6 +240,7 @@ def cache_left(hardware: Hardware, first: Tenant, second: Tenant) -> Array:
 
     What the first's engine may use, less weights of both and what else each engine's share holds.
     """
+    # Weights of both are resident all the time; what is left of the engine's share is for both caches.
     usable = memory_share(hardware, first.deployment) * hardware.memory.hbm.capacity
     held = [
         weight_bytes(tenant.model, tenant.deployment) + reserved_bytes(hardware, tenant.model, tenant.deployment)

@@ -64,17 +64,21 @@ def micro_batches(requests: Requests, deployment: Deployment) -> Scalar:
 
 def prefill_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:
     """The step that processes the prompts of one micro-batch and samples the first token of each."""
+    # Micro-batches split the batch, so that pipeline stages work at once.
     sequences = requests.batch / micro_batches(requests, deployment)
     step = batches.prefill(sequences, requests.isl - requests.cached, requests.cached)
     if requests.encoder_tokens is None or model.encoder is None:
         return step
     encode = batches.encode(sequences, requests.encoder_tokens, requests.encoder_inputs)
+    # Projectors merge patches: cross-attention sees that many fewer encoder outputs.
     return dataclasses.replace(step, encode=encode, encoded=requests.encoder_tokens / model.encoder.merged)
 
 
 def decode_batch(requests: Requests, model: Model, deployment: Deployment) -> batches.Batch:
     """One micro-batch's decode step at the mean context: step i = 1 ... osl - 1 attends to isl + i tokens."""
     sequences = requests.batch / micro_batches(requests, deployment)
+    # Context grows by one token per step: over the output it is isl + osl / 2 on average, exact while time is linear in
+    # it.
     step = batches.decode(sequences, requests.isl + 0.5 * requests.osl)
     if requests.encoder_tokens is None or model.encoder is None:
         return step
@@ -112,13 +116,16 @@ def pipelined_latency(
     prefill: Scalar, step: Scalar, deployment: Deployment, requests: Requests, efficiency: Efficiency
 ) -> RequestCost:
     """The latencies that `pipelined_times` in s make up."""
+    # The prompt waits for what comes before it: retrieval, tokeniser, queue.
     ttft = efficiency.host.request_time + requests.delay + prefill
+    # Speculative decoding divides a step among the tokens that it keeps.
     tpot = step / tokens_per_step(deployment, requests)
     return RequestCost(ttft=ttft, tpot=tpot, e2e=e2e_latency(ttft, tpot, requests.osl))
 
 
 def e2e_latency(ttft: Scalar, tpot: Scalar, osl: Scalar) -> Scalar:
     """Time in s from arrival to the last of `osl` tokens, shape (): ttft + (osl - 1) tpot."""
+    # The first token comes with the prefill.
     return ttft + positive_part(osl - 1.0) * tpot
 
 
@@ -133,6 +140,8 @@ def pipelined_times(
     if deployment.pp is None:
         return prefill_time, decode_time
     parts, stage = micro_batches(requests, deployment), largest_stage(deployment, layer_count(model))
+    # Prefill: the first micro-batch passes all stages, each further one follows after the slowest stage. Decode: a
+    # micro-batch returns after its own way, or after all others have passed the slowest stage.
     return prefill_time * (1.0 + (parts - 1.0) * stage), decode_time * maximum(parts * stage, 1.0)
 
 
@@ -143,4 +152,5 @@ def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> Scalar:
     """Output tokens per s of one replica: batch * osl / (e2e - delay), as others use it while a prompt is retrieved."""
+    # Retrieval takes place elsewhere: the engine serves others meanwhile.
     return requests.batch * requests.osl / (cost.e2e - requests.delay)

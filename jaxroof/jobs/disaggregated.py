@@ -109,6 +109,8 @@ class HandoverCost:
 
 def step_prompts(work: Handover, prefill: Pool) -> Scalar:
     """Prompts of one prefill step of a replica; where nothing is said they fill its groups, one each."""
+    # One prompt per step and group: prefill is bound by compute from a few hundred tokens on, so batching only delays
+    # it.
     return request_groups(prefill.deployment) if work.prompts is None else work.prompts
 
 
@@ -145,13 +147,17 @@ def handover_cost(
     transfer = transfer_time(prefill, decode, model, work.isl, work.lanes)
     exposed = exposed_time(transfer, prefill_time, layer_count(model), work.layerwise)
     replicas = prefill.deployment.dp, decode.deployment.dp
+    # A prefill replica is a server of a queue, with so many s per prompt.
     service = prefill_time / step_prompts(work, prefill)
+    # Throughput of each stage: prefill, decode (sequences at once over their time in the pool, Little's law), links.
     rates = (
         replicas[0] / service,
         replicas[1] * work.batch / (maximum(work.osl - 1.0, 1.0) * tpot),
         minimum(*replicas) / transfer,
     )
+    # M/D/1: prompts of equal length arrive at random.
     wait = jnp.zeros(()) if work.rate is None else waiting_time(work.rate / replicas[0], service)
+    # The first token is sampled by the prefill pool, but the client waits until the cache has arrived.
     ttft = prefill.efficiency.host.request_time + wait + prefill_time + exposed
     return HandoverCost(
         ttft=ttft,
@@ -164,6 +170,7 @@ def handover_cost(
         decode_rate=rates[1],
         transfer_rate=rates[2],
         rate=minimum(*rates),
+        # The slowest stage bounds the pipeline of the three.
         bottleneck=jnp.argmin(stacked(rates), axis=-1).astype(jnp.int8),
     )
 
@@ -181,6 +188,7 @@ def disaggregated_cost(prefill: Pool, decode: Pool, model: Model, work: Handover
     first = prefill_requests(work, prefill)
     prompt = request_cost(prefill.hardware, model, prefill.deployment, first, prefill.efficiency)
     token = request_cost(decode.hardware, model, decode.deployment, decode_requests(work), decode.efficiency)
+    # A prefill pool never decodes: its time is that of one step.
     prefill_time = prompt.ttft - prefill.efficiency.host.request_time
     step_time = token.tpot * tokens_per_step(decode.deployment, decode_requests(work))
     return handover_cost(prefill, decode, model, work, prefill_time, step_time)
@@ -223,6 +231,7 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
     (prompt_time, _), (prompt_whole, _) = _times(sums, "prefill", prefill, model, prefill_requests(work, prefill))
     (_, step_time), (_, step_whole) = _times(sums, "decode", decode, model, decode_requests(work))
     cost = handover_cost(prefill, decode, model, work, prompt_time, step_time)
+    # Without a rate the pools are taken at their full load.
     used = work.rate if work.rate is not None else cost.rate
     kept_up = jnp.asarray(True) if work.rate is None else jnp.asarray(work.rate < cost.rate)
     found = {
@@ -247,6 +256,7 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
         **_limits(prefill, "prefill", prompt_time, prompt_whole),
         **_limits(decode, "decode", step_time, step_whole),
     }
+    # A load beyond the bottleneck is served at the bottleneck's rate.
     tokens = minimum(used, cost.rate) * work.osl
     return found | pooled_economics((prefill, decode), tokens) | _fit(scenario, kept_up)
 
@@ -275,6 +285,7 @@ def _fit(scenario: Scenario, kept_up: Scalar) -> dict[str, Scalar]:
     """Whether each pool holds its model and its requests, and whether the two can be and keep up with the load."""
     work, model = scenario.workload, scenario.model
     fits, uses = [], []
+    # The prefill pool holds prompts alone, the decode pool prompts and outputs.
     held_by = step_prompts(work, pools(scenario)[0]), work.batch
     for pool, held, tokens in zip(pools(scenario), held_by, (work.isl, work.isl + work.osl), strict=True):
         place = pool.hardware, model, pool.deployment

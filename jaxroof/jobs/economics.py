@@ -33,6 +33,7 @@ def binding(sums: dict[str, Scalar], step: str, time: Scalar, unlimited: Scalar 
       time: s of the step, or of all its micro-batches, under the limit of electrical power.
       unlimited: s of the same without it; None: those of the step.
     """
+    # Power binds where its limit made the step longer.
     return dominant_bound(sums[f"{step}_by_bound"], time > (sums[step] if unlimited is None else unlimited))
 
 
@@ -96,6 +97,7 @@ def economics(
     """
     found = {"ridge": ridge(hardware, deployment.attention_compute), **throughput(hardware, deployment, rate)}
     emitted = _emissions(hardware, joules_per_token)
+    # Rented devices that a replica leaves idle are paid for as well.
     per_charged = found["tokens_per_second_per_device"] / charged_share(deployment)
     return found | _owning(hardware, per_charged, joules_per_token) | emitted
 
@@ -126,6 +128,7 @@ def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
       rate: tokens/s of all of them.
     """
     counts = [devices(pool.deployment) for pool in pools]
+    # Each pool is charged for whole servers.
     charged = [count * charged_share(pool.deployment) for count, pool in zip(counts, pools, strict=True)]
     prices = [pool.hardware.price for pool in pools]
     found = {
@@ -141,6 +144,7 @@ def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
 
 def usd_of_tokens(tokens: Scalar, price: Scalar, rate: Scalar) -> Scalar:
     """USD of `tokens` tokens from devices of `price` USD/s in all that make `rate` tokens/s."""
+    # Price per token is price per second over tokens per second.
     return tokens * price / rate
 
 
@@ -153,6 +157,7 @@ def _emissions(hardware: Hardware, joules_per_token: Scalar | None) -> dict[str,
     """Grams of CO2 equivalent of tokens; nothing where their joules or the grid are unknown."""
     if joules_per_token is None or hardware.costs is None:
         return {}
+    # Energy at the plug: PUE is in the emission rate.
     return {"gco2_per_million_tokens": MILLION * GRAMS * joules_per_token * emission_rate(hardware)}
 
 
@@ -165,6 +170,7 @@ def _owning(hardware: Hardware, per_charged: Scalar, joules_per_token: Scalar | 
         return found
     found |= {"device_cost": device_cost(hardware), "device_price": device_price(hardware)}
     if hardware.power.tdp is not None:
+        # Capital is paid for every second, by tokens of that second; energy only for tokens that are made.
         capital = usd_of_tokens(MILLION, capital_rate(hardware), per_charged)
         found["capital_usd_per_million_tokens"] = capital
         if joules_per_token is not None:

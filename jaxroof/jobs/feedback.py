@@ -43,6 +43,7 @@ def rollout_time(
 
     ceil(prompts / (batch dp)) batches, each as long as its E2E latency; answers are equally long.
     """
+    # Static batches: the last one, if it is partly full, takes as long as a full one.
     batches = ceiling(prompts / (requests.batch * deployment.dp))
     return batches * request_cost(hardware, model, deployment, requests, efficiency).e2e
 
@@ -51,6 +52,7 @@ def scoring_time(
     hardware: Hardware, scorer: Scorer, requests: Requests, efficiency: Efficiency, prompts: Scalar
 ) -> Array:
     """Time in s in which `scorer` reads `prompts` prompts with their answers, shape (): prefill without decoding."""
+    # Scoring reads prompt and answer in one prefill and generates nothing.
     read = Requests(batch=scorer.batch, isl=requests.isl + requests.osl, osl=1.0, cached=0.0)
     batches = ceiling(prompts / (scorer.batch * scorer.deployment.dp))
     return batches * request_cost(hardware, scorer.model, scorer.deployment, read, efficiency).ttft
@@ -65,6 +67,7 @@ def sync_time(model: Model, element_bytes: Scalar, bandwidth: Scalar) -> Scalar:
       element_bytes: B per parameter that is sent.
       bandwidth: B/s into the devices of one engine together.
     """
+    # A broadcast: all engines receive at once, so the time is that of one.
     return parameter_count(model) * element_bytes / bandwidth
 
 
@@ -94,6 +97,7 @@ def feedback_cost(
     Source: Sheng et al., arXiv:2409.19256 (HybridFlow), section 2: generation, preparation and learning stages.
     """
     rollout = rollout_time(hardware, model, deployment, requests, efficiency, prompts)
+    # Stages follow one another on the same devices (colocated RLHF): times add.
     scoring = sum((scoring_time(hardware, scorer, requests, efficiency, prompts) for scorer in scorers), start=0.0)
     sync = sync_time(model, sync_bytes, sync_bandwidth)
     return FeedbackCost(

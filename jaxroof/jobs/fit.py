@@ -39,10 +39,12 @@ def fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar)
     """Memory metrics: what is stored, what is left for KV cache, whether `sequences` of `context` tokens fit."""
     place = scenario.hardware, scenario.model, scenario.deployment
     capacity = memory.sequence_capacity(*place, context, encoded)
+    # Two conditions: weights leave some room, and the room holds the workload's sequences.
     fits = memory.weights_fit(*place) & (capacity >= sequences)
     split, paged = legal(*place), {}
     if scenario.deployment.block_tokens is not None:
         block = scenario.deployment.block_tokens
+        # Internal fragmentation of paged caches.
         waste = wasted_tokens(context, block)
         paged = {
             "kv_blocks_left": jnp.floor(memory.kv_capacity_tokens(*place) / block),

@@ -61,6 +61,7 @@ class FunctionJob(Job):
     def sums(self, scenario: Scenario) -> Lazy:
         """Terms whose totals the metrics are functions of, by name."""
         hardware, efficiency = scenario.hardware, scenario.efficiency
+        # Ops are made once for all sums that are asked for.
         ops = functools.cache(lambda: function_ops(scenario))
         times = functools.cache(lambda: {n: op.count * op_time(op, hardware, efficiency) for n, op in ops().items()})
         found: Lazy = {
@@ -115,6 +116,7 @@ def function_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
     """Metrics of one run of a function, by name, from terms that are summed over its ops."""
     hardware, time, drawn = scenario.hardware, sums["run"], {}
     energy = step_joules(sums, "run")
+    # The run is one step: its mean power is held at TDP.
     if energy is not None:
         limited, power = limited_time(time, energy, hardware), mean_power(time, energy, hardware)
         drawn = {
@@ -126,6 +128,8 @@ def function_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
         time = limited
     bound, host = binding(sums, "run", time), scenario.efficiency.host.kernel_time
     if host is not None:  # it launches kernel after kernel, ahead of the device where that is slower
+        # An asynchronous launch queue: the host runs ahead where kernels are long, and the device waits where they are
+        # short.
         launching = host * sums["run_kernels"]
         bound = jnp.where(launching > time, jnp.int8(RESOURCES.index("launch")), bound)
         time = maximum(time, launching)

@@ -69,6 +69,7 @@ def op_tables(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
 def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
+    # Shared by all terms of a step, and made only when one of them is asked for.
     ops = functools.cache(lambda: overlapped_ops(as_run(scenario.model, hardware), deployment, batch))
     times = functools.cache(lambda: times_of(ops(), hardware, deployment, batch, efficiency))
     deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
@@ -93,6 +94,7 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
 def extrapolations(sums: dict[str, Scalar], *steps: str) -> dict[str, Scalar]:
     """Octaves beyond the evidence, means over the time of steps; nothing where no evidence is known."""
     names = [f"{step}_extrapolation" for step in steps]
+    # A step without time has no mean; 1 in its place keeps the quotient finite.
     times = [jnp.where(sums[step] > 0.0, sums[step], 1.0) for step in steps]
     return {name: sums[name] / time for name, time in zip(names, times, strict=True) if name in sums}
 
@@ -107,6 +109,7 @@ def spreads(
     """
     if not spread_known(efficiency):
         return {}
+    # Fully correlated errors add; independent ones add as squares.
     alike = sum(runs * deviation for runs, deviation, _ in parts)
     squares = sum(runs * runs * variance for runs, _, variance in parts)
     return {f"{name}_spread": alike / time, f"{name}_spread_independent": jnp.sqrt(squares) / time}
@@ -164,6 +167,7 @@ def some_terms(job: Job, scenario: Scenario) -> tuple[dict[str, Scalar], dict[st
 def legality(job: Job) -> Job:
     """Only whether a scenario of `job` is possible: what is asked before anything is computed."""
     return Job(
+        # Rules alone: a search asks them of many layouts before it prices any.
         f"{job.name} legality",
         job.workload,
         metrics=lambda scenario, sums, tables: {"legal": jnp.asarray(holds(job.rules(scenario)))},

@@ -89,8 +89,10 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
     energies = None if of_prefill is None or of_decode is None else (of_prefill, of_decode)
     times = prefill_time, decode_time = limited_times(unlimited, energies, scenario.hardware, deployment, requests)
     cost = pipelined_latency(*times, deployment, requests, scenario.efficiency)
+    # Of parts micro-batches each device does 1 / pp of the work.
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
     encoded = decode_batch(requests, model, deployment).encoded
+    # Errors of a step's ops scale with how long the pipeline and the limit of power make it.
     prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
     decode = sums["decode_deviation"], sums["decode_variance"]
     per_token, tokens = cost.tpot / sums["decode"], positive_part(requests.osl - 1.0)
@@ -139,9 +141,12 @@ def _request_power(
         mean_power(time, device_energy(energy, deployment, requests), scenario.hardware)
         for time, energy in zip(unlimited, energies, strict=True)
     )
+    # A drafting step adds several tokens: fewer steps for the same output.
     steps = positive_part(requests.osl - 1.0) / tokens_per_step(deployment, requests)
     busy = cost.e2e - requests.delay
+    # Energy over static power of both phases for their own time, static power for all of the time.
     total = (prefill - static) * times[0] + steps * (decode - static) * times[1] + static * busy
+    # All devices of a replica, over all tokens of its batch.
     per_token = total * replica_devices(deployment) / (requests.batch * requests.osl)
     return {
         "power": total / busy,

@@ -107,7 +107,9 @@ def serving_metrics(
     osl = jnp.asarray(traffic.osl, dtype=float)
     several = done & (osl > 1.5)
     ttft, e2e = found.first_token - found.arrival, found.finish - found.arrival
+    # TPOT is not defined for a single token; 1 keeps the quotient finite.
     tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
+    # Gaps between tokens are weighted by the sequences that saw them.
     gaps, tokens = token_gaps(timeline)
     metrics: dict[str, Scalar] = {}
     for name, values, weights in (
@@ -120,12 +122,15 @@ def serving_metrics(
         metrics |= _distribution(name, values, weights)
 
     sent = (found.status != STATUSES.index("absent")) & jnp.isfinite(found.arrival)
+    # The run begins with the first arrival and ends with the last finish: warm-up and drain are in it.
     begin = jnp.min(jnp.where(sent, found.arrival, jnp.inf))
     over = jnp.max(jnp.where(done, found.finish, -jnp.inf))
     span = jnp.where(over > begin, over - begin, 1.0)
+    # Goodput (DistServe): requests that keep every limit.
     good = done & (ttft <= objective.ttft) & (~several | (tpot <= objective.tpot)) & (e2e <= objective.e2e)
     isl = jnp.asarray(traffic.isl, dtype=float)
     prompts = jnp.sum(jnp.where(done, isl, 0.0))
+    # Up to two steps of waiting are the grain of the engine, not a queue.
     waits = jnp.maximum(metrics["queueing_mean"] - 2.0 * jnp.nan_to_num(metrics["tpot_mean"]), 0.0)
     rate = steady_rate(found, sent, done, waits, traffic.clients is None)
     tokens = jnp.sum(jnp.where(done, osl, 0.0))
@@ -178,19 +183,23 @@ def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loo
     whole = positive(over - first)
     begins = found.admitted if open_loop else found.arrival
     begun, ended = jnp.where(done, begins, 0.0), jnp.where(done, found.finish, 0.0)
+    # Time in service, from begin to last token; the bound keeps divisions finite.
     service = jnp.where(done, positive(ended - begun, 1e-30), 0.0)
     mean = jnp.sum(service) / jnp.maximum(_count(done), 1.0)
     start, stop = ends(begins, done)
+    # After one mean time of service as many sequences run as in the middle.
     start = start + mean
     lasts = jnp.isfinite(start) & (stop - start >= SHORTEST * mean)
     low, high = jnp.where(lasts, start, 0.0), jnp.where(lasts, stop, 1.0)
     inside = jnp.maximum(jnp.minimum(ended, high) - jnp.maximum(begun, low), 0.0)
+    # A request counts by the part of its service that lies in the window, so that ends do not bias the rate.
     share = jnp.where(done, inside / jnp.where(done, service, 1.0), 0.0)
 
     span = positive(last - first)
     arrived = _count(sent & (found.arrival >= low) & (found.arrival < high))
     keeps = open_loop & (last > first) & lasts & (waits <= GROWS * span)
     keeps = keeps & (jnp.sum(share) >= KEEPS_UP * arrived)
+    # Arrivals that are all served: throughput is the arrival rate.
     every = (1.0 - 1.0 / jnp.maximum(_count(sent), 1.0)) / span  # n requests are n - 1 intervals
 
     def rate(amounts: Array) -> Array:
@@ -229,6 +238,7 @@ def token_gaps(timeline: Timeline) -> tuple[Array, Array]:
     each = jnp.where(decodes, timeline.duration / steps, 0.0)
     start = timeline.end - timeline.duration
     ends = jnp.where(decodes, timeline.end, -jnp.inf)
+    # End of the decode step before, for each iteration: prompts' steps in between lengthen the next gap.
     before = jnp.concatenate([jnp.full(1, -jnp.inf, ends.dtype), jax.lax.cummax(ends)[:-1]])
     held = jnp.where(decodes & jnp.isfinite(before), start - jnp.where(jnp.isfinite(before), before, 0.0), 0.0)
     tokens = jnp.where(decodes, timeline.decoding, 0).astype(float)
@@ -236,7 +246,9 @@ def token_gaps(timeline: Timeline) -> tuple[Array, Array]:
     last = jax.lax.cummax(jnp.where(decodes, places, -1))
     last = jnp.concatenate([jnp.full(1, -1, jnp.int32), last[:-1]])
     joined = jnp.concatenate([jnp.zeros(1), jnp.cumsum(timeline.joined.astype(float))])  # before each iteration
+    # Sequences that have just joined have no token before the step: their first gap is the step itself.
     new = jnp.minimum(joined[:-1] - jnp.where(last >= 0, joined[jnp.maximum(last, 0)], 0.0), tokens)
+    # First gap of those that decoded before, first gap of new ones, and the other gaps of a run of equal steps.
     return jnp.concatenate([each + held, each, each]), jnp.concatenate([tokens - new, new, tokens * (steps - 1.0)])
 
 
@@ -250,11 +262,14 @@ def weighted_percentile(values: Array, weights: Array, shares: Array) -> Array:
       shares: from 0 to 1, shape [shares].
     """
     known = weights > 0.0
+    # Values without weight go to the end.
     order = jnp.argsort(jnp.where(known, values, jnp.inf))
     ordered, weight = jnp.where(known, values, 0.0)[order], jnp.where(known, weights, 0.0)[order]
+    # Cumulative weights: each value covers an interval of ranks.
     ends = jnp.cumsum(weight)
     total, least = ends[-1], jnp.min(jnp.where(known, weights, jnp.inf))
     unit = jnp.where(jnp.isfinite(least), least, 1.0)
+    # Ranks as if each unit of the least weight were one sample.
     places = shares * (total - jnp.where(jnp.isfinite(least), least, 0.0))  # NumPy's (n - 1) q, in units of weight
     last = jnp.maximum(jnp.sum(known, dtype=jnp.int32) - 1, 0)
     upper = jnp.minimum(jnp.searchsorted(ends, places, side="right").astype(jnp.int32), last)

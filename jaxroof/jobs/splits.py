@@ -24,6 +24,7 @@ def transfer_bytes(model: Model, deployment: Deployment, tokens: Scalar) -> Scal
 
 def _whole(deployment: Deployment) -> Deployment:
     """One device with everything, at the precisions of `deployment`."""
+    # One device at the same precisions: heads that tensor parallelism replicates are counted once.
     return dataclasses.replace(on_one_device(deployment), block_tokens=None)
 
 
@@ -42,7 +43,9 @@ def transfer_time(prefill: Pool, decode: Pool, model: Model, isl: Scalar, lanes:
     """
     if lanes is None:
         lanes = minimum(replica_devices(prefill.deployment), replica_devices(decode.deployment))
+    # Lanes in parallel: each device sends the same share.
     part = transfer_bytes(model, decode.deployment, isl) / lanes
+    # Sender's and receiver's links both carry the message: the slower one decides.
     return maximum(*(lane_time(pool, part) for pool in (prefill, decode)))
 
 
@@ -51,6 +54,7 @@ def lane_time(pool: Pool, message: Scalar) -> Array:
     links = pool.hardware.links
     if links.scale_up is None and links.scale_out is None:
         raise ValueError("the hardware has no links to hand a cache over; give links.scale_out")
+    # A stride of one domain puts sender and receiver in different domains.
     stride = None if links.scale_up is None or links.scale_out is None else links.scale_up.devices
     return op_time(collective("send_recv", message, 2.0, 1.0, stride), pool.hardware, pool.efficiency)
 
@@ -68,6 +72,7 @@ def exposed_time(transfer: Scalar, prefill: Scalar, layers: Scalar, layerwise: S
 
     Source: Patel et al., arXiv:2311.18677 (Splitwise), section 4.2.
     """
+    # All layers but the last can be sent while later ones are computed.
     others = 1.0 - 1.0 / layers
     overlapped = transfer / layers + others * positive_part(transfer - prefill)
     return layerwise * overlapped + (1.0 - layerwise) * transfer
@@ -92,6 +97,7 @@ def waiting_time(rate: Scalar, service: Scalar) -> Array:
 
     Source: the M/D/1 queue; Zhong et al., arXiv:2401.09670 (DistServe), equation 1.
     """
+    # M/D/1 (Pollaczek-Khinchine with zero variance): wait = s rho / (2 (1 - rho)).
     busy = jnp.minimum(rate * service, BUSIEST)
     return service * busy / (2.0 * (1.0 - busy))
 
@@ -110,6 +116,7 @@ def decode_batch_at(rate: Scalar, batches: Array, step_times: Array, steps: Scal
 
     Source: Little, Operations Research 9(3), 1961.
     """
+    # Throughput at each batch size, inverted: the batch whose throughput is the load.
     return jnp.interp(rate, batches / (steps * step_times), batches)
 
 
@@ -132,6 +139,7 @@ def split_latency(curve: Curve, prefill: Scalar, decode: Scalar, rate: Scalar) -
     sequences at once as their share of it leaves under way. `use` is the load over what the slower pool, or the links
     between them, can do at most: from 1 on, latencies are those of the edge and mean nothing.
     """
+    # Decode throughput at the largest batch of the curve: the pool's limit.
     most = (curve.batches / (curve.tokens * curve.tpots))[-1]
     use = maximum(
         rate * curve.service / prefill, rate / (decode * most), rate * curve.transfer / minimum(prefill, decode)
@@ -183,6 +191,7 @@ def attention_split_cost(
         raise ValueError("attention and feed-forward cannot be split: a layer has only one of them, or one norm")
     layers = layer_count(model)
     sequences = batch / micro_batches
+    # Micro-batches alternate between the two pools (ping-pong), so each works on a part of the sequences.
     own = batches.decode(sequences, context)
     with_attention = dataclasses.replace(
         model, blocks=tuple(dataclasses.replace(block, feedforward=None) for block in model.blocks)
@@ -190,12 +199,15 @@ def attention_split_cost(
     times = step_times(attention.hardware, with_attention, attention.deployment, own, attention.efficiency)
     empty = dataclasses.replace(model, blocks=())
     outside = sum(step_times(attention.hardware, empty, attention.deployment, own, attention.efficiency).values())
+    # Attention's part of a layer, without embedding, head and host.
     here = (sum(times.values()) - outside) / layers
+    # Feed-forward replicas gather tokens of several attention replicas: larger batches for the experts.
     joined = sequences * attention.deployment.dp / feedforward.deployment.dp
     there = _feedforward_time(feedforward, model, batches.decode(joined, context)) / layers
     lanes = minimum(replica_devices(attention.deployment), replica_devices(feedforward.deployment))
     message = sequences * model.hidden * attention.deployment.communication_bytes / lanes
     send = maximum(*(lane_time(pool, message) for pool in (attention, feedforward)))
+    # Latency bound: a micro-batch's way through a layer. Throughput bound: all micro-batches through the busiest pool.
     layer = maximum(here + there + 2.0 * send, micro_batches * maximum(here, there, send))
     return AttentionSplitCost(
         tpot=layers * layer + micro_batches * outside,

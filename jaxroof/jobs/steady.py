@@ -64,10 +64,13 @@ def steady_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str
     needs = work.demand
     of = engine(hardware, scenario.model, deployment, scenario.efficiency, needs, work.policy)
     if work.rate is None:
+        # Without a rate: the load at which some limit is just kept.
         batch = largest_batch(of, work.limits, work.share)
         state = of.state(batch)
+        # Use against the load of a full engine.
         load, use = state.load[..., 0], maximum(state.load / of.state(of.most * FULL).load, state.use)
     else:
+        # Replicas are independent; each gets an even share of a Poisson stream.
         load = work.rate / deployment.dp
         batch, state, use = batch_at(of, load)
     tokens = load * needs.output
@@ -87,14 +90,17 @@ def steady_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str
             return of.state(largest).load[..., 0] * deployment.dp
 
         def ratio() -> Scalar:
+            # Without a rate the ratio is that of an idle engine: above 1 no load keeps the limits.
             idle = of.state(jnp.full_like(batch, LEAST_BATCH)) if work.rate is None else state
             return limit_ratio(idle, work.limits, work.share)[..., 0]
 
         found |= {"capacity": capacity, "limit_ratio": ratio}
     power = None if of.joules is None else of.power(batch, state)[..., 0]
+    # Mean power over mean token rate, of all devices of a replica.
     joules = None if power is None else power * replica_devices(deployment) / tokens
     known = {} if joules is None else {"power": power, "joules_per_token": joules, "tokens_per_joule": 1.0 / joules}
     known |= economics(hardware, deployment, tokens, joules)
+    # Memory at the mean number of sequences under way, each of its mean length.
     known |= fit(scenario, needs.held, maximum(state.under_way[..., 0], 1.0), 0.0)
     return _Figures(found | {name: functools.partial(_same, value) for name, value in known.items()})
 

@@ -49,8 +49,10 @@ def step_batch(work: StepWork, model: Model) -> Batch:
     prefill, decode, encode, encoded, logits = None, None, None, 0.0, 0.0
     if work.prefill is not None:
         prefill = Prefill(sequences=work.prefills, tokens=work.prefills * work.prefill, past=work.prefills * work.past)
+        # Every prompt of the step is completed in it and samples a token.
         logits = logits + work.prefills
     if work.decode is not None:
+        # `context` counts the new token.
         decode = Decode(sequences=work.decode, context=work.decode * work.context)
         logits = logits + work.decode
     if work.encoder_tokens is not None and model.encoder is not None:
@@ -84,9 +86,11 @@ def step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, 
         **extrapolations(sums, "step"),
         **economics(scenario.hardware, scenario.deployment, tokens / time, drawn.get("joules_per_token")),
         **drawn,
+        # A step is one micro-batch's way through all stages: each device works for 1 / pp of it.
         "mfu": sums["step_matrix_floor"] / (time * degree(scenario.deployment.pp)),
         "mbu": sums["step_memory_floor"] / (time * degree(scenario.deployment.pp)),
         "bound": binding(sums, "step", time),
+        # Sequences are taken at their mean length.
         **fit(scenario, (prefill + decode) / batch.logits, batch.logits, batch.encoded),
     }
 
@@ -100,6 +104,7 @@ def _limited_step(scenario: Scenario, sums: dict[str, Scalar], tokens: Scalar) -
     energy = step_joules(sums, "step")
     if energy is None:
         return time, {}
+    # Ops are of all stages; one device spends 1 / pp of their energy.
     energy = energy.times(1.0 / degree(deployment.pp))
     limited = limited_time(time, energy, hardware)
     power = mean_power(time, energy, hardware)

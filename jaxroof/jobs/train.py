@@ -79,6 +79,7 @@ def training_rules(scenario: Scenario) -> Iterator[Rule]:
     """Rules of the deployment, and those that training adds: micro-batches, stages, chunks and devices that add up."""
     yield from deployment_rules(scenario)
     hardware, model, deployment, training = _place(scenario)
+    # Data parallelism splits sequences, micro-batches split what a replica has of them.
     number, pp, chunks = micro_batches(training, deployment), degree(deployment.pp), training.virtual_stages
     share = groups(deployment)
     yield (
@@ -140,10 +141,12 @@ def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[s
     every = devices(deployment)
     flops = model_flops(model, deployment, training)
     floor = model_floor(hardware, model, deployment, training)
+    # Sequences per device: MFU divides the work that the model needs by what all devices could do in the time.
     sequences = training.global_batch / every
     return {
         "iteration_time": found.time,
         "mfu": floor * sequences / found.time,
+        # HFU counts recomputation too.
         "hfu": found.executed / found.time,
         "model_flops_per_second": flops * sequences / found.time,
         "devices": every,
@@ -188,9 +191,11 @@ def _rates(scenario: Scenario, found: Iteration) -> dict[str, Scalar]:
     """Tokens per second, and what tokens take in energy, money and time where the figures are known."""
     hardware, _, deployment, training = _place(scenario)
     every = devices(deployment)
+    # Tokens per iteration over its time.
     rate = training.global_batch * training.seq / found.time
     metrics = {"training_tokens_per_second": rate, "training_tokens_per_second_per_device": rate / every}
     if found.energy is not None:
+        # Power of the mean device, under the limit.
         power = mean_power(found.unlimited, found.energy, hardware)
         metrics |= {
             "power": power,

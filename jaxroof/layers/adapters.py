@@ -25,6 +25,8 @@ def adapter_matrices(block: Block, hidden: Scalar, deployment: Deployment) -> di
     Source: Sheng et al., arXiv:2311.03285 (S-LoRA), section 5.
     """
     adapters, mixer, feedforward = given(deployment.adapters, "adapters"), block.attention, block.feedforward
+    # Column-parallel matrices split their outputs and row-parallel ones their inputs: sizes of one device say which
+    # half of an adapter is split with them.
     sizes: Sizes = {}
     if mixer is not None:
         sizes |= mixer_kind(mixer).adapted(mixer, hidden, deployment)
@@ -52,9 +54,12 @@ def adapter_ops(block: Block, hidden: Scalar, deployment: Deployment, local: Bat
     """
     if deployment.adapters is None:
         return {}
+    # Each sequence draws one adapter: the expected number of different ones is that of experts with top-1 routing.
     touched = distinct_experts(deployment.adapters.loaded, 1.0, _sequences(local))
     ops: Ops = {}
     for target, (down, up) in adapter_matrices(block, hidden, deployment).items():
+        # Rows of all sequences in one grouped product per half, with as many weight matrices as adapters are in use
+        # (S-LoRA's batched gather matrix product).
         for name, matrix in ((f"adapter_{target}_a", down), (f"adapter_{target}_b", up)):
             ops |= projection(name, tokens, matrix, deployment.activation_bytes, block.count, "experts", touched)
     return with_role(ops, "adapter")

@@ -62,12 +62,17 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
       count: how often the step runs it.
     """
     size = deployment.activation_bytes
+    # Scores are a product of activations by activations: the "weights" are keys at the activations' precision, one
+    # matrix per head and sequence.
     tokens, operands = shape.sequences * shape.queries, WeightFormat(bytes=size, compute=deployment.attention_compute)
     rows, heads = tokens * shape.heads, shape.sequences * shape.heads
     widths = shape.heads * (shape.key_width + shape.value_width)
     kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
+    # Each kernel between scores and softmax reads and writes the whole row of scores, which makes unfused attention
+    # bound by memory at long context.
     passes = kernels * shape.keys
     readings = softmax_readings(shape.keys) * shape.keys
+    # Without online softmax every score passes memory: quadratic bytes in the length, where fused attention has linear.
     ops: Ops = {
         f"{kind}_copies": elementwise(
             tokens, reads=2.0 * widths, writes=2.0 * widths, element_bytes=size, flops=0.0, count=count, kernels=COPIES
@@ -92,6 +97,7 @@ def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, 
 
 def softmax_readings(keys: Scalar) -> Array:
     """Times that softmax reads rows of `keys` elements and takes their exponentials, shape ()."""
+    # A row in registers is read once; a longer one once for maximum and sum and once more for the result.
     return jnp.where(keys > SOFTMAX_KEPT, 2.0, 1.0)
 
 
@@ -138,10 +144,12 @@ NORM_FLOPS = 5.0
 
 def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one layer on one device."""
+    # Tensor parallelism splits heads: column-parallel projections to queries, keys and values, row-parallel output.
     heads, kv_heads = attention.heads / deployment.tp, kv_heads_per_device(attention, deployment)
     queries = heads * (attention.head_dim + attention.gate)
     keys = kv_heads * (attention.head_dim + attention.value_projection * attention.value_dim)
     keys = 0.0 if attention.shares_cache else keys
+    # EAGLE-3's first layer reads an embedding and a hidden state side by side.
     inputs = hidden if attention.inputs is None else attention.inputs * hidden
     direct = queries if attention.query_rank is None else attention.query_rank
     matrices = {
@@ -168,6 +176,7 @@ def attention_ops(
     )
     activation = deployment.activation_bytes
     matrices = attention_matrices(attention, hidden, deployment)
+    # QK-norm is a pass of its own over queries and keys before the rotation.
     normed = attention.qk_norm * (q_width + k_width)
     ops = projection(
         "qkv_proj",
@@ -179,6 +188,7 @@ def attention_ops(
     )
     if attention.query_rank is not None:
         ops |= projection("q_up_proj", tokens, matrices["q_up_proj"], activation, count)
+    # Rotary embedding of queries and keys, and the write of new keys and values into the cache at its precision.
     ops["rope_kv_write"] = elementwise(
         tokens,
         reads=q_width + k_width + v_width + normed,
@@ -190,6 +200,7 @@ def attention_ops(
     )
     if attention.selection is not None:
         ops |= indexer_ops(attention.selection, hidden, None, deployment, batch, tokens, count)
+    # Prompts and decoding sequences of one step share projections, but not attention: their kernels differ.
     if batch.prefill is not None:
         ops |= prefill_attention(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
@@ -205,10 +216,13 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     Source: Dao, arXiv:2307.08691 (FlashAttention-2), section 2; pairs: `attended_pairs`.
     """
     cp, seen = degree(deployment.cp), attention_sight(attention)
+    # Lengths are means: a step's sequences of one kind are taken to be alike.
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
+    # Windows bound what is read of the past; new tokens are read whole, as each is a key of those after it.
     kv_heads, keys = kv_heads_per_device(attention, deployment), reachable_past(past, seen) + new
     shape = AttentionShape(
         sequences=prefill.sequences,
+        # Zigzag split of a causal prompt: every device has early and late queries, hence the same share of the pairs.
         queries=new / cp,
         keys=keys,
         pairs=attended_pairs(new, past, seen) / cp,
@@ -220,6 +234,7 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
         causal=seen.causal,
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
+    # Ring attention sends keys and values as they are computed, before the cache's format.
     cached, width = prefill.sequences * keys, kv_heads * (attention.head_dim + attention.value_dim)
     exchange = context_exchange(cached * width * deployment.activation_bytes, deployment, count)
     return exchange | kernels
@@ -231,8 +246,11 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
     Two kernels: partial attention over splits of the cache, and the reduction over splits
     (Flash-Decoding: Dao, Haziza, Massa & Sizov, 2023). Context-parallel devices hold a share of the cache each.
     """
+    # Decoding reads the whole visible cache for a few queries: at 16 bits one FLOP per byte for each query head of a KV
+    # head, so memory bandwidth binds.
     heads, cp = attention.heads / deployment.tp, degree(deployment.cp)
     context = decoded_context(decode.context, decode.sequences, attention_sight(attention)) / cp
+    # Drafted tokens are verified together: several queries per sequence share one reading of its cache.
     keys, new = mean_length(context, decode.sequences), tokens_per_sequence(deployment)
     shape = AttentionShape(
         sequences=decode.sequences,
@@ -246,6 +264,8 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
         kv_bytes=deployment.kv_bytes,
     )
     kernels = attention_kernels("decode_attention", deployment, shape, count)
+    # Each device has partial outputs of its share of the keys; softmax statistics let them be added (log-sum-exp),
+    # which are small beside the outputs.
     queries = decode.sequences * new
     output_bytes = queries * heads * attention.value_dim * deployment.communication_bytes
     return kernels | context_combine(output_bytes, deployment, count)
@@ -272,18 +292,22 @@ def fused_attention(
       count: how often the step runs it.
       role: attention or cross_attention.
     """
+    # Masked pairs of a causal prompt are not counted: kernels skip tiles above the diagonal.
     pairs = shape.sequences * shape.pairs * shape.heads
     queries = shape.sequences * shape.queries
     widths = shape.key_width + shape.value_width
+    # Latent attention stores one vector per token for all heads, whose first elements are the values.
     cache_width = shape.key_width if shape.latent else widths
     cached = shape.sequences * shape.keys * shape.kv_heads * cache_width * shape.kv_bytes
     return Kernel(
         kind=kind,
         precision=deployment.attention_compute,
         count=count,
+        # Flash-decoding runs a second kernel, which adds up the splits.
         kernels=(1.0 if kind == "prefill_attention" else 2.0) * launched(queries),
         role=role,
         phase=ATTENTION_PHASES[kind],
+        # Two products: scores over a key's width, outputs over a value's; 2 FLOP per multiply-add.
         matrix_flops=2.0 * pairs * widths,
         operand_bytes=OPERAND_BYTES[deployment.attention_compute],
         vector_flops=SOFTMAX_FLOPS * pairs,
@@ -295,6 +319,7 @@ def fused_attention(
 
 def kv_heads_per_device(attention: Attention, deployment: Deployment) -> Scalar:
     """KV heads that one device holds: kv_heads / tp, and never less than one, which is then a replica."""
+    # Fewer KV heads than devices: each head is replicated, so its cache does not shrink below one head per device.
     return maximum(attention.kv_heads / deployment.tp, 1.0)
 
 

@@ -20,6 +20,7 @@ from jaxroof.op import AttentionShape, Ops, in_layer, with_role
 def cross_attention_matrices(cross: Attention, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one layer on one device; keys and values are projections of the encoder's output."""
     heads = cross.heads / deployment.tp
+    # The same sizes as of self-attention, but keys and values multiply the encoder's output, in the prefill alone.
     keys = kv_heads_per_device(cross, deployment) * (cross.head_dim + cross.value_dim)
     output = attention_matrices(cross, hidden, deployment)["o_proj"]
     return {
@@ -39,9 +40,11 @@ def cross_attention_ops(
     activation = deployment.activation_bytes
     matrices = cross_attention_matrices(cross, hidden, deployment)
     ops = projection("cross_q_proj", tokens, matrices["cross_q_proj"], activation, count)
+    # The encoder's keys and values do not change while decoding: projected once, read in every step.
     if batch.encode is not None:
         outputs = batch.encode.sequences * batch.encoded
         ops |= projection("cross_kv_proj", outputs, matrices["cross_kv_proj"], activation, count)
+    # Every query sees all encoder outputs: no mask, and pairs are a plain product.
     for name, part in (("prefill", batch.prefill), ("decode", batch.decode)):
         if part is None:
             continue
@@ -96,6 +99,8 @@ def block_ops(
       group_tokens: of all groups that share experts.
     """
     count = block.count
+    # Sequence parallelism: between the two halves of an all-reduce each device has its share of the tokens, and norms
+    # work on those alone.
     rows = tokens / deployment.tp if deployment.sequence_parallel else tokens
     layer_norm = norm(rows, hidden, deployment.activation_bytes, count * block.norms)
     ops: Ops = {}
@@ -103,6 +108,7 @@ def block_ops(
         mixer_ops = mixer_kind(block.attention).ops
         ops["attention_norm"] = layer_norm
         ops |= with_role(mixer_ops(block.attention, hidden, deployment, batch, tokens, count), "mixer")
+        # Parallel blocks (GPT-J, PaLM) add both outputs before one all-reduce: half of the messages.
         if not block.parallel:
             ops |= all_reduce("attention", tokens, hidden, deployment, count)
     if isinstance(block.cross, Attention):
@@ -132,6 +138,7 @@ def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deploy
     the whole encoder and encodes 1 / tp of the images (vLLM's mm_encoder_tp_mode = "data"). Context-parallel devices
     encode all tokens each.
     """
+    # Whether tp divides the encoder is data, as tp is swept: both layouts are priced by one formula with a switch.
     tp = deployment.tp
     split = jnp.asarray(True)
     for block in encoder.blocks:
@@ -140,6 +147,7 @@ def encoder_deployment(encoder: Encoder, deployment: Deployment) -> tuple[Deploy
             raise ValueError("a block of the encoder has no mixer, or no feed-forward")
         split = split & (jnp.mod(mixer.heads, tp) == 0.0) & (jnp.mod(layer.intermediate, tp) == 0.0)
     own = dataclasses.replace(deployment, tp=jnp.where(split, tp, 1.0), cp=None)
+    # Data-parallel encoding: whole weights on each device, and 1 / tp of the images.
     return own, jnp.where(split, 1.0, 1.0 / tp)
 
 
@@ -175,12 +183,14 @@ def encoder_ops(encoder: Encoder, deployment: Deployment, encode: Encode) -> Ops
         matrix = Matrix(encoder.inputs, encoder.hidden, encoder.embedding)
         ops = projection("embedding", tokens, matrix, activation, 1.0)
     ops = with_role(ops, "embedding")
+    # To its blocks an encoder's input is a prompt without a past and without sampling.
     batch = Batch(prefill=Prefill(sequences=encode.sequences * share, tokens=tokens, past=0.0), decode=None, logits=0.0)
     for index, block in enumerate(encoder.blocks):
         prefix = f"{index}." if len(encoder.blocks) > 1 else ""
         ops |= in_layer(block_ops(block, encoder.hidden, deployment, batch, tokens, tokens), prefix)
     ops["final_norm"] = norm(tokens, encoder.hidden, activation, 1.0)
     for index, layer in enumerate(encoder.projector):
+        # Projectors merge patches first (2 x 2 in Qwen2-VL): fewer, wider tokens for the decoder.
         ops |= projection(f"projector_{index}", tokens / encoder.merged, Matrix(*_sizes(layer)), activation, 1.0)
     return in_layer(with_role(ops, "projector"), PREFIX)
 

@@ -56,7 +56,10 @@ def all_reduce(
 
     Source of the halves: Korthikanti et al., arXiv:2205.05198, section 4.2.2.
     """
+    # Megatron's tensor parallelism: partial sums of all tokens' hidden states, after each row-parallel product.
     message = tokens * hidden * deployment.communication_bytes
+    # A ring all-reduce is a reduce-scatter and an all-gather: splitting it moves as many bytes and leaves the norm
+    # between them sharded.
     operations = ("reduce_scatter", "all_gather") if deployment.sequence_parallel else ("all_reduce",)
     ops: Ops = {
         f"{name}_{operation}": collective(
@@ -67,6 +70,7 @@ def all_reduce(
     if deployment.sequence_parallel and deployment.gather_bytes is not None and behind == "product":
         # what is gathered for a product is quantised, forward and back; what is reduced is not
         summed, gathered = ops.values()
+        # Quantised before the gather: devices gather what the next product reads, in its low precision.
         low = tokens * hidden * deployment.gather_bytes
         changes = {"back_bytes": low}, {"message_bytes": low, "back_bytes": message}
         pairs = zip(ops, (summed, gathered), changes, strict=True)
@@ -88,11 +92,13 @@ def context_exchange(cached_bytes: Scalar, deployment: Deployment, count: Scalar
     cp, stride = deployment.cp, deployment.tp
     if cp is None:
         return {}
+    # Ring attention hides a part's transfer behind attention on the part before.
     if deployment.context_kind == "ring":
         # While one device's keys and values travel, attention to those that are there runs.
         part, times = cached_bytes / cp, count * (cp - 1.0)
         op = collective("send_recv", part, cp, times, stride, parallelism="cp", role="context", behind="attention")
     else:
+        # All-gather (Llama 3): one message in front of attention, not hidden, but with all keys at once for any mask.
         op = collective("all_gather", cached_bytes, cp, count, stride, parallelism="cp", role="context")
     return in_phase({"context_exchange": op}, "prefill")
 
@@ -102,5 +108,6 @@ def context_combine(output_bytes: Scalar, deployment: Deployment, count: Scalar)
     if deployment.cp is None:
         return {}
     cp, stride = deployment.cp, deployment.tp
+    # Decode under context parallelism: each device attends to its part of the cache and partial outputs are summed.
     op = collective("all_reduce", output_bytes, cp, count, stride, parallelism="cp", role="context")
     return in_phase({"context_combine": op}, "decode")

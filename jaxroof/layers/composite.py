@@ -57,6 +57,7 @@ def side_by_side(kind_of: Callable[[Mixer], MixerKind]) -> MixerKind:
     def merged(name: str) -> Callable[..., dict[str, Any]]:
         def union(mixer: SideBySide, *arguments: Any) -> dict[str, Any]:
             found: dict[str, Any] = {}
+            # Names of the two parts' ops differ, so a union loses none.
             for part, kind in parts(mixer):
                 found |= getattr(kind, name)(part, *arguments)
             return found
@@ -65,12 +66,14 @@ def side_by_side(kind_of: Callable[[Mixer], MixerKind]) -> MixerKind:
 
     def summed(name: str) -> Callable[[SideBySide, Deployment], Scalar]:
         def total(mixer: SideBySide, deployment: Deployment) -> Scalar:
+            # A state has no bytes per token and attention no fixed bytes: parts without the function add nothing.
             each = [(part, getattr(kind, name)) for part, kind in parts(mixer)]
             return sum(value(part, deployment) for part, value in each if value is not None)
 
         return total
 
     def rules(mixer: SideBySide, deployment: Deployment) -> Iterator[Rule]:
+        # That tp divides `heads`, the attention's, is asked of every mixer; the recurrence has a number of its own.
         yield heads_rule(deployment.tp, mixer.recurrence.heads, "state")
         for part, kind in parts(mixer):
             yield from kind.rules(part, deployment)
@@ -80,6 +83,7 @@ def side_by_side(kind_of: Callable[[Mixer], MixerKind]) -> MixerKind:
         ops=merged("ops"),
         width=summed("width"),
         token_bytes=summed("token_bytes"),
+        # Only the attention caches tokens; the recurrence keeps a state of fixed size.
         kept_tokens=lambda mixer, context: kind_of(mixer.attention).kept_tokens(mixer.attention, context),
         fixed_bytes=summed("fixed_bytes"),
         writes_scores=True,
@@ -118,6 +122,7 @@ class SharedTransformer:
 
 
 def _shared(mixer: SharedTransformer, matrices: Matrices) -> Matrices:
+    # Shared weights are multiplied at every place but stored once: `uses` divides their bytes, not their FLOP.
     return {name: matrix._replace(uses=mixer.uses) for name, matrix in matrices.items()}
 
 
@@ -126,6 +131,7 @@ def shared_transformer_matrices(mixer: SharedTransformer, hidden: Scalar, deploy
     attention = attention_matrices(mixer.attention, hidden, deployment)
     feedforward = feedforward_matrices(mixer.feedforward, hidden, deployment)
     matrices = _shared(mixer, attention | feedforward)
+    # LoRA-like: a place's own difference from the shared matrices.
     if mixer.attention_rank is not None:  # queries, keys and values have a first half each
         qkv = attention["qkv_proj"]
         matrices["qkv_low_down"] = Matrix(qkv.inputs, 3.0 * mixer.attention_rank, mixer.own, reads_norm=True)
@@ -154,6 +160,7 @@ def shared_transformer_ops(
                 ops |= projection(name, tokens, matrices[name], activation, count)
         return ops
 
+    # The hidden state and the embedding are copied side by side before the shared layer reads them.
     joined = matrices["qkv_proj"].inputs
     return {
         "concatenation": elementwise(

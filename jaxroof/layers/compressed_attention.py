@@ -63,6 +63,7 @@ def compressed_attention_matrices(attention: CompressedAttention, hidden: Scalar
     matrices = {
         "latent_down_proj": Matrix(hidden, rank + attention.head_dim, attention.down, reads_norm=True),
         "q_proj": Matrix(rank, heads * attention.head_dim, attention.query),
+        # The first half of a low-rank output projection, per group of heads (block-diagonal): a grouped product.
         "group_proj": Matrix(
             attention.heads / attention.output_groups * attention.head_dim,
             attention.output_rank,
@@ -72,6 +73,7 @@ def compressed_attention_matrices(attention: CompressedAttention, hidden: Scalar
         "o_proj": Matrix(groups * attention.output_rank, hidden, attention.output, to_residual=True),
     }
     if attention.ratio is not None:
+        # A vector and its gates: twice the width of what is cached.
         pooled = 2.0 * attention.overlap * attention.head_dim
         matrices["compressor"] = Matrix(hidden, pooled, attention.compressor, reads_norm=True)
     if attention.selection is not None:
@@ -85,10 +87,12 @@ def compressed_attention_ops(
     """Ops of one layer in the order they run. Shapes (); `tokens` counts prefill and decode together."""
     activation, heads = deployment.activation_bytes, attention.heads / deployment.tp
     matrices = compressed_attention_matrices(attention, hidden, deployment)
+    # Norms of the compressed query, of the heads' queries and of the one cached vector.
     normed = attention.query_rank + (heads + 1.0) * attention.head_dim
     rotated = (heads + 1.0) * attention.rope_dim
     ops = projection("latent_down_proj", tokens, matrices["latent_down_proj"], activation, count)
     ops |= projection("q_proj", tokens, matrices["q_proj"], activation, count)
+    # Only the new vector changes format on its way into the cache; queries stay as they are.
     ops["rope_kv_write"] = elementwise(
         tokens,
         reads=normed,
@@ -104,6 +108,7 @@ def compressed_attention_ops(
         ops["pool"] = elementwise(
             tokens,
             reads=pooled,
+            # One pooled vector is written per `ratio` tokens.
             writes=attention.head_dim / attention.ratio,
             element_bytes=activation,
             flops=POOL_FLOPS * pooled,
@@ -116,6 +121,7 @@ def compressed_attention_ops(
         ops |= _prefill(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
         ops |= _decode(attention, deployment, batch.decode, count)
+    # Every token enters each of a device's groups: rows are tokens times groups.
     rows = tokens * matrices["group_proj"].copies
     ops |= projection("group_proj", rows, matrices["group_proj"], activation, count)
     return ops | projection("o_proj", tokens, matrices["o_proj"], activation, count)
@@ -131,9 +137,12 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, prefill: Pr
     cp = degree(deployment.cp)
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     near, far = _sights(attention)
+    # Near tokens one by one, in a sliding window.
     pairs = attended_pairs(new, past, near)
     cached = reachable_past(past, near) + new
     if attention.ratio is not None:
+        # Far tokens as vectors: in units of `ratio` tokens there are new / ratio vectors, and each stands for `ratio`
+        # queries.
         pairs = pairs + attention.ratio * attended_pairs(new / attention.ratio, past / attention.ratio, far)
         cached = cached + (new + past) / attention.ratio
     shape = _shape(attention, deployment, prefill.sequences, new / cp, cached, pairs / cp)
@@ -149,6 +158,7 @@ def _decode(attention: CompressedAttention, deployment: Deployment, decode: Deco
     near, far = _sights(attention)
     context = decoded_context(decode.context, decode.sequences, near)
     if attention.ratio is not None:
+        # Window and compressed context are read in one kernel: their keys add up.
         context = context + decoded_context(decode.context / attention.ratio, decode.sequences, far)
     keys, new = mean_length(context / cp, decode.sequences), tokens_per_sequence(deployment)
     shape = _shape(attention, deployment, decode.sequences, new, keys, keys * new)
@@ -173,6 +183,8 @@ def _shape(
         keys=keys,
         pairs=pairs,
         heads=attention.heads / deployment.tp,
+        # Multi-query attention: one cached vector for all heads, so each byte of cache meets all of them (high
+        # intensity).
         kv_heads=1.0,
         key_width=attention.head_dim,
         value_width=attention.head_dim,
@@ -183,6 +195,7 @@ def _shape(
 
 def compressed_kv_bytes(attention: CompressedAttention, deployment: Deployment) -> Scalar:
     """B of cache per token that is cached for good, in one layer on one device; its window is `window_bytes`."""
+    # 1 / ratio of a vector per token; the window does not grow with the sequence and is counted apart.
     held = 0.0 if attention.ratio is None else attention.head_dim * deployment.kv_bytes / attention.ratio
     return held if attention.selection is None else held + index_key_bytes(attention.selection)
 

@@ -28,6 +28,8 @@ the first is 340 B, to which the draw adds some 40. Kernels are ours, counted in
 def embedding_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Lookup of one row of the embedding per token; its vocabulary is split over tp, and rows are summed."""
     lookup = elementwise(
+        # A gather: bytes of one row per token, no product. Vocabulary parallel: a device has zeros for words of others,
+        # hence the sum.
         tokens,
         reads=model.hidden * model.embedding.bytes / deployment.activation_bytes,
         writes=model.hidden,
@@ -52,11 +54,13 @@ def head_ops(model: Model, deployment: Deployment, rows: Scalar, count: Scalar =
 
     Sampling reads the logits twice (softmax statistics, choice) and takes one exponential for each.
     """
+    # Only rows that sample need logits: one per sequence, not one per token of a prompt.
     words = head_rows(model)
     logits = rows * words * deployment.communication_bytes
     return {
         **head_product(model, deployment, rows, count),
         "head_all_gather": collective("all_gather", logits, deployment.tp, count, parallelism="tp", role="head"),
+        # Softmax over the vocabulary in float32: memory-bound, on every device after the gather.
         "sample": elementwise(
             rows,
             reads=2.0 * words,
@@ -77,6 +81,7 @@ def sort_ops(model: Model, rows: Scalar) -> Ops:
     As logits are gathered before, tensor parallelism does not share it out.
     """
     words = head_rows(model)
+    # Bytes in and out are equal: a radix sort reads and writes all pairs in each pass.
     half = 0.5 * SORT_BYTES / LOGIT_BYTES * words
     return {
         "sort": elementwise(
@@ -125,14 +130,17 @@ def prediction_ops(model: Model, deployment: Deployment, batch: Batch, tokens: S
     Every run joins the hidden state with the next token's embedding, runs one block and the output head.
     """
     context = 0.0 if batch.decode is None else batch.decode.context
+    # A prediction head attends to the same context as the model, so its cache grows with it.
     if batch.prefill is not None:
         context = context + batch.prefill.tokens + batch.prefill.past
     newest = Batch(prefill=None, decode=Decode(sequences=batch.logits, context=context), logits=batch.logits)
     drafts = given(deployment.drafts, "number of drafts")
+    # Drafts after the first run one token per sequence: nothing to verify in between.
     single = dataclasses.replace(deployment, drafts=None)
     groups = request_groups(deployment)
     return {
         **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(drafts)),
+        # Autoregressive drafting: the k-th draft needs the one before, so k - 1 further runs are serial.
         **_run(
             FURTHER, model, single, newest, batch.logits, batch.logits * groups, positive_part(drafts - 1.0)
         ),

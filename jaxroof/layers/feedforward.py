@@ -24,6 +24,7 @@ def feedforward_matrices(
 ) -> Matrices:
     """Weight matrices of one layer on one device; its width is split over tp."""
     width = feedforward.intermediate / deployment.tp
+    # Up projections are column-parallel and the down projection row-parallel: one all-reduce per layer.
     return {
         f"{prefix}up_proj": Matrix(hidden, feedforward.up_projections * width, feedforward.up, reads_norm=True),
         f"{prefix}down_proj": Matrix(width, hidden, feedforward.down, to_residual=True, target="down"),
@@ -42,6 +43,7 @@ def feedforward_ops(
     activation = deployment.activation_bytes
     up, down = feedforward_matrices(feedforward, hidden, deployment).values()
     width, kernels = down.inputs, 1.0 if deployment.activation_kernels is None else deployment.activation_kernels
+    # Engines that split the activation into kernels write and read its width between them.
     further = (kernels - 1.0) * width
     ops = {
         **projection(
@@ -99,9 +101,11 @@ EXCHANGE: dict[str, Any] = {"parallelism": "ep", "role": "exchange"}
 
 def expert_matrices(experts: Experts, hidden: Scalar, deployment: Deployment) -> Matrices:
     """Weight matrices of one layer on one device: 1 / ep of the experts, 1 / `expert_tp` of their width, the router."""
+    # Redundant copies of popular experts take memory as experts do.
     held = stored_experts(experts, deployment) / degree(deployment.ep)
     width, inputs = experts.intermediate / expert_tp(deployment), hidden if experts.width is None else experts.width
     matrices = {
+        # The router sees the hidden state and scores all experts, on every device.
         "router": Matrix(hidden, experts.experts, experts.router, reads_norm=True),
         "expert_up_proj": Matrix(inputs, experts.up_projections * width, experts.up, held, routed=True),
         "expert_down_proj": Matrix(width, inputs, experts.down, held, routed=True),
@@ -130,11 +134,15 @@ def expert_ops(
     up, down = matrices["expert_up_proj"], matrices["expert_down_proj"]
     rows = group_tokens * experts.top_k
     stored = stored_experts(experts, deployment)
+    # Expected number of different experts: their weights are what the step reads. At few tokens this decides the time,
+    # as each touched expert costs its whole matrices.
     touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
     if deployment.ep is not None:
+        # The device with the most tokens ends last, and all others wait in the exchange after it.
         rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
     ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
+    # Scores, softmax or sigmoid, top-k and the sort of rows by expert: a few small kernels.
     ops["route"] = elementwise(
         tokens,
         reads=experts.experts,
@@ -149,6 +157,7 @@ def expert_ops(
     if experts.width is not None:
         ops |= projection("narrow_proj", tokens, matrices["narrow_proj"], activation, count)
     ops |= sent
+    # Quantisation happens once per token, before its row is copied to its experts.
     ops |= projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
     ops["expert_activation"] = elementwise(
         rows,
@@ -161,6 +170,7 @@ def expert_ops(
     )
     ops |= projection("expert_down_proj", rows, down, activation, count, "experts", touched)
     ops |= returned
+    # Weighted sum of a token's expert outputs: top_k rows in, one out.
     ops["combine"] = elementwise(
         tokens,
         reads=experts.top_k * up.inputs,
@@ -172,6 +182,7 @@ def expert_ops(
     if experts.width is not None:
         ops |= projection("widen_proj", tokens, matrices["widen_proj"], activation, count)
     if experts.shared is not None:
+        # Shared experts are a dense feed-forward beside the routed ones.
         ops |= feedforward_ops(experts.shared, hidden, deployment, tokens, count, prefix="shared_")
     return with_role(ops, "experts")
 
@@ -195,6 +206,8 @@ def exchange_ops(
     if not splits_tokens(deployment):
         return {}, {}
     devices, groups = stage_devices(deployment), token_groups(deployment)
+    # Attention groups gather all tokens and reduce-scatter the results: simple, but each device receives tokens that it
+    # has no expert of.
     if deployment.exchange == "all_gather":
         elements = group_tokens * width
         there, back, stride = deployment.dispatch_bytes, deployment.communication_bytes, deployment.tp
@@ -203,8 +216,10 @@ def exchange_ops(
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
     holders, fanout = degree(deployment.ep), None
     if deployment.exchange == "low_latency":
+        # Low latency: one message per chosen expert, with no look at which of them share a device.
         copies, kinds = experts.top_k, ("dispatch", "combine")
     else:
+        # Normal kernels: a device that holds several of a token's experts receives it once.
         copies, kinds = distinct_devices(holders, experts.experts, experts.top_k), ("all_to_all", "all_to_all")
         fanout = Fanout(
             holders=holders,
@@ -213,6 +228,7 @@ def exchange_ops(
             groups=experts.groups,
             reached=experts.reached_groups,
         )
+    # Without groups nothing moves. Experts that are split over `expert_tp` devices need the token on each of them.
     sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
     there, back = (
         collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)
@@ -235,6 +251,7 @@ def own_choices(tokens: Scalar, alike: Scalar) -> Array:
     Source: Heaps, Information Retrieval, 1978, section 7.5 (distinct words of a text); popularity of experts is as
     uneven as of words: Jiang et al., arXiv:2401.04088, section 5.
     """
+    # Heaps' law V(n) ~ n^alike, written as a factor on n so that below one token it is n itself.
     return tokens * jnp.maximum(tokens, 1.0) ** (alike - 1.0)
 
 
@@ -245,6 +262,8 @@ def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> Array:
 
     Source: linearity of expectation; as in BLIS's and aiconfigurator's decode bandwidth terms.
     """
+    # Occupancy problem: tokens choose independently, so an expert is missed by all of them with probability (1 -
+    # k/E)^tokens.
     missed = jnp.log1p(-jnp.minimum(top_k / experts, 1.0 - 1e-6))
     return -experts * jnp.expm1(tokens * missed)
 
@@ -258,6 +277,8 @@ def expert_width(experts: Experts, hidden: Scalar, deployment: Deployment) -> Sc
     """
     width = experts.intermediate / expert_tp(deployment)
     outputs = hidden if experts.width is None else experts.width
+    # Workspace: outputs of the second product overwrite those of the first, so the wider counts, and the activation's
+    # result beside it.
     return experts.top_k * (maximum(experts.up_projections * width, outputs) + width)
 
 
@@ -275,6 +296,7 @@ def padded_expert_bytes(experts: Experts, hidden: Scalar, deployment: Deployment
         (hidden if experts.width is None else experts.width, deployment.hidden_tile),
         (experts.intermediate / expert_tp(deployment), deployment.expert_tile),
     )
+    # Tile quantisation of storage: each side grows to the next multiple, the area by the product.
     grown = [ceiling(size / tile) * tile / size for size, tile in sides]
     return held * (grown[0] * grown[1] - 1.0)
 

@@ -61,11 +61,13 @@ def latent_attention_matrices(attention: LatentAttention, hidden: Scalar, deploy
     The projection to the heads' keys and values is one matrix however it is multiplied: at once in prefill, or half by
     half with queries and outputs once it is absorbed.
     """
+    # Low-rank joint compression: the cache holds `latent` + `rope_dim` numbers per token, however many heads there are.
     heads = attention.heads / deployment.tp
     cached = attention.latent + attention.rope_dim
     queries = heads * (attention.nope_dim + attention.rope_dim)
     rank = attention.query_rank
     if rank is None:
+        # One GEMM for all that is projected from the hidden state; queries join it where they are compressed as well.
         first = {
             "latent_down_proj": Matrix(hidden, cached, attention.down, reads_norm=True),
             "q_proj": Matrix(hidden, queries, attention.query, reads_norm=True),
@@ -94,6 +96,7 @@ def latent_attention_ops(
     matrices = latent_attention_matrices(attention, hidden, deployment)
     rank = 0.0 if attention.query_rank is None else attention.query_rank
     normed = rank + attention.latent
+    # One rotated key for all heads (decoupled RoPE), beside the heads' queries.
     rotated = (heads + 1.0) * attention.rope_dim
     ops = projection("latent_down_proj", tokens, matrices["latent_down_proj"], activation, count)
     ops["latent_norm"] = elementwise(
@@ -118,6 +121,8 @@ def latent_attention_ops(
     if attention.selection is not None:
         ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
     if batch.prefill is not None:
+        # Two ways of the same attention. Expanded: fewer FLOP per pair, but keys and values of all heads in memory;
+        # absorbed: a wide inner product on the small cache. Prompts are bound by compute, decoding by the cache.
         if attention.selection is None:
             ops |= _expanded_prefill(attention, deployment, batch.prefill, matrices["kv_up_proj"], count)
         else:
@@ -146,6 +151,7 @@ def _expanded_prefill(
     heads, cp = attention.heads / deployment.tp, degree(deployment.cp)
     key_dim = attention.nope_dim + attention.rope_dim
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
+    # The past is only cached as latent vectors: its keys and values are expanded once more in every chunk.
     cached = prefill.tokens + prefill.past
     ops = in_phase(projection("kv_up_proj", cached, up, deployment.activation_bytes, count), "prefill")
     latent_bytes = cached * (attention.latent + attention.rope_dim) * deployment.activation_bytes
@@ -159,6 +165,7 @@ def _expanded_prefill(
         kv_heads=heads,
         key_width=key_dim,
         value_width=attention.value_dim,
+        # Expanded keys and values are activations: 16 bits, whatever the cache's format.
         kv_bytes=deployment.activation_bytes,
     )
     ops["prefill_attention"] = fused_attention("prefill_attention", deployment, shape, count)
@@ -173,6 +180,8 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
     """
     heads, cp, seen = attention.heads / deployment.tp, degree(deployment.cp), selection_sight(attention.selection)
     activation = deployment.activation_bytes
+    # q^T (W c) = (W^T q)^T c: with the projection absorbed into the query, scores are products with the cached vector
+    # itself.
     width = attention.latent + attention.rope_dim
     sequences = part.sequences
     if isinstance(part, Prefill):
@@ -186,6 +195,7 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         keys = mean_length(decoded_context(part.context, sequences, seen) / cp, sequences)
         pairs = keys * queries
         exchange = {}
+        # Outputs are combined in the latent space, before they are projected back to the heads' values.
         output_bytes = sequences * queries * heads * attention.latent * deployment.communication_bytes
         combine = context_combine(output_bytes, deployment, count)
     to_latent, from_latent = absorbed_matrices(attention, deployment)
@@ -195,6 +205,7 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         keys=keys,
         pairs=pairs,
         heads=heads,
+        # Multi-query form: one cached vector for all heads.
         kv_heads=1.0,
         key_width=width,
         value_width=attention.latent,
@@ -202,6 +213,7 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         latent=True,
     )
     kernel = fused_attention(f"{phase}_attention", deployment, shape, count)
+    # One small matrix per head: rows are tokens times heads.
     rows = sequences * queries * heads
     ops = {
         **projection(f"{phase}_absorb_query", rows, to_latent, activation, count),
@@ -218,6 +230,7 @@ def absorbed_matrices(attention: LatentAttention, deployment: Deployment) -> tup
 
     Source: vLLM, v1/attention/backends/mla/common.py (W_UK_T and W_UV).
     """
+    # Absorbed products stay at 16 bits: quantised weights are converted once at load time.
     compute = "bf16" if deployment.attention_compute in LOW_PRECISIONS else deployment.attention_compute
     weights = WeightFormat(bytes=OPERAND_BYTES[compute], compute=compute)
     heads = attention.heads / deployment.tp
@@ -241,6 +254,7 @@ def latent_kv_bytes(attention: LatentAttention, deployment: Deployment) -> Scala
     keys = index_key_bytes(attention.selection)
     if deployment.selected_cache == "plain":
         return plain + keys
+    # Layout of FP8 sparse kernels: 8-bit latent vector, float32 scales per 128 elements, 16-bit rotated key.
     scales = attention.latent / SCALED_ELEMENTS * SCALE_BYTES
     scaled = attention.latent * deployment.kv_bytes + scales + attention.rope_dim * ROTATED_BYTES
     return jnp.where(deployment.kv_bytes < ROTATED_BYTES, scaled, plain) + keys

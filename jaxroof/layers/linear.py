@@ -80,9 +80,12 @@ def projection(
       quantized_rows: rows that are quantised, where a row is multiplied several times; None: all.
     """
     ops: Ops = {}
+    # Below 8 bits and at 8 bits the tensor cores need both operands narrow: activations are quantised by a kernel of
+    # their own, unless the kernel before has done so.
     if matrix.weights.compute in LOW_PRECISIONS and not matrix.weights.calibrated:
         quantized = rows if quantized_rows is None else quantized_rows
         ops[f"{name}_quantize"] = quantize(quantized, matrix, activation_bytes, count)
+    # Of experts only those with tokens are read: weights of the others cost nothing in this step.
     touched = matrix.copies if copies is None else copies
     return ops | {name: linear(rows, *matrix[:3], activation_bytes, count, kind, touched)}
 
@@ -97,6 +100,7 @@ def quantized_rows(tokens: Scalar, deployment: Deployment) -> Scalar | None:
 
 def quantize(rows: Scalar, matrix: Matrix, activation_bytes: Scalar, count: Scalar) -> Kernel:
     """Inputs of a GEMM read once, scaled, and written at the precision that it multiplies."""
+    # Reads at the activations' precision, writes at the product's.
     size = activation_bytes + OPERAND_BYTES[matrix.weights.compute]
     return Kernel(
         kind="elementwise",
@@ -131,6 +135,8 @@ def linear(
     """
     operand_bytes = OPERAND_BYTES[weights.compute]
     kernels = launched(rows)
+    # Weights are read once per step however many rows there are: arithmetic intensity grows with the batch, about 2
+    # rows / weight_bytes FLOP per byte while weights dominate.
     elements = kernels * matrices * inputs * outputs
     return Kernel(
         kind=kind,
@@ -140,6 +146,7 @@ def linear(
         kernels=kernels,
         matrix_flops=2.0 * rows * inputs * outputs,
         operand_bytes=operand_bytes,
+        # Weight-only quantisation multiplies at 16 bits; converting takes vector units, once per tile of rows.
         vector_flops=dequantize_flops(inputs * outputs, rows, kernels * matrices) if weights.dequantised else None,
         bytes=elements * weights.bytes + rows * (inputs * operand_bytes + outputs * activation_bytes),
         shape=ProductShape(
@@ -159,6 +166,7 @@ def dequantize_flops(elements: Scalar, rows: Scalar, matrices: Scalar) -> Array:
     Once per tile of `DEQUANTIZE_ROWS` of the `rows` rows that are spread over them, and once at least; 0 where there
     are no matrices.
     """
+    # Each tile of rows converts all weights again, as they are kept narrow in shared memory.
     return DEQUANTIZE_FLOPS * elements * maximum(rows * (1.0 / DEQUANTIZE_ROWS), matrices)
 
 
@@ -196,6 +204,7 @@ def elementwise(
       exps: exponentials per row.
       role: one of `jaxroof.op.ROLES`.
     """
+    # Two to ten FLOP per element and two bytes or more moved: far left of the ridge, bound by memory.
     return Kernel(
         kind="elementwise",
         count=count,

@@ -49,8 +49,10 @@ def linear_attention_matrices(attention: LinearAttention, hidden: Scalar, deploy
     """Weight matrices of one layer on one device; heads are split over tp, low-rank gates' first halves are not."""
     heads, key_heads = attention.heads / deployment.tp, key_heads_per_device(attention, deployment)
     values = heads * attention.value_dim
+    # Queries and keys have one vector per key head, values and gates one per value head.
     outputs = 2.0 * key_heads * attention.key_dim + values + heads * attention.gates
     matrices = {"in_proj": Matrix(hidden, outputs, attention.input, reads_norm=True)}
+    # Gates of low rank: one shared down projection per gate, on every device, and up projections split by heads.
     if attention.gate_rank is not None:
         matrices["gate_down_proj"] = Matrix(hidden, 2.0 * attention.gate_rank, attention.input, reads_norm=True)
         matrices["gate_up_proj"] = Matrix(attention.gate_rank, values, attention.input, 2.0)
@@ -66,6 +68,7 @@ def linear_attention_ops(
     ops = projection("in_proj", tokens, matrices["in_proj"], activation, count)
     if attention.gate_rank is not None:
         ops |= projection("gate_down_proj", tokens, matrices["gate_down_proj"], activation, count)
+        # Two gates, each with its own matrix: a grouped product of twice the rows.
         ops |= projection("gate_up_proj", 2.0 * tokens, matrices["gate_up_proj"], activation, count)
     if attention.convolution is not None:
         channels = convolved_channels(attention, deployment)
@@ -78,6 +81,7 @@ def linear_attention_ops(
             count=count,
             exps=channels,
         )
+    # Prompts run in chunks as matrix products, decoding as a recurrence: two kernels of the same layer.
     if batch.prefill is not None:
         ops["prefill_linear_attention"] = chunked_prefill(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
@@ -109,10 +113,15 @@ def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill:
     """
     heads, compute = attention.heads / deployment.tp, deployment.attention_compute
     keys, values = attention.key_dim, attention.value_dim
+    # Within a chunk: masked products of queries with keys (c d_k) and scores with values (c d_v), half of 2 c each as
+    # causal. Across: the chunk's keys and values into the state, and its queries times the state.
     within, across = CHUNK * (keys + values), 4.0 * keys * values
+    # Delta rule in WY form: keys against keys, a triangular inverse of c x c, and its products with keys and values.
     if attention.rule == "delta":
         within = within + CHUNK * (2.0 * keys + values) + CHUNK * CHUNK / 3.0
         across = across + 2.0 * keys * values
+    # One state per sequence, read at the start and written at the end: linear in the length, where attention is
+    # quadratic.
     states = prefill.sequences * heads * keys * values * deployment.state_bytes
     rows = 2.0 * key_heads_per_device(attention, deployment) * keys + 2.0 * heads * values
     return Kernel(
@@ -135,12 +144,14 @@ def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode:
     heads = attention.heads / deployment.tp
     elements = heads * attention.key_dim * attention.value_dim
     rows = 2.0 * key_heads_per_device(attention, deployment) * attention.key_dim + 2.0 * heads * attention.value_dim
+    # Every token reads and writes the whole state: bytes do not grow with the context, but do with heads x d_k x d_v.
     states = 2.0 * decode.sequences * state_bytes(attention, deployment)
     return Kernel(
         kind="decode_attention",
         count=count,
         kernels=launched(tokens),
         phase="decode",
+        # A matrix-vector update has no reuse: vector units, bound by memory.
         vector_flops=tokens * STATE_FLOPS[attention.rule] * elements,
         exps=tokens * heads,
         bytes=states + tokens * rows * deployment.activation_bytes,
@@ -163,6 +174,7 @@ def state_bytes(attention: LinearAttention, deployment: Deployment) -> Scalar:
     state = attention.heads / deployment.tp * attention.key_dim * attention.value_dim * deployment.state_bytes
     if attention.convolution is None:
         return state
+    # A causal convolution of t taps needs the t - 1 inputs before.
     window = (attention.convolution - 1.0) * convolved_channels(attention, deployment)
     return state + window * deployment.activation_bytes
 
@@ -176,6 +188,7 @@ def linear_attention_width(attention: LinearAttention, deployment: Deployment) -
 def linear_attention_rules(attention: LinearAttention, deployment: Deployment) -> Iterator[Rule]:
     """What a layer asks of a deployment."""
     yield heads_rule(deployment.tp, attention.key_heads, "key")
+    # A recurrence is serial along the sequence: the device with the next part of a prompt would wait for the state.
     if deployment.cp is not None:
         yield (
             jnp.asarray(deployment.cp <= 1.0),
@@ -246,6 +259,8 @@ def short_convolution_ops(
     )
     sequences = 0.0 if batch.prefill is None else batch.prefill.sequences
     sequences = sequences if batch.decode is None else sequences + batch.decode.sequences
+    # State of the short convolution: its last taps - 1 inputs per sequence, read and written by the same kernel (no
+    # launch of its own).
     window = (mixer.taps - 1.0) * channels
     ops["convolution_state"] = elementwise(
         sequences, reads=window, writes=window, element_bytes=activation, flops=0.0, count=count, kernels=0.0

@@ -43,6 +43,7 @@ def selective_scan_matrices(mixer: SelectiveScan, hidden: Scalar, deployment: De
     channels = mixer.channels / deployment.tp
     return {
         "in_proj": Matrix(hidden, 2.0 * channels, mixer.input, reads_norm=True),
+        # x_proj reads split channels: its results are partial sums, hence the small all-reduce before dt_proj.
         "x_proj": Matrix(channels, mixer.rank + 2.0 * mixer.state, mixer.selection),
         "dt_proj": Matrix(mixer.rank, channels, mixer.selection),
         "out_proj": Matrix(channels, hidden, mixer.output, to_residual=True),
@@ -69,6 +70,8 @@ def selective_scan_ops(
     ops |= all_reduce("selection", tokens, mixer.rank + 2.0 * mixer.state, deployment, count)
     ops |= projection("dt_proj", tokens, matrices["dt_proj"], activation, count)
     if batch.prefill is not None:
+        # The same recurrence in prompts and decoding: the decay depends on the token, so there is no form as a
+        # convolution or a matrix product.
         ops["prefill_scan"] = prefill_scan(mixer, deployment, batch.prefill, count)
     if batch.decode is not None:
         ops["decode_scan"] = decode_scan(mixer, deployment, batch.decode, count)
@@ -80,6 +83,7 @@ def prefill_scan(mixer: SelectiveScan, deployment: Deployment, prefill: Prefill,
 
     Source: Gu & Dao, arXiv:2312.00752, section 3.3.2: inputs are read once, and outputs and last states written.
     """
+    # Hardware-aware scan: states stay in registers, and only the first and last pass memory.
     states = 2.0 * prefill.sequences * _state_elements(mixer, deployment) * deployment.state_bytes
     return _scan("prefill_attention", "prefill", mixer, deployment, prefill.tokens, states, count)
 

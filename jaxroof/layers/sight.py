@@ -27,6 +27,7 @@ def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> Scalar:
     sees its sequence, its window or its chunk in both directions. Written without differences of large numbers.
     """
     if not seen.causal:
+        # Without a causal mask every query sees the same number of keys.
         return new * _both_ways(new, seen)
     limit = seen.limit
     if limit is None:
@@ -37,6 +38,7 @@ def attended_pairs(new: Scalar, past: Scalar, seen: Sight) -> Scalar:
         chunks = jnp.floor((new - first) / limit)
         rest = new - first - chunks * limit
         return first * reach + _triangle(first) + chunks * _triangle(limit) + _triangle(rest)
+    # Sliding window: queries see more and more until the window is full, then w each.
     ramp = minimum(new, positive_part(limit - past))  # queries that see all there is
     return ramp * past + _triangle(ramp) + (new - ramp) * limit
 
@@ -47,6 +49,7 @@ def reachable_past(past: Scalar, seen: Sight) -> Scalar:
         return past
     if seen.kind == "chunked":
         return _reached_of_chunk(past, seen.limit)
+    # The next token itself takes one place of the window.
     return minimum(past, seen.limit - 1.0)
 
 
@@ -61,6 +64,7 @@ def kept_tokens(context: Scalar, seen: Sight) -> Scalar:
     """Tokens of a sequence of `context` that stay in the cache: a window holds its width, a selection everything."""
     if seen.limit is None or seen.kind == "selected":
         return context
+    # A rolling buffer: older entries are overwritten.
     return minimum(context, seen.limit)
 
 
@@ -73,6 +77,7 @@ def decoded_context(context: Scalar, sequences: Scalar, seen: Sight) -> Scalar:
     """Tokens that the newest tokens of `sequences` sequences attend to, summed, of `context` summed, shape ()."""
     if seen.limit is None:
         return context
+    # A window is not linear in the context, so the clipping is done at the mean length.
     return sequences * visible_context(maximum(mean_length(context, sequences), 1.0), seen)
 
 
@@ -81,6 +86,7 @@ def _both_ways(length: Scalar, seen: Sight) -> Scalar:
         return length
     if seen.kind == "chunked":
         return minimum(length, seen.limit)
+    # w tokens on either side and itself.
     return minimum(length, 2.0 * seen.limit + 1.0)
 
 
@@ -152,6 +158,7 @@ def indexer_ops(
 
     An indexer without heads launches nothing: its layer attends to what an earlier one chose.
     """
+    # Layers without an indexer of their own reuse an earlier layer's choice: every op is multiplied by 0.
     activation, runs = deployment.activation_bytes, launched(selection.heads)
     tokens = runs * tokens
     matrices = indexer_matrices(selection, hidden, query_inputs)
@@ -172,6 +179,7 @@ def indexer_ops(
     if batch.prefill is not None:
         part = batch.prefill
         new, past = (mean_length(length, part.sequences) for length in (part.tokens, part.past))
+        # The indexer scores all cached keys, so it stays quadratic; it is cheap by narrow heads and 8-bit keys.
         pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
         keys = runs * (part.tokens + part.past)
         ops |= _choice("prefill", selection, runs * part.tokens / cp, pairs / cp, keys, count)
@@ -195,6 +203,7 @@ def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cac
         matrix_flops=2.0 * scores * selection.heads * selection.head_dim,
         operand_bytes=OPERAND_BYTES[compute],
         vector_flops=SCORE_FLOPS * scores * selection.heads,
+        # Block-sparse selection scores one pooled key per `stride` tokens.
         bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
     )
     top_k = elementwise(

@@ -46,6 +46,7 @@ def _active(block: Block, hidden: Scalar) -> Block:
     """The part of a layer that one token runs."""
     layer = block.feedforward
     part = None if layer is None else feed_forward_kind(layer).active
+    # Dense layers run as a whole; of experts a token meets its top_k and the shared ones, but the whole router.
     if part is None:
         return block
     active, others = part(layer, hidden)
@@ -57,6 +58,7 @@ def encoder_parameter_count(model: Model) -> Scalar:
     encoder = model.encoder
     if encoder is None:
         return 0.0
+    # A deployment of one device has every split at 1, so sizes of a device are those of the model.
     matrices = sum(count * _elements(held) for held, count in encoder_matrices(encoder, WHOLE))
     return matrices + encoder.other_parameters + sum(block.count * block.other_parameters for block in encoder.blocks)
 
@@ -71,6 +73,7 @@ def prediction_parameter_count(model: Model) -> Scalar:
 
 
 def _outer_parameters(model: Model) -> Scalar:
+    # A draft that shares its model's embedding has none of its own.
     embedding = 0.0 if model.shared_embedding else model.vocabulary
     features = 0.0 if model.features is None else model.features.inputs
     return (embedding + model.untied * head_rows(model) + features) * model.hidden + model.other_parameters
@@ -93,16 +96,21 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
     adapters besides. A pipeline stage has its layers, and the first or last one the embedding or the head.
     """
     rows = 0.0 if model.shared_embedding else model.vocabulary
+    # Vocabulary parallel: embedding and head are split by rows of words.
     embedding = rows * model.hidden * model.embedding.bytes / deployment.tp
     head = head_rows(model) * model.hidden * model.head.bytes / deployment.tp
+    # Tied weights are stored once.
     outer = embedding + model.untied * head
     if deployment.pp is not None:
+        # With stages the first device holds the embedding and the last one the head, tied or not: the fuller of the two
+        # counts.
         outer = jnp.where(deployment.pp > 1.0, maximum(embedding, head), outer)
     if model.features is not None:
         outer = outer + model.features.inputs * model.hidden * model.features.weights.bytes
     total = outer + model.other_parameters * OTHER_PARAMETER_BYTES
     layers = sum(block.count * _stored(block, model.hidden, deployment) for block in model.blocks)
     adapters = ADAPTER_BYTES * adapter_elements(model, deployment)
+    # A stage's share of the layers; uneven stages count by the fullest, which runs out of memory first.
     total = total + largest_stage(deployment, layer_count(model)) * (layers + adapters)
     if model.encoder is not None:
         held = encoder_matrices(model.encoder, deployment)
@@ -111,6 +119,7 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
         total = total + (model.encoder.other_parameters + others) * OTHER_PARAMETER_BYTES
     draft = drafter(model, deployment)
     if draft is not None:
+        # A draft model lies beside the model in the same layout.
         total = total + weight_bytes(draft, draft_deployment(deployment))
     elif model.prediction is not None and deployment.drafts is not None:
         head = model.prediction
@@ -131,6 +140,7 @@ def _stored(block: Block, hidden: Scalar, deployment: Deployment) -> Scalar:
     if padded_bytes is not None:
         stored = stored + padded_bytes(layer, hidden, deployment)
     copies = None if block.attention is None else mixer_kind(block.attention).copies
+    # Absorbed matrices of latent attention are converted copies, which engines keep beside the stored ones.
     if copies is None:
         return stored
     return stored + sum(matrix.elements * matrix.weights.bytes for matrix in copies(block.attention, deployment))
@@ -144,6 +154,7 @@ def kv_bytes_per_token(model: Model, deployment: Deployment) -> Scalar:
     """B of KV cache that one token adds on the fullest device while no window has closed, shape ()."""
     if not model.generates:
         return 0.0
+    # Windows are not closed yet: every layer adds a token, which is the rate at which a young sequence grows.
     layers = sum(block.count * _token_bytes(block, deployment) for block in model.blocks)
     held = layers * _cache_share(model, deployment)
     draft = drafter(model, deployment)
@@ -158,15 +169,19 @@ def kv_bytes_of_sequence(model: Model, deployment: Deployment, context: Scalar, 
     model caches nothing: its activations are counted.
     """
     if not model.generates:
+        # Without a cache what a request takes is its share of the step's activations.
         return context * activation_bytes(model, deployment) / deployment.max_batched_tokens
+    # PagedAttention: blocks of tokens; the last one is allocated whole.
     if deployment.block_tokens is not None:
         context = paged_tokens(context, deployment.block_tokens)
     held = sum(block.count * _sequence_bytes(block, deployment, context) for block in model.blocks)
+    # Keys and values of the encoder's output do not grow while decoding.
     held = held + encoded * sum(
         block.count * attention_kv_bytes(block.cross, deployment)
         for block in model.blocks
         if isinstance(block.cross, Attention)
     )
+    # States are not split by context parallelism, so they stand apart from the tokens' cache.
     fixed = sum(block.count * _fixed_bytes(block, deployment) for block in model.blocks)
     stage = largest_stage(deployment, layer_count(model))
     held = held * _cache_share(model, deployment) + fixed * stage
@@ -189,6 +204,8 @@ def state_bytes_of_sequence(model: Model, deployment: Deployment) -> Scalar:
 
 def _cache_share(model: Model, deployment: Deployment) -> Scalar:
     """Share of a token's cache that one device holds: its stage's layers, and of those its part of the context."""
+    # Context parallelism splits the tokens of a cache, pipeline parallelism its layers, tensor parallelism (in
+    # `token_bytes`) its heads.
     return largest_stage(deployment, layer_count(model)) / degree(deployment.cp)
 
 
@@ -223,6 +240,7 @@ class MemoryParts(NamedTuple):
     @property
     def peak(self) -> Scalar:
         """The step's peak: activations, or the sampler after them where it needs more."""
+        # The sampler runs after the layers: its logits reuse the room of their activations, so the larger peak counts.
         return maximum(self.activations, self.sampler)
 
 
@@ -243,6 +261,7 @@ def reserved_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> 
     Peak of the step, graphs and the rest; where the share is `memory_static`, the rest alone.
     """
     parts = memory_parts(hardware, model, deployment)
+    # SGLang's `mem_fraction_static` is of weights and cache alone; vLLM's utilisation is of everything.
     return (1.0 - deployment.memory_static) * (parts.peak + parts.graphs) + parts.other
 
 
@@ -273,6 +292,7 @@ def _held_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Sca
     A share u of all of the memory C leaves u C - held. One of what is free leaves u (C - held) = u C - u held.
     """
     held = weight_bytes(model, deployment) + reserved_bytes(hardware, model, deployment)
+    # A share of free memory is counted as a share of all: what is held shrinks in the same proportion.
     return held * (1.0 - deployment.memory_of_free * (1.0 - memory_share(hardware, deployment)))
 
 
@@ -292,8 +312,10 @@ def _room(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
             f"hardware.memory.{deployment.offload_to} is unknown; give its bandwidth and capacity per device"
         )
     some = deployment.offloaded > 0.0
+    # A part x of every sequence is outside: capacity / x sequences' worth of bytes fit there.
     beyond = outside.capacity / jnp.where(some, deployment.offloaded, 1.0)
     within = inside / kept_share(deployment)
+    # Both memories hold a part of every sequence, so the one that is full first bounds both.
     return jnp.where(some, minimum(within, beyond), within)
 
 
@@ -309,6 +331,7 @@ def memory_use(
 
     More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` and `sequence_capacity` are not.
     """
+    # Requests are spread evenly over attention groups, each of which has a cache of its own.
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / request_groups(deployment)
     held = held * kept_share(deployment)
     needed = _held_bytes(hardware, model, deployment) + held
@@ -321,6 +344,7 @@ def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment)
     A model that keeps only states, or nothing, counts one token as what a sequence of one token holds.
     """
     per_token = kv_bytes_per_token(model, deployment)
+    # Linear attention has no bytes per token: a sequence's state counts as one token.
     held = jnp.where(per_token > 0.0, per_token, kv_bytes_of_sequence(model, deployment, 1.0))
     return _room(hardware, model, deployment) / held
 
@@ -334,4 +358,5 @@ def sequence_capacity(
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded)
     sequences = _room(hardware, model, deployment) / held
+    # Rounded down per group: half a sequence in each of two caches is none.
     return jnp.floor(sequences) * request_groups(deployment)

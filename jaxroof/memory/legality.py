@@ -33,6 +33,8 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
     """
     for name in DEGREES:
         value = degree(getattr(deployment, name))
+        # Verdicts are arrays, as degrees are swept; sentences are made only where a verdict failed and numbers are
+        # concrete.
         yield (
             jnp.asarray(jnp.mod(value, 1.0) == 0.0) & (value >= 1.0),
             functools.partial("{} = {:g} must be a whole number of at least 1".format, name, value),
@@ -44,6 +46,7 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
         yield from _draft_rules(draft, deployment)
     elif deployment.drafts is not None and model.prediction is not None:
         blocks.append(model.prediction.block)
+    # Each kind of layer knows what it asks of tensor and expert parallelism: no list of kinds here.
     for block in blocks:
         yield from _block_rules(block, deployment)
     yield from _group_rules(model, deployment)
@@ -80,6 +83,8 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
         )
         if not mixture:
             yield deployment.ep <= 1.0, lambda: f"ep = {deployment.ep:g}, but the model has no experts"
+    # Data-parallel attention exists to share experts between groups; for a dense model plain replicas are the same and
+    # simpler.
     if splits_requests(deployment) and not mixture:
         groups = request_groups(deployment)
         yield groups <= 1.0, lambda: f"attention_dp = {groups:g}, but the model has no experts to share: use dp"
@@ -135,6 +140,7 @@ def _stage_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
         return
     pp = degree(deployment.pp)
     yield (
+        # Uneven stages are structure: their number and sum must match what is swept.
         jnp.asarray(pp == float(len(stages))),
         lambda: f"stages gives the layers of {len(stages)} pipeline stages, but pp = {pp:g}",
     )
@@ -147,6 +153,7 @@ def _stage_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
 def _link_rules(hardware: Hardware, deployment: Deployment) -> Iterator[Rule]:
     links, used = hardware.links, replica_devices(deployment)
     widest = next((link for link in (links.cluster, links.scale_out, links.scale_up) if link is not None), None)
+    # The outermost tier bounds the size of a replica, as it is the last that can connect its devices.
     reach = 1.0 if widest is None else widest.devices
     words = "tp" if _only_tp(deployment) else product(axes("replica"))
     yield (
@@ -174,6 +181,7 @@ def holds(found: Iterable[Rule]) -> Array:
     verdict = jnp.asarray(True)
     for held, _ in found:
         verdict = verdict & held
+    # No early exit: inside `jit` all verdicts are computed and combined.
     return verdict
 
 
@@ -196,4 +204,5 @@ def crosses_domain(hardware: Hardware, deployment: Deployment) -> Array:
     """True where a replica is larger than its scale-up domain, so that some collectives run over other links."""
     inner = hardware.links.scale_up
     reach = 1.0 if inner is None else inner.devices
+    # A replica inside one scale-up domain never uses the slower links between domains.
     return jnp.asarray(replica_devices(deployment) > reach)

@@ -21,6 +21,7 @@ def mean_wasted_tokens(block_tokens: Scalar) -> Scalar:
 
     Source: Kwon et al., arXiv:2309.06180 (PagedAttention), section 4: less than one block per sequence is wasted.
     """
+    # Lengths modulo the block size are about uniform from 0 to block_tokens - 1: half of a block is empty on average.
     return 0.5 * (block_tokens - 1.0)
 
 
@@ -35,15 +36,19 @@ def copy_ops(model: Model, deployment: Deployment, local: Batch) -> Ops:
     """
     if deployment.offloaded is None:
         return {}
+    # All layers are copied, whichever stage has them, and copies are not rounded to blocks.
     whole = dataclasses.replace(deployment, pp=None, stages=None, block_tokens=None)
     held = 0.0
     if local.decode is not None:
         some = launched(local.decode.sequences)
+        # 1 where there is no sequence, so that the mean context is a number and `some` removes it.
         sequences = local.decode.sequences + (1.0 - some)
         held = some * sequences * kv_bytes_of_sequence(model, whole, local.decode.context / sequences)
     if local.prefill is not None:
+        # A prompt reads the outside part of its past and writes that of its new tokens.
         held = held + (local.prefill.past + local.prefill.tokens) * kv_bytes_per_token(model, whole)
     layers = layer_count(model)
+    # Layer by layer, so that one layer's copy can run behind the kernels of others.
     message = deployment.offloaded * held / layers
     return {
         "cache_copy": Copy(

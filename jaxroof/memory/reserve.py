@@ -46,6 +46,8 @@ def activation_bytes(model: Model, deployment: Deployment) -> Scalar:
     token: those of the first, which share their room with the results, and those of the activation function.
     """
     widths = [width for block in model.blocks for width in _widths(block, model.hidden, deployment)]
+    # Layers run one after the other and free what they used: the widest layer decides, with the residual stream beside
+    # it.
     elements = deployment.max_batched_tokens * (RESIDUALS * model.hidden + maximum(*widths))
     return elements * deployment.activation_bytes
 
@@ -64,6 +66,7 @@ def sampled_rows(hardware: Hardware, deployment: Deployment) -> Scalar:
     """Sequences whose logits the profiling step samples, shape (): never more than its tokens."""
     rows = deployment.sampled_rows
     if rows is None:
+        # Hopper and later, and AMD's data-centre GPUs: the class of devices that vLLM gives its larger default.
         newer = maximum(hardware.cores.asynchronous, hardware.cores.wide_waves) > 0.0
         least = jnp.where(newer, LARGE_BYTES, LARGE_OLD_BYTES)
         rows = jnp.where(hardware.memory.hbm.capacity >= least, LARGE_ROWS, SMALL_ROWS)
@@ -78,12 +81,15 @@ def sampler_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> S
     if not model.generates:
         return 0.0
     hidden = deployment.max_batched_tokens * model.hidden * deployment.activation_bytes
+    # Logits in float32 and the sampler's sorted copies of them: up to several GB at 1024 sequences and large
+    # vocabularies.
     return sampled_rows(hardware, deployment) * model.vocabulary * deployment.logit_bytes + hidden
 
 
 def captured_bytes(model: Model, deployment: Deployment) -> Scalar:
     """B of CUDA graphs that the engine sets aside before it sizes the cache, shape ()."""
     layers = sum(block.count for block in model.blocks)
+    # Graphs hold the kernels of every layer: their bytes grow with the layers of the stage.
     return deployment.graph_bytes * layers * largest_stage(deployment, layers)
 
 
@@ -95,10 +101,14 @@ def other_bytes(hardware: Hardware, deployment: Deployment) -> Scalar:
     """
     if deployment.reserve_bytes is not None:
         return deployment.reserve_bytes
+    # What the driver hides; AMD's for data centres hide nothing.
     hidden = (1.0 - hardware.cores.wide_waves) * (DRIVER_BYTES + DRIVER_SHARE * hardware.memory.hbm.capacity)
     buffers = LIBRARY_BYTES + _peer_bytes(hardware, replica_devices(deployment) - 1.0)
     looks_at_free = maximum(deployment.memory_of_free, deployment.memory_static)
+    # An engine that looks at free memory sees the context and the buffers as taken; one that counts a share of all does
+    # not.
     seen = hidden + looks_at_free * (CONTEXT_BYTES + buffers)
+    # A share of all memory includes its part of what is hidden.
     part = jnp.where(deployment.memory_of_free > 0.0, 1.0, memory_share(hardware, deployment))
     return part * seen + (1.0 - looks_at_free) * buffers
 
@@ -106,6 +116,7 @@ def other_bytes(hardware: Hardware, deployment: Deployment) -> Scalar:
 def _peer_bytes(hardware: Hardware, peers: Scalar) -> Scalar:
     """B of communication buffers of a device that has so many peers; 0 for none."""
     inner = hardware.links.scale_up
+    # NVLS (reduction in the switch) maps multicast buffers for each peer.
     switched = SWITCHED_BYTES + SWITCHED_PEER_BYTES * minimum(peers, PEERS)
     buffers = PEER_BYTES + (0.0 if inner is None else switched * inner.reduces)
     return jnp.where(peers > 0.0, buffers, 0.0)
@@ -131,6 +142,7 @@ def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
     ranks = replica_devices(deployment)
     few = ranks < 4.0
     chunk, graphs = 2048.0, 8.0
+    # Classes are data thresholds, so the last one that the memory reaches is selected, branch-free.
     for least, next_chunk, narrow, wide in _STATIC_CLASSES:
         large = mebibytes >= least * 1024.0
         chunk = jnp.where(large, next_chunk, chunk)
@@ -141,6 +153,7 @@ def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
         padding = jnp.where(graphs > 300.0, 4.5, 3.0) * graphs * groups
         reserve = reserve + jnp.where(groups > 1.0, padding, 0.0)
     reserve = jnp.where(mebibytes > 60.0 * 1024.0, maximum(reserve, 10.0 * 1024.0), reserve)
+    # SGLang rounds the fraction to thousandths: on a device of 80 GB one of them is 80 MB of cache.
     return maximum(jnp.round((1.0 - reserve / mebibytes) * 1000.0) / 1000.0, LEAST_SHARE)
 
 

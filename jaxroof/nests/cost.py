@@ -48,6 +48,7 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
     found = accesses(problem, machine, mapping)
     used, steps, instances, fits = 1.0, 1.0, {}, True
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
+        # From the outermost node inwards: instances of a memory are the copies of all fan-outs above it.
         copies = math.prod(factors.values(), start=1.0)
         if isinstance(node, NestMemory) or place in machine.networks:
             instances[node.name] = used
@@ -56,6 +57,7 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
             fits = jnp.logical_and(fits, copies <= node.size)
         else:
             steps = steps * copies
+    # Sparse operands: MACs with a zero are gated (energy) or skipped (energy and cycles).
     zeros = 1.0 - _effective(problem, machine)
     by_tensor: dict[tuple[str, str], Scalar] = {}
     energies: dict[str, Scalar] = {}
@@ -64,8 +66,11 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
     for node, kept in zip(machine.nodes, mapping.kept, strict=True):
         if isinstance(node, NestMemory):
             own = {(node.name, name): found[node.name, name] for name in kept}
+            # All tiles that reside in a memory share its capacity.
             fits = jnp.logical_and(fits, sum(each.tile for each in own.values()) <= node.capacity)
+            # Ports are separate resources: reads, writes, or both on one port.
             times += _transfer_cycles(node, list(own.values()))
+            # Accesses are of one instance; energy is of all.
             spent = {key: instances[node.name] * _access_energy(node, each) for key, each in own.items()}
             by_tensor |= spent
             energies[node.name] = sum(spent.values())
@@ -73,14 +78,17 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
         energy, bandwidth = (network.transfer_energy or {}), (network.transfer_bandwidth or {})
         spent = {}
         for key in ((network.name, name) for name in problem.tensors if (network.name, name) in found):
+            # A word that crosses the network of a fan-out pays for the way.
             moved = found[key]
             spent[key] = instances[network.name] * (moved.reads + moved.updates) * energy.get(key[1], 0.0)
             times += [words / bandwidth[key[1]] for words in (moved.reads, moved.updates) if key[1] in bandwidth]
         by_tensor |= spent
         energies[network.name] = sum(spent.values())
+    # Perfectly overlapped (double-buffered) memories: a roofline over all levels.
     cycles = maximum(*times)
     for node in machine.nodes:
         if isinstance(node, NestMemory):
+            # Leakage grows with time, so a slow mapping pays for idle memories.
             energies[node.name] = energies[node.name] + node.leakage * instances[node.name] * cycles
     acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * zeros
     energies["mac"] = machine.mac_energy * acting * steps * used
@@ -118,6 +126,7 @@ def _transfer_cycles(node: NestMemory, moved: list[Accesses]) -> list[Scalar]:
 def _access_energy(node: NestMemory, moved: Accesses) -> Scalar:
     """J of the accesses of one instance for one tensor: whole blocks."""
     return (
+        # An access moves a whole block, even for one word of it.
         node.read_energy * ceiling(moved.reads / node.block)
         + node.write_energy * ceiling(moved.fills / node.block)
         + node.update_energy * ceiling(moved.updates / node.block)

@@ -64,16 +64,20 @@ def accesses(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> di
     steps = math.prod((loop.count for loop in _temporal(machine, mapping, inner, units)), start=1.0)
     found = {}
     for name, tensor in problem.tensors.items():
+        # Memories that the tensor resides in, from the outermost; it bypasses the others.
         homes = [place for place, kept in enumerate(mapping.kept) if name in kept]
         held = {place: _held(tensor, machine, mapping, inner, place) for place in homes}
         held[units] = _Held(1.0, steps, 0.0)
         fills: Scalar = 0.0  # of the outermost memory
+        # Between two homes each load of the inner tile is a read of the outer one.
         for place, below in zip(homes, [*homes[1:], units], strict=True):
             own, inside = held[place], held[below]
+            # Multicast: copies that need the same tile are served by one read.
             sent = inside.loaded * _copies(tensor, machine, mapping, inner, range(place + 1, below))
             node = machine.nodes[place]
             acting = _acting(problem, node, name) if below == units else 1.0
             if tensor.output:
+                # Partial sums: every visit but the first of an output fetches what is there already.
                 moved = Accesses(own.tile, acting * jnp.maximum(sent - own.distinct, 0.0), fills, acting * sent)
                 fills = jnp.maximum(inside.loaded - inside.distinct, 0.0)
             else:
@@ -81,6 +85,8 @@ def accesses(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> di
                 fills = inside.loaded
             for at, network in networks.items():
                 if place < at < below:
+                    # Per instance of what lies outside of the fan-out: copies between the home and the fan-out share
+                    # the words.
                     share = 1.0 / _copies(tensor, machine, mapping, inner, range(place + 1, at))
                     passing = share * moved.reads, share * moved.updates
                     found[network.name, name] = Accesses(0.0, passing[0], 0.0, passing[1])
@@ -127,6 +133,7 @@ def _terms(axis: tuple[tuple[int, str], ...], extents: Extents) -> list[tuple[in
 def inner_extents(mapping: Mapping) -> list[Extents]:
     """Extents of all loops of each node and inner ones, and of none at last."""
     extents: list[Extents] = [{}]
+    # Cumulative products of the factors, from the innermost node outwards.
     for factors in reversed(mapping.factors):
         extents.append(_times(extents[-1], factors))
     return extents[::-1]
@@ -168,6 +175,8 @@ def _held(tensor: NestTensor, machine: NestMachine, mapping: Mapping, inner: lis
 
 def _moved(tensor: NestTensor, tile: Scalar, loops: list[_Loop]) -> Scalar:
     """Words loaded into a tile that overlaps none of its neighbours."""
+    # Loop order matters: loops inside of the first one that moves the tile leave it in place (stationary), all outside
+    # of it reload it.
     moving, loads = tensor.dimensions, tile
     for name, count, _ in loops:  # those that do not move it cost nothing, until one does
         loads = loads * count if name in moving else jnp.where(loads > tile, loads * count, loads)
@@ -186,6 +195,7 @@ def _slid(tensor: NestTensor, extents: Extents, tile: Scalar, loops: list[_Loop]
     for name, count, step in loops:
         first = jnp.logical_and(count > 1.0, jnp.logical_not(begun))
         same: Any = True
+        # The halo: along a sliding axis neighbouring tiles overlap, and only new elements are loaded.
         for number, axis in enumerate(tensor.axes):
             coefficients = [coefficient for coefficient, term in axis if term == name]
             if not coefficients:
@@ -196,6 +206,7 @@ def _slid(tensor: NestTensor, extents: Extents, tile: Scalar, loops: list[_Loop]
             shift[number] = jnp.where(first, forth, shift[number])
             same = jnp.logical_and(same, forth - back[number] == shift[number])
             back[number] = back[number] + (count - 1.0) * forth
+        # `count` - 1 further visits, each less what stayed.
         loaded = loaded + (count - 1.0) * (loaded - jnp.where(same, kept, 0.0))
         begun = jnp.logical_or(begun, count > 1.0)
     return loaded
@@ -219,6 +230,7 @@ def _copies(tensor: NestTensor, machine: NestMachine, mapping: Mapping, inner: l
     for place in between:
         node, factors = machine.nodes[place], mapping.factors[place]
         if isinstance(node, NestFanout):
+            # Partial sums that are added in the fan-out count once, as multicast operands do.
             shared = node.reduces if tensor.output else node.multicast
             copies = math.prod(factors.values(), start=1.0)
             total = total * (_different(tensor, factors, inner[place + 1]) if shared else copies)

@@ -46,6 +46,7 @@ def eager() -> Iterator[None]:
 
 def is_traced() -> bool:
     """Whether JAX is tracing here, so that numbers may stand for many."""
+    # Asking whether JAX traces must not import it.
     if _NEVER_TRACED.get() or "jax" not in sys.modules:
         return False
     state, top = _trace_states()
@@ -55,6 +56,7 @@ def is_traced() -> bool:
 @functools.cache
 def _trace_states() -> tuple[Callable[[], Any], Any]:
     """What says in which trace of JAX a thread is, and its answer where there is none: that of a thread of its own."""
+    # The answer outside of any trace is only known on a thread that has none.
     state = importlib.import_module("jax.extend.core").get_opaque_trace_state
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(state()))
@@ -65,6 +67,7 @@ def _trace_states() -> tuple[Callable[[], Any], Any]:
 
 def _where(condition: Any, one: Any, other: Any) -> Any:
     """`numpy.where`, without arrays where the condition is one truth value of plain numbers."""
+    # Plain numbers stay plain: Python computes with them faster than with arrays of shape ().
     if type(condition) in _TRUTH and type(one) in _PLAIN and type(other) in _PLAIN:
         return one if condition else other
     return np.where(condition, one, other)
@@ -119,6 +122,7 @@ class _Module:
     def __getattr__(self, name: str) -> Any:
         found = getattr(importlib.import_module(self._name), name)
         if not isinstance(found, types.ModuleType):
+            # The attribute found replaces this lookup from then on.
             setattr(self, name, found)  # the next use finds it at once
         return found
 
@@ -163,6 +167,7 @@ class _Sloped:
     def __init__(self, function: Callable[..., Any]):
         self._function = function
 
+    # A custom rule instead of JAX's own derivative: kinks get the slope of a smooth function while values stay exact.
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Give the rule."""
         self._rule = rule
@@ -179,11 +184,13 @@ class _Sloped:
             return self._traced(*arguments)
         constant, *others = arguments
         for one in others[0] if isinstance(others[0], tuple) else others:
+            # Dual numbers bring their tangents along: the same rule gives their derivatives.
             if hasattr(type(one), "follow"):  # `jaxroof.numerics.derivatives.Dual`, whose derivatives follow the rule
                 return one.follow(self._rule, constant, tuple(others))
         return self._straight(*arguments) if self in _STRAIGHT.get() else self._function(*arguments)
 
     def _straight(self, constant: Any, *arguments: Any) -> Any:
+        # A line through the first entry: value and slope at one point, applied to all differences.
         first = mapped(lambda column: column[0] if np.ndim(column) else column, arguments)
         with straight(()):  # the rule takes the value from the function itself
             value, change = self._rule(constant, first, mapped(np.subtract, arguments, first))
@@ -192,6 +199,7 @@ class _Sloped:
 
 def jitted(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """`jax.jit` of a function with these options, made when it is first called."""
+    # Decorating must not import JAX: the jitted function is made at its first call.
     compiled = functools.cache(lambda: jax.jit(function, **options))
     return functools.wraps(function)(lambda *arguments, **named: compiled()(*arguments, **named))
 
@@ -208,6 +216,7 @@ def stacked(numbers: Sequence[Any], axis: int = -1) -> Any:
 
 def taken(table: Any, index: Any) -> Any:
     """Entries of `table`, shape [entries], at positions that are in it."""
+    # Positions are known to be inside, so that XLA need not clamp or fill.
     return table.at[index].get(mode="promise_in_bounds") if is_traced() else np.take(table, index)
 
 
@@ -218,6 +227,7 @@ def entry(values: Any, *index: Any) -> Any:
 
 def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:
     """`jax.lax.scan` over an array; outside of traces each of its results is a list, whose entries may be columns."""
+    # The same step on NumPy, where a loop of Python is fast enough.
     if is_traced():
         return jax.lax.scan(step, start, each)
     state, found = start, []
@@ -248,6 +258,7 @@ class _Import(importlib.abc.MetaPathFinder):
         """The specification of `jax`; None for every other module."""
         if name != "jax":
             return None
+        # Out of the way first: the search for the module would otherwise come back here.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:

@@ -33,6 +33,7 @@ class Dual(Carrying):
         slopes = SLOPES.get(ufunc.__name__)
         if slopes is None:
             raise TypeError(f"dual numbers have no rule for {ufunc.__name__}")
+        # Chain rule: sum over arguments of slope times tangent, in all directions at once.
         tangent = 0.0
         for one, slope in zip(inputs, slopes, strict=True):
             if type(one) is Dual:
@@ -49,6 +50,7 @@ class Dual(Carrying):
 
     def follow(self, rule: Callable[..., Any], constant: Any, arguments: tuple[Any, ...]) -> "Dual":
         """The result of a function of some dual numbers that has a rule of its own."""
+        # Values get an axis for the directions, so that rules broadcast over it.
         primals = mapped(lambda one: _up(_value(one)), arguments)
         value, tangent = rule(constant, primals, mapped(_tangent, arguments))
         flat = np.ndim(value) and any(np.ndim(_value(one)) for one in leaves(arguments))
@@ -94,6 +96,7 @@ def _equal_tangents(numbers: Any) -> list[np.ndarray]:
 
 def _where(condition: Any, one: Any, other: Any) -> Dual:
     value = np.where(condition, _value(one), _value(other))[()]
+    # A condition selects value and tangent alike; it has no derivative itself.
     return Dual(value, np.where(_up(condition), _tangent(one), _tangent(other)))
 
 
@@ -121,6 +124,7 @@ def _clip(number: Any, low: Any, high: Any) -> Any:
 
 def _half(first: Any, second: Any) -> Any:
     """1 where the first decides, a half where both do, 0 elsewhere."""
+    # Subgradient at a tie: half of each slope, as JAX takes it.
     return np.where(first > second, 1.0, np.where(first == second, 0.5, 0.0))[()]
 
 
@@ -192,6 +196,7 @@ def output_dependence(function: Callable[..., Any], arguments: tuple[Any, ...], 
 
 def marked(function: Callable[..., Any], arguments: tuple[Any, ...], marks: tuple[Any, ...]) -> Any:
     """What `function` returns of marked arguments; numbers in it that depend on none of them need not be `Marked`."""
+    # Run once on marked numbers: what the result is marked with is what it depends on.
     with eager():
         return function(*mapped(lambda mark, leaf: Marked(np.asarray(leaf), mark), marks, arguments))
 
@@ -213,6 +218,7 @@ class Marked(Carrying):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         if method != "__call__" or named:
             return _applied(getattr(ufunc, method), inputs, named)
+        # Without looking into trees: ufuncs are called most.
         marks, values = _NONE, []
         for one in inputs:  # of the functions that are called most, without looking into trees
             if type(one) is Marked:

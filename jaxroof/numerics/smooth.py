@@ -71,6 +71,7 @@ def _exponent() -> float:
 
 def _power(share: Array, exponent: float) -> Array:
     """`share` to a constant power; by repeated squaring where that is a whole number."""
+    # Repeated squaring is faster than a general power, which takes a logarithm.
     return share ** int(exponent) if exponent == int(exponent) else share**exponent
 
 
@@ -93,6 +94,7 @@ def _powers(share: Array, exponent: float, beside: float) -> tuple[Array, Array]
 
 def _shared(shares: list[Array], unit: Array, tangents: tuple[Any, ...], exponent: float, beside: float) -> Array:
     """Sum of slope * tangent, slopes share^(p + beside) / sum of share^p; `unit` is any positive number."""
+    # share^p / sum of share^p: the weights of a p-norm, scale-free as shares are over the largest.
     pairs = [_powers(share, exponent, beside) for share in shares]
     # One of the shares is 1 unless all are 0. XLA repeats products in every loop that takes them, but no division.
     scale = unit * (1.0 / jnp.maximum(sum(power for power, _ in pairs), 0.5))
@@ -136,6 +138,7 @@ def _plain(*terms: Scalar) -> bool:
 
 @sloped
 def _maximum(exponent: float, terms: tuple[Scalar, ...]) -> Scalar:
+    # Pairwise, so that a maximum over columns broadcasts.
     largest = terms[0]
     for term in terms[1:]:
         largest = jnp.maximum(largest, term)
@@ -147,10 +150,12 @@ def _maximum_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (terms,), (term_tangents,) = primals, tangents
     largest = _maximum(exponent, terms)
     some = largest > 0
+    # Divided by the largest first: powers of microseconds would underflow in float32.
     scale = jnp.where(some, largest, 1.0)
     if len(terms) > 2:
         return largest, _shared([term / scale for term in terms], scale, term_tangents, exponent, -1.0)
     first, second = terms
+    # Two terms, the common case, need one power instead of two.
     ratio = jnp.minimum(first, second) / scale
     power, aside = _powers(ratio, exponent, -1.0)
     alike = jnp.where(some, 1.0, 0.0)
@@ -195,6 +200,7 @@ def _minimum_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (terms,), (term_tangents,) = primals, tangents
     smallest = _minimum(exponent, terms)
     if len(terms) > 2:
+        # Shares of a minimum are smallest over term, so that the smallest has share 1.
         shares = [jnp.where(term > 0, smallest / jnp.where(term > 0, term, 1.0), 1.0) for term in terms]
         return smallest, _shared(shares, jnp.where(smallest > 0, smallest, 1.0), term_tangents, exponent, 1.0)
     first, second = terms
@@ -230,6 +236,8 @@ def _ceiling(exponent: float, number: Scalar) -> Array:
 @_ceiling.defjvp
 def _ceiling_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (tangent,) = tangents
+    # The slope of the ramp: a step of a staircase has slope 0, which would hide from an optimiser that more work takes
+    # longer.
     return _ceiling(exponent, *primals), tangent if exponent else jnp.zeros_like(tangent)
 
 

@@ -54,6 +54,7 @@ def struct(cls: type[T]) -> type[T]:
     construction: it runs under every transform. Loaders check. JAX learns of it as soon as it is imported,
     by whomever.
     """
+    # Methods that all structs share, in place of those that `dataclasses` would compile for each.
     cls.__init__, cls.__signature__ = _made, _Signature()  # type: ignore[attr-defined, method-assign]
     cls.__setattr__, cls.__delattr__ = _kept, _kept  # type: ignore[method-assign]
     cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text  # type: ignore[assignment, method-assign]
@@ -61,6 +62,7 @@ def struct(cls: type[T]) -> type[T]:
     kind._defaults = {
         field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING
     }
+    # A pytree for JAX, if and when JAX is imported.
     with_jax(lambda: sys.modules["jax"].tree_util.register_dataclass(kind))
     return kind
 
@@ -75,6 +77,7 @@ def _made(self: Any, **values: Any) -> None:
         wrong += [f"needs {name}" for name in self.__dataclass_fields__ if name not in own]
         raise TypeError(f"{type(self).__qualname__} {', '.join(wrong)}")
     for name, value in own.items():
+        # Frozen: `object.__setattr__` is the way around its own guard.
         object.__setattr__(self, name, value)
 
 
@@ -296,10 +299,12 @@ def _walk(kind: type, prefix: str, titles: tuple[str, ...], around: _Part) -> It
         declared = field.metadata.get(_DECLARED)
         if isinstance(declared, Declaration):
             hint = hints[field.name]
+            # A dict or tuple of numbers is one declaration for all of its entries.
             known = [part for part in _alternatives(hint) if part is not type(None)]
             several = all(typing.get_origin(part) in (dict, tuple) for part in known)
             path = f"{prefix}{field.name}{'.*' * several}"
             meaning = around.names.get(field.name, declared.meaning)
+            # Titles of the structs around it fill the placeholder: "scale-up link bandwidth".
             if titles and not several:
                 meaning = meaning.replace("{}", " ".join(titles))
             given = declared.given and around.given

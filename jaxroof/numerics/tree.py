@@ -79,6 +79,7 @@ def structure(tree: Any) -> Hashable:
     parts = _parts(tree)
     if parts is None:
         return tree is None
+    # Dicts are alike whatever the order of their keys; fields have an order of their own.
     names = sorted(parts) if isinstance(tree, dict) else parts
     inner = tuple((name, structure(parts[name])) for name in names)
     return type(tree), inner, _statics(tree)
@@ -101,6 +102,7 @@ def _statics(tree: Any) -> tuple[Any, ...]:
 
 def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the fields that are data, and of those that are structure."""
+    # Looked up once per struct: fields of a class do not change.
     if kind not in _FIELDS:
         data: list[str] = []
         structure: list[str] = []

@@ -47,6 +47,7 @@ def step_price(
       acceptance: probability that a drafted token is right, given that those before it are.
     """
     price = functools.partial(_step_price, micro_batch, power_limit(hardware), model, deployment, overlap)
+    # Drafting changes what a step yields, not what it costs: it is wrapped around the price of a plain step.
     return _of_one_token(price, deployment, acceptance)
 
 
@@ -92,12 +93,15 @@ def _share_of_drafting_step(
     Source: ours.
     """
     decoding = given(batch.decode, "decode part of the step")
+    # Zero tokens, not None: the structure of the batch must not depend on numbers.
     nothing = jnp.zeros_like(decoding.sequences)
     further = drafted * decoding.sequences
     alone = Batch(
         prefill=Prefill(sequences=nothing, tokens=nothing, past=nothing), decode=decoding, logits=decoding.sequences
     )
+    # Two prices, with prompts and without: the difference is what the prompts add.
     whole, without = price(batch, rows + further), price(alone, decoding.sequences + further)
+    # A drafting step yields `kept` tokens per sequence, and a caller counts one: the decode part counts 1 / kept.
     spared = jnp.where(decoding.sequences > 0, 1.0 - 1.0 / kept, 0.0)
     device, host = (time - spared * other for time, other in zip(whole, without, strict=True))
     return device, host
@@ -116,6 +120,7 @@ def _step_price(
     device, visible, spent = _unlimited(micro_batch, model, deployment, overlap, batch, rows)
     if limit is None:
         return device, visible
+    # Power is averaged over device and host time together: idle time of the device counts as rest.
     return time_within(limit, device + visible, _joules(spent)) - visible, visible
 
 
@@ -134,10 +139,14 @@ def _unlimited(
         device, each = spent[..., 0], 1.0
     else:
         prompts, decoding = prompts_and_decoding(batch)
+        # Continuous pipeline: p micro-batches in flight, so that every stage has one at any time.
         parts = pipelined_parts(deployment, maximum(prompts.sequences + decoding.sequences, 1.0))
         spent, host = micro_batch(divided(batch, parts), rows / parts)
+        # A round of all micro-batches passes the slowest stage one after the other, and takes at least one
+        # micro-batch's way.
         laps = maximum(parts * largest_stage(deployment, layer_count(model)), 1.0)
         device, host, per_step = spent[..., 0] * laps, host * laps, per_step * laps
+        # Energy of one device: 1 / pp of what all micro-batches take in all stages.
         each = jnp.asarray(parts / degree(deployment.pp))[..., None]
     visible = visible_host_time(device, per_step, host - per_step, hidden_host)
     return device, visible, spent[..., 1:] * each
@@ -166,6 +175,7 @@ def visible_host_time(device: Scalar, per_step: Scalar, of_sequences: Scalar, hi
     Source: TensorRT-LLM's overlap scheduler (nvidia.github.io/TensorRT-LLM/features/overlap-scheduler.html) and vLLM's
     asynchronous scheduling; that per_step stays visible is ours, from measured steps.
     """
+    # Work per sequence hides behind the device as far as that is busy; launches stay on the critical path.
     return jnp.asarray(per_step + of_sequences - hidden_host * minimum(of_sequences, device), dtype=float)
 
 
@@ -215,6 +225,7 @@ def step_prices(
       ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
     """
     parts = Parts(hardware, model, deployment, efficiency)
+    # Tables depend on the place alone and may be shared by many simulations.
     made = price_tables(parts, deployment, limits, encode) if tables is None else tables
     tables = mapped(jax_numpy.asarray, made)
     micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
@@ -227,9 +238,12 @@ def _micro_batch_price(
 ) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
     decoding = given(batch.decode, "decode part of the step")
+    # GEMMs and collectives: one read of a table over rows, linear in between (nodes are dense, 128 per octave).
     spent = _between(*_read(tables.rows, rows, ROWS))
     some = decoding.sequences > 0
+    # A division by zero sequences would be nan even where it is not selected.
     sequences = jax_numpy.where(some, decoding.sequences, 1.0)
+    # Attention of decoding depends on sequences and mean context: bilinear in a cell of its table.
     attention = _read_cell(tables.decode, sequences, decoding.context / sequences)
     spent = spent + jax_numpy.where(some, attention, 0.0)
     sampled = _between(*_read(tables.logits, batch.logits, LOGITS))
@@ -247,7 +261,9 @@ def _micro_batch_price(
             jax_numpy.where(work, length, least)
             for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
         )
+        # Prompts' attention depends on lengths in more ways than a table holds: the op is priced on the spot.
         spent = spent + jax_numpy.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
+    # Ops of several dependences at once, such as overlap's saved time, have no table at all.
     if parts.has("all"):
         lengths = prompt.sequences, prompt.tokens, prompt.past
         context = decoding.sequences, decoding.context
@@ -262,6 +278,8 @@ def octave_interval(value: Scalar, per_octave: int, intervals: int) -> tuple[Arr
     in that order: read as a whole number, they are the position.
     """
     step = int(MANTISSA) // per_octave
+    # IEEE 754: bits of a positive float, as a whole number, grow like its logarithm, linear between powers of two. So
+    # the lookup needs no log.
     position = _bits(value) - ONE_BITS
     below = jax_numpy.minimum(jax_numpy.right_shift(position, step.bit_length() - 1), intervals - 1)
     return below, jax_numpy.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
@@ -274,12 +292,14 @@ def _bits(value: Scalar) -> Array:
 def next_node(context: Scalar) -> Array:
     """The node of the tables' mean context that comes after `context`, shape ()."""
     step = int(MANTISSA) // CONTEXT
+    # Bits shifted right and left again: the next node's float, without rounding errors.
     nodes = jax_numpy.right_shift(_bits(context), step.bit_length() - 1)
     return jax.lax.bitcast_convert_type((nodes + 1) * step, jax_numpy.float32).astype(float)
 
 
 def _read(table: Array, value: Scalar, per_octave: int) -> tuple[Array, Array]:
     """Both ends of the interval of a table that has `value`, shape [2, quantities], and the place in it."""
+    # One gather fetches both ends of the interval.
     below, share = octave_interval(value, per_octave, table.shape[0])
     return entry(table, below), share
 

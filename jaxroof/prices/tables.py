@@ -84,6 +84,8 @@ class Parts:
     ):
         _check(model, deployment)
         self._place = hardware, as_run(model, hardware), deployment, efficiency
+        # Which inputs an op depends on is found by running the model once on marked numbers: no list to maintain by
+        # hand.
         self.kinds = kinds or [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
         # What overlap hides takes the times of all ops; otherwise those of other kinds are left out.
         self._apart = not any(HIDDEN in names for of in self.kinds for names in of.values())
@@ -114,6 +116,7 @@ class Parts:
           rows: of the GEMMs.
         """
         names = [of[kind] for of in self.kinds]
+        # Ops of other kinds are left out before they are priced, which is most of the work.
         found = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
         return stacked([_sum(terms, wanted) for terms, wanted in zip(found, names, strict=True)])
 
@@ -137,17 +140,21 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
     Args:
       encode: of every request; None: the encoder has no work.
     """
+    # Drafted tokens are rows too: room for the most that tables are made for.
     most_rows = limits.rows + (0 if deployment.drafts is None else MOST_DRAFTED * limits.sequences)
     sampled, one = octaves(limits.sequences, LOGITS), jnp.ones(1)
 
     def table(function: Callable[[Scalar, Scalar], Array], first: Array, second: Array = one) -> Array:
         """Of shape [quantities] at all pairs of nodes, shape [..., first, second, quantities]."""
+        # In a trace all nodes are one batched program; on NumPy they are columns of one array.
         if is_traced():
             return jax.vmap(lambda n: jax.vmap(lambda m: function(n, m))(second))(first)
         found = function(first[:, None], second[None, :])
         return jnp.broadcast_to(found, (*parts.lanes, len(first), len(second), found.shape[-1]))
 
+    # GEMMs, collectives and norms: functions of the rows alone.
     rows = table(lambda n, _: parts.sums("rows", rows=n), octaves(most_rows, ROWS))
+    # Decode attention: sequences times mean context.
     decode = table(
         lambda context, n: parts.sums("decode", decoding=(n, n * context)),
         octaves(limits.context, CONTEXT),  # changes slowly: what is read of a place lies side by side
@@ -167,6 +174,7 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
 
 def octaves(most: int, per_octave: int) -> Array:
     """1 and up to `most`, evenly spaced between powers of two, shape [nodes]."""
+    # Nodes 1, 1 + 1/n, ... in every octave: relative resolution is the same at all sizes.
     places = (divmod(place, per_octave) for place in range(max(int(most) - 1, 1).bit_length() * per_octave + 1))
     return jnp.asarray([math.ldexp(1.0 + place / per_octave, octave) for octave, place in places], dtype=float)
 

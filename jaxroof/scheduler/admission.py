@@ -107,6 +107,8 @@ def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed:
       need: blocks that decoding sequences begin in the coming step, where they take part in it.
       allowed: bool, whether anything may be admitted at this point.
     """
+    # 1. Who is next; 2. blocks that it shares with its group; 3. whether it fits; 4. its tokens of the step; 5. what it
+    # does with them; 6. the state with it.
     candidate = _candidate(engine, state, shortest)
     place = _place(engine, state, candidate)
     room = _room(engine, state, candidate, place, need)
@@ -114,6 +116,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed:
     work = _work(engine, state, candidate, share, allowed & candidate.there & room.fits)
     after = _after(engine, state, candidate, place, room, share, work, need)
 
+    # Another admission may follow at this instant as long as someone is next, a slot is free and the budget has tokens.
     follows = candidate.holds_slot | others_wait(engine, after)
     budget_left = (share.budget - work.chunk >= 1) | candidate.holds_slot
     more_fit = (after.running + after.step.finished < engine.sequences) & budget_left
@@ -135,7 +138,9 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> AdmissionCandida
     returning, preempted = least_slot(is_held_back(slots.end), slots.number)
     empty, vacant = least_slot(is_empty(slots.end))
     holds_slot = under_way | preempted
+    # A prompt that lost its cache on the way comes back before all other preempted ones (vLLM puts it in front).
     returning = jnp.where(state.foremost >= 0, state.foremost, returning)
+    # First come, first served over all three kinds: the prompt under way, preempted ones, then the queue.
     slot = jnp.where(under_way, state.partial, jnp.where(preempted, returning, empty))
     queued = next_request(engine, state, shortest)
     request = jnp.where(holds_slot, entry(slots.request, slot), queued.request)
@@ -172,23 +177,27 @@ def _place(engine: Engine, state: State, candidate: AdmissionCandidate) -> Place
     inside = jnp.maximum(group, 0)
     chain = entry(groups.chain, inside)
     member = (group >= 0) & engine.caching
+    # Prefix caching shares whole blocks only: hashes are of full blocks.
     kept = jnp.minimum(entry(engine.keep, request), candidate.isl) // engine.size
     # Whole blocks, and never the whole prompt: its last token has to be computed.
     found = jnp.minimum(chain, entry(engine.shared, request) // engine.size)
     hit = jnp.where(member, jnp.minimum(found, (candidate.target - 1) // engine.size), 0)
     chained = jnp.where(member, jnp.maximum(hit, kept), 0)
     growth = jnp.where(member, jnp.maximum(chained - chain, 0), 0)
+    # An idle chain is used by nobody, but still cached: taking it costs no block.
     idle = jnp.where(member & (entry(groups.users, inside) == 0), chain, 0)
     return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
 
 
 def _room(engine: Engine, state: State, candidate: AdmissionCandidate, place: Place, need: Array) -> Room:
     """Whether the candidate's blocks fit beside those that decoding sequences are about to begin, and it has a slot."""
+    # Reservation takes blocks for the whole output at once: no preemption later, but fewer sequences.
     tokens = jnp.where(engine.reserve, candidate.total, candidate.target)
     blocks = blocks_of(tokens, engine.size) - place.chained
     next_begins = begins_block(candidate.target + 1, engine.size)
     starts_block = candidate.swapped & engine.mixed & ~engine.reserve & next_begins
     demand = blocks + place.growth + whole(starts_block)
+    # Idle prefixes count as free, as they can be evicted; those of the candidate itself cannot.
     available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
 
     # A sequence that would be alone always fits: nothing is left to spare for, and its group's chain is cut if need be.
@@ -208,8 +217,10 @@ def _share(engine: Engine, state: State, candidate: AdmissionCandidate, place: P
     prompt = state.step.prompt
     past = jnp.where(candidate.under_way, state.progress, place.hit * engine.size)
     remaining = candidate.target - past
+    # Decoding sequences have their token of the budget first (decode-prioritised chunking).
     budget = engine.budget - jnp.where(engine.mixed, state.running, 0) - prompt
     all_or_none = jnp.where((remaining <= budget) | (prompt == 0), remaining, 0)
+    # Chunked prefill takes what is left of the budget, at least one token; else all or nothing.
     chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), all_or_none)
     return Share(past, remaining, budget, chunk)
 
@@ -220,6 +231,7 @@ def _work(engine: Engine, state: State, candidate: AdmissionCandidate, share: Sh
     takes = fits & (swapped | (share.chunk >= 1))
     computes, returns = takes & ~swapped, takes & swapped
     chunk = jnp.where(computes, share.chunk, 0)
+    # The last chunk samples the first token: from then on the sequence decodes.
     completes = computes & (chunk == share.remaining)
     # The step that completes a prompt produces one of the tokens left; in a mixed engine it counts as a decode step.
     after_prompt = state.count + whole(engine.mixed) + candidate.left - 1
@@ -257,6 +269,7 @@ def _after(
         step=_step_after(state.step, share, work, need + whole(room.starts_block & work.returns)),
         running=state.running + whole(work.returns),
         offset=state.offset + jnp.where(work.returns, work.offset, 0),
+        # Blocks are taken at admission for all tokens of the prompt, so that its later chunks cannot run out.
         free=state.free - jnp.where(work.enters, room.blocks + place.growth, 0) + freed,
         idle=state.idle - jnp.where(work.enters, place.idle, 0),
         phases=counted(state.phases, work.offset, engine.size, whole(work.decodes & ~engine.reserve)),
@@ -302,6 +315,7 @@ def _step_after(step: Step, share: Share, work: Work, need: Array) -> Step:
     """The coming step with the candidate's chunk in its sums."""
     return Step(
         prompt=step.prompt + work.chunk,
+        # Query-key pairs of chunks need the sums of squares and of products with the past only.
         squares=step.squares + _product(work.chunk, work.chunk),
         reaches=step.reaches + _product(work.chunk, share.past),
         finished=step.finished + whole(work.completes),

@@ -49,9 +49,12 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     """
     step = state.step
     wait = until(engine, state.waiting, state.clock, state.waiting.next)
+    # All decode steps until something happens are one iteration: an event-driven simulation, not a step-driven one.
     taken = _steps(engine, price, state, next_end, wait)
+    # Nothing to do: time jumps to the next arrival.
     idle = ~taken.prompts & (state.running == 0)
     works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
+    # Swapping moves cache over the host link before the step runs.
     worked = taken.duration + engine.swap_time * state.moved.astype(float)
     resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
 
@@ -61,11 +64,13 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
     later = state._replace(
         clock=plus(state.clock, worked),
+        # `count` is the number of decode steps so far: ends are counts, so that running sequences need no update.
         count=state.count + jnp.where(taken.decodes | engine.mixed, taken.number, 0),
         step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), nothing, step),
         running=state.running + step.finished,
         offset=state.offset + step.joining,
         free=state.free - jnp.where(taken.prompts, beside_prompts, decoding_alone),
+        # Kept for gradients: time of one step at this moment.
         pace=worked / taken.number.astype(float),
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
@@ -95,13 +100,18 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     decodes = ~prompts & (running > 0)
     members = jnp.where(prompts & ~engine.mixed, 0, running)
     sequences = members + jnp.where(decodes, state.padding, 0)
+    # Sum of contexts = offset + running x count: every decode step adds one token per sequence, without touching them.
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
+    # CUDA graphs: decoding batches run at the next captured size.
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
 
     most = _most_steps(engine, state, next_end)
+    # Rematerialised in the backward pass: a scan keeps little per iteration.
     times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
+    # Two contexts suffice, the first step's and the last one's, as time is linear in between.
     contexts = jnp.stack([context, context + (most - 1) * members])
     first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, _encode(engine, step))
+    # Arithmetic series: step k takes first + k slope.
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
     runs = number.astype(float)
@@ -114,6 +124,7 @@ def _prompt(step: Step, prompts: Array) -> Prefill:
     n = tokens^2 / sum of chunk^2 chunks of equal length, each after a past of sum of chunk * past / tokens.
     """
     tokens = step.prompt.astype(float)
+    # The same tokens and the same sum of squares: equal chunks with as many causal pairs.
     chunks = tokens * tokens / jnp.where(prompts, step.squares, 1.0)
     return Prefill(sequences=chunks, tokens=tokens, past=chunks * step.reaches / jnp.where(prompts, tokens, 1.0))
 
@@ -137,11 +148,13 @@ def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:
     """
     growing = jnp.maximum(state.running, 1).astype(float)
     context = (state.offset + state.running * state.count + state.padded).astype(float)
+    # Mean context decides which interval of the price table holds.
     mean = context / (growing + state.padding.astype(float))
 
     # A step adds a token to each growing sequence; those that pad a static batch count in the mean, and do not grow.
     to_node = (next_node(mean) - mean) * (context / (growing * mean))
     linear = jnp.floor(jnp.minimum(to_node, MANY)).astype(jnp.int32) + 1
+    # The first event ends the run: an end, a shortage of blocks, a node of the table, or a user's limit.
     most = jnp.minimum(jnp.minimum(next_end - state.count, lasting(state, engine)), jnp.minimum(linear, engine.longest))
     return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
@@ -154,9 +167,12 @@ def _steps_until(engine: Engine, state: State, first: Array, slope: Array, wait:
     """
     matters = jnp.isfinite(wait) & (wait > 0.0)
     if state.waiting.waits is None:
+        # A queue that is a pointer: an arrival only matters if it could be admitted at once.
         matters = matters & ~engine.gated & (state.lost == 0) & (state.running < engine.sequences)
+    # The number of steps is a decision without a gradient.
     first, slope = jax.lax.stop_gradient((first, slope))
     wait = jax.lax.stop_gradient(jnp.where(matters, wait, 0.0))
+    # k first + slope k (k - 1) / 2 = wait, solved in the form that does not cancel for small slopes.
     half = first - 0.5 * slope
     root = jnp.sqrt(jnp.maximum(half * half + 2.0 * slope * wait, 0.0))
     steps = jnp.ceil(2.0 * wait / jnp.maximum(half + root, 1e-30))

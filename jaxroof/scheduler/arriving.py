@@ -36,6 +36,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     """The state after one of the sequences that are due has ended: where it matters, the one admitted first."""
     slots = state.slots
     due = is_due(slots.end, state.count) & allowed
+    # Order of ends at the same instant matters only where groups' last users are told apart.
     slot, ends = least_slot(due, None if state.groups is None else slots.number)
     ended = whole(ends)
     end = jnp.where(at_slot(slots, slot, ends), NEVER, slots.end)
@@ -48,6 +49,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size)
     groups, idle, kept = state.groups, 0, 0
     if groups is not None:
+        # Blocks of the shared chain stay with the group.
         freed = freed - entry(slots.chained, slot)
         group = group_of(engine, request)
         groups, kept = _kept(engine, groups, group, request, ends)
@@ -88,6 +90,7 @@ def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: Arr
     if not closed:
         return waiting
     place = engine.clients + waiting.ended
+    # Sequence k of a closed loop is sent when some client has its answer: places are handed out in order.
     place = jnp.where(ends & (place < engine.requests), place, waiting.arrival.high.shape[0])
     then = plus(clock, engine.think + engine.delay)
     arrival = Clock(
@@ -109,6 +112,7 @@ def until(engine: Engine, waiting: Waiting, clock: Clock, place: Array) -> Array
     inside = jnp.minimum(place, waiting.arrival.high.shape[0] - 1)
     arrival = Clock(*(entry(part, inside) for part in waiting.arrival))
     known = (place < engine.requests) & (arrival.high < jnp.inf)
+    # Infinite minus infinite would be nan: unknown arrivals are replaced before the difference.
     safe = Clock(jnp.where(known, arrival.high, clock.high), jnp.where(known, arrival.low, clock.low))
     return jnp.where(known, since(safe, clock), jnp.inf)
 
@@ -137,6 +141,7 @@ def received(engine: Engine, state: State, closed: bool, allowed: Array) -> tupl
         return state, jnp.asarray(False), jnp.int32(-1)
     place = waiting.next
     comes = allowed & (until(engine, waiting, state.clock, place) <= 0.0)
+    # A bounded queue turns further requests away, as a server with a limit answers 429 or 503.
     room = total_of(waiting.waits).astype(float) < engine.most_waiting
     index = jnp.where(comes & room, place, waiting.waits.shape[0])
     turned = comes & ~room
@@ -153,8 +158,10 @@ def next_request(engine: Engine, state: State, shortest: bool) -> Next:
         arrived = until(engine, waiting, state.clock, waiting.next) <= 0.0
         return Next(jnp.minimum(waiting.next, engine.isl.shape[0] - 1), arrived)
     places = jnp.arange(engine.isl.shape[0], dtype=jnp.int32)
+    # Shortest prompt first, or first come first served: the key that is minimised.
     key = engine.isl if shortest else places
     least = jnp.min(jnp.where(waiting.waits, key, NEVER))
+    # Ties go to the earlier one.
     request = jnp.min(jnp.where(waiting.waits & (key == least), places, places.shape[0] - 1))
     return Next(request, least < NEVER)
 

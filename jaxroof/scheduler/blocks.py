@@ -21,14 +21,18 @@ from jaxroof.scheduler.state import (
 
 def begins_block(context: Array, size: Array) -> Array:
     """Whether a decode step that attends to `context` tokens, the new one included, writes the first of a block."""
+    # Block boundaries: tokens 1, 1 + size, ...: a new block begins where the context is 1 modulo the size.
     return jnp.mod(context, size) == jnp.mod(1, size)
 
 
 def begun(state: State, engine: Engine, steps: Array) -> Array:
     """Blocks that the decoding sequences begin in the next `steps` decode steps."""
+    # Sequences are counted by phase, their offset modulo the block size, which decoding does not change: one cumulative
+    # histogram stands for all their lengths.
     below, following = state.phases, _following(state, engine)
     cycles = steps // engine.size  # each sequence begins one block per cycle
     first = following - (steps - cycles * engine.size)
+    # The window of phases wraps around once.
     around = first < 0  # the phases of the last steps are the highest
     here = entry(below, following) - entry(below, jnp.where(around, first + engine.size, first))
     return (cycles + whole(around)) * below[-1] + here
@@ -38,6 +42,7 @@ def lasting(state: State, engine: Engine) -> Array:
     """Decode steps until the free blocks and those of idle prefixes are used up."""
     below, following = state.phases, _following(state, engine)
     left, each = state.free + state.idle, below[-1]
+    # Whole cycles first: in `size` steps every sequence begins exactly one block.
     cycles = left // jnp.maximum(each, 1)
     rest = left - cycles * each
     # Of the last cycle, as many steps as the rest of the blocks suffices for: of those that begin the phases from each
@@ -57,6 +62,7 @@ def _following(state: State, engine: Engine) -> Array:
 def counted(phases: Array, offset: Array, size: Array, change: Array) -> Array:
     """`State.phases` with `change` more sequences of this `offset`, total tokens - end."""
     places = jnp.arange(phases.shape[0], dtype=jnp.int32)
+    # Cumulative counts: a sequence adds to all places above its phase.
     return phases + jnp.where(places > jnp.mod(offset, size), change, 0)
 
 
@@ -74,6 +80,7 @@ def left_group(
         return None, 0
     here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
     users = groups.users - whole(here)
+    # The last user leaves: its prefix stays in the cache, but may be evicted.
     idle = total_of(jnp.where(here & (users == 0), groups.chain, 0))
     return PrefixGroups(groups.chain, users, jnp.where(here, event, groups.used)), idle
 
@@ -102,8 +109,10 @@ def evicted(state: State) -> State:
     missing = jnp.maximum(-state.free, 0)
     groups = state.groups
     candidates = (groups.users == 0) & (groups.chain > 0)
+    # LRU: the prefix that was used longest ago goes first.
     oldest = jnp.min(jnp.where(candidates, groups.used, NEVER))
     here = candidates & (groups.used == oldest)
+    # No more than what is missing: a chain is cut from its end, so its beginning stays usable.
     taken = jnp.minimum(total_of(jnp.where(here, groups.chain, 0)), missing)
     chain = groups.chain - jnp.where(here, taken, 0)
     return state._replace(
@@ -125,6 +134,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     # The prompt under way, else the decoding sequence with the latest admission.
     under_way = state.progress >= 0
     decoding = is_decoding(slots.end)
+    # vLLM preempts the latest admitted sequence, so that first come stays first served.
     latest, _ = least_slot(decoding, state.admissions - slots.number)
     slot = jnp.where(under_way, state.partial, latest)
 
@@ -133,6 +143,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     left = jnp.where(under_way, tokens_left(end), end - state.count)
     offset = total - end
     cached = total - left - whole(~under_way)  # tokens that have a place in the cache: the newest one has none yet
+    # A partial prompt is recomputed, never swapped.
     swaps = engine.swap & ~under_way
 
     freed = blocks_of(cached, engine.size)
@@ -152,6 +163,8 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
         progress=jnp.where(happens, -1, state.progress),
         foremost=jnp.where(happens & under_way, slot, state.foremost),
         lost=state.lost + whole(happens),
+        # Recomputation runs the prompt and the tokens produced so far as one new prompt; swapping moves the blocks
+        # instead.
         moved=state.moved + jnp.where(happens & swaps, cached, 0),
         preempted=state.preempted | happens,
         event=state.event + whole(happens),

@@ -37,6 +37,7 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
 
     # 3. Room for the next tokens. Where it is short, mixed steps admit nothing; prompts that run alone are admitted.
+    # Whether the next decode step's new blocks fit is asked before admissions take any.
     need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
     short = fresh & settled & (need > state.free + state.idle)
     alone = state.running + whole(state.progress >= 0) == 1

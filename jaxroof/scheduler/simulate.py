@@ -55,28 +55,34 @@ def front_delay(price: Price | None, traffic: Traffic, policy: Policy, blocks: S
     there = (traffic.osl > 0.0).astype(float)
     count = jnp.maximum(jnp.sum(there), 1.0)
     isl, osl = jnp.sum(traffic.isl * there) / count, jnp.sum(traffic.osl * there) / count
+    # Sequences that fit the cache at their full length: a bound on the batch.
     room = blocks * policy.block_size / (isl + osl)
     most = jnp.maximum(jnp.minimum(jnp.minimum(policy.max_sequences, room), count), 1.0)
 
     def step(sequences: Scalar) -> Array:
         batch = Batch(
             prefill=Prefill(sequences=0.0, tokens=0.0, past=0.0),
+            # Mean context half-way through the output.
             decode=Decode(sequences=sequences, context=sequences * (isl + 0.5 * osl)),
             logits=sequences,
         )
         return sum(price(batch, sequences))
 
+    # Closed loop: every client has a request under way.
     if traffic.clients is not None:
         sequences = jnp.minimum(jnp.asarray(traffic.clients, float), most)
     else:
         arrival = jnp.where(there > 0.0, traffic.arrival, 0.0)
         span = jnp.max(arrival) - jnp.min(jnp.where(there > 0.0, traffic.arrival, jnp.max(arrival)))
         some = span > 0.0
+        # Observed arrival rate: n - 1 intervals in the span.
         rate = (count - 1.0) / jnp.where(some, span, 1.0)
 
         def nearer(_: int, sequences: Array) -> Array:
+            # Little's law L = lambda W with W = osl t(L): a fixed point, as t depends on L.
             return jnp.clip(jnp.where(some, rate * osl * step(sequences), most), 1.0, most)
 
+        # From one sequence upwards the iteration is monotone and stays at the lowest solution.
         sequences = jax.lax.fori_loop(0, ROUNDS, nearer, jnp.ones_like(most))
     return delay + waiting_steps(policy) * step(sequences)
 
@@ -168,6 +174,8 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
 
     def one(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
         state, record = iterated(run.engine, price, closed, shortest, state)
+        # Floats and whole numbers are stacked apart: two arrays per iteration instead of sixteen, which scan copies
+        # faster.
         return state, (jnp.stack(record[:FLOATS]), jnp.stack(record[FLOATS:]))
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=size.iterations)
@@ -208,6 +216,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     # What happens in an iteration without a step is part of the next step: it begins with it, and is over at its end.
     zero = Clock(jnp.zeros(()), jnp.zeros(()))
     end = Clock(records.high, records.low)
+    # An iteration begins where the one before ends.
     start = Clock(*(jnp.concatenate([jnp.zeros(1, each.dtype), each[:-1]]) for each in end))
 
     def time(clock: Clock, index: Array) -> Array:
@@ -235,6 +244,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         joined=joined,
         running=records.running,
     )
+    # Requests were sorted (refused last): back into the order that they came in.
     given = jnp.argsort(run.order)
     return jax.tree.map(lambda values: values[given], found), timeline
 
@@ -243,6 +253,7 @@ def _step_of(records: Record) -> Array:
     """For every iteration the one that runs the engine step which it is part of, shape [iterations]."""
     iterations = records.steps.shape[0]
     steps = jnp.where(records.steps > 0, jnp.arange(iterations, dtype=jnp.int32), iterations)
+    # Reverse cumulative minimum: the next iteration that runs a step.
     return jax.lax.cummin(steps, reverse=True)
 
 
@@ -252,6 +263,7 @@ def _events(records: Record, requests: int, step: Array) -> Events:
     places = jnp.arange(iterations, dtype=jnp.int32)
 
     def first(events: Array) -> Array:
+        # Scatter-min of places: the first event of each request, without a loop over requests.
         return jnp.full(requests, iterations, jnp.int32).at[_index(events, requests)].min(places, mode="drop")
 
     def last(events: Array) -> Array:
@@ -261,6 +273,7 @@ def _events(records: Record, requests: int, step: Array) -> Events:
     # unless it has lost its cache since; at the earliest with the step that completed the prompt.
     complete, lost = last(records.produced), last(records.preempted)
     target = records.last[jnp.maximum(complete, 0)]
+    # Counts of decode steps grow monotonically: binary search finds when the target is reached.
     reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
     over = jnp.maximum(reached, _at(step, complete, iterations))
     hits = jnp.where(records.admitted >= 0, records.hit, 0)
@@ -279,6 +292,7 @@ def _gained(records: Record, events: Events) -> Array:
     """Time in s of the steps that a faster engine has gained since a prompt was complete: 0, with a gradient."""
     each = jax.lax.stop_gradient(records.duration / jnp.maximum(records.steps, 1).astype(records.duration.dtype))
     last = jnp.minimum(events.over, records.steps.shape[0] - 1)
+    # Its value is 0: it only carries the derivative of the number of steps into time.
     return each[last] * (records.ahead[last] - records.ahead[jnp.maximum(events.complete, 0)])
 
 
@@ -328,6 +342,7 @@ def simulate(
     place, beside = (hardware, model, deployment, efficiency), (policy.acceptance, policy.hidden_host)
     tables, price = step_prices(*place, limits, *beside, encode=traffic.encode)
     blocks = cache_blocks(hardware, model, deployment, policy)
+    # The same tables, without prompts' ops, as a waiting request meets decode steps.
     waits = step_prices(*place, limits, *beside, tables, prompts=False)[1]
     delay = front_delay(waits, traffic, policy, blocks, efficiency.host.request_time)
     run = begin(traffic, policy, blocks, size, delay, longest)

@@ -169,6 +169,7 @@ FLOATS = 4
 
 def plus(clock: Clock, duration: Array) -> Clock:
     """The clock after `duration` s. The low part keeps what the high part rounds away (Knuth's two-sum)."""
+    # Two-sum: `low` is exactly what rounding `high` lost, so a million additions of microseconds do not drift.
     small = duration + clock.low
     high = clock.high + small
     added = high - clock.high
@@ -178,6 +179,7 @@ def plus(clock: Clock, duration: Array) -> Clock:
 
 def since(later: Clock, earlier: Clock) -> Array:
     """s from one time to another."""
+    # Differences of the large parts first: they cancel before the small ones are added.
     return (later.high - earlier.high) + (later.low - earlier.low)
 
 
@@ -205,6 +207,7 @@ def least_slot(chosen: Array, key: Array | None = None) -> tuple[Array, Array]:
     """
     slots = chosen.shape[0]
     places = jnp.arange(slots, dtype=jnp.int32)
+    # Key and place in one whole number: one minimum gives both.
     ranked = places if key is None else key * slots + places
     least = jnp.min(jnp.where(chosen, ranked, NEVER))
     there = least < NEVER
@@ -226,6 +229,7 @@ def total_of(values: Array, axis: int | None = None) -> Array:
 
 def slope_of(value: Array) -> Array:
     """0, with the gradient of `value`."""
+    # Value 0, derivative 1 (a straight-through estimator).
     return value - jax.lax.stop_gradient(value)
 
 
@@ -243,6 +247,7 @@ def tied(state: State, arrival: Clock, enters: Array) -> State:
     enters = enters & (waited >= 0.0) & (waited <= state.pace) & (state.pace > 0.0)
     pace = jnp.where(enters, state.pace, 1.0)
     waited = jnp.where(enters, waited, 0.0)
+    # The arrival came a share r into the step: the step's end moves by r times the change of its length.
     share = jax.lax.stop_gradient(waited / pace)
     moved = slope_of(share * pace - waited)
     moved = jnp.where(enters, moved, 0.0)

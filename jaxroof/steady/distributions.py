@@ -11,7 +11,9 @@ def normal_share(distance: Scalar) -> Array:
 
     Source: Page, Applied Statistics 26(1), 1977: 1 / (1 + e^-2y), y = sqrt(2 / pi) (x + 0.044715 x^3).
     """
+    # A logistic curve through the normal distribution: a closed form with a slope everywhere, unlike tables of erf.
     y = math.sqrt(2.0 / math.pi) * (distance + 0.044715 * distance**3)
+    # Beyond 20 tanh is 1 to the last bit; clipping keeps slopes finite.
     return 0.5 * (1.0 + jnp.tanh(jnp.clip(y, -20.0, 20.0)))
 
 
@@ -25,6 +27,8 @@ def gamma_share(value: Scalar, mean: Scalar, spread: Scalar) -> Array:
 
     Source: Wilson & Hilferty, PNAS 17(12), 1931: the cube root is normal.
     """
+    # Squared coefficient of variation; its ninth is the variance of the cube root.
     variation = (spread / mean) ** 2
     root = jnp.cbrt(jnp.maximum(value, 0.0) / mean)
+    # (X / mean)^(1/3) ~ N(1 - cv^2 / 9, cv^2 / 9).
     return normal_share((root - 1.0 + variation / 9.0) / jnp.sqrt(variation / 9.0))

@@ -51,6 +51,7 @@ class SteadyEngine:
     def state_at(self, batch: Array, most: Array) -> tuple[SteadyState, StepTimes]:
         """At batches of shape [..., n], where at most so many sequences run, shape [..., 1]; and the times of steps."""
         times = between(self.times, self.ladder, batch)
+        # A finite difference on the ladder: how much one more sequence slows a step for the others.
         longer = between(self.times.decode, self.ladder, batch * (1.0 + STEP))
         slope = jnp.maximum(longer - times.decode, 0.0) / (batch * STEP)
         return steady_state(times, slope, self.demand, self.delay, batch, most), times
@@ -60,6 +61,7 @@ class SteadyEngine:
 
         It is the step of `steady_state`, with and without prompts, in J in place of s.
         """
+        # Energy of the mean step has the same form as its time, so the same formula is run on joules.
         joules = between(self.joules, self.ladder, batch)
         return steady_state(joules, 0.0, self.demand, self.delay, batch, self.most).step
 
@@ -68,6 +70,7 @@ class SteadyEngine:
 
         No step is under way where no sequence is, which a Poisson number is with probability e^-mean.
         """
+        # A device without a step draws static power alone.
         return (1.0 - jnp.exp(-state.under_way)) * self.step_energy(batch) / state.tpot + self.static
 
 
@@ -81,6 +84,7 @@ def engine(
     tokens = kv_capacity_tokens(*place) * request_groups(deployment)
     room = cached_sequences(tokens, policy, needs)
     most = jnp.maximum(jnp.minimum(room, policy.max_sequences), LEAST_BATCH / FULL**2)
+    # Geometric ladder: a step's time is flat while weights bind and grows with the batch later.
     ladder = policy.max_sequences ** jnp.linspace(0.0, 1.0, LADDER)
     costs = step_costs(*place, efficiency, needs.context, needs.encode)
     return priced_engine(costs.cost, *place, efficiency, needs, policy, ladder, most)
@@ -91,6 +95,7 @@ def cached_sequences(tokens: Scalar, policy: Policy, demand: Demand) -> Array:
 
     The last block of a sequence is half full on average.
     """
+    # A running sequence's last block is half full.
     block = 0.5 * policy.block_size
     reserved = demand.cached + demand.prompt + demand.output + block
     return tokens * (1.0 - policy.watermark) / jnp.where(policy.reserve > 0.5, reserved, demand.held + block)
@@ -141,6 +146,7 @@ def times_and_joules(
     The cost of a micro-batch is computed once for both: they are two lanes of a leading axis.
     """
     place = hardware, model, deployment
+    # Time and energy go through the same formulas, as two lanes of one array.
     overlap = efficiency.host.step_time, policy.hidden_host
     quantities = (step_price, step_energy) if power_known(hardware) else (step_price,)
     shared = _remembered(cost)
@@ -162,6 +168,7 @@ def _remembered(cost: MicroBatch) -> MicroBatch:
     last: list[tuple[Batch, Scalar, tuple[Array, Array]]] = []
 
     def remembered(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+        # Identity of the arguments: both prices ask for the same batch object in turn.
         if not (last and last[0][0] is batch and last[0][1] is rows):
             last[:] = [(batch, rows, cost(batch, rows))]
         return last[0][2]
@@ -175,12 +182,14 @@ def between(priced: Any, ladder: Array, batch: Array) -> Any:
     Linear between those of the ladder, and beyond its last two; level where two of its batches are one.
     """
     widths = ladder[..., 1:] - ladder[..., :-1]
+    # The last line goes on beyond the ladder.
     ends = jnp.concatenate([widths[..., :-1], jnp.full_like(widths[..., :1], jnp.inf)], axis=-1)
     covered = jnp.clip(batch[..., None] - ladder[..., None, :-1], 0.0, ends[..., None, :])
 
     def line(values: Array) -> Array:
         values = jnp.broadcast_to(values, (*values.shape[:-1], ladder.shape[-1]))
         slopes = (values[..., 1:] - values[..., :-1]) / jnp.where(widths > 0.0, widths, 1.0)
+        # Piecewise linear as a sum of slopes times covered widths: no look-up, differentiable, batched.
         return values[..., :1] + jnp.sum(covered * slopes[..., None, :], axis=-1)
 
     return mapped(line, priced)

@@ -21,12 +21,15 @@ def ttft_share(state: SteadyState, limit: Scalar) -> Array:
 
     The first have the mean and the spread that are left for them of all requests'.
     """
+    # Law of total expectation: what all requests have beyond those that meet no prompt belongs to those that do.
     more = jnp.maximum(state.ttft - state.ttft_alone, 1e-6 * state.ttft)
     square = jnp.maximum(state.ttft_spread**2 - state.ttft_alone_spread**2 + more**2, 0.0) / state.meets
     more = more / state.meets
     spread = jnp.sqrt(jnp.maximum(square - more**2, 1e-3 * more**2) + state.ttft_alone_spread**2)
     alone = gamma_share(limit, state.ttft_alone, state.ttft_alone_spread)
+    # A mixture of two gamma distributions: alone, or beside other prompts.
     share = state.meets * gamma_share(limit, state.ttft_alone + more, spread) + (1.0 - state.meets) * alone
+    # Of those held back, an exponential wait must fit into the slack that the limit leaves.
     slack = jnp.maximum(limit - state.ttft, 0.0) / state.wait  # waits for a sequence to end are exponential
     return share * (1.0 - state.held_back * jnp.exp(-slack))
 
@@ -40,8 +43,10 @@ def tpot_share(state: SteadyState, limit: Scalar) -> Array:
 
     Source: ours; Gauss-Hermite quadrature for the lengths.
     """
+    # Lognormal lengths with this ratio of means: E[n] E[1/n] = e^(s^2).
     deviation = jnp.sqrt(jnp.log(jnp.maximum(state.briefness, 1.0)))
     share = 0.0
+    # Gauss-Hermite: five lengths integrate the share over the distribution of lengths.
     for deviations, weight in zip(*LENGTHS, strict=True):
         length = jnp.exp(deviations * deviation - 0.5 * deviation**2)  # over the mean
         share = share + weight * _jumps_share(state, limit, length)
@@ -53,6 +58,7 @@ def _jumps_share(state: SteadyState, limit: Scalar, length: Scalar) -> Array:
     # A Poisson number of jumps has variance = number x jump^2 and third moment = number x jump^3: both give the jump.
     jumps = state.tpot_jumps**2 / length
     variance = jnp.maximum(jumps + state.tpot_varied**2, 1e-30)
+    # Shorter requests average over fewer steps: each prompt that comes meanwhile weighs more.
     jump = jnp.maximum(state.tpot_jump / length * jumps / variance, 1e-3 * jnp.sqrt(variance))
     number = variance / jump**2
 
@@ -65,6 +71,7 @@ def _jumps_share(state: SteadyState, limit: Scalar, length: Scalar) -> Array:
 
 def tpot_spread(state: SteadyState) -> Array:
     """Standard deviation of TPOT over requests, in s."""
+    # Independent parts: variances add.
     return jnp.sqrt(state.tpot_varied**2 + state.briefness * state.tpot_jumps**2)
 
 
@@ -72,6 +79,7 @@ def e2e_share(state: SteadyState, limit: Scalar) -> Array:
     """Share of requests whose end-to-end latency is at most `limit` s, of a gamma distribution."""
     waits = state.held_back * state.wait
     decoding = state.decode_steps * state.tpot
+    # Mean latency: first token, wait for a slot, then the remaining tokens at TPOT.
     mean = state.ttft + waits + decoding
     lengths = decoding**2 * (1.0 / jnp.asarray(state.output_evenness) - 1.0)
     spread = jnp.sqrt(state.ttft_spread**2 + waits**2 + (state.decode_steps * tpot_spread(state)) ** 2 + lengths)

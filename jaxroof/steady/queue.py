@@ -39,6 +39,7 @@ def prompt_times(price: Price, policy: Policy, demand: Demand) -> StepTimes:
 
 def prompt_service(times: StepTimes) -> tuple[Array, Array, Array]:
     """What a step of n prompts takes, fixed + n each in s; and the prompts of a full step, at least 1."""
+    # Linear service: a fixed part (weights are read, kernels launched) and one per prompt.
     each = jnp.minimum(times.further, times.first)
     return times.first - each, each, jnp.maximum(times.full, 1.0)
 
@@ -46,6 +47,7 @@ def prompt_service(times: StepTimes) -> tuple[Array, Array, Array]:
 def prompt_rate(times: StepTimes) -> Array:
     """Prompts/s that an engine can do at most: all its steps are full."""
     fixed, each, full = prompt_service(times)
+    # Batch service: throughput is largest when every step is full.
     return full / (fixed + full * each)
 
 
@@ -69,6 +71,7 @@ def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueu
     fixed, each, full = prompt_service(times)
     whole = fixed + full * each
     use = load * whole / full
+    # Beyond saturation there is no steady state; figures are told as at the last stable point.
     busiest = jnp.minimum(use, FULLEST)
     load = busiest * full / whole
     own = load * each
@@ -76,28 +79,34 @@ def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueu
     # Prompts of a step: Newton's method from below, on an increasing concave function.
     prompts = jnp.maximum(1.0, load * fixed / (1.0 - own))
     for _ in range(NEWTON):
+        # An empty system serves the next arrival alone: the Poisson probability of none during a step.
         none = jnp.exp(-load * fixed - own * prompts)
         prompts = prompts + (load * fixed + none - prompts * (1.0 - own)) / (1.0 - own + own * none)
     prompts = jnp.minimum(prompts, full)
 
     # Length of the step that an arrival meets, and of its own.
     mean = fixed + each * prompts
+    # Inspection paradox: an arrival meets long steps more often, E[T^2] / E[T] on average.
     square = (fixed**2 + 2.0 * fixed * each * prompts + each**2 * prompts / evenness) / (1.0 - own**2)
     met = jnp.minimum(square / mean, whole / evenness)
     met_variance = met**2 * jnp.maximum(met / mean - 1.0, 0.0)
+    # Little's law on the server: probability that a step is under way when a prompt comes.
     busy = jnp.minimum(load * mean / prompts, 1.0)
     others = jnp.minimum(load * met, full - 1.0)
+    # Half of the residual step, then those served together with it.
     later = 0.5 * met + each * others  # beyond a step with the prompt alone
     later_variance = met_variance * (0.5 + own) ** 2 + (met**2 + met_variance) / 12.0 + each**2 * others / evenness
 
     # Those that find the next step full wait for another one.
     turned_away = busiest ** (full + 1.0)
     service = whole / full
+    # M/D/1: mean wait = rho s / (2 (1 - rho)); `turned_away` has the power of rho of many servers.
     further = turned_away * service / (2.0 * (1.0 - busiest) * evenness)
     idle = 1.0 - busiest
     third = 0.25 / idle**2 + 1.0 / (3.0 * idle) + 0.25  # of the M/D/1 queue where steps have room for one prompt
     further_variance = turned_away * (service / evenness) ** 2 * third
 
+    # Variance of a mixture: within those that wait, and between those that do and do not.
     variance = busy * later_variance + busy * (1.0 - busy) * later**2 + further_variance
     return PromptQueue(
         use=use,

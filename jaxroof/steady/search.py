@@ -29,6 +29,7 @@ def batch_at(of: SteadyEngine, load: Scalar) -> tuple[Array, SteadyState, Array]
     """
     load = jnp.asarray(load)[..., None]
     top, still, wanted = of.most * FULL, _constant(of), _constant(load)
+    # The grid finds the root without derivatives; nothing of it is traced for a gradient.
     batch, slope = _root(lambda batch: still.state(batch).load - wanted, _idle(of), _constant(top))
     # One step of Newton's method, x - f(x) / f', carries the derivative: that of the implicit function.
     batch = jnp.clip(batch - (of.state(batch).load - load) / slope, LEAST_BATCH, top)
@@ -48,6 +49,8 @@ def largest_batch(of: SteadyEngine, limits: Mapping[str, Scalar], share: Scalar)
     def short(of: SteadyEngine, batch: Array) -> Array:
         """How far from being kept the limit is that is missed most: > 0 where one is missed."""
         state = of.state(batch)
+        # The limit that is missed most decides; it grows with the batch, so the root is the largest batch that keeps
+        # all.
         missed = [state.use - 1.0, *(shortfall(state, name, limit, share) for name, limit in limits.items())]
         return functools.reduce(jnp.maximum, missed)  # a reduction over an axis has no slope where XLA rounds twice
 
@@ -60,6 +63,7 @@ def percentile(state: SteadyState, latency: str, share: Scalar) -> Array:
     """The latency in s within which a share of the requests stays, shape [..., 1]."""
     still, within = _constant(state), SHARES[latency]
     mean = MEANS[latency](still)
+    # In logarithms, as latencies span decades; ends are far outside of any percentile.
     ends = (jnp.log(WIDE[0] * mean), jnp.log(WIDE[1] * mean))
     log_time, slope = _root(lambda log_time: within(still, jnp.exp(log_time)) - share, *ends)
     return jnp.exp(log_time - (within(state, jnp.exp(log_time)) - share) / slope)
@@ -74,6 +78,7 @@ def _root(function: Callable[[Array], Array], low: Array, high: Array) -> tuple[
       function: of numbers of shape [..., n], without derivatives.
       low, high: shape [..., 1].
     """
+    # A coarse grid over the range, then a fine one between two nodes: as many evaluations in two batches, no loop.
     for number, power in ((COARSE, 2.0), (FINE, 1.0)):  # closer where the numbers are small
         nodes = low + (high - low) * jnp.linspace(0.0, 1.0, number) ** power
         values = function(nodes)
@@ -82,6 +87,7 @@ def _root(function: Callable[[Array], Array], low: Array, high: Array) -> tuple[
         (low, under), (high, over) = ends
     slope = (over - under) / (high - low)
     slope = jnp.where(slope > 0.0, slope, jnp.inf)
+    # Linear interpolation (regula falsi) in the last interval.
     return jnp.clip(low - under / slope, low, high), slope
 
 
@@ -93,6 +99,7 @@ def _first(condition: Array) -> Array:
 
 def _entry(values: Array, place: Array) -> Array:
     """Entries at places of the last axis, shape [..., 1]."""
+    # A masked sum in place of indexing: the place is data of a batch.
     return jnp.sum(jnp.where(jnp.arange(values.shape[-1]) == place, values, 0.0), axis=-1, keepdims=True)
 
 

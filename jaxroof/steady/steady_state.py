@@ -101,14 +101,18 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
     chunked = jnp.asarray(policy.chunked) > 0.5
 
     # Room for prompt tokens in a step, the part of a prompt that one step takes, and the whole prompts that fit.
+    # Chunked prefill (Sarathi): decoding sequences take one token of the budget each, prompts share the rest.
     room = jnp.maximum(policy.token_budget - jnp.where(mixed, batch, 0.0), 1.0)
     part = jnp.where(chunked, jnp.minimum(prompt, room), prompt)
+    # Without chunks only whole prompts fit, at least one even if it exceeds the budget.
     most = jnp.where(chunked, jnp.maximum(room, part), jnp.maximum(jnp.floor(room / prompt), 1.0) * prompt)
 
     def time(tokens: Scalar, decoding: Scalar, rows: Scalar) -> Array:
         """s of a step with these prompt tokens and decoding sequences."""
         prompts = tokens / prompt
+        # Prompts of uneven length are priced as fewer equal ones, with the same sum of squares.
         chunks = jnp.where(part < prompt, 1.0, jnp.maximum(prompts, 1.0) * demand.evenness)
+        # On average a chunk in the middle of a prompt sees half of what precedes it.
         past = demand.cached + 0.5 * jnp.maximum(prompt - tokens / chunks, 0.0)
         prefill = Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0))
         return _step_time(price, demand, prefill, prompts, decoding, rows + tokens)
@@ -121,6 +125,7 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
     parts = prompt / part
     first = (one - base) * parts
     more = most > part * (1.0 + 1e-9)
+    # One more prompt of a full step against one alone: weights are read once for both, so it adds less.
     further = jnp.where(more, (all_of_them - one) * prompt / jnp.where(more, most - part, 1.0), first)
     steps = jnp.where(chunked, whole_steps(prompt / room, demand.evenness), 1.0)
     return StepTimes(decode=alone, first=first, further=further, steps=steps, full=most / prompt, filled=all_of_them)
@@ -155,6 +160,7 @@ def _step_time(
     work = Batch(
         prefill=prefill,
         decode=Decode(sequences=decoding, context=decoding * demand.context),
+        # Every decoding sequence and every completed prompt samples one token.
         logits=decoding + prompts,
         encode=mapped(lambda each: prompts * each, demand.encode),
     )
@@ -172,7 +178,9 @@ def whole_steps(parts: Scalar, evenness: Scalar) -> Array:
       parts: mean prompt over the room of a step.
       evenness: as of `Demand`.
     """
+    # Lengths are lognormal: mean^2 / mean of squares = e^(-spread^2).
     spread = jnp.maximum(jnp.sqrt(jnp.log(1.0 / jnp.minimum(evenness, 1.0))), SHARPEST)
+    # Median below the mean; a length at exactly k rooms counts as k steps.
     middle = jnp.log(parts) - 0.5 * spread**2 - 4.0 * SHARPEST
     longer = sum(normal_share((middle - math.log(k)) / spread) for k in range(1, CHUNKS))
     return jnp.where(parts < CHUNKS - 1.0, 1.0 + longer, parts + 0.5)
@@ -204,6 +212,7 @@ def steady_state(
     """
     steps = jnp.maximum(demand.output - 1.0, LEAST_STEPS)
     decoding = _decoding(times, slope, demand, batch, most, steps)
+    # Little's law per step: of B sequences with n steps each B / n end per step, and as many begin.
     flow = _flow(times, decoding.under_way / steps)
     varied, jumps, jump = _tpot_variances(slope, demand, decoding, flow, steps)
 
@@ -220,6 +229,7 @@ def steady_state(
         use=use,
         ttft=ttft,
         ttft_spread=jnp.sqrt(ttft_variance),
+        # Requests arrive in proportion to time, so a step with prompts, which is longer, is met more often.
         meets=jnp.clip(1.0 - jnp.exp(-flow.entering) * times.decode / flow.step, 1e-6, 1.0),
         ttft_alone=alone,
         ttft_alone_spread=jnp.sqrt(alone_variance),
@@ -248,8 +258,10 @@ class _Flow(NamedTuple):
 
 def _flow(times: StepTimes, entering: Scalar) -> _Flow:
     """T = decode + (1 - e^-a) first + (a - 1 + e^-a) further, load = a / T, dT/da, where a prompts enter per step."""
+    # P(no prompt) = e^-a: only then is the step a pure decode step.
     none = jnp.exp(-entering)
     step = times.decode + (1.0 - none) * times.first + (entering - 1.0 + none) * times.further
+    # One more prompt adds `first` where there is none and `further` where others are.
     load, added = entering / step, none * times.first + (1.0 - none) * times.further
     return _Flow(entering, step, load, added, jnp.clip(load * added, 0.0, BUSIEST))
 
@@ -274,14 +286,18 @@ def _decoding(times: StepTimes, slope: Scalar, demand: Demand, batch: Scalar, mo
     the first factor by prompts that come in a row, the second by the sequences themselves.
     """
     flow = _flow(times, (batch - 1.0) / steps)
+    # Feedback: more sequences, longer steps, longer stays, more sequences. A loop gain below 1 is stable; at most 0.9
+    # here.
     gain = jnp.clip(batch * slope / (flow.step * (1.0 - flow.busy)), 0.0, 0.9)
     uneven = (1.0 + (flow.busy / (1.0 - flow.busy)) ** 2 / demand.evenness) / (1.0 - gain)  # variance over mean
     spread = jnp.sqrt(batch * uneven)
 
     # Halfin and Whitt: share = 1 / (1 + b N(b) / n(b)), with the room b above the mean in standard deviations.
+    # Erlang-C in the limit of many servers: square-root staffing.
     room = jnp.maximum(most - batch, 1e-3)
     beta = jnp.minimum(room / spread, 8.0)
     waits = jnp.where(most > batch, 1.0 / (1.0 + beta * normal_share(beta) / normal_density(beta)), 1.0)
+    # Mean wait of those that wait, M/D/n: half of a service time over the servers that are free on average.
     wait = 0.5 * demand.briefness * steps * flow.step / room
 
     # A sequence finds more than the mean of all times, as it is there itself; not in a full batch, which does not vary.
@@ -297,9 +313,11 @@ def _tpot_variances(
     Each arrival of the time before and while a request decodes adds to its steps what its prompt takes, and `slope` as
     long as it decodes itself. Prompts make the decoding longer, by 1 / (1 - busy), in which more prompts come.
     """
+    # A sequence that decodes beside another one slows each step by `slope`, as long as both are there.
     grown = slope * steps
     jump = flow.added / demand.evenness / (1.0 - flow.busy) ** 2 / steps
     by_sequences = 2.0 / 3.0 * grown**2 + grown * flow.added
+    # Variance of a mean over the request's steps; nothing varies where the batch is full.
     varied = (1.0 - decoding.waits) * decoding.under_way * by_sequences / (1.0 - decoding.gain) / steps**2
     jumps = decoding.under_way * jump * flow.added / steps / (1.0 - decoding.gain)
     return varied, jumps, jump
@@ -321,6 +339,7 @@ def _ttft(
     second, third = _step_moments(times.decode, flow.added, flow.entering, demand.evenness, flow.busy)
     met, met_variance = second / flow.step, third / flow.step - (second / flow.step) ** 2
     rest = 0.5 * met * occupied
+    # Uniform position within the step: E[rest^2] = E[T^3] / (3 E[T]).
     rest_variance = occupied * third / flow.step / 3.0 - rest**2
 
     # The queue of n servers, the prompts that a step has room for, by Sakasegawa: u^sqrt(2 (n + 1)) s / (2 (1 - u)).
@@ -336,6 +355,7 @@ def _ttft(
     variance = (
         rest_variance
         + wait_variance
+        # Variances of independent parts add; the term of `flow.load` is their covariance.
         + times.first**2 * (1.0 / demand.evenness - 1.0)
         + times.further**2 * (others_variance + others * (1.0 / demand.evenness - 1.0))
         + times.further * flow.load * met_variance  # a longer step has more arrivals, and a longer rest
@@ -365,10 +385,12 @@ def _step_moments(fixed: Scalar, each: Scalar, mean: Scalar, evenness: Scalar, b
     The number is Poisson for the length of the step before, of which prompts are the share `busy`. So its variance is v
     = 1 + busy^2 v times its mean, and its third cumulant w = 1 + 3 busy^2 v + busy^3 w times.
     """
+    # A branching process: prompts that come during a step are served in the next one, which is longer for them.
     second = 1.0 / (1.0 - busy**2)
     third = (1.0 + 3.0 * busy**2 * second) / (1.0 - busy**3)
     square, cube = each**2 / evenness * second, (each / evenness) ** 3 * third
     first = mean * each
+    # Moments of a compound Poisson sum from its cumulants.
     second = mean * square + first**2
     third = mean * cube + 3.0 * first * mean * square + first**3
     return fixed**2 + 2.0 * fixed * first + second, fixed**3 + 3.0 * fixed**2 * first + 3.0 * fixed * second + third

@@ -27,6 +27,7 @@ class Lines:
     """A table over nodes, shape [..., nodes, quantities], linear between them and level beyond."""
 
     def __init__(self, nodes: Sequence[float], table: Array):
+        # A table of one node stands for a constant.
         table = jnp.broadcast_to(table, (*table.shape[:-2], len(nodes), table.shape[-1]))
         ends = jnp.asarray(nodes, dtype=float)
         self._below, self._widths = ends[:-1], ends[1:] - ends[:-1]
@@ -41,6 +42,7 @@ class Lines:
         has a derivative and can be compiled everywhere.
         """
         below, widths = (part.reshape((1,) * values.ndim + (-1,)) for part in (self._below, self._widths))
+        # Clipping each interval covers it in part: the sum telescopes to the line at the value.
         covered = jnp.clip(values[..., None] - below, 0.0, widths)
         return self._first + covered @ self._slopes
 
@@ -63,9 +65,11 @@ class StepCosts:
     def cost(self, batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         """Cost of a micro-batch and s of its host: a `jaxroof.prices.prices.MicroBatch`; numbers of shape [..., n]."""
         prompt, decoding = prompts_and_decoding(batch)
+        # Zero sequences would be priced at the first node, 1: they are left out.
         some = jnp.asarray(decoding.sequences) > 0
         spent = self.rows.at(rows)
         spent = spent + jnp.where(some[..., None], self.decode.at(decoding.sequences), 0.0)
+        # Less than one sampled row: of several micro-batches some have none, and pay nothing.
         spent = spent + self.logits.at(batch.logits) * jnp.minimum(batch.logits, 1.0)[..., None]
         if self.encoder is not None and batch.encode is not None:
             requests = batch.encode.tokens / given(self.encode, "encoder's work of a request").tokens
@@ -81,6 +85,7 @@ class StepCosts:
         """Cost of the ops that depend on prompts; 0 where there are none, whose ops would divide by zero."""
         prompt, _ = prompts_and_decoding(batch)
         work = jnp.asarray(prompt.tokens) > 0
+        # On NumPy a batch without prompts skips their ops; in a trace it cannot know.
         if not self.parts.has("prompt") or not (is_traced() or work.any()):
             return 0.0
         numbers = (prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0)
@@ -108,6 +113,7 @@ def step_costs(
     """
     parts = Parts(hardware, model, deployment, efficiency, kinds)
     sequences = jnp.asarray(SEQUENCES)
+    # Each op is priced at the nodes of what it depends on alone: a few dozen evaluations for all batches of a search.
     return StepCosts(
         parts=parts,
         rows=Lines(rows, parts.sums("rows", rows=jnp.asarray(rows))),

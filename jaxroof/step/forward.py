@@ -68,8 +68,10 @@ def formats_of(tree: Any) -> Iterator[WeightFormat]:
 
 
 def _as_run(weights: WeightFormat, precisions: frozenset[str]) -> WeightFormat:
+    # Weight-only kernels (Marlin): weights stay narrow in memory, products run at the fallback's precision.
     if weights.compute in precisions or weights.fallback not in precisions:
         return weights
+    # A format of 8 bits or less becomes one whose kernel converts weights; activations are not quantised any more.
     low = weights.compute in LOW_PRECISIONS
     return WeightFormat(
         bytes=weights.bytes,
@@ -84,6 +86,7 @@ def _changed(tree: Any, change: Callable[[WeightFormat], WeightFormat]) -> Any:
         return change(tree)
     if isinstance(tree, tuple):
         items = [_changed(item, change) for item in tree]
+        # Identity is kept where nothing changes, so that callers and caches see the same struct.
         return tree if all(new is old for new, old in zip(items, tree, strict=True)) else tuple(items)
     if not dataclasses.is_dataclass(tree) or isinstance(tree, type):
         return tree
@@ -111,19 +114,23 @@ def step_ops(
       rows: tokens that go through every layer, those of padded CUDA graphs included; None: those of the batch.
       sampled: rows of the output head; None: those that sample and those that are verified.
     """
+    # Data-parallel attention: each group sees its own sequences, while experts see the tokens of all groups.
     local = group_batch(batch, deployment)
     if rows is None:
         tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
     else:
+        # Padded CUDA graphs run rows that nobody asked for: GEMMs see them, attention does not.
         tokens, group_tokens = rows / token_groups(deployment), rows
     ops: Ops = {}
     if local.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)
+    # First and last stage's ops stand in every step: with stages the step is one micro-batch's whole way.
     ops |= embedding_ops(model, deployment, tokens)
     if model.features is not None:
         ops |= features_ops(model, deployment, tokens)
     ops |= layer_ops(model, deployment, local, tokens, group_tokens)
     if deployment.pp is not None:
+        # Activations of a boundary between two stages, once per stage but the last.
         message = tokens * model.hidden * deployment.communication_bytes
         ops["stage_send"] = collective(
             "send_recv", message, 2.0, deployment.pp - 1.0, stage_devices(deployment), parallelism="pp", role="stage"
@@ -132,6 +139,7 @@ def step_ops(
     ops |= copy_ops(model, deployment, local)
     if not model.generates:
         return ops
+    # Only rows that sample pass the head; of speculative decoding all drafted tokens too, as each is verified.
     sampled = head_rows(local, deployment) if sampled is None else sampled
     ops |= head_ops(model, deployment, sampled)
     if deployment.sampler == "sort":
@@ -171,12 +179,14 @@ def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     if draft.features is not None:
         return feature_ops(draft, deployment, batch)
     ops: Ops = {}
+    # Of a prompt the draft only needs its cache.
     if batch.prefill is not None:
         prompt = dataclasses.replace(batch, decode=None, logits=0.0)
         found = step_ops(draft, draft_deployment(deployment), prompt)
         ops |= in_layer(found, PREFIX)
     if batch.decode is not None:
         newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences, encoded=batch.encoded)
+        # Autoregressive drafting: one run per draft, each on the newest token of every sequence.
         found = step_ops(draft, draft_deployment(deployment), newest)
         ops |= _times(found, deployment.drafts, FURTHER)
     return ops
@@ -190,12 +200,14 @@ def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
 
     Source: Li et al., arXiv:2503.01840 (EAGLE-3), section 3; vLLM runs it so (vllm/v1/spec_decode/eagle.py).
     """
+    # EAGLE: the draft's first run reads the target's hidden states of all tokens, so its cache stays complete.
     first = dataclasses.replace(draft_deployment(deployment), drafts=deployment.drafts, tree=deployment.tree)
     sampled = batch.logits / request_groups(deployment)
     drafts, features = given(deployment.drafts, "number of drafts"), given(draft.features, "features of the draft")
     ops = _times(step_ops(draft, first, batch, sampled=sampled), launched(drafts), PREFIX)
     if batch.decode is None:
         return ops
+    # Further drafts have no hidden states of the target yet and take the draft's own.
     single = draft if features.every_run else dataclasses.replace(draft, features=None)
     newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences)
     found = step_ops(single, draft_deployment(deployment), newest)
@@ -214,6 +226,7 @@ def group_batch(batch: Batch, deployment: Deployment) -> Batch:
 
 def device_tokens(local: Batch, deployment: Deployment) -> Scalar:
     """Tokens of one group that go through every layer on one device: prompts are split over cp, decoding ones not."""
+    # Context parallelism splits prompts; a decoding sequence has too few tokens to split.
     prefill = 0.0 if local.prefill is None else local.prefill.tokens / degree(deployment.cp)
     decode = 0.0 if local.decode is None else local.decode.sequences * tokens_per_sequence(deployment)
     return prefill + decode
@@ -230,4 +243,5 @@ def head_rows(local: Batch, deployment: Deployment) -> Scalar:
     """Rows of the output head: one per sequence that samples, and one per drafted token that is verified."""
     if deployment.drafts is None or local.decode is None:
         return local.logits
+    # Verification takes the target's distribution at every drafted position, hence a row of logits each.
     return local.logits + local.decode.sequences * drafted_tokens(deployment)

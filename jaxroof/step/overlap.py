@@ -29,6 +29,7 @@ def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Sca
     """
     if deployment.overlap != "two_batch":
         return step_ops(model, deployment, batch, rows)
+    # Two half batches, each launched on its own: launches and reads of weights double, while work stays.
     ops = step_ops(model, deployment, divided(batch, 2.0), None if rows is None else rows / 2.0)
     return {name: dataclasses.replace(op, count=2.0 * op.count) for name, op in ops.items()}
 
@@ -37,6 +38,7 @@ def computing_hardware(hardware: Hardware, deployment: Deployment) -> Hardware:
     """The hardware that computes while communication runs beside it: without the cores that it reserves."""
     if deployment.overlap != "two_batch":
         return hardware
+    # Communication kernels that run beside computation hold some SMs.
     left = 1.0 - deployment.reserved_cores
     cores = dataclasses.replace(hardware.cores, count=hardware.cores.count * left)
     matrix = {precision: peak * left for precision, peak in hardware.matrix.items()}
@@ -58,12 +60,14 @@ def hidden_time(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> d
     """
     if deployment.overlap == "none" and deployment.offloaded is None:
         return {}
+    # Offloaded caches are prefetched whatever the model of overlap is.
     saved = _hidden_copies(ops, times, deployment)
     if deployment.overlap == "none":
         return {HIDDEN: -saved}
     if deployment.overlap == "two_batch":
         return {HIDDEN: -(_hidden_halves(ops, times, deployment) + saved)}
     for name, partner in _partners(ops).items():
+        # In pieces, communication of a finished piece runs beside the product of the next: one piece stays exposed.
         saved = saved + (1.0 - 1.0 / PIECES) * minimum(times[name], times[partner])
     return {HIDDEN: -saved}
 
@@ -73,6 +77,7 @@ def _hidden_halves(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -
     layers = _layers(ops)
     exchanging = {name for name, layer in layers.items() if any(op.role == "exchange" for op in layer.values())}
     others = {name: op for name, op in ops.items() if op.layer not in exchanging}
+    # Layers without an exchange: whichever of communication and computation is shorter hides behind the other half's.
     communication = sum(times[name] for name, op in others.items() if isinstance(op, Collective))
     computation = sum(times[name] for name, op in others.items() if isinstance(op, Kernel))
     saved = minimum(communication, computation) if others else 0.0
@@ -98,6 +103,8 @@ def _hidden_exchange(layer: Ops, times: dict[str, Scalar], deployment: Deploymen
     """
     messages, kernels, others = [], [0.0, 0.0, 0.0], 0.0
     for name, op in layer.items():
+        # Ops stand in order: the first message is the dispatch, the second the return; kernels fall before, between or
+        # after them.
         if op.role == "exchange":
             messages.append(times[name])
         elif isinstance(op, Kernel):
@@ -106,10 +113,13 @@ def _hidden_exchange(layer: Ops, times: dict[str, Scalar], deployment: Deploymen
             others = others + times[name]
     (before, between, after), (dispatch, back) = kernels, messages
     if deployment.exchange == "low_latency":
+        # Decode has no SM to spare for the exchange: RDMA in the background, behind the other half's attention.
         saved = minimum(before + after, dispatch + back)
     else:
+        # Prefill, two micro-batches: each message of one half runs beside a stage of the other.
         first = minimum(before, dispatch) + minimum(between, dispatch)
         saved = 0.5 * (first + minimum(between, back) + minimum(before + after, back))
+    # Tensor-parallel messages of the same layers take what cover is left.
     return saved + minimum(others, before + between + after - saved)
 
 
@@ -130,6 +140,7 @@ def _hidden_copies(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -
     saved = 0.0
     for name, op in ops.items():
         if isinstance(op, Copy):
+            # Prefetch distance of one layer: the first layer's copy has nothing to hide behind.
             saved = saved + deployment.prefetched * (1.0 - 1.0 / op.count) * minimum(times[name], kernels)
     return saved
 
@@ -147,6 +158,8 @@ def _partners(ops: Ops) -> dict[str, str]:
                 continue
             before = [product for at, product in products.items() if at < place]
             after = [product for at, product in products.items() if at > place]
+            # What is gathered is needed by the next product (all-gather GEMM), what is reduced comes from the last one
+            # (GEMM reduce-scatter).
             if op.operation == "all_gather":
                 partners[name] = (after or list(products.values()))[0]
             elif before:

@@ -81,6 +81,7 @@ def step_cost(
     hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency
 ) -> dict[str, OpCost]:
     """The same step op by op, in order: time, work and bound of each; the host comes last. Times add to `step_time`."""
+    # Ops come first, then times: which kernels run is known before any hardware is.
     ops, device = overlapped_ops(as_run(model, hardware), deployment, batch), computing_hardware(hardware, deployment)
     efficiency = in_step(efficiency, batch, deployment)
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
@@ -99,6 +100,7 @@ def in_step(efficiency: Efficiency, batch: Batch, deployment: Deployment) -> Eff
 def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """`step_times` of ops that are there already."""
     device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
+    # One stream: kernels run one after the other, so times add; overlap is a term of its own.
     times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
     return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
 
@@ -122,6 +124,8 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
     are independent. The host's time and what overlap hides count as certain.
     """
     device = computing_hardware(hardware, deployment)
+    # All runs of one op have the same error (a wrong constant, not noise), so deviations add over runs and do not
+    # average out.
     return {name: op.count * op_deviation(op, device, efficiency) for name, op in ops.items()}
 
 
@@ -183,6 +187,7 @@ def dominant_bound(times: Scalar, slowed: Scalar = False) -> Array:
       times: s by resource that binds, summed over ops, shape (len(RESOURCES),).
       slowed: whether the step takes longer under the limit of electrical power.
     """
+    # Ties go to the first resource, whose code is smaller.
     longest = jnp.argmax(jnp.atleast_1d(times), axis=-1).astype(jnp.int8)
     return jnp.where(slowed, jnp.int8(BOUNDS.index("power")), longest)
 
@@ -190,6 +195,7 @@ def dominant_bound(times: Scalar, slowed: Scalar = False) -> Array:
 def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s of every op's matrix work at the datasheet's peaks. Their sum divided by the step's time is MFU."""
     return {
+        # MFU's numerator: the least time that the matrix work could take.
         name: op.count * op.matrix_flops / matrix_peak(hardware, kernel_precision(op))
         for name, op in ops.items()
         if isinstance(op, Kernel) and op.matrix_flops is not None
@@ -199,6 +205,7 @@ def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
 def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s to move every op's bytes once at the datasheet's HBM bandwidth. Sum divided by step time is MBU."""
     return {
+        # MBU's numerator: every operand once, as if nothing were read twice.
         name: op.count * op.bytes / hardware.memory.hbm.bandwidth
         for name, op in ops.items()
         if isinstance(op, Kernel) and op.bytes is not None
@@ -236,4 +243,5 @@ def host_time(batch: Batch, deployment: Deployment, efficiency: Efficiency) -> S
 
     Every attention group has an engine process of its own for its sequences.
     """
+    # One engine process per group: their sequences are handled side by side.
     return efficiency.host.step_time + efficiency.host.sequence_time * group_batch(batch, deployment).logits

@@ -62,6 +62,7 @@ def backward_ops(ops: Ops, gradient_bytes: Scalar = 2.0, frozen: bool = False) -
       frozen: weights have no gradient.
     """
     found: Ops = {}
+    # Reverse mode: the last op's gradient is there first.
     for name, op in reversed(ops.items()):
         found |= _backward(name, op, gradient_bytes, frozen)
     return found
@@ -87,25 +88,31 @@ def _with_transpose(op: Kernel) -> Kernel:
     return dataclasses.replace(
         op,
         vector_flops=work + TRANSPOSE_FLOPS * elements,
+        # Tensor cores for fp8 read both operands along the contraction: forward and dgrad need one layout, wgrad the
+        # other.
         bytes=moved + OPERAND_BYTES[kernel_precision(op)] * elements,
     )
 
 
 def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops:
+    # Adjoint of a linear map between devices: the sum's is a copy and the copy's a sum.
     if isinstance(op, Collective):
         return {f"{name}_backward": conjugate(op)}
     assert isinstance(op, Kernel)  # a pass of training copies nothing
     if isinstance(op.shape, ProductShape):
         ops: Ops = {}
         if op.precision in LOW_PRECISIONS:
+            # One gradient, in two layouts where both products read it.
             ops[f"{name}_grad_quantize"] = _converted(op, copies=1.0 if frozen else 2.0)
         ops[f"{name}_dgrad"] = input_gradient(op)
         if not frozen:
             ops[f"{name}_wgrad"] = weight_gradient(op, gradient_bytes)
         return ops
+    # Attention and chunked recurrences: products of activations.
     if op.matrix_flops is not None:
         sums = {f"{name}_row_sums": attention_sums(op)} if isinstance(op.shape, AttentionShape) else {}
         return {**sums, f"{name}_backward": attention_gradient(op)}
+    # Conversions: the straight-through estimator has no work of its own.
     if op.precision is not None:
         return {}
     return {f"{name}_backward": elementwise_gradient(op)}
@@ -116,6 +123,7 @@ def input_gradient(op: Kernel) -> Kernel:
     shape = op.shape
     weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     moved = shape.rows * (shape.outputs * op.operand_bytes + shape.inputs * shape.output_bytes)
+    # The same weights, multiplied the other way round: n becomes the contraction.
     turned = dataclasses.replace(shape, outputs=shape.inputs, inputs=shape.outputs)
     return dataclasses.replace(op, bytes=weights + moved, shape=turned, gradient="inputs")
 
@@ -127,6 +135,7 @@ def weight_gradient(op: Kernel, gradient_bytes: Scalar) -> Kernel:
     """
     shape = op.shape
     matrices = jnp.where(shape.matrices > 0.0, shape.matrices, 1.0)
+    # dW contracts over the tokens: of an expert with few rows that is a short sum for many results.
     elements = shape.matrices * shape.inputs * shape.outputs
     operands = shape.rows * (shape.inputs + shape.outputs) * op.operand_bytes
     turned = dataclasses.replace(
@@ -139,6 +148,7 @@ def weight_gradient(op: Kernel, gradient_bytes: Scalar) -> Kernel:
     )
     return dataclasses.replace(
         op,
+        # Read-modify-write of an accumulated gradient over micro-batches.
         bytes=operands + 2.0 * elements * gradient_bytes,
         shape=turned,
         vector_flops=None,
@@ -154,6 +164,7 @@ def attention_gradient(op: Kernel) -> Kernel:
     """
     shape = op.shape
     if shape is not None:
+        # Five products in place of two, as so many more heads of the same tile.
         shape = dataclasses.replace(
             shape, heads=ATTENTION_PRODUCTS * shape.heads, kv_heads=ATTENTION_PRODUCTS * shape.kv_heads
         )
@@ -205,6 +216,7 @@ def conjugate(op: Collective) -> Collective:
     """
     if op.operation not in CONJUGATES:
         raise ValueError(f"a {op.operation} has no backward pass; known: {', '.join(CONJUGATES)}")
+    # Ring attention: keys and values go round again for recomputation, and their gradients travel with them.
     count = 2.0 * op.count if op.operation == "send_recv" else op.count
     message = op.message_bytes if op.back_bytes is None else op.back_bytes
     return dataclasses.replace(

@@ -25,11 +25,13 @@ def ring_parts(ops: Ops, times: dict[str, Scalar]) -> tuple[dict[str, Scalar], d
     Source: Liu, Zaharia & Abbeel, arXiv:2310.01889 (ring attention), section 3; Llama Team, arXiv:2407.21783, section
     3.3.2 (all-gather).
     """
+    # One fused attention kernel per layer covers that layer's ring.
     attention = {op.layer: name for name, op in ops.items() if _fused_attention(op)}
     exposed, hidden = {}, {}
     for name in collectives_of(ops, "cp"):
         op = ops[name]
         if isinstance(op, Collective) and op.behind == "attention" and op.layer in attention:
+            # A ring step hides as far as the attention on the part before lasts.
             cover = times[attention[op.layer]]
             exposed[name] = positive_part(times[name] - cover)
             hidden[name] = minimum(times[name], cover)
@@ -65,9 +67,12 @@ def data_parallel_time(
     """
     zero = training.zero
     reduce, scatter, gather = (sums[f"dp_{kind}"] for kind in ("all_reduce", "reduce_scatter", "all_gather"))
+    # FSDP frees weights after each use: gathered in every forward and in every backward pass.
     each_forward = jnp.where(zero >= 3.0, gather, 0.0)
+    # Shards cannot accumulate gradients of others: scattered in every micro-batch.
     each_backward = each_forward + jnp.where(zero >= 2.0, scatter, 0.0)
     once_forward = jnp.where((zero >= 1.0) & (zero < 3.0), gather, 0.0)
+    # ZeRO-0 and 1 accumulate locally and send once, behind the last backward pass.
     once_backward = jnp.where(zero < 1.0, reduce, jnp.where(zero < 2.0, scatter, 0.0))
     first, last = (forward if first is None else first), (backward if last is None else last)
     places = {
@@ -79,6 +84,7 @@ def data_parallel_time(
     exposed, hidden = 0.0, {}
     for place, (times, sent, cover) in places.items():
         cover = training.overlap * cover
+        # Only what is longer than its cover is exposed.
         exposed = exposed + times * positive_part(sent - cover)
         hidden[place] = jnp.asarray(times * minimum(sent, cover))
     return exposed, hidden

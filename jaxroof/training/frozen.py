@@ -25,12 +25,14 @@ def with_conversions(ops: Ops) -> Ops:
     """
     found: Ops = {}
     for name, op in ops.items():
+        # Products at full precision pass unchanged.
         if not converts(op):
             found[name] = op
             continue
         assert isinstance(op, Kernel)
         shape = op.shape
         elements = shape.matrices * shape.inputs * shape.outputs
+        # The converted copy is written and read again: QLoRA trades time for memory.
         stored, wide = elements * shape.weight_bytes, elements * op.operand_bytes
         found[f"{name}{ENDING}"] = Kernel(
             kind="elementwise",
@@ -43,6 +45,7 @@ def with_conversions(ops: Ops) -> Ops:
             vector_flops=DEQUANTIZE_FLOPS * elements,
             bytes=stored + wide,
         )
+        # The product then reads 16-bit weights.
         found[name] = dataclasses.replace(
             op,
             vector_flops=None,
@@ -107,12 +110,14 @@ def adapter_ops(model: Model, deployment: Deployment, lora: LoRA, tokens: Scalar
     Source: NVIDIA-NeMo/NeMo, nemo/collections/llm/peft/lora.py (LoRALinear), huggingface/peft, tuners/lora/layer.py.
     """
     element = deployment.activation_bytes
+    # Sequence parallelism: dropout and sums work on a device's share of the tokens.
     part = tokens / deployment.tp if deployment.sequence_parallel else tokens
     ops: Ops = {}
     for index, block in enumerate(model.blocks):
         prefix = f"{index}." if len(model.blocks) > 1 else ""
         products: Ops = {}
         for target, (down, up) in adapter_matrices(block, model.hidden, adapted(deployment, lora)).items():
+            # Query, key and value adapters read the same dropped-out input.
             if SHARED_INPUTS.get(target) not in lora.targets:
                 masked = down.inputs * (2.0 + MASK_BYTES / element)
                 products[f"lora_{target}_dropout"] = elementwise(

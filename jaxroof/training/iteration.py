@@ -61,6 +61,7 @@ def iteration_cost(
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
     terms = training_terms(hardware, model, deployment, training, efficiency)
+    # Sums first: everything after is arithmetic on a few numbers, whatever the model's depth.
     sums = {name: sum(term().values()) for name, term in terms.items()}
     return iteration(sums, hardware, model, deployment, training, efficiency)
 
@@ -74,12 +75,16 @@ def iteration(
     selective, full = (_chosen(training.recompute, RECOMPUTES, word) for word in ("selective", "full"))
     paired, interleaved = (_chosen(training.schedule, SCHEDULES, word) for word in ("dualpipe", "interleaved"))
     send = send_time(hardware, model, deployment, training, efficiency)
+    # Interleaved chunks send asynchronously behind the next chunk's kernels.
     beside = interleaved * training.overlap
     waits = {word: _waits(stage, word, send, paired, beside, full) for word in ("forward", "backward")}
 
     # forward and backward: one micro-batch on the fullest stage, recomputation in the latter
     attention = stage.layers * sums.get("attention_compute", 0.0)
+    # Recomputation: attention cores alone, or the whole forward pass of the stage's layers.
     again = selective * attention + full * stage.layer_time("forward")
+    # Messages between experts that DualPipe hides are in the passes' times and taken out again; sends that wait are
+    # added.
     forward = stage.time("forward") - waits["forward"].hidden_ep + waits["forward"].pp
     backward = stage.time("backward") + again - waits["backward"].hidden_ep + waits["backward"].pp
     both = {"forward": forward, "backward": backward}
@@ -93,12 +98,16 @@ def iteration(
 
     # messages: exposed ones are in `forward` and `backward` already, but for those of data parallelism
     exposed, hidden = _messages(stage, number, waits, full)
+    # Chunks of a device end before its whole pass does: longer cover for gathers and scatters.
     covers = (chunked_passes(training.virtual_stages, pp) * time for time in (forward, backward))
     exposed["dp"], beside = data_parallel_time(sums, training, number, forward, backward, *covers)
     hidden["dp"] = sum(beside.values())
 
     update = sums["optimizer_compute"] + offload_time(model, deployment, training)
+    # Kernels beside messages lose SMs and memory bandwidth; tensor-parallel messages hide inside of their product and
+    # are left out.
     slowed = training.contention * sum(hidden[kind] for kind in PARALLELISMS if kind != "tp")
+    # 1F1B in the steady state: one forward and one backward per micro-batch on the slowest stage.
     total = number * (forward + backward) + idle + exposed["dp"] + slowed + update
     energy = None
     if power_known(hardware):
@@ -119,6 +128,7 @@ def iteration(
         exposed={kind: jnp.asarray(exposed[kind]) for kind in PARALLELISMS},
         hidden={kind: jnp.asarray(hidden[kind]) for kind in PARALLELISMS},
         copies_hidden=beside,
+        # The mean device: layers are spread over p stages, so each has 1 / p of the work.
         executed=number / pp * (floors + full * sums.get("forward_layers_floor", 0.0)),
         energy=energy,
     )
@@ -158,7 +168,9 @@ def _waits(stage: "_Stage", word: str, send: Scalar, paired: Scalar, beside: Sca
     again = stage.layers * full if word == "backward" else 0.0
     sent = stage.part(word, "ep") + again * stage.sums.get("forward_layers_ep", 0.0)
     kernels = stage.part(word, "compute") + again * stage.sums.get("forward_layers_compute", 0.0)
+    # The paired pass of another micro-batch is the cover, its kernels as long as this one's.
     cover = paired * kernels
+    # What the exchange leaves of the cover hides messages to the next stage.
     left = positive_part(cover - sent) + beside * kernels
     return _Waits(positive_part(sent - cover), positive_part(send - left), minimum(sent, cover), minimum(send, left))
 
@@ -198,6 +210,7 @@ class _Stage:
 
     def time(self, word: str) -> Scalar:
         """s of one pass; with stages the longer of the ops before and after the layers, without stages both."""
+        # Embedding on the first stage, head on the last: the slower of the two sets the pace with its layers.
         return self.layer_time(word) + self._ends(self._of(word, "first"), self._of(word, "last"))
 
     def part(self, word: str, what: str) -> Scalar:
@@ -226,6 +239,7 @@ class _Stage:
         """s of the ops before and after the layers: on different stages, or both on the only one."""
         if self.pp is None:
             return first + last
+        # Fullest stage: layers and either end, not both, where stages are several.
         return jnp.where(self.pp > 1.0, maximum(first, last), first + last)
 
 
@@ -251,6 +265,7 @@ def stage_messages(model: Model, deployment: Deployment, training: Training) -> 
     """
     tokens, _ = pass_tokens(deployment, training)
     message, stride = tokens * model.hidden * deployment.communication_bytes, stage_devices(deployment)
+    # Scatter/gather: tensor-parallel ranks hold copies of the same activation, so each sends 1 / tp of it.
     part = message / deployment.tp
     ops: Ops = {"stage_send": collective("send_recv", part, 2.0, 1.0, stride, parallelism="pp", role="stage")}
     if not deployment.sequence_parallel:
@@ -275,6 +290,7 @@ def _energy(
     zero = training.zero
     passes = _over(sums, what) + selective * sums.get(f"attention_{what}", 0.0)
     passes = passes + full * sums.get(f"forward_layers_{what}", 0.0)
+    # ZeRO-3 gathers twice per micro-batch, ZeRO-1 and 2 once per iteration after the update.
     gathers = jnp.where(zero >= 3.0, 2.0 * number, jnp.where(zero >= 1.0, 1.0, 0.0))
     scatters = jnp.where(zero >= 2.0, number, jnp.where(zero >= 1.0, 1.0, 0.0))
     reduces = jnp.where(zero < 1.0, 1.0, 0.0)

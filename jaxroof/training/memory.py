@@ -52,12 +52,14 @@ def training_memory(model: Model, deployment: Deployment, training: Training) ->
     parts, ways = held(model, deployment, training), gradient_ways(deployment)
 
     def stored(plain: Scalar, expert: Scalar, level: float) -> Scalar:
+        # Sharded from this ZeRO level on, else a whole copy on every device.
         return sum(
             number / jnp.where(training.zero >= level, copies, 1.0)
             for number, copies in zip((plain, expert), ways, strict=True)
         )
 
     trained = parts.trained, parts.trained_expert
+    # Buffers: ZeRO-3 holds the weights of two layers at once, full recomputation the activations of one.
     gathered = layer_weight_bytes(model, deployment, training)
     is_full = training.recompute == float(RECOMPUTES.index("full"))
     buffers = _reserve(deployment) + jnp.where(training.zero >= 3.0, GATHERED_LAYERS * gathered, 0.0)
@@ -99,6 +101,7 @@ def activation_memory(model: Model, deployment: Deployment, training: Training) 
         block.count * kept
         for block, kept in zip(model.blocks, kept_activations(model, deployment, training), strict=True)
     )
+    # 1F1B: the first stage holds p micro-batches' activations, the last one holds one and the logits.
     return maximum(layers * number, layers + head_activations(model, deployment, training))
 
 
@@ -111,6 +114,7 @@ def head_activations(model: Model, deployment: Deployment, training: Training) -
         return 0.0
     tokens, _ = pass_tokens(deployment, training)
     inputs = 2.0 * model.hidden * deployment.activation_bytes / _stream_ways(deployment)
+    # Cross entropy keeps its float32 softmax for the backward pass.
     return tokens * (inputs + LOSS_BYTES * model.vocabulary / deployment.tp)
 
 
@@ -122,6 +126,7 @@ def kept_activations(model: Model, deployment: Deployment, training: Training) -
     tokens, _ = pass_tokens(deployment, training)
     inputs = tokens * model.hidden * deployment.activation_bytes / _stream_ways(deployment)
     full = training.recompute == float(RECOMPUTES.index("full"))
+    # Checkpointing: the layer's input is kept and all else computed again.
     return [jnp.where(full, inputs, kept) for kept in _layers(model, deployment, training)]
 
 
@@ -173,6 +178,7 @@ def _kept_widths(matrix: Matrix, training: Training) -> Scalar:
     Norms keep their results themselves. Without its own gradient a matrix needs no inputs, but what attention made is
     kept for attention's gradient. What is added to the residual stream nothing needs.
     """
+    # Backward of Y = f(X W): dW needs X, and the derivative of f needs Y.
     frozen = training.lora is not None and matrix.target is not None and matrix.target not in training.lora.targets
     inputs = 0.0 if matrix.reads_norm or frozen else matrix.inputs
     return inputs if matrix.to_residual else inputs + matrix.outputs

@@ -49,10 +49,12 @@ def forward_pass(model: Model, deployment: Deployment, training: Training) -> Pa
     tokens, group_tokens = pass_tokens(deployment, training)
     layers = layer_ops(model, deployment, local, tokens, group_tokens)
     if training.lora is None:
+        # With full training, 8-bit operands are written in both layouts.
         layers = transposed(layers)
     else:
         layers = with_conversions(layers) | adapter_ops(model, deployment, training.lora, tokens)
     last: Ops = {"final_norm": norm(tokens, model.hidden, deployment.activation_bytes, 1.0)}
+    # Logits and loss for every token, not for the last alone.
     if model.generates:
         last |= with_conversions(head_product(model, deployment, tokens)) | loss_ops(model, deployment, tokens)
     return Pass(embedding_ops(model, deployment, tokens), layers, last)
@@ -67,6 +69,7 @@ def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     """Cross entropy of every token; each device has its part of the vocabulary."""
     width = model.vocabulary / deployment.tp
     return {
+        # Softmax in float32 over the device's part of the vocabulary.
         "loss": elementwise(tokens, width, width, LOSS_BYTES, 4.0 * width, 1.0, exps=width, role="loss"),
         "loss_all_reduce": collective(
             "all_reduce", LOSS_BYTES * tokens, deployment.tp, LOSS_SUMS, parallelism="tp", role="loss"
@@ -84,9 +87,11 @@ def backward_pass(forward: Pass, training: Training) -> Pass:
     gradient, lora = training.gradient_bytes, training.lora
     if lora is None:
         return Pass(*(backward_ops(ops, gradient) for ops in forward))
+    # Frozen weights need dX alone; adapters and attention need all gradients.
     whole = {name: op for name, op in forward.layers.items() if op.role in WITH_GRADIENTS}
     frozen = {name: op for name, op in forward.layers.items() if name not in whole}
     layers = backward_ops(frozen, gradient, frozen=True) | backward_ops(whole, gradient)
     layers = conversions_again(forward.layers) | layers
+    # The head passes dX to the layers; its own weights are frozen.
     last = conversions_again(forward.last) | backward_ops(forward.last, gradient, frozen=True)
     return Pass({}, layers, last)

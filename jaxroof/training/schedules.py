@@ -65,16 +65,21 @@ def bubble_time(
 
     Source: those of `SCHEDULES`; the minima for few micro-batches and unequal tasks are ours.
     """
+    # B splits into dX (the stage before waits for it) and dW (which can wait).
     input_backward = positive_part(backward - weight_backward)
+    # p - 1 stages fill and drain: GPipe and 1F1B idle equally, and differ in memory.
     others = positive_part(stages - 1.0)
     filling = others * (forward + backward)
+    # Zero bubble: weight gradients that were put off fill what would be idle.
     delayed = minimum(positive_part(micro_batches - 1.0), others)
     moved = minimum(weight_backward, input_backward, forward)
     longer = maximum(forward, input_backward)
+    # The paper's F&B + B - 3 W where f <= i, with F&B = f + b; never less than two forward passes.
     both_ends = forward + maximum(positive_part(longer + input_backward - weight_backward), forward)
     times = {
         "gpipe": filling,
         "1f1b": filling,
+        # v chunks per device: the pipeline fills in 1 / v of the time, at v times the messages.
         "interleaved": filling / virtual_stages,
         "zero_bubble": positive_part(others * (forward + input_backward) - delayed * moved),
         "dualpipe": positive_part(0.5 * stages - 1.0) * both_ends,
@@ -92,6 +97,7 @@ def in_flight(schedule: Scalar, stages: Scalar, virtual_stages: Scalar, micro_ba
     Source: those of `SCHEDULES`; interleaved: Korthikanti et al., arXiv:2205.05198, section 4.2.3 and appendix C,
     p (1 + (p - 1) / (p v)).
     """
+    # Warm-up of interleaved 1F1B: p - 1 more chunks in flight.
     interleaved = stages + (stages - 1.0) / virtual_stages
     held = {
         "gpipe": micro_batches,
@@ -111,6 +117,7 @@ def stage_sends(schedule: Scalar, stages: Scalar, virtual_stages: Scalar) -> Arr
     Source: Narayanan et al., arXiv:2104.04473, section 2.2.2.
     """
     once = stages - 1.0
+    # p v chunks in line have p v - 1 boundaries.
     sends = dict.fromkeys(SCHEDULES, once) | {"interleaved": stages * virtual_stages - 1.0}
     return _chosen(schedule, sends)
 

@@ -46,11 +46,13 @@ def held(model: Model, deployment: Deployment, training: Training) -> Held:
     stored = number
     size = training.weight_bytes
     if frozen_formats(model):
+        # Bytes over those of a trained weight: the same sum serves parameters and bytes.
         found = _parameters(model, deployment, training, lambda weights: stored_bytes(weights, size) / size)
         stored = found
     (plain, expert), bytes_of = number, tuple(size * part for part in stored)
     if training.lora is None:
         return Held(plain, expert, plain, expert, *bytes_of)
+    # LoRA trains its adapters alone; everything else is weights without gradients and states.
     adapters = stage_share(model, deployment, training) * adapter_elements(model, adapted(deployment, training.lora))
     return Held(plain + adapters, expert, adapters, 0.0, bytes_of[0] + size * adapters, bytes_of[1])
 
@@ -71,6 +73,7 @@ def _parameters(
     first, last = table * each(model.embedding), table * each(model.head)
     outer = first + model.untied * last
     if deployment.pp is not None:
+        # Two tables of one size at both ends: tied weights are stored on both stages.
         outer = jnp.where(deployment.pp > 1.0, maximum(first, last), outer)
     return stage * plain + outer + model.other_parameters, stage * expert
 
@@ -85,6 +88,7 @@ def owned(model: Model, deployment: Deployment, training: Training) -> Scalar:
     """Trained parameters that one device updates, shape (): its shard of them from ZeRO-1 on, else all that it has."""
     parts, ways = held(model, deployment, training), gradient_ways(deployment)
     return sum(
+        # ZeRO-1: each of the copies updates its shard.
         trained / jnp.where(training.zero >= 1.0, copies, 1.0)
         for trained, copies in zip((parts.trained, parts.trained_expert), ways, strict=True)
     )
@@ -92,6 +96,7 @@ def owned(model: Model, deployment: Deployment, training: Training) -> Scalar:
 
 def optimizer_op(model: Model, deployment: Deployment, training: Training) -> Kernel:
     """One update of what the device owns: gradients and states read, states and 16-bit weights written."""
+    # Adam streams gradients and states once: 12 FLOP on 28 B at the usual sizes, bound by memory.
     reads = training.gradient_bytes + training.optimizer_bytes
     writes = training.optimizer_bytes + training.weight_bytes
     return elementwise(owned(model, deployment, training), reads, writes, 1.0, UPDATE_FLOPS, 1.0, role="optimizer")
@@ -104,6 +109,7 @@ def offload_time(model: Model, deployment: Deployment, training: Training) -> Sc
     if training.host_bandwidth is None:
         return 0.0
     states = owned(model, deployment, training) * training.optimizer_bytes
+    # In and out run at once over a full-duplex link.
     return training.offload * states / training.host_bandwidth
 
 
@@ -115,13 +121,16 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
     axis of copies are all above 1, where the group's inner part is nearer together.
     """
     parts, ways = held(model, deployment, training), gradient_ways(deployment)
+    # Megatron order: tensor-parallel ranks are neighbours, then stages; copies lie beyond both.
     near = deployment.tp * degree(deployment.pp)
     groups = [("", parts.plain_bytes, parts.trained, ways[0], near)]
+    # Experts have other copies: expert parallelism splits them inside of the replica.
     if has_experts(model):
         groups.append(("expert_", parts.expert_bytes, parts.trained_expert, ways[1], replica_devices(deployment)))
     found: dict[str, Ops] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
     for prefix, everything, trained, copies, stride in groups:
         gradients = trained * training.gradient_bytes
+        # ZeRO-3 gathers frozen weights too, ZeRO-1 and 2 what was updated.
         weights = jnp.where(training.zero >= 3.0, everything, trained * training.weight_bytes)
         pieces = buckets(model, deployment, training, trained, copies)
         for kind, name, message in (
@@ -142,6 +151,7 @@ def buckets(model: Model, deployment: Deployment, training: Training, trained: S
     Source: Zhao et al., arXiv:2304.11277 (FSDP), section 4.2; NVIDIA/Megatron-LM,
     megatron/core/distributed/distributed_data_parallel.py: max(40000000, 1000000 * dp_world_size).
     """
+    # Few large messages reach the links' bandwidth; more copies want larger ones.
     by_size = maximum(trained / maximum(BUCKET, BUCKET_PER_COPY * copies), 1.0)
     return jnp.where(training.zero >= 3.0, layer_count(model) * stage_share(model, deployment, training), by_size)
 

@@ -33,6 +33,7 @@ def training_terms(
     energies, of the forward pass, which selective recomputation repeats; dp_all_reduce, dp_reduce_scatter,
     dp_all_gather; optimizer_compute.
     """
+    # Made once, and only if some term is asked for.
     forward = functools.cache(lambda: forward_pass(as_run(model, hardware), deployment, training))
     backward = functools.cache(lambda: backward_pass(forward(), training))
     device = computing_hardware(hardware, deployment)
@@ -44,6 +45,7 @@ def training_terms(
     for word, make in (("forward", forward), ("backward", backward)):
         for place in Pass._fields:
             found |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
+    # Selective recomputation (Korthikanti): attention cores have much memory and little work.
     attention = {name: op for name, op in forward().layers.items() if op.role in ATTENTION_CORES}
     update: Ops = {"optimizer": optimizer_op(model, deployment, training)}
     groups = {"attention": attention, "optimizer": update}
@@ -75,12 +77,14 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     hidden: collectives behind kernels under `Deployment.overlap`, negative;
     cp, ring: messages of context parallelism that attention waits for, and those behind it.
     """
+    # Times of a part are found once for all sums of it.
     times = functools.cache(lambda: timed(ops))
 
     def timed_ones(names: tuple[str, ...]) -> Terms:
         return {name: times()[name] for name in names}
 
     # Sums of times of ops, by which ops they take.
+    # A sum without ops is left out, so that searches price no zeros.
     groups = {"compute": [name for name, op in ops.items() if not isinstance(op, Collective)]}
     groups["weight"] = [name for name, op in ops.items() if isinstance(op, Kernel) and op.gradient == "weights"]
     for kind in ("tp", "ep"):
@@ -115,9 +119,11 @@ def needed_products(model: Model, deployment: Deployment, training: Training) ->
     """
     alone = Deployment(attention_compute=deployment.attention_compute)
     single = dataclasses.replace(training, micro_batch=1.0)
+    # Per sequence on one device: model FLOP do not depend on the layout (MFU, not HFU).
     ops = forward_pass(model, alone, single)
     frozen = training.lora is not None
     return [
+        # Backward costs twice the forward: dX and dW.
         (op, 2.0 if frozen and op.kind in PRODUCTS and op.role != "trained_adapter" else 3.0)
         for part in ops
         for op in part.values()
@@ -132,6 +138,7 @@ def model_flops(model: Model, deployment: Deployment, training: Training) -> Sca
 
     Source: Narayanan et al., arXiv:2104.04473, section 5.1, without recomputation and with causal pairs.
     """
+    # 6 N per token: 2 forward, 4 backward.
     return sum(times * op.count * op.matrix_flops for op, times in needed_products(model, deployment, training))
 
 

@@ -47,16 +47,20 @@ def attention(layer: Layer) -> Attention:
 
 def _outputs(sizes: _Sizes, parts: int) -> list[float]:
     """Rows of queries, keys and values where these are three matrices; else equal shares."""
+    # The ratio of rows decides a fused matrix's mean bytes per weight where parts are quantised differently.
     keys, values = sizes.kv_heads * sizes.head_dim, sizes.kv_heads * sizes.value_dim * sizes.value_projection
     rows = [float(sizes.heads * sizes.head_dim), float(keys), float(values)]
+    # Checkpoints with one fused matrix state no parts: any shares give its one format.
     return rows if parts == len(rows) else [1.0] * parts
 
 
 def _plain(layer: Layer, prefix: str = "") -> _Sizes:
+    # With a prefix the sizes are a variant's own, spelled as the first of the usual keys.
     heads = layer.size(*(f"{prefix}{key}" for key in (HEAD_KEYS if not prefix else HEAD_KEYS[:1])))
     head_dim = _head_dim(layer, heads, prefix)
     value_dim = head_dim
     if layer.family.reads_value_dim:
+        # Families without a value width of their own use the keys' width.
         value_dim = layer.config.count(f"{prefix}v_head_dim", default=head_dim)
     return _Sizes(heads, _kv_heads(layer, heads, prefix), head_dim, value_dim)
 
@@ -73,6 +77,7 @@ def _global(layer: Layer) -> _Sizes:
         return plain
     own = _per_layer(layer.config)
     head_dim = own.count("head_dim", default=layer.config.count("global_head_dim", default=plain.head_dim))
+    # Keys as values: the projection to values is left out, and the cache holds both.
     if not layer.config.flag("attention_k_eq_v", False):
         return _Sizes(plain.heads, plain.kv_heads, head_dim, head_dim)
     kv_heads = layer.config.count("num_global_key_value_heads", default=plain.kv_heads)
@@ -85,6 +90,7 @@ def _per_layer(config: Config) -> Config:
     """What `per_layer_config` says of the layers that it lists, which is the same of all of them."""
     table = config.table("per_layer_config")
     listed = [] if table is None else list(table.values.values())
+    # One set of numbers for all listed layers is what a block of equal layers can express.
     if not all(isinstance(values, dict) and values == listed[0] for values in listed):
         raise config.error("per_layer_config must say the same of every layer that it lists")
     return dataclasses.replace(config, values=listed[0] if listed else {}, path="per_layer_config.")
@@ -107,6 +113,7 @@ def _blocks(layer: Layer) -> _Sizes:
     """Nemotron-NAS: every layer says how many query heads share a key."""
     heads = layer.size(*HEAD_KEYS)
     table = block_config(layer.config, layer.index).table("attention")
+    # Grouped-query attention given by the size of a group instead of the number of groups.
     group = REQUIRED if table is None else table.count("n_heads_in_group")
     if table is None or heads % group:
         raise layer.config.error(f"block_configs: attention of layer {layer.index} must divide the {heads} heads")
@@ -122,6 +129,7 @@ def _heads(layer: Layer) -> _Sizes:
         return plain
     if not isinstance(listed, list) or not all(type(heads) is int and heads > 0 for heads in listed) or not listed:
         raise layer.config.error("num_attention_heads_per_layer must be a list of positive integers, one per layer")
+    # A prediction module beyond the last layer is as the last one.
     heads = listed[min(layer.index, len(listed) - 1)]
     _check_groups(layer.config, "num_key_value_heads", plain.kv_heads, heads)
     return dataclasses.replace(plain, heads=heads)
@@ -157,9 +165,11 @@ def _gate(layer: Layer, sizes: _Sizes) -> float:
 def _kv_heads(layer: Layer, heads: int, prefix: str) -> int:
     config, family = layer.config, layer.family
     keys = [f"{prefix}{key}" for key in (KV_HEAD_KEYS if not prefix else KV_HEAD_KEYS[:1])]
+    # Multi-query attention (Falcon's first generation) unless the newer architecture is asked for.
     if family.kv_heads_default == "multi_query" and not prefix:
         shared = config.flag("multi_query", True) and not config.flag("new_decoder_architecture", False)
         return 1 if shared else config.count(*keys, default=heads)
+    # Models before grouped-query attention say nothing: every query head has its own key.
     if config.value(*keys) is None and not prefix and family.kv_heads_default == "heads":
         return heads
     kv_heads = layer.size(*keys)
@@ -175,6 +185,8 @@ def _check_groups(config: Config, key: str, kv_heads: int, heads: int) -> None:
 def _head_dim(layer: Layer, heads: int, prefix: str) -> int:
     config, default = layer.config, layer.family.head_dim_default
     keys = [f"{prefix}{key}" for key in HEAD_DIM_KEYS]
+    # The usual rule where no width is stated; half of newer configs have another one, so it is a default of families
+    # only.
     if default == "hidden/heads" and config.value(*keys) is None:
         if layer.hidden % heads:
             raise config.error(
@@ -206,7 +218,9 @@ def latent_attention(layer: Layer) -> LatentAttention:
     rotated = config.number("qk_rope_head_dim", minimum=0 if unrotated else 1)
     down, query = [modules.latent_query_down, modules.latent_down], [modules.latent_query]
     output_gate = config.flag("mla_use_output_gate", False)
+    # Down projections to the compressed query and to latent vector and rotated key run as one matrix.
     widths = [rank or 0.0, config.number("kv_lora_rank") + rotated]
+    # Small models project queries directly from the hidden state (DeepSeek-V2-Lite).
     if rank is None:
         down, query, widths = [modules.latent_down], [modules.latent_direct_query], widths[1:]
     heads = layer.size(*HEAD_KEYS)
@@ -230,6 +244,7 @@ def compressed_attention(layer: Layer) -> CompressedAttention:
     """The compressed attention of one layer. Raises `ValueError` for a missing size or an unknown ratio."""
     config, modules = layer.config, layer.family.modules
     ratio = _ratio(layer)
+    # Overlapping windows of pooling and an indexer come together, at the smaller ratio.
     overlaps = ratio == OVERLAPPING_RATIO
     selection = None
     if overlaps:
@@ -270,4 +285,5 @@ def _ratio(layer: Layer) -> int:
     wrong = [ratio for ratio in ratios if type(ratio) is not int or ratio not in RATIOS]
     if wrong:
         raise config.error(f"compress_ratios has {wrong[0]!r}; it must be one of {', '.join(map(str, RATIOS))}")
+    # A prediction module beyond the last layer is as the last one.
     return ratios[min(layer.index, len(ratios) - 1)]

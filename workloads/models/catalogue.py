@@ -44,8 +44,10 @@ def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
     """
     owner, _, repository = name.rpartition("/")
     base, _, ending = name_convention(repository)
+    # The name itself first, then without its ending of precision: a repository of a quantised checkpoint.
     for candidate, convention in ((repository, None), (base, repository)) if ending else ((repository, None),):
         files = _files_with(candidate)
+        # With its owner first, as two publishers may have the same name.
         for spelled in (f"{owner}/{candidate}", candidate):
             known = _index(files).get(matched(spelled)) or _loose_index(files).get(collapsed(spelled))
             if known:
@@ -55,6 +57,7 @@ def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
                     continue  # two publishers quantise one model differently under the same name
                 notes = (f"{name} is not in the catalogue: read as {entry.name}",) if foreign or convention else ()
                 return entry, convention, notes
+    # No match: the nearest spellings help more than a list of hundreds.
     spellings = {matched(spelled): spelled for spelled in catalogue()}
     near = difflib.get_close_matches(matched(repository), spellings, n=3, cutoff=0.6)
     hint = f"; near are {', '.join(spellings[key] for key in near)}" if near else ""
@@ -63,6 +66,7 @@ def found(name: str) -> tuple[CatalogueModel, str | None, tuple[str, ...]]:
 
 def matched(name: str) -> str:
     """A name as it is compared: without case and separators, but for those between two digits (1.3B is not 13B)."""
+    # A dot between digits is part of the number, elsewhere it is a separator.
     return re.sub(r"[-_./ ]", "", re.sub(r"(?<=\d)[-_.](?=\d)", "·", name.casefold()))
 
 
@@ -90,6 +94,7 @@ _SEPARATORS = str.maketrans("", "", "-_./ ·")
 @functools.lru_cache(maxsize=1024)
 def _files_with(name: str) -> tuple[str, ...]:
     """Files in whose text a name is: parsing takes far longer than searching, and no other file can have it."""
+    # A search in the text picks the file to parse; TOML parsing is what takes time.
     return tuple(file for file, text in _collapsed_texts().items() if collapsed(name) in text)
 
 
@@ -118,6 +123,7 @@ def _index(files: tuple[str, ...]) -> Mapping[str, str]:
         for alias in (entry.name, *entry.aliases):
             for key in {matched(alias), matched(alias.rpartition("/")[2])}:
                 if index.setdefault(key, entry.name) != entry.name:
+                    # Aliases must be unambiguous, or a name would mean different models by the order of files.
                     raise ValueError(f"alias {alias} means both {index[key]} and {entry.name}")
     return index
 
@@ -147,6 +153,7 @@ def _variants(entry: Mapping[str, Any], file: str) -> list[CatalogueModel]:
     variants = []
     for own in (entry, *entry.get("variant", ())):
         config = stated
+        # A variant inherits everything but how weights are stored.
         if own is not entry:
             config = {k: v for k, v in stated.items() if k != "quantization_config"}
             config |= {k: own[k] for k in ("quantization_config",) if k in own} | own.get("config", {})

@@ -112,12 +112,14 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
       ValueError: in one line, the config and its model_type with what is missing; nothing is guessed from keys
         that look familiar.
     """
+    # Multi-modal configs nest the language model's table; the outer model_type names the whole.
     nested = config.nested()
     unnamed = read_as or (REQUIRED if nested is None else "model without a model_type")
     model_type = config.text("model_type", default=unnamed)
     text = config if nested is None else dataclasses.replace(nested, name=config.name)
     if read_as is not None:
         return _read_as(config, text, model_type, read_as)
+    # What is missing is said before what is unknown: a user then knows why, and not only that.
     inner = None if nested is None else text.text("model_type", default=None)
     of = FAMILIES.get(model_type) or FAMILIES.get(inner or "")
     inside = FAMILIES.get(inner or "") or of
@@ -129,11 +131,13 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
     family, notes = FAMILIES.get(model_type), ()
     if family is None:
         model_type, family, notes = _stand_in(config, text, model_type)
+        # A wrapper whose text model is a family of its own: read as that, with encoders left out.
         if nested is not None and family.text_type is None:
             whole = _architectures(config)
             names = whole if head(whole, family) == "draft" else _architectures(text)
             return _reading(config, _with_defaults(text, family), family, model_type, notes, names)
     names = _architectures(config)
+    # A class of another kind than the family's changes layers that keys do not show.
     if head(names, family) is None:
         wrong = next(name for name in names if head([name], family) is None)
         known = ", ".join(family.architectures)
@@ -166,6 +170,7 @@ def _read_as(config: Config, text: Config, model_type: str, read_as: str) -> Rea
 
 def _stand_in(config: Config, text: Config, model_type: str) -> tuple[str, Family, tuple[str, ...]]:
     """What an unknown model_type is read as, and the notes on it: what its class, or its text model, is."""
+    # Classes say more than model_type: forks rename the type and keep the class.
     named = _by_architecture(_architectures(config))
     if named is not None:
         note = f"model_type {model_type} is not known: read as {named}, by its architecture"
@@ -191,6 +196,7 @@ def _near(model_type: str) -> str:
 
 def _by_architecture(names: list[str]) -> str | None:
     """The first family that lists one of the classes, before others that have one of the same layers."""
+    # A class that a family lists itself comes before classes that are like it.
     for known in (lambda name, family: name in family.architectures, lambda name, family: head([name], family)):
         for name in names:
             found = next((key for key, family in FAMILIES.items() if known(name, family)), None)
@@ -212,6 +218,7 @@ def _encoders(config: Config) -> list[str]:
 
 def _with_defaults(text: Config, family: Family) -> Config:
     """A nested table with the published class defaults of what it leaves out, as such tables do."""
+    # transformers leaves class defaults out of nested tables when it saves them.
     absent = {key: value for key, value in family.class_defaults if text.value(key) is None}
     return dataclasses.replace(text, values={**text.values, **absent}) if absent else text
 
@@ -219,6 +226,7 @@ def _with_defaults(text: Config, family: Family) -> Config:
 def _of_text(text: Config, family: Family) -> Config:
     """A table whose keys have one size for text and one for pictures, with those for text alone."""
     both = {key: text.value(key) for key in family.text_first}
+    # A list has one size for text and one for pictures.
     firsts = {key: value[0] for key, value in both.items() if isinstance(value, list) and value}
     return dataclasses.replace(text, values={**text.values, **firsts}) if firsts else text
 
@@ -232,6 +240,7 @@ def _architectures(config: Config) -> list[str]:
 
 def _around(config: Config, nested: Config, outer: Family) -> Family:
     """The family of the language model inside, with the encoder of the one around it."""
+    # The outer class brings the encoder, the inner one the layers.
     inner = nested.text("model_type", default=outer.text_type)
     family = FAMILIES.get(inner)
     if family is None or family.encoder is not None:
@@ -259,6 +268,7 @@ def _check_marks(text: Config, family: Family, model_type: str) -> None:
     """Refuse a config that has what another family's layers are described by."""
     for key, (field, *values) in MARKS.items():
         value = text.value(key)
+        # Some keys are there with values that change nothing: all layers full, a switch off.
         alike = key in FULL and isinstance(value, list) and all(one == FULL[key] for one in value)
         off = key in SWITCHES and isinstance(value, dict) and value.get(SWITCHES[key]) is False
         if value not in ABSENT and not alike and not off and getattr(family, field) not in values:
@@ -275,10 +285,12 @@ def _check_nesting(config: Config, nested: Config | None, family: Family, model_
 
 def _check_fixed_keys(text: Config, family: Family, model_type: str) -> None:
     """Refuse what the family's modelling code allows and the reader does not read."""
+    # Fixed keys are those that published code can vary and that no reader here follows.
     for key, only in family.unless:
         value = text.value(key, default=only)
         if value != only:
             raise text.error(f"{key} is {value!r}; {model_type} is read only with {only!r}")
+    # Experts in a family that is read as dense would go unnoticed otherwise.
     if family.experts is None:
         for key in COUNT_KEYS:
             if text.count(key, default=0, minimum=0) > 1:

@@ -23,6 +23,7 @@ def _whisper(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """
     hidden, mel = config.count("d_model"), config.count("num_mel_bins")
     positions = config.count("max_source_positions")
+    # Two convolutions of kernel 3: their weights as one matrix, and biases, positions and last norm beside.
     encoder = _tower(config, hidden, 3.0 * (mel + hidden), hidden * (positions + 4.0))
     decoder = _decoder_block(config, hidden, linear, key_bias=False)
     other = hidden * (config.count("max_target_positions") + 2.0)
@@ -33,6 +34,7 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """BART: post-norms, and a norm after each stack's embedding in place of one after its last layer."""
     hidden = config.count("d_model")
     positions = config.count("max_position_embeddings") + BART_POSITIONS_EXTRA
+    # Learned positions of each stack, and the norm behind its embedding.
     other = hidden * (positions + 2.0)
     encoder = encoder_of(_tower(config, hidden, None, other), [], linear)
     return _model(config, encoder, base, hidden, _decoder_block(config, hidden, linear), other)
@@ -40,6 +42,7 @@ def _bart(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
 
 def _marian(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """Marian: BART without norms outside of the layers, and without rows beyond the longest sequence."""
+    # Neither the two rows of positions nor the norm (two vectors).
     outside = config.count("d_model") * (BART_POSITIONS_EXTRA + 2.0)
     return _outside(_bart(config, linear, base), -outside, -outside)
 
@@ -80,11 +83,13 @@ def _umt5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     model = _t5(config, linear, base)
     table = float(config.count("num_heads") * config.count("relative_attention_num_buckets", default=T5_BUCKETS))
     (block,) = model.blocks
+    # One table is counted already: each further layer adds one.
     return _outside(model, (config.count("num_layers") - 1.0) * table, (block.count - 1.0) * table)
 
 
 def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
     """T5: no biases, one table of relative positions per stack."""
+    # T5 states the width of a head (d_kv), which need not be hidden / heads.
     hidden, heads, head_dim = config.count("d_model"), config.count("num_heads"), config.count("d_kv")
     layers = config.count("num_layers")
     gated = config.text("feed_forward_proj", default="relu").startswith("gated")
@@ -105,6 +110,7 @@ def _t5(config: Config, linear: WeightFormat, base: WeightFormat) -> Model:
         attention=_attention(heads, head_dim, linear, causal=True),
         cross=_attention(heads, head_dim, linear, causal=False),
         feedforward=FeedForward(intermediate=intermediate, up_projections=up, up=linear, down=linear),
+        # Three norms without bias: self-attention, cross-attention, feed-forward.
         other_parameters=3.0 * hidden,
     )
     return _model(config, encoder_of(tower, [], linear), base, hidden, block, tower.other_parameters)
@@ -132,6 +138,7 @@ def _decoder_block(config: Config, hidden: int, linear: WeightFormat, key_bias: 
         attention=_attention(heads, hidden // heads, linear, causal=True),
         cross=_attention(heads, hidden // heads, linear, causal=False),
         feedforward=FeedForward(intermediate=intermediate, up_projections=1.0, up=linear, down=linear),
+        # Three norms with bias, biases of both attentions, of both feed-forward matrices.
         other_parameters=hidden * (3.0 * 2.0 + 2.0 * biases + 1.0) + intermediate,
     )
 
@@ -158,6 +165,7 @@ def _model(
     other_parameters: float,
     key_bias: bool = True,
 ) -> Model:
+    # Whisper's key projections have no bias, in the encoder either.
     if not key_bias:
         blocks = (dataclasses.replace(b, other_parameters=b.other_parameters - hidden) for b in encoder.blocks)
         encoder = dataclasses.replace(encoder, blocks=tuple(blocks))

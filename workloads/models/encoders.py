@@ -42,6 +42,7 @@ UNBIASED: dict[str, Any] = dict.fromkeys(("attention_bias", "ffn_bias", "norm_bi
 
 def encoder_of(tower: Tower, projector: list[tuple[float, float]], base: WeightFormat) -> Encoder:
     """An encoder of `tower`'s layers and of projections of (inputs, outputs), none of them quantised."""
+    # Windowed and full layers are two blocks: their attention differs.
     kinds = [(tower.layers - tower.windowed_layers, None), (tower.windowed_layers, tower.window)]
     return Encoder(
         hidden=tower.hidden,
@@ -57,6 +58,7 @@ def encoder_of(tower: Tower, projector: list[tuple[float, float]], base: WeightF
 def _block(tower: Tower, count: float, window: float | None, base: WeightFormat) -> Block:
     width = tower.heads * tower.head_dim
     up = 2.0 if tower.gated else 1.0
+    # Norm vectors with or without bias, and vectors that scale the sublayers' results.
     other = tower.hidden * (tower.norms * (1.0 + tower.norm_bias) + tower.scales)
     other += tower.attention_bias * (3.0 * width + tower.hidden)
     other += tower.ffn_bias * (up * tower.intermediate + tower.hidden)
@@ -68,6 +70,7 @@ def _block(tower: Tower, count: float, window: float | None, base: WeightFormat)
             head_dim=tower.head_dim,
             value_dim=tower.head_dim,
             window=window,
+            # Windows of an image are tiles of its grid: tokens see their own tile, as in chunked attention.
             window_kind=None if window is None else "chunked",
             causal=False,
             qk_norm=float(tower.qk_norm),
@@ -75,6 +78,7 @@ def _block(tower: Tower, count: float, window: float | None, base: WeightFormat)
             output=base,
         ),
         feedforward=FeedForward(intermediate=tower.intermediate, up_projections=up, up=base, down=base),
+        # Two norms per layer are the usual: one before each sublayer.
         norms=tower.norms / 2.0,
         other_parameters=other + tower.qk_norm * 2.0 * tower.head_dim,
     )
@@ -124,6 +128,7 @@ def _qwen2_5_vl(vision: Config, hidden: float) -> Vision:
     width = vision.number("hidden_size")
     tower = _qwen(vision, width, 14, gated=True, norm_bias=False, other_parameters=width)
     full = vision.layer_indices("fullatt_block_indexes", int(tower.layers)) or []
+    # A window is given in pixels: side in patches, squared.
     side = vision.count("window_size", default=112) // _patch(vision, 14)
     tower = dataclasses.replace(tower, windowed_layers=tower.layers - len(set(full)), window=float(side * side))
     return _with_merger(vision, tower, hidden)
@@ -131,6 +136,7 @@ def _qwen2_5_vl(vision: Config, hidden: float) -> Vision:
 
 def _with_merger(vision: Config, tower: Tower, hidden: float) -> Vision:
     """A tower of Qwen2's and the two projections of its merged patches."""
+    # Merging concatenates a square of patches.
     wide = tower.merged * tower.hidden
     images = _qwen_images(vision, 14, 56 * 56, 28 * 28 * 16384)
     return Vision(_more(tower, wide + hidden), [(wide, wide), (wide, hidden)], images)
@@ -143,6 +149,8 @@ def _qwen3_vl(vision: Config, hidden: float) -> Vision:
     extra = len(vision.layer_indices("deepstack_visual_indexes", int(tower.layers)) or [])
     wide = tower.merged * width
     positions = vision.count("num_position_embeddings", default=2304)
+    # Bias of the patch embedding, positions, norm of the merger; wider norms of the further mergers; biases of all
+    # projections.
     other = width * (1.0 + positions) + 2.0 * width + extra * 2.0 * wide + (1 + extra) * (wide + hidden)
     images = _qwen_images(vision, 16, 256 * 256, 4096 * 4096)
     return Vision(_more(tower, other), [(wide, wide), (wide, hidden)] * (1 + extra), images)
@@ -151,6 +159,7 @@ def _qwen3_vl(vision: Config, hidden: float) -> Vision:
 def _gemma3(vision: Config, hidden: float) -> Vision:
     """Patches are averaged to 256 tokens before one projection."""
     tower, sides, tokens = _siglip(vision), _sides(vision), vision.count("mm_tokens_per_image", default=256)
+    # Average pooling: the merge follows from patches and tokens.
     images = ImageTokens(rule="fixed", **sides, merge=int(sides["side"] // sides["patch"] / math.sqrt(tokens)))
     return Vision(_more(tower, tower.hidden, merged=_patches(vision) / tokens), [(tower.hidden, hidden)], images)
 
@@ -185,6 +194,7 @@ def _pixtral(vision: Config, hidden: float) -> Vision:
 def _llama4(vision: Config, hidden: float) -> Vision:
     """Patches of one tile are merged by shuffling pixels."""
     tower, ratio = _siglip(vision), vision.fraction("pixel_shuffle_ratio", 0.5)
+    # Pixel shuffle moves a square of pixels into channels: fewer, wider tokens.
     merged = 1.0 / ratio**2
     inner, outer = (vision.number(f"projector_{end}put_dim") for end in ("in", "out"))
     widths = [(merged * tower.hidden, inner), (inner, outer), (vision.number("vision_output_dim"), hidden)]
@@ -196,6 +206,7 @@ def _llava(vision: Config, hidden: float) -> Vision:
     """CLIP without its last layer, and two projections."""
     tower = _siglip(vision)
     layer = vision.value("vision_feature_layer", default=LLAVA_FEATURE_LAYER)
+    # -2 means that the last layer is not run.
     if type(layer) is not int or not -tower.layers <= layer <= -1:
         raise vision.error(f"vision_feature_layer is {layer!r}; it must be a layer counted from the last, -1 or below")
     tower = _more(tower, 3.0 * tower.hidden + 2.0 * hidden, layers=tower.layers + layer + 1.0)
@@ -246,6 +257,7 @@ def _tower(
     """A tower of `width`; `patch` is the published default of a patch's side, `names` those of heads and layers."""
     heads_key, layers_key = names
     heads = vision.count(heads_key)
+    # Heads split the width evenly.
     if width % heads:
         raise vision.error(f"{heads_key} is {heads}; it must divide the width {width:.0f}")
     if "intermediate" not in traits:

@@ -78,12 +78,14 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
     if not isinstance(name_or_path, str | pathlib.PurePath) or not str(name_or_path):
         raise ValueError(f"a model is given by its name or path, not by {name_or_path!r}")
     name, read_as = _named(str(name_or_path))
+    # A path wins over the catalogue, so that a user's own file is never shadowed by a name.
     path = _config_path(name)
     if path is not None:
         return _from_file(path, weights, read_as)
     try:
         found(name)
     except ValueError as unknown:
+        # Only names that the catalogue does not know are asked of the Hub.
         if not is_repository(name):
             raise
         return _from_file(fetched(name, str(unknown)), weights, read_as, name)
@@ -99,6 +101,7 @@ def _named(text: str) -> tuple[str, str | None]:
 def _config_path(text: str) -> pathlib.Path | None:
     """The config file that `text` names, or None if it is the name of a model."""
     try:
+        # `exists` raises for names that no file can have.
         path = pathlib.Path(text).expanduser()
         path.exists()
     except (OSError, RuntimeError) as error:  # a name longer than names are, a folder that may not be looked into
@@ -124,6 +127,7 @@ def _from_file(
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     name = name if repository is None else repository.rpartition("/")[2]
     beside: Beside = None
+    # Quantisers write their scheme into files of their own beside config.json.
     for file in FILES:
         quant_path = path.with_name(file if plain else f"{name}_{file}")
         if os.path.lexists(quant_path):
@@ -161,7 +165,9 @@ def _entry(
     reading = language_model(config, read_as)
     family = reading.family
     file, table = beside or ("", None)
+    # In this order: an asked precision, the config's own table, a file beside it, the repository's name.
     stored = precision(config, None if table is None else FILES[file](table), file, convention, weights)
+    # A family that sees, in a config without its tower: text alone is priced.
     unseeing = family.encoder in VISION and config.table("vision_config") is None
     own = (
         *notes,

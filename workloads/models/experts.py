@@ -39,22 +39,26 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
 
     Raises `ValueError` for a layout key whose value is not allowed.
     """
+    # A list of kinds is explicit and wins over rules.
     types = config.items("mlp_layer_types", layers, MLP_TYPES)
     if types is not None:
         return [MLP_TYPES[kind] for kind in types]
     if rules.layout == "step":
         step = config.count("decoder_sparse_step", default=1)
         dense = set(config.layer_indices("mlp_only_layers", layers) or [])
+        # Every step-th layer, counted from 1.
         return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
     if rules.layout == "enumerated" and config.value("moe_layers_enum") is not None:
         chosen = _enumerated(config, layers)
         return [i in chosen for i in range(layers)]
+    # A list of flags in place of a period.
     if isinstance(config.value("moe_layer_freq"), list):
         return _flags(config, layers)
     if rules.layout in ("first_dense", "enumerated"):
         prefix = config.count(*PREFIX_KEYS, minimum=0)
         if prefix > layers:
             raise config.error(f"{config.spelling(*PREFIX_KEYS)} is {prefix}; it must be at most the {layers} layers")
+        # A frequency beside the prefix would have to be combined with it; only 1 occurs.
         if config.count("moe_layer_freq", default=1) != 1:
             raise config.error(f"moe_layer_freq is {config.value('moe_layer_freq')}; only 1 is read here")
         return [i >= prefix for i in range(layers)]
@@ -74,6 +78,7 @@ def layers_with_experts(config: Config, rules: ExpertLayers, layers: int) -> lis
     if rules.layout == "range":
         first = config.count("moe_layer_start_index", minimum=0)
         last = config.count("moe_layer_end_index", default=layers - 1, minimum=-1)
+        # -1 means up to the last layer.
         last = layers - 1 if last == -1 else last
         step = config.count("moe_layer_interval", default=1)
         return [first <= i <= last and (i + 1) % step == 0 for i in range(layers)]

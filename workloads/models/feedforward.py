@@ -36,6 +36,7 @@ def experts(layer: Layer) -> Experts:
     down = [f"{i}.{modules.expert_down}" for i in (0, count - 1)]
     return Experts(
         experts=float(count),
+        # Experts that pass their input on take a share of the choices and do no work.
         top_k=top_k * _real_share(config, count),
         **_groups(config),
         intermediate=float(intermediate),
@@ -61,12 +62,14 @@ def _groups(config: Config) -> dict[str, float]:
         return {}
     if reached > groups:
         raise config.error(f"topk_group is {reached}; it must be at most the {groups} groups of n_group")
+    # Limits to all groups are no limit.
     return {"groups": float(groups), "reached_groups": float(reached)} if reached < groups else {}
 
 
 def _uniform(config: Config, *keys: str) -> int:
     """A size that some configs state once per layer, where it is the same in all."""
     value = config.value(*keys)
+    # Lists with one value in all layers are read as that value.
     if isinstance(value, list) and value and all(entry == value[0] for entry in value):
         return Config(config.name, {keys[0]: value[0]}).count(keys[0])
     return config.count(*keys)
@@ -79,6 +82,7 @@ def _shared_intermediate(config: Config, rules: ExpertLayers, intermediate: int)
         return intermediate * config.count(*SHARED_KEYS, default=0, minimum=0)
     if rules.always_shared:
         return intermediate * rules.always_shared
+    # Shared experts that the family does not have would be left out silently.
     for key in (*SHARED_KEYS, "shared_expert_intermediate_size"):
         if config.count(key, default=0, minimum=0):
             raise config.error(f"{key} is {config.value(key)}; shared experts are not read with this model_type")
@@ -112,6 +116,7 @@ def _dense_width(layer: Layer) -> float:
         return _adjusted_width(config)
     if isinstance(config.value(*keys), list):
         return float(_uniform(config, *keys))
+    # Layers that share a cache may have a feed-forward of twice the width.
     doubled = 2.0 if layer.shares_cache and config.flag("use_double_wide_mlp", False) else 1.0
     width = config.count(*keys, default=int(factor * layer.hidden) if factor else REQUIRED)
     return width * doubled * family.intermediate_scale
@@ -122,8 +127,10 @@ def _adjusted_width(config: Config) -> float:
     factor = config.value("block_ffn_dim_multiplier", default=1.0)
     if not isinstance(factor, int | float) or isinstance(factor, bool) or not 0.0 < factor < 100.0:
         raise config.error(f"block_ffn_dim_multiplier is {factor!r}; it must be above 0 and below 100")
+    # Two integer roundings, as the published code has them.
     width = int(factor * int(2 * config.count(*INTERMEDIATE_KEYS, "block_ff_dim") / 3))
     multiple = config.count("block_multiple_of", default=256)
+    # Round up to a multiple: -(-a // b) * b.
     return float(-(-width // multiple) * multiple)
 
 

@@ -27,6 +27,7 @@ def head(architectures: list[str], family: Family) -> str | None:
 
     None where one of the classes is not of the family. A class that the family lists is a model of its own kind.
     """
+    # Of several classes the first one counts, if all are of the family.
     kinds = [_kind(name, family) for name in architectures]
     return None if None in kinds else kinds[0] if kinds else "language"
 
@@ -48,6 +49,7 @@ def classifier_parameters(config: Config, text: Config, family: Family, hidden: 
     architectures = config.value("architectures", default=[])
     rewards = any(name.endswith(REWARDS) for name in architectures)
     labels = float(_labels(config, text, 1 if rewards else LABELS_DEFAULT))
+    # Reward models of Qwen2.5 put a square layer in front of their row.
     if rewards and any(stem(name) == "qwen2" for name in architectures):
         return hidden * hidden + hidden + labels * (hidden + 1.0)
     biased = not family.causal or any(name.endswith(TOKENS) for name in architectures)
@@ -56,6 +58,7 @@ def classifier_parameters(config: Config, text: Config, family: Family, hidden: 
 
 
 def _kind(name: str, family: Family) -> str | None:
+    # EAGLE drafts are named after it, whatever their layers' family.
     if EAGLE.search(name):
         return "draft"
     if name.endswith(CLASSIFIERS):
@@ -64,12 +67,14 @@ def _kind(name: str, family: Family) -> str | None:
         kind = "language"
     else:
         kind = "none"
+    # Known by its own name, or by the same stem with another head.
     known = name in family.architectures or stem(name) in {stem(own) for own in family.architectures}
     return kind if known else None
 
 
 def _labels(config: Config, text: Config, default: int) -> int:
     for table in (config, text):
+        # Labels are counted by their names where these are given.
         names = table.value("id2label")
         if isinstance(names, dict) and names:
             return len(names)
@@ -103,18 +108,21 @@ def draft(model: Model, config: Config, text: Config, base: WeightFormat) -> Mod
     """
     target = text.number("target_hidden_size", default=None) or config.number("target_hidden_size", default=None)
     target = model.hidden if target is None else target
+    # EAGLE 1 and 2: a fused input in every run; the head and, at equal width, the embedding are the target's.
     if not third_version(config):
         features = Features(inputs=target + model.hidden, weights=base, every_run=True)
         return dataclasses.replace(model, features=features, shared_embedding=target == model.hidden, untied=0.0)
     first = model.blocks[0]
     if not isinstance(first.attention, Attention):
         raise config.error("a draft of EAGLE-3 is read with softmax attention only")
+    # The first layer reads two vectors; its hidden state has a norm of its own.
     wider = dataclasses.replace(
         first,
         count=1.0,
         attention=dataclasses.replace(first.attention, inputs=2.0),
         other_parameters=first.other_parameters + model.hidden,  # the norm of the hidden state
     )
+    # The other layers stay as they were read.
     rest = (dataclasses.replace(first, count=first.count - 1.0), *model.blocks[1:])
     states = next((ids for key in STATE_KEYS if isinstance(ids := config.value(key), list) and ids), [0] * STATES)
     return dataclasses.replace(

@@ -51,7 +51,9 @@ def fetched(name: str, unknown: str) -> pathlib.Path:
     except ImportError:
         _refused(name, unknown, "pip install huggingface_hub fetches it")
     disable_progress_bars()
+    # The variables of huggingface_hub itself, so that one setting serves both.
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    # Asked before the client is: its own retries take half a minute.
     reached = not offline and _reached(os.environ.get("HF_ENDPOINT") or HUB)
     words: dict[str, Any] = {
         "repo_id": name,
@@ -61,6 +63,7 @@ def fetched(name: str, unknown: str) -> pathlib.Path:
     }
     try:
         path = pathlib.Path(hf_hub_download(filename=CONFIG, **words))
+        # A config that says how it is quantised needs no second file.
         if "quantization_config" not in json.loads(path.read_text(encoding="utf-8")):
             for file in FILES:
                 try:
@@ -77,6 +80,7 @@ def fetched(name: str, unknown: str) -> pathlib.Path:
 def _reached(endpoint: str) -> bool:
     """Whether somebody listens there: the client itself tries for half a minute. Behind a proxy it has to."""
     found = urllib.parse.urlsplit(endpoint)
+    # A proxy may reach what this machine cannot connect to.
     if found.scheme in urllib.request.getproxies():
         return True
     try:
@@ -93,6 +97,7 @@ def _why(error: Exception, offline: bool, reached: bool) -> str:
         return "HF_HUB_OFFLINE is set, and the cache does not have it"
     if not reached:
         return "the Hub cannot be reached, and the cache does not have it"
+    # By name, as importing the client's classes is not worth it for words.
     kind = type(error).__name__
     known = {
         "RepositoryNotFoundError": "the Hub has no such repository, or it is private (hf auth login)",

@@ -77,27 +77,33 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
         that contradict each other.
     """
     config, text, family = reading.config, reading.text, reading.family
+    # Encoder-decoders have readers of their own: their stacks share few keys with decoders.
     if family.encoder is not None and family.encoder in ENCODER_DECODERS:
         return encoder_decoder(config, family.encoder, quantised, base)
     layers = layer_count(text)
     hidden = text.number(*HIDDEN_KEYS)
+    # Encoders that only embed have no head; masked language models have a head and do not decode.
     generates = family.generates and reading.head in ("language", "draft")
     worded = generates or (family.fills_in and reading.head == "language")
     untied = worded and not _tied(config, text, family)
+    # GGUF mixtures choose types by a layer's place and by sizes of the model.
     quantised = _of_model(quantised, text, layers, not untied)
     first = Layer(config=text, family=family, hidden=hidden, index=0, quantised=quantised, base=base, name=config.name)
     kinds = layer_kinds(text, family, layers)
     blocks = _merged(first, kinds)
+    # A quantisation that matches no layer was written for other names: its figures would be silently wrong.
     if quantised.assignments and all(_formats(block) <= {base} for block in blocks):
         raise config.error("its quantisation names no linear layer of this model")
     vocabulary = float(first.size(*VOCABULARY_KEYS))
     embedding = _outer(quantised, quantised.embedding, ("embed_tokens", "word_embeddings", "wte"), "embedding", first)
+    # A tied head is the embedding, in its format.
     head = _outer(quantised, quantised.head, ("lm_head",), "head", first) if untied else embedding
     vision = vision_encoder(reading)
     other = float(model_parameters(text, family, hidden, vocabulary))
     other += layer_input_parameters(text, family, hidden, layers)
     if reading.head == "classifier":
         other += classifier_parameters(config, text, family, hidden)
+    # Prediction modules are counted as layers after the last one.
     after = dataclasses.replace(first, index=layers)
     whole = Model(
         hidden=hidden,
@@ -131,6 +137,7 @@ def _of_model(quantised: Quantization, text: Config, layers: int, tied: bool) ->
         quantised.mixture,
         layers=layers,
         experts=text.count(*COUNT_KEYS, default=0, minimum=0),
+        # GGUF gives value projections more bits where several heads share them.
         group=heads / shared,
         tied=tied,
     )
@@ -144,12 +151,14 @@ def max_position(text: Config) -> int | None:
 
 def _block(layer: Layer, kind: LayerKind) -> Block:
     """One layer as a block of count 1."""
+    # Window and cache sharing belong to the place, not to the kind of mixer.
     layer = dataclasses.replace(layer, window=kind.window, shares_cache=kind.shares_cache)
     config, family = layer.config, layer.family
     if kind.mixer == SHARED:
         return shared_block(layer)
     mixer = None if kind.mixer is None else MIXERS[kind.mixer](layer)
     feedforward = None if kind.feedforward is None else FEEDFORWARDS[kind.feedforward](layer)
+    # Parallel attention and feed-forward need both in one layer.
     parallel = mixer is not None and feedforward is not None and switched(config, family.parallel)
     return Block(
         count=1.0,
@@ -179,6 +188,7 @@ def _prediction(layer: Layer, kind: LayerKind) -> Prediction | None:
 
 def _norm_kernels(config: Config, family: Family) -> float:
     """Norm kernels per sublayer. Mixing residual streams moves all of them, as so many norms would."""
+    # Hyper-connections read and write all residual streams around each sublayer.
     if family.streams is not None:
         return config.number(family.streams)
     if family.altup:
@@ -188,11 +198,14 @@ def _norm_kernels(config: Config, family: Family) -> float:
 
 def _merged(first: Layer, kinds: list[LayerKind]) -> tuple[Block, ...]:
     """Blocks of equal layers. Layers of one kind are read once, unless the config says something of single ones."""
+    # A layer is read on its own only where the config or the quantisation names it: models have hundreds of layers.
     single = [first.family.by_layer or first.quantised.numbered(i) for i in range(len(kinds))]
     some = Counter((kind, i if single[i] else None) for i, kind in enumerate(kinds))
     counts: Counter[Block] = Counter()
     for (kind, index), count in some.items():
+        # One layer stands for all of its kind that nothing singles out.
         own = next(i for i, alone in enumerate(single) if kinds[i] == kind and not alone) if index is None else index
+        # Equal blocks merge: structs are hashable, so counting them is enough.
         counts[_block(dataclasses.replace(first, index=own), kind)] += count
     return tuple(
         dataclasses.replace(block, count=float(count))
@@ -211,6 +224,7 @@ def _formats(block: Block) -> set[WeightFormat]:
 def _tied(config: Config, text: Config, family: Family) -> bool:
     """Whether the head is the embedding's transpose. A config and its nested text_config have to agree."""
     key = "tie_word_embeddings"
+    # A nested config that contradicts the outer one is not guessed at.
     stated = [table.flag(key, family.tied) for table in (config, text) if table.states(key)]
     if len(set(stated)) > 1:
         raise config.error(f"{key} differs between the config and its text_config")

@@ -77,6 +77,7 @@ def prompt_images(images: ImageTokens, sizes: Sequence[tuple[int, int]], count: 
 
 def _fixed(images: ImageTokens, width: int, height: int) -> ImageCount:
     """Every image is resized to one size."""
+    # Only patches are merged; a class token is dropped before.
     patches = (images.side // images.patch) ** 2
     return ImageCount(float(patches + images.class_tokens), patches / images.merge**2)
 
@@ -86,6 +87,7 @@ def _rounded(images: ImageTokens, width: int, height: int) -> ImageCount:
     unit = images.patch * images.merge
     sides = [max(unit, round(side / unit) * unit) for side in (width, height)]
     if math.prod(sides) > images.most_pixels:
+        # The area is scaled, so each side by the root.
         scale = math.sqrt(width * height / images.most_pixels)
         sides = [max(unit, math.floor(side / scale / unit) * unit) for side in (width, height)]
     elif math.prod(sides) < images.least_pixels:
@@ -96,10 +98,12 @@ def _rounded(images: ImageTokens, width: int, height: int) -> ImageCount:
 
 def _budget(images: ImageTokens, width: int, height: int) -> ImageCount:
     """Images are scaled to as many patches as are allowed, sides rounded down to whole pooled patches."""
+    # As many patches as the budget allows, with the aspect ratio kept.
     unit = images.patch * images.merge
     scale = math.sqrt(images.most_patches * images.patch**2 / (width * height))
     longest = images.most_patches // images.merge**2 * unit
     sides = [math.floor(side * scale / unit) * unit for side in (width, height)]
+    # A side below one patch is raised to one; the other follows the ratio.
     for this, other in ((0, 1), (1, 0)):
         if not sides[this]:
             ratio = (width, height)[other] // (width, height)[this]
@@ -111,6 +115,7 @@ def _padded(images: ImageTokens, width: int, height: int) -> ImageCount:
     """Sides are scaled down to the limits and padded to whole merged patches."""
     unit = images.patch * images.merge
     columns, rows = (max(1, side // images.patch) for side in (width, height))
+    # Three limits: patches in all, and each side.
     limits = [math.sqrt(images.most_patches / (columns * rows)), images.side / width, images.side / height]
     scale = min(1.0, *limits)
     sides = [math.ceil(max(1, int(side * scale)) / unit) * unit for side in (width, height)]
@@ -122,12 +127,14 @@ def _rows(images: ImageTokens, width: int, height: int) -> ImageCount:
     unit = images.patch * images.merge
     scale = min(1.0, images.side / max(width, height))
     columns, rows = (math.ceil(math.floor(side * scale) / unit) or 1 for side in (width, height))
+    # One mark per row of merged patches.
     return ImageCount(float(columns * rows * images.merge**2), float(rows * (columns + 1)))
 
 
 def _tiles(images: ImageTokens, width: int, height: int) -> ImageCount:
     """The grid of tiles that enlarges the image least, else shrinks it least; with several, the whole image too."""
     scales = {grid: min(grid[0] * images.side / width, grid[1] * images.side / height) for grid in _grids(images)}
+    # Of grids that need no shrinking the one that enlarges least, for sharpness at the least tokens.
     enlarging = [scale for scale in scales.values() if scale >= 1.0]
     chosen = min(enlarging) if enlarging else max(scales.values())
     return _tiled(images, min(columns * rows for (columns, rows), scale in scales.items() if scale == chosen))
@@ -139,6 +146,7 @@ def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
     best, chosen = math.inf, (1, 1)
     for columns, rows in grids:
         difference = abs(width / height - columns / rows)
+        # A larger grid of the same shape is worth it only if the image fills half of it.
         fills = width * height > 0.5 * images.side**2 * columns * rows
         if difference < best or (difference == best and fills):
             best, chosen = difference, (columns, rows)
@@ -148,6 +156,7 @@ def _aspect(images: ImageTokens, width: int, height: int) -> ImageCount:
 def _tiled(images: ImageTokens, tiles: int) -> ImageCount:
     """Tokens of `tiles` tiles, and where there are several, of the whole image at the size of one."""
     one = _fixed(images, images.side, images.side)
+    # A thumbnail gives the language model the whole picture.
     tiles += tiles > 1
     return ImageCount(tiles * one.encoder, tiles * one.language, float(tiles))
 

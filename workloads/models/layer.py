@@ -57,9 +57,11 @@ def layer_windows(config: Config, family: Family, layers: int) -> list[Window]:
     """
     names = KINDS | dict.fromkeys(SELECTED.get(family.selection or "", ()))
     types = config.items("layer_types", layers, names)
+    # What the config states per layer wins over the family's rule.
     kinds = _family_kinds(config, family, layers) if types is None else [names[kind] for kind in types]
     if any(kind is not None for kind in kinds) and family.windows is None:
         raise config.error("layer_types has windowed layers, which this model_type is not read with")
+    # Each kind of window has one size in a model.
     sizes = {kind: _window_size(config, family, kind) for kind in dict.fromkeys(kinds) if kind is not None}
     windows = {kind: FULL if size is None else Window(float(size), kind) for kind, size in sizes.items()}
     return [FULL if kind is None else windows[kind] for kind in kinds]
@@ -73,17 +75,20 @@ def _family_kinds(config: Config, family: Family, layers: int) -> list[str | Non
         return ["sliding" if i >= first else None for i in range(layers)]
     if family.windows == "period":
         pattern = config.value("sliding_window_pattern")
+        # A stated null says that nothing is windowed, which a missing key does not.
         if pattern is None and config.states("sliding_window") and config.value("sliding_window") is None:
             return [None] * layers  # it says that there is no window
         if isinstance(pattern, str):
             return _letters(config, pattern, layers)
         keys = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
         period = config.count(*keys, default=family.period)
+        # Every n-th layer sees everything (Gemma, Command R).
         return [None if (i + 1) % period == 0 else "sliding" for i in range(layers)]
     if family.windows == "first":
         period = config.count("global_attn_every_n_layers", default=family.period)
         return [None if i % period == 0 else "sliding" for i in range(layers)]
     if family.windows == "chunked":
+        # Llama 4: layers without rotary positions see everything, the others their chunk.
         return ["chunked" if rotary else None for rotary in _rotary_layers(config, layers)]
     if family.windows == "pattern":
         pattern = config.items("hybrid_layer_pattern", layers)
@@ -103,6 +108,7 @@ def _named(config: Config, layers: int) -> list[str | None]:
     pairs = config.value("attention_types", default=[[["global", "local"], layers // 2]])
     if names is None:
         try:
+            # A pattern that repeats: ["global", "local"] times 12.
             names = [name for pattern, times in pairs for name in pattern * times]
             return [LOCAL[name] for name in names[:layers]] if len(names) == layers else _wrong(config, layers)
         except (TypeError, ValueError, KeyError):
@@ -122,6 +128,7 @@ def _letters(config: Config, pattern: str, layers: int) -> list[str | None]:
 
 
 def _rotary_layers(config: Config, layers: int) -> list[bool]:
+    # A flag of 1 in `no_rope_layers` means rotary, whatever its name says.
     if config.value("no_rope_layers"):
         return [bool(entry) for entry in config.items("no_rope_layers", layers) or []]
     interval = config.count("no_rope_layer_interval", default=NO_ROPE_INTERVAL)
@@ -131,12 +138,14 @@ def _rotary_layers(config: Config, layers: int) -> list[bool]:
 def _window_size(config: Config, family: Family, kind: str) -> int | None:
     """Tokens in a window; None where the config states none (null)."""
     if kind == "chunked":
+        # A key that is stated as null takes no default.
         default = None if config.states("attention_chunk_size") else CHUNK_DEFAULT
         return config.count("attention_chunk_size", default=default)
     if family.windows == "late" and not config.flag("use_sliding_window", False):
         raise config.error("layer_types has sliding layers but use_sliding_window is false")
     default = None if config.states("sliding_window") else family.window_default
     size = config.count("sliding_window", "sliding_window_size", "local_attention", "window_size", default=default)
+    # Families whose windows are optional may say none.
     if size is None and family.windows not in ("all", "late"):
         raise config.error("sliding_window is missing, which its sliding layers need")
     return size
@@ -209,11 +218,13 @@ class Layer:
           inputs: columns; None: the hidden size.
           outputs: rows of each of the modules, in proportion; None: of equal size.
         """
+        # Some schemes quantise experts alone.
         if not modules or (self.quantised.experts_only and not experts):
             return self.base
         one = fused if len(modules) > 1 else ""
         tensors = [
             Tensor(
+                # A fused module is asked for under both names: checkpoints list either.
                 paths=(self._path(parent, module), self._path(parent, one or module)),
                 kind=self.family.modules.kind(module),
                 inputs=self.hidden if inputs is None else inputs,
@@ -279,6 +290,7 @@ def token_selection(layer: Layer, ratio: float | None = None, key_outputs: float
     pool: vllm-project/vllm#53906.
     """
     config = layer.config
+    # An indexer costs nothing in layers that see everything anyway.
     if layer.family.selection != "tokens" or _sees_all(layer):
         return None
     shared = _shares(layer)
@@ -287,6 +299,7 @@ def token_selection(layer: Layer, ratio: float | None = None, key_outputs: float
     if tokens % pool:
         raise config.error(f"index_topk is {tokens}; it must be a multiple of index_kpool, {pool}")
     config.value("index_kpool_always_select_tail")
+    # Pooled keys have a gate per channel beside them.
     own = head_dim * (2.0 if pool > 1 else 1.0)  # keys, and gates of a pool
     return Selection(
         tokens=float(tokens),
@@ -308,6 +321,7 @@ def block_selection(layer: Layer) -> Selection | None:
 
     Source: MiniMax-M3 (block-sparse attention), `sparse_score_type` "max".
     """
+    # Older configs have a table of the indexer, newer ones flat keys.
     table = layer.config.table("sparse_attention_config")
     if table is None and layer.config.value("index_topk_blocks") is not None and not _sees_all(layer):
         return _selection_of_blocks(layer, layer.config, FLAT_KEYS)
@@ -319,6 +333,7 @@ def block_selection(layer: Layer) -> Selection | None:
     if layers is not None:
         count = layer.config.count("num_hidden_layers")
         flags = table.items("sparse_attention_freq", count) or []
+        # A prediction module beyond the last layer is as the last one.
         if not flags[min(layer.index, count - 1)]:
             return None
     return _selection_of_blocks(layer, table, TABLE_KEYS)
@@ -342,6 +357,7 @@ def _sees_all(layer: Layer) -> bool:
     """Whether `layer_types` calls the layer one without an indexer, among others that have one."""
     types = layer.config.value("layer_types")
     names = SELECTED[layer.family.selection or ""]
+    # Token selection counts only if some layer is named after it: other types are then full layers.
     listed = isinstance(types, list) and (layer.family.selection == "blocks" or any(name in types for name in names))
     return listed and layer.index < len(types) and types[layer.index] not in names
 

@@ -30,6 +30,7 @@ def shared_places(config: Config, layers: int) -> set[int]:
     """
     types = config.items("layers_block_type", layers, SHARED_WORDS)
     listed = config.layer_indices("hybrid_layer_ids", layers)
+    # Two spellings of the same places have to agree.
     stated = None if types is None else {i for i, word in enumerate(types) if SHARED_WORDS[word]}
     if stated is None and listed is None:
         raise config.error("layers_block_type is missing (or hybrid_layer_ids)")
@@ -57,6 +58,7 @@ def shared_block(layer: Layer) -> Block:
     width = float(config.count("attention_head_dim", default=max(2 * int(hidden) // heads, 1)))
     places, copies = len(shared_places(config, layer_count(config))), config.count("num_mem_blocks", default=1)
     rank = config.number("adapter_rank", default=RANK)
+    # Places over copies: how many layers multiply with one copy's weights.
     uses = places / min(copies, places)
     mixer = SharedTransformer(
         attention=Attention(
@@ -75,6 +77,7 @@ def shared_block(layer: Layer) -> Block:
         feedforward_rank=rank,
         own=layer.base,
     )
+    # Norms of a place are shared too, so each place has its part of them.
     return Block(count=1.0, attention=mixer, feedforward=None, norms=3.0, other_parameters=3.0 * hidden / uses)
 
 
@@ -125,10 +128,12 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
     if family.pattern == "all":
         return [LayerKind(family.linear, None)] * layers
     if family.pattern == "double":
+        # LongCat: two attention layers with dense feed-forwards, and experts beside both.
         both = LayerKind(family.mixer, "dense")
         return [both, both, LayerKind(None, "experts")] * layers
     if family.pattern == "shared":
         places, own = shared_places(config, layers), LayerKind(family.linear, None)
+        # A shared layer is a layer of its own in front of the layer with a state.
         return [kind for i in range(layers) for kind in ((LayerKind(SHARED, None), own) if i in places else (own,))]
     if family.sizes == "blocks":
         return [_block_kind(config, family, i) for i in range(layers)]
@@ -137,6 +142,7 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
         mixers = [family.mixer if i in full else family.linear for i in range(layers)]
         return [LayerKind(mixer, dense) for mixer, dense in zip(mixers, feedforwards, strict=True)]
     windows = [FULL] * layers if family.mixer == "compressed" else layer_windows(config, family, layers)
+    # Gemma 3n: the last layers reuse the cache of earlier ones.
     own = layers - (config.count("num_kv_shared_layers", default=0, minimum=0) if family.shared_cache else 0)
     if own < 0:
         raise config.error(f"num_kv_shared_layers is {config.value('num_kv_shared_layers')}; there are {layers} layers")
@@ -146,6 +152,7 @@ def layer_kinds(config: Config, family: Family, layers: int) -> list[LayerKind]:
 
 def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> LayerKind:
     """The kind of a multi-token-prediction module's layer: what the config says of it, else that of the last layer."""
+    # What the family says of its prediction modules comes first.
     if family.prediction_dense:
         window = next((kind.window for kind in kinds if kind.window.limited), FULL)
         return LayerKind(family.mixer, "dense", window)
@@ -157,6 +164,7 @@ def prediction_kind(config: Config, family: Family, kinds: list[LayerKind]) -> L
     if isinstance(words, list):
         pattern = "".join(WORDS.get(word, "?") if isinstance(word, str) else "?" for word in words)
     else:
+        # Published default: one attention layer and one of experts.
         pattern = config.text("mtp_hybrid_override_pattern", default="*E")
     parts = [LETTERS[letter] for letter in pattern if letter in LETTERS]
     if len(parts) != len(pattern) or not 0 < len(parts) <= 2:
@@ -189,6 +197,7 @@ def _block_kind(config: Config, family: Family, index: int) -> LayerKind:
         for other in ("replace_with_linear", "sparsify", "window_length"):
             if table.value(other):
                 raise table.error(f"{other} is {table.value(other)!r}, which is not covered yet")
+        # A part that a search has removed costs nothing.
         parts.append(None if table.flag("no_op", False) else kind)
     mixer, feedforward = parts
     return LayerKind(mixer, feedforward)
@@ -216,6 +225,7 @@ def _sparse(config: Config, layers: int) -> set[int]:
     table = config.table("linear_attn_config")
     listed = None if table is None else table.layer_indices("full_attn_layers", layers)
     rest = None if table is None else table.layer_indices("kda_layers", layers)
+    # The table may repeat what `layer_types` says, but not contradict it.
     if (listed is not None and set(listed) != found) or (rest is not None and set(rest) != set(range(layers)) - found):
         raise config.error("full_attn_layers and kda_layers of linear_attn_config must name the layers of layer_types")
     return found
@@ -227,6 +237,7 @@ def _kimi(config: Config, layers: int) -> set[int]:
     stated = None if table is not None else _stated(config, layers, {"linear_attention": False, "full_attention": True})
     if stated is not None:
         return stated
+    # Layers are numbered from 1 in these lists, from 0 elsewhere.
     if table is None:
         raise config.error("linear_attn_config is missing")
     full, linear = (_counted_from_one(table, key, layers) for key in ("full_attn_layers", "kda_layers"))

@@ -34,6 +34,7 @@ def gated_delta_net(layer: Layer) -> LinearAttention:
         key_heads=config.count("linear_num_key_heads"),
         key_dim=config.count("linear_key_head_dim"),
         value_dim=value_dim,
+        # Output gate per value channel, decay and write strength per head.
         gates=value_dim + 2.0,
         convolution=config.count("linear_conv_kernel_dim"),
         rule="delta",
@@ -60,6 +61,7 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
         key_dim=dim,
         value_dim=dim,
         gates=1.0 + (dim if full else 0.0),
+        # One low-rank gate of rank r has as many weights as two of r / 2.
         gate_rank=dim / 2.0 if full else float(dim),
         convolution=table.count("short_conv_kernel_size", default=4),
         rule="delta",
@@ -85,6 +87,7 @@ def full_rank_kimi_delta(layer: Layer) -> LinearAttention:
         key_heads=heads,
         key_dim=dim,
         value_dim=dim,
+        # Decay and output gate per channel, write strength per head.
         gates=1.0 + 2.0 * dim,
         convolution=layer.config.count("short_conv_kernel_size", default=4),
         rule="delta",
@@ -96,10 +99,12 @@ def mamba2(layer: Layer) -> LinearAttention:
     config, keys = layer.config, PURE_KEYS if layer.family.pattern == "all" else MAMBA_KEYS
     heads = config.count(*keys["heads"])
     groups = config.count(*keys["groups"], default=1)
+    # Groups of B and C are shared by heads, as keys are in grouped-query attention.
     if heads % groups:
         raise config.error(f"{config.spelling(*keys['groups'])} is {groups}; it must divide the {heads} heads")
     value_dim = _mamba_width(config, layer.hidden, heads, keys["width"])
     inner = config.count("mamba_d_ssm", default=heads * value_dim)
+    # The inner width is stated twice in some configs.
     if inner != heads * value_dim:
         raise config.error(f"mamba_d_ssm is {inner}; it must be {heads} heads of {value_dim}")
     return _linear(
@@ -128,6 +133,7 @@ def short_convolution(layer: Layer) -> ShortConvolution:
 def selective_scan(layer: Layer) -> SelectiveScan:
     """Mamba's layer; "auto" is a rank of a sixteenth of the hidden size, rounded up."""
     config, modules = layer.config, layer.family.modules
+    # Inner width is an expansion of the hidden size, 2 by default.
     channels = config.count("mamba_expand", "expand", default=2) * int(layer.hidden)
     rank = config.value("mamba_dt_rank", "time_step_rank", default="auto")
     return SelectiveScan(
@@ -168,6 +174,7 @@ def _mamba_width(config: Config, hidden: float, heads: int, keys: tuple[str, ...
         return config.count(*keys)
     inner = config.count("mamba_expand", "expand", default=2) * hidden
     if inner % heads:
+        # "auto": the expanded width shared evenly.
         raise config.error(f"the expanded hidden size {inner:.0f} is not a multiple of {heads} heads")
     return int(inner) // heads
 

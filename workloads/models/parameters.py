@@ -22,6 +22,7 @@ def layer_parameters(
     config: Config, family: Family, hidden: float, mixer: Mixer | None, feedforward: FeedForward | Experts | None
 ) -> float:
     """Parameters of one layer that are in no matrix: norms, biases, convolutions, sinks, score corrections."""
+    # A layer with one sublayer has half of the norms of one with two.
     parts = (mixer is not None) + (feedforward is not None)
     parameters = layer_norms(config, family) * parts / 2.0 * norm_parameters(config, family, hidden)
     if family.streams is not None:
@@ -31,6 +32,7 @@ def layer_parameters(
     if isinstance(feedforward, Experts):
         return parameters + _expert_parameters(config, family, hidden, feedforward)
     if feedforward is not None and switched(config, family.ffn_bias):
+        # Bias of each up projection and of the down projection.
         parameters += feedforward.up_projections * feedforward.intermediate + hidden
     return parameters
 
@@ -43,6 +45,7 @@ def model_parameters(config: Config, family: Family, hidden: float, vocabulary: 
     if family.token_types:
         parameters += config.count("type_vocab_size", default=2, minimum=0) * hidden
     if family.relative_positions and config.flag("relative_attention", False):
+        # DeBERTa: two tables of relative positions, to either side.
         buckets = config.count("position_buckets", default=-1, minimum=-1)
         reach = config.count("max_relative_positions", default=-1, minimum=-1)
         reach = reach if reach > 0 else config.count(*POSITION_KEYS)
@@ -54,6 +57,7 @@ def model_parameters(config: Config, family: Family, hidden: float, vocabulary: 
         parameters += vocabulary
     if family.streams is not None and not family.streams_end_even:
         streams = config.count(family.streams)
+        # The mix of streams behind the last layer.
         parameters += streams * streams * hidden + streams + 1.0
     return parameters
 
@@ -82,6 +86,7 @@ def _attention_parameters(
     parameters = hidden * (biased if family.output_bias is None else switched(config, family.output_bias))
     if attention.selection is not None:
         pool, width = attention.selection.stride, attention.selection.head_dim
+        # An indexer normalises its keys, with a bias.
         parameters += 2.0 * width  # a norm with a bias of the indexer's keys
         parameters += pool * width if pool > 1.0 else 0.0  # what gates of a pool add by position
     if isinstance(attention, LatentAttention):
@@ -90,6 +95,7 @@ def _attention_parameters(
         return parameters + rank + attention.latent + biased * (rank + attention.latent + attention.rope_dim)
     parameters += 0.0 if attention.query_rank is None else attention.query_rank  # a norm between
     values = attention.value_projection * attention.value_dim
+    # Biases of queries, keys and values as far as they are projected.
     parameters += biased * (attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + values))
     return parameters + _qk_norm(config, family, attention) + attention.heads * _has_sinks(config, family, attention)
 
@@ -105,13 +111,16 @@ def _compressed_parameters(config: Config, family: Family, hidden: float, attent
 def _linear_parameters(config: Config, family: Family, hidden: float, attention: LinearAttention) -> float:
     """The short convolution, decays and step sizes per head or channel, and the norm of the output."""
     values = attention.heads * attention.value_dim
+    # Convolution over queries, keys and values, a tap at a time.
     channels = 2.0 * attention.key_heads * attention.key_dim + values
     parameters = (attention.convolution or 0.0) * channels
     if family.linear == "mamba2":
         biased = config.value("use_conv_bias", "mamba_conv_bias", default=True) is True
+        # Decay, time step bias and skip per head, norm of the values.
         return parameters + biased * channels + 3.0 * attention.heads + values
     if family.linear == "lightning":
         return parameters + values
+    # Kimi's decays are per channel, others per head.
     steps = values if family.linear in ("kimi delta", "full-rank kimi delta") else attention.heads
     return parameters + attention.heads + steps + attention.value_dim
 
@@ -119,6 +128,7 @@ def _linear_parameters(config: Config, family: Family, hidden: float, attention:
 def _scan_parameters(config: Config, family: Family, hidden: float, scan: SelectiveScan) -> float:
     """Convolution, decays, what skips the state, the bias of time steps, and norms of what is selected."""
     biased = config.value("use_conv_bias", "mamba_conv_bias", default=True) is True
+    # Taps, bias, decays per state, skip and time step bias.
     parameters = scan.channels * (scan.taps + biased + scan.state + 2.0)
     return parameters + family.scan_norms * (scan.rank + 2.0 * scan.state)
 
@@ -134,6 +144,7 @@ def _beside_parameters(config: Config, family: Family, hidden: float, mixer: Any
     parameters = _attention_parameters(config, family, hidden, mixer.attention)
     normed = config.flag("mamba_rms_norm", False)
     parameters += _linear_parameters(config, family, hidden, recurrence)
+    # Without its output norm.
     return parameters - (not normed) * recurrence.heads * recurrence.value_dim
 
 
@@ -163,6 +174,7 @@ def _qk_norm(config: Config, family: Family, attention: Attention) -> Scalar:
     if not switched(config, family.qk_norm):
         return 0.0
     if family.qk_norm_width == "head":
+        # A head's norm is shared by all heads; layers without keys of their own norm queries alone.
         return (1.0 if attention.shares_cache else 2.0) * attention.head_dim
     return (attention.heads + attention.kv_heads) * attention.head_dim
 
@@ -176,6 +188,7 @@ def _has_sinks(config: Config, family: Family, attention: Attention) -> bool:
 
 def _expert_parameters(config: Config, family: Family, hidden: float, layer: Experts) -> Scalar:
     rules = given(family.experts, "experts in the family of models")
+    # Router bias, score correction, scale: one number per expert each.
     parameters = layer.experts * (rules.router_bias + rules.score_correction + rules.scaled_router)
     parameters += rules.expert_bias * layer.experts * (layer.up_projections * layer.intermediate + hidden)
     parameters += hidden * (rules.scaled_router + (rules.shared_gate and layer.shared is not None))
@@ -213,6 +226,7 @@ def layer_input_parameters(config: Config, family: Family, hidden: float, layers
         streams = config.number("altup_num_inputs", default=4)
         # Of every layer: predictions and corrections of each stream, a router with a norm, a scale; outside: a square
         # matrix to and from each further stream.
+        # Cubic in streams: predictions and corrections mix all of them.
         layer = streams**3 + streams**2 + streams * hidden + 2.0 * hidden
         parameters += layers * layer + 2.0 * (streams - 1.0) * hidden**2
     return parameters

@@ -115,6 +115,7 @@ def unread_notes(config: Config) -> tuple[str, ...]:
       ValueError: one line: a key that says how weights are stored, which would be passed over.
     """
     found = []
+    # Storage keys are refused, structural ones said, all others pass.
     for table, key, value in _unread(config):
         if _stored(table):
             found.append(f"{table.path}{key} = {shown(value)}")
@@ -136,13 +137,16 @@ def _stored(table: Config) -> bool:
 def _unread(config: Config) -> Iterator[tuple[Config, str, object]]:
     """(table, key, value) of what nobody asked for, in the tables that readers looked into; harmless keys left out."""
     for key, value in config.values.items():
+        # Encoders have readers of their own.
         if not isinstance(key, str) or ENCODERS.fullmatch(key):
             continue
         if config.looked_up(key):
+            # Tables that a reader has looked into are searched for what it has passed over.
             table = config.own_table(key) if isinstance(value, Mapping) and key not in OPERANDS else None
             if table is not None and any(table.looked_up(own) for own in table.values):
                 yield from _unread(table)
             continue
+        # Zero, empty, superseded and harmless keys change nothing.
         if not (value in UNUSED or _superseded(config, key) or _harmless(_stored(config), key)):
             yield config, key, value
 

@@ -35,6 +35,8 @@ def users_of(region: Region) -> Users:
 
 def around(seed: Node, users: Users, at: Sizes) -> Scores:
     """Everything that is connected to `seed` through arrays of the size of its result, or of the rows of these."""
+    # Scores have one size, and their rows' statistics (maximum, sum) another: both lead from one node of a softmax to
+    # the next.
     size = at.elements(seed.outputs[0].shape)
     inner, waiting = {id(seed): seed}, [seed]
     makers: dict[int, Node] = {}
@@ -43,6 +45,7 @@ def around(seed: Node, users: Users, at: Sizes) -> Scores:
 
     def meets(node: Node, found: dict[int, Node]) -> None:
         """Keep a product in `found`, and wait to look around anything else."""
+        # A product ends the search: what makes scores lies before the softmax, what reads them after it.
         if node.name == "dot_general":
             if id(node) not in found:
                 found[id(node)] = node
@@ -54,9 +57,11 @@ def around(seed: Node, users: Users, at: Sizes) -> Scores:
 
     while waiting:
         node = waiting.pop()
+        # Backwards: what made the operands.
         for value in map(base, node.inputs):
             if value.node is not None and not value.known and (at.elements(value.shape) == size or id(value) in rows):
                 meets(value.node, makers)
+        # Forwards: reductions give statistics of rows, whose users belong to the softmax too.
         for value in node.outputs:
             if node.name in REDUCTIONS:
                 rows.add(id(value))
@@ -79,6 +84,8 @@ def maker_of(total: Node, scores: Scores) -> tuple[Node, int] | None:
         return None
     value, axis = total.inputs[0], int(total.params["axes"][0])
     makers, inner = set(map(id, scores.makers)), set(map(id, scores.inner))
+    # From the softmax's sum back to the product, through views and element-wise work, with the axis followed on the
+    # way.
     while value.node is not None and id(value.node) not in makers:
         node = value.node
         if node.is_view:
@@ -89,6 +96,7 @@ def maker_of(total: Node, scores: Scores) -> tuple[Node, int] | None:
             continue
         if id(node) not in inner:
             return None
+        # Of several operands (scores, mask, row maximum) the one that has every score.
         nexts = [one for one in node.inputs if len(one.shape) > axis and _leads(one, makers, inner)]
         if not nexts:
             return None
@@ -115,6 +123,7 @@ def axis_before(node: Node, axis: int) -> int | None:
         return places.index(axis) if axis in places and old[places.index(axis)] == new[axis] else None
     if len(old) == len(new) and node.name not in ("reshape",):
         return axis
+    # A reshape keeps an axis where dimensions of 1 alone come or go, or where as many elements lie before it.
     wide_old, wide_new = ([i for i, dim in enumerate(shape) if not is_one(dim)] for shape in (old, new))
     if axis in wide_new and len(wide_old) == len(wide_new):
         return wide_old[wide_new.index(axis)]
@@ -133,12 +142,14 @@ def mask_between(scores: Scores, total: Node, at: Sizes, notes: set[str]) -> Mas
     """What hides scores on the way from their product to the softmax; None where nothing does, or it is an input."""
     found: Mask | None = None
     ahead = made_of(total.inputs, set(map(id, scores.inner)))
+    # Only nodes ahead of the softmax's sum: later selections are of dropout or of the gradient.
     for node in scores.inner:
         if id(node) not in ahead or node.name not in ("select_n", "add"):
             continue
         allowed = _allowed(node, scores, at)
         if allowed is None:
             continue
+        # Entries of a mask are found by running what makes it at a few positions.
         sizes = [int(at.number(dim)) for dim in node.outputs[0].shape]
         keys = _keys_axis(node, total)
         try:
@@ -162,10 +173,12 @@ def _allowed(node: Node, scores: Scores, at: Sizes) -> Callable[[list[np.ndarray
     made = [any(value.node is not None and id(value.node) in makers for value in viewed(one)) for one in node.inputs]
     if node.name == "select_n":
         which = next((place for place, own in enumerate(made[1:]) if own), None)
+        # `select_n` shows its case 0 or 1 where the predicate says so: scores pass where it names their own case.
         return None if which is None else lambda places: entries(node.inputs[0], places, at) == which
     other = next((value for value, own in zip(node.inputs, made, strict=True) if not own), None)
     if other is None or not other.shape or (base(other).node is None and base(other).constant is None):
         return None
+    # An added mask hides by a number so negative that its exponential is 0.
     return lambda places: entries(other, places, at) > HIDDEN_SCORE
 
 
@@ -204,12 +217,14 @@ def attentions(region: Region, at: Sizes, notes: set[str]) -> list[TracedAttenti
     found: list[TracedAttention] = []
     kept = set(map(id, map(base, region.outputs)))
     needs = _needs(region)
+    # A softmax has an exponential: each one that no kernel has taken yet seeds a search.
     for node in region.nodes:
         if node.name != "exp" or node.known or id(node) in seen:
             continue
         scores = around(node, users, at)
         seen |= set(map(id, scores.inner))
         kernels = _kernels(node, scores, users, kept, at, notes)
+        # A kernel must not wait for a node that waits for the kernel.
         if all(_closed(kernel.nodes, region, needs) for kernel in kernels):
             found += kernels
     return found
@@ -221,6 +236,7 @@ def _needs(region: Region) -> dict[int, int]:
     for node in region.nodes:
         if not node.is_view:
             makers = [value.node for value in map(base, node.inputs) if value.node is not None]
+            # Sets of nodes as bits of one integer: unions are single operations.
             found[id(node)] = 0
             for maker in makers:
                 found[id(node)] |= found.get(id(maker), 0) | 1 << maker.number
@@ -244,6 +260,8 @@ def _kernels(
     total = next((user for user in _summed(seed, users) if user.name == "reduce_sum"), None)
     if total is None or not scores.makers or not scores.readers:
         return []
+    # 1 product makes and 1 reads scores: forward. With 2 makers (scores, gradient of weights) and 3 or 4 readers:
+    # backward, alone or with the forward pass.
     counts = len(scores.makers), len(scores.readers)
     forward_alone = counts[1] == 1  # scores may be a sum of products: of latent keys and of rotated ones
     if not (forward_alone or counts in ((2, GRADIENTS + 1), (2, GRADIENTS))):
@@ -254,6 +272,7 @@ def _kernels(
     inside = set(map(id, (*scores.inner, *scores.readers)))
     for node in scores.inner:
         for value in node.outputs:
+            # Scores that leave the kernel have to be in memory: then nothing is gained by fusing.
             if id(value) in kept or any(id(user) not in inside for user in users.get(id(value), ())):
                 notes.add(
                     "attention weights are kept beyond the kernel that makes them, so attention is not fused; in a "
@@ -267,6 +286,8 @@ def _kernels(
         return [one] if _shares_values(one, scores, at) else []
     if counts == (2, GRADIENTS):
         return [sizes([*scores.makers, *scores.inner, *scores.readers], None, BACKWARD)]
+    # Forward and backward in one trace: what the output depends on is the forward kernel, and the rest recomputes
+    # scores.
     output = scores.readers[0]
     ahead = made_of(output.inputs, set(map(id, scores.inner)))
     forward = [node for node in scores.inner if id(node) in ahead]
@@ -281,6 +302,7 @@ def _shares_values(attention: TracedAttention, scores: Scores, at: Sizes) -> boo
     if found is None:
         return False
     shared = (*attention.sequences, *attention.heads, *attention.keys, *attention.value_width)
+    # One value per key, head and sequence; a value per query would be another einsum.
     return at.elements(found[0].shape) <= at.elements(shared)
 
 
@@ -297,6 +319,7 @@ def _sizes(
 ) -> Callable[[list[Node], Node | None, int], TracedAttention]:
     """A function of nodes, of the product that multiplies values, and of the number of products, to the kernel."""
     (over, _), batches = maker.params["dimension_numbers"]
+    # Operands' axes are summed over, shared (batch) or free: free ones are queries on one side and keys on the other.
     free = [
         [i for i in range(len(value.shape)) if i not in {*map(int, done), *map(int, batch)}]
         for value, done, batch in zip(maker.inputs, maker.params["dimension_numbers"][0], batches, strict=True)
@@ -307,12 +330,14 @@ def _sizes(
     own, batch = (free[0], batches[0]) if right_keys else (free[1], batches[1])
     batch = tuple(map(int, batch))
     keys = (maker.outputs[0].shape[axis],)
+    # Grouped-query attention: one of the free axes counts the heads that share keys.
     grouped = _group_axis(own, batch, query, keys[0])
     queries = tuple(query.shape[i] for i in own if i != grouped)
     group = () if grouped is None else (query.shape[grouped],)
     outer = tuple(query.shape[i] for i in batch)
     width = tuple(maker.inputs[0].shape[int(i)] for i in over)
     mask = mask_between(scores, total, at, notes)
+    # The smallest view is what is in memory: before heads are repeated for the product.
     key_shape = min((value.shape for value in viewed(key)), key=at.elements)
     made = (value for node in (*scores.makers, *scores.inner) for value in node.outputs)
     full = at.elements(maker.outputs[0].shape)
@@ -321,6 +346,7 @@ def _sizes(
     def kernel(nodes: list[Node], output: Node | None, products: int) -> TracedAttention:
         value = None if output is None else _values(output, scores)
         values = width if value is None else value[1]
+        # Multi-head latent attention: values are read from the array that has the keys, with one head for all queries.
         latent = value is not None and base(value[0]) is base(key) and len(batch) < 2 and bool(group)
         batched = len(outer) > 1 or bool(group and outer)  # the first axis is that of sequences
         sequences, heads = (outer[:1], (*outer[1:], *group)) if batched else ((), (*outer, *group))

@@ -33,17 +33,22 @@ class Emission:
 
     def region(self, region: Region, runs: Shape = ()) -> Peaks:
         """Add the kernels of a region that runs as often as the product of `runs`; return its peaks of memory."""
+        # Fusion first, then kernels in an order in which they can run.
         groups = grouped(region, self._policy, self._at, self.notes)
         peaks = Peaks(region, groups)
         for group in groups.in_order():
+            # Libraries have selective scans and the like as one kernel, which holds its state in registers.
             if group.kind == "loop" and self._fused_loops and _is_light(group.nodes[0], self._at):
                 self.kernels.append(self._one_kernel(groups, group, runs))
                 peaks.runs(group, None)
                 continue
+            # Bodies are emitted once, with the trips as a factor.
             inner = self._loop(group.nodes[0], runs) if group.kind == "loop" else None
+            # A map without results that others read has been taken into its users.
             if group.kind not in ("loop", "free") and (group.kind != "map" or groups.writes(group)):
                 self.kernels.append(self._kernel(groups, group, runs))
                 if group.attention is not None and group.attention.products == BACKWARD:
+                    # FlashAttention's gradient has kernels before and after it.
                     self.kernels.append(_row_sums(group.attention, self.kernels[-1], runs))
             peaks.runs(group, inner)
         return peaks
@@ -55,6 +60,7 @@ class Emission:
             self.notes.add(f"a while loop counts as if it ran to its bound, {most} times: give trips=N")
         if node.name == "cond" and len(bodies) > 1:
             self.notes.add("of a cond the branch with most work is counted")
+            # Branches of a cond are alternatives: the heaviest is a bound.
             bodies = [max(bodies, key=lambda body: self._weight(body[0]))]
         return [self.region(body, runs if is_one(trips) else (*runs, trips)) for body, trips in bodies]
 
@@ -64,6 +70,7 @@ class Emission:
         vector, exps = Amount(), Amount()
         for body, trips in node.bodies:
             for inner in body.nodes:
+                # A product with one vector has one result per row: a dot product, on vector units.
                 if kind_of(inner) == "product":  # with one vector: a sum of products
                     product = product_of(inner)
                     vector.add((*product.rows, *product.inputs, trips), 2.0)
@@ -86,6 +93,7 @@ class Emission:
 
     def _kernel(self, groups: Groups, group: Group, runs: Shape) -> TracedKernel:
         vector, exps, rules = Amount(), Amount(), []
+        # Nodes that are computed again cost work here too; their results are not written.
         for node in (*group.nodes, *group.repeated):
             if node.name in RULES:
                 rules.append(node)
@@ -101,12 +109,14 @@ class Emission:
             core, dtype = group.attention, group.attention.dtype
         elif product is not None:
             core = product_of(product)
+            # Mixed operands are widened to the larger type before they are multiplied.
             dtype = max((value.dtype for value in product.inputs[:2]), key=lambda dtype: dtype.itemsize)
             weight, output = stored(group, core.right).bytes, _output_bytes(groups, group)
             if core.grouped:
                 self.notes.add("rows of a grouped product are spread over its matrices at random, without preference")
         elif group.kind == "kernel" and group.nodes[0].inputs:
             dtypes = [value.dtype for value in group.nodes[0].inputs]
+            # A custom kernel's precision is that of its first floating-point operand.
             dtype = next((dtype for dtype in dtypes if "float" in dtype_name(dtype)), dtypes[0])
         elif group.kind == "message":
             core = message_of(group.nodes[0])
@@ -176,6 +186,7 @@ def readable(scope: str) -> str:
     """
     own = [part for part in _WRAPPED.sub("", scope).split("/") if part and "->" not in part]
     again, back = any(part in REPEATED for part in own), "transpose(" in scope
+    # transpose( marks a gradient, a checkpoint's scope what is computed again.
     own = [part for part in own if part not in REPEATED]
     return "/".join([*(["again"] if again else ["backward"] if back else []), *own])
 
@@ -186,6 +197,7 @@ def _label(group: Group, core: Any, at: Sizes) -> str:
         if group.attention.products > 2:
             return "attention_backward"
         queries, keys = at.elements(group.attention.queries), at.elements(group.attention.keys)
+        # Few queries against many keys: decoding.
         return "decode_attention" if queries <= DECODED_QUERIES and keys > queries else "attention"
     if isinstance(core, Product):
         kind = "depthwise_convolution" if is_narrow(core) else "convolution" if core.window else "matmul"
@@ -194,6 +206,7 @@ def _label(group: Group, core: Any, at: Sizes) -> str:
     if group.kind in ("message", "kernel"):
         return group.nodes[0].name
     if names & REDUCTIONS.keys():
+        # Names of operations tell what a chain of them computes: a root after a sum is a norm.
         if names & {"rsqrt", "sqrt"}:
             return "norm"
         divided = names & {"div", "reduce_max", "integer_pow", "reciprocal"}  # else it is a sum of exponentials

@@ -136,6 +136,7 @@ def traced(
     import jax
 
     flat, tree = jax.tree_util.tree_flatten_with_path(args)
+    # Arrays are traced; everything else is a constant of the function.
     places = [place for place, (_, leaf) in enumerate(flat) if is_array(leaf)]
 
     def called(*arrays: Any) -> list[Any]:
@@ -146,6 +147,7 @@ def traced(
         written = [leaf for leaf in jax.tree.leaves(whole) if id(leaf) not in own]  # modules of Flax NNX
         return [one for one in (*results, *written) if is_array(one)]
 
+    # Tracing runs no arithmetic: shapes and types alone.
     closed = jax.make_jaxpr(called)(*(flat[place][1] for place in places))
     paths = [jax.tree_util.keystr(flat[place][0]) for place in places]
     region = graph_of(closed, paths, trips)
@@ -163,6 +165,7 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
     """The kernels of a graph under a policy, at first at these sizes of its symbols."""
     symbols = sorted(set().union(*(symbols_of(value.shape) for value in region.inputs)))
     own = {symbol: float(sizes.get(symbol, USUAL_SIZE)) for symbol in symbols}
+    # Eager execution repeats what the code repeats; compilers compute equal values once.
     if policy != "eager":
         region = with_shared_nodes(region)
     emission = Emission(policy, Sizes(own), fused_loops)
@@ -170,8 +173,10 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
     peaks = emission.region(region)
     if not emission.kernels:
         raise ValueError(f"{name} computes nothing of its arguments: no kernel runs")
+    # Which moment is the peak depends on the sizes: trials near and far from the given ones pick candidates.
     trials = [Sizes({symbol: size * factor for symbol, size in own.items()}) for factor in (1.0, 0.125, 16.0)]
     trials += [Sizes(own | {symbol: own[symbol] * factor}) for symbol in symbols for factor in (0.03125, 32.0)]
+    # A second point, with another factor for each symbol, tells kernels apart that are equal at the first by chance.
     apart = Sizes({symbol: size * (2.0 + 3.0 * i) + 1.0 for i, (symbol, size) in enumerate(own.items())})
     kernels = _named(_merged(emission.kernels, trials[0], apart))
     moments = kept_moments(peaks, trials)
@@ -185,6 +190,7 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
         moments=tuple(moments),
         notes=tuple(sorted(emission.notes)),
         dims=tuple(dims.values()),
+        # Fusion depends on sizes: other sizes may need another set of kernels.
         decided=lambda sizes: kernels_of(region, policy, own | dict(sizes), name, fused_loops),
     )
 
@@ -194,6 +200,7 @@ def _sharding_notes(region: Region) -> set[str]:
     found, nodes = set(), list(region.everything())
     if any(node.name == "sharding_constraint" for node in nodes):
         found.add("shardings that jit follows are not known: only shard_map shows what a device does and sends")
+    # Whole arrays outside and parts inside of shard_map.
     inside = [("mesh" in node.params) for node in nodes if not (node.is_view or node.known or node.bodies)]
     if any(inside) and not all(inside):
         found.add("what is outside of shard_map counts whole arrays, as on one device")
@@ -208,6 +215,7 @@ def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> lis
     found: dict[Any, TracedKernel] = {}
     for kernel in kernels:
         alone = dataclasses.replace(kernel, runs=[KernelRun(())])
+        # Two kernels are one op if all their numbers agree at two unrelated sizes.
         ops = [alone.op(at, ("fp32",)) for at in (first, second)]
         numbers = tuple(float(leaf) for op in ops for leaf in leaves(op))
         key = str(kernel.dtype), kernel.asked, structure(ops[0]), numbers

@@ -66,14 +66,17 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
         _join_chains(groups)
         _drop_instant(groups)
         return groups
+    # Attention is recognised before anything else, as later merges would hide its pattern.
     groups = Groups(region, attentions(region, at, notes), at)
     groups = groups if groups.can_run else Groups(region, [], at)  # two of them may need each other's results
+    # int8 products first: their 32-bit sums never leave the kernel.
     _join_narrowed(groups)
     _join_maps(groups)
     _drop_instant(groups)
     _join_products(groups, policy)
     if policy == "compiler":
         _join_siblings(groups)
+    # Recomputing is decided last, when kernels and their traffic are known.
     _repeat_cheap(groups)
     _convert_again(groups)
     return groups
@@ -81,6 +84,7 @@ def grouped(region: Region, policy: str, at: Sizes, notes: set[str]) -> Groups:
 
 def _join_chains(groups: Groups) -> None:
     """Every map or reduction with the maps whose results nothing else reads."""
+    # XLA on CPUs fuses a producer into its one consumer.
     for group in groups.where("map"):
         for producer in groups.producers(group):
             here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
@@ -104,6 +108,7 @@ def _join_maps(groups: Groups, together: Callable[[Node, Node], bool] = _any) ->
     """Chains of element-wise work and reductions of rows, each node with what made its operands; those of two nodes
     only where they may run `together`.
     """
+    # Producers from the nearest backwards: chains grow from their ends.
     for group in groups.where("map"):
         for producer in sorted(groups.producers(group), key=lambda one: -one.nodes[-1].number):
             here, there = groups.of(group.nodes[0]), groups.of(producer.nodes[0])
@@ -121,11 +126,15 @@ def _fit(groups: Groups, maker: Group, user: Group) -> bool:
     """Whether the user's elements are computed where the maker's are."""
     shared = [value for value in user.reads() if groups.of_value(value) is maker]
     reduced = [value for value in shared if _below_reduction(value, maker)]
+    # Work of one kernel is over one iteration space: the sizes must be about alike.
     large, small = sorted((groups.space(maker), groups.space(user)), reverse=True)
+    # A sum over more than a row needs a barrier between all blocks of threads; what reads it may go on in the same
+    # kernel only over the reduced elements.
     if any(_is_barrier(groups, value, maker) for value in reduced):
         return groups.space(user) <= max(groups.elements(value) for value in reduced)
     if small * ALIKE >= large:
         return True
+    # A statistic of rows (norm, softmax) is smaller than what it is of, and its kernel goes on with it.
     return bool(reduced) and groups.space(user) < groups.space(maker)
 
 
@@ -133,6 +142,7 @@ def _below_reduction(value: Value, group: Group) -> list[Node]:
     """The reductions of a group that a value in it depends on, in order."""
     if not group.reduces:
         return []
+    # An explicit stack: graphs may be deeper than Python's recursion limit.
     waiting = [value]
     while waiting:
         found = waiting[-1]
@@ -159,6 +169,8 @@ def _is_barrier(groups: Groups, value: Value, group: Group) -> bool:
         shape, axes = node.inputs[0].shape, sorted(map(int, node.params["axes"]))
         trailing = axes == list(range(len(shape) - len(axes), len(shape)))
         length = float(groups.at.elements(tuple(shape[axis] for axis in axes)))
+        # One block of threads reduces a contiguous row; reductions over leading axes or over everything meet across
+        # blocks.
         if not trailing or length > LONGEST_ROW or len(axes) == len(shape):
             return True
     return False
@@ -170,6 +182,7 @@ def _drop_instant(groups: Groups) -> None:
         written = groups.writes(group)
         if all(groups.elements(value) == 1.0 and "int" in str(value.dtype) for value in written):
             group.kind = "free"  # counters of loops
+        # Reading a scalar from memory costs a kernel more than computing it again.
         if groups.space(group) > INSTANT or any(id(value) in groups.kept for value in written) or not written:
             continue
         users = [user for value in written for user in groups.consumers(value)]
@@ -195,6 +208,7 @@ def _join_narrowed(groups: Groups) -> None:
             if not (alone and groups.can_merge(here, users[0])):
                 break
             value = users[0].nodes[0].outputs[0]
+            # Requantisation belongs to the product's kernel: only 8-bit results are written.
             here = groups.merge(here, users[0])
 
 
@@ -202,9 +216,11 @@ def _join_products(groups: Groups, policy: str) -> None:
     """Light work at the end of a product's kernel, and conversions of its operands at the beginning."""
     groups.restart()
     for group in groups.where("product"):
+        # Epilogue fusion: bias, activation or conversion while results are in registers.
         _join_end(groups, group, policy)
     groups.restart()
     for group in groups.where("map"):
+        # Prologue fusion: weights of few bits are unpacked on their way into the product.
         if _is_prologue(groups, group):
             (user,) = {id(one): one for value in groups.writes(group) for one in groups.consumers(value)}.values()
             groups.merge(group, user)
@@ -219,12 +235,14 @@ def _join_end(groups: Groups, group: Group, policy: str) -> None:
     if len(users) != 1 or users[0].kind != "map":
         return
     (user,) = users
+    # Libraries' products convert their result at the end; other epilogues take a compiler.
     plain = all(node.name == "convert_element_type" for node in user.nodes)
     if not plain and policy != "compiler":
         return
     if any(node.name in REDUCTIONS for node in user.nodes) or groups.space(user) > ALIKE * groups.elements(result):
         return
     large = SMALL * groups.elements(result)
+    # More large operands would make the epilogue bound by memory, and it would be no longer free.
     further = [value for value in user.reads() if value is not result and groups.elements(value) > large]
     if len(further) <= FURTHER_OPERANDS and len(groups.writes(user)) <= RESULTS and groups.can_merge(group, user):
         groups.merge(group, user)
@@ -255,6 +273,7 @@ def _join_siblings(groups: Groups, together: Callable[[Node, Node], bool] = _any
     groups.restart()
     for users in list(groups.users.values()):
         readers = dict.fromkeys(groups.of(user.nodes[0]) for user in users)
+        # Horizontal fusion of neighbours that read the same array: it is read once.
         for one, other in itertools.pairwise(group for group in readers if group.kind == "map"):
             here, there = groups.of(one.nodes[0]), groups.of(other.nodes[0])
             if here is there or groups.depends(here, there) or groups.depends(there, here):
@@ -278,10 +297,12 @@ def _repeat_cheap(groups: Groups, together: Callable[[Node, Node], bool] = _any)
     for group in groups.in_order():
         if group.kind != "map":
             continue
+        # Largest values first: they save most traffic.
         for value in sorted(groups.writes(group), key=groups.elements, reverse=True):
             users = groups.consumers(value)
             if all(user.kind != "map" for user in users):
                 continue
+            # The cone: all nodes of the group that the value depends on.
             cone = _cone(value, group)
             if not cone or any(node.name in REDUCTIONS for node in cone):
                 continue
@@ -289,6 +310,7 @@ def _repeat_cheap(groups: Groups, together: Callable[[Node, Node], bool] = _any)
             written = id(value) in groups.kept or any(user.kind != "map" for user in users)
             for user in users:
                 read, size = set(map(id, user.reads())), read_bytes(groups, user, value)
+                # Recomputation is worth it if further operands have fewer bytes than the value itself.
                 more = _bytes(groups, [one for one in needed if id(one) not in read])
                 cheap = more < size if written else more <= size
                 if user.kind == "map" and cheap and together(group.nodes[0], user.nodes[0]):
@@ -323,6 +345,7 @@ def _repeat(groups: Groups, user: Group, cone: list[Node]) -> None:
     user.repeated = [*user.repeated, *(node for node in cone if id(node) not in own)]
     after = {id(value): value for value in user.reads()}
     for gone in before - after.keys():
+        # Bookkeeping: who reads what has changed with the repeated nodes.
         groups.users[gone] = [one for one in groups.users.get(gone, ()) if groups.of(one.nodes[0]) is not user]
     for new in after.keys() - before:
         groups.users.setdefault(new, []).append(user)

@@ -85,9 +85,11 @@ class Node:
         """Whether it only says how elements of its operand are read."""
         if self.name in VIEWS:
             return True
+        # A reduction over axes of 1 element only drops them.
         if self.name.startswith("reduce") and "axes" in self.params:
             return all(self.inputs[0].shape[axis] == 1 for axis in self.params["axes"])
         if self.name == "gather":
+            # Indexing by constants is a view, as slicing is.
             return self.inputs[1].known  # which elements are read does not depend on an input
         if self.name == "convert_element_type":
             return self.inputs[0].dtype == self.outputs[0].dtype
@@ -114,6 +116,7 @@ def viewed(value: Value) -> Iterator[Value]:
     """A value and what it is a view of, the array in memory last."""
     yield value
     while value.node is not None and value.node.is_view:
+        # These two have as many results as operands, in the same order.
         place = value.node.outputs.index(value) if value.node.name in ("optimization_barrier", "device_put") else 0
         value = value.node.inputs[place]
         yield value
@@ -122,6 +125,7 @@ def viewed(value: Value) -> Iterator[Value]:
 def base(value: Value) -> Value:
     """The array in memory that a value is a view of."""
     if value.shown is None:
+        # Found once per value: chains of views are asked for all the time.
         *_, value.shown = viewed(value)
     return value.shown
 
@@ -153,6 +157,7 @@ def element_bytes(dtype: Any) -> float:
 
 def without_dead_nodes(region: Region) -> Region:
     """The region with only the nodes that its outputs depend on, numbered; the same object."""
+    # Backwards from the outputs: a node is alive if any later one needs it.
     wanted, kept = set(map(id, region.outputs)), []
     for node in reversed(region.nodes):
         if any(id(value) in wanted for value in node.outputs):

@@ -107,6 +107,7 @@ class Groups:
         self.kept = set(map(id, map(base, region.outputs)))
         groups = [Group(one.nodes, "attention", attention=one) for one in fused]
         taken = {id(node) for one in fused for node in one.nodes}
+        # Views and constants are no kernels.
         groups += [
             Group([node], "loop" if node.bodies else _kind(node))
             for node in region.nodes
@@ -116,6 +117,7 @@ class Groups:
             holder = _Holder(group)
             for node in group.nodes:
                 self._of[id(node)] = holder
+                # Sets of nodes as bits of one integer: whether a group depends on another is one AND.
                 group.own |= 1 << node.number
                 group.leaving |= {id(value): value for value in node.outputs}
         self._live = {id(group): group for group in groups}
@@ -170,6 +172,7 @@ class Groups:
         users = self.users.get(id(value))
         if not users:
             return []
+        # Groups may have merged since: the list is brought up to date where it is read.
         found, maker = list(dict.fromkeys(self.of(user.nodes[0]) for user in users)), self.of_value(value)
         self.users[id(value)] = found
         return [group for group in found if group is not maker]
@@ -188,6 +191,7 @@ class Groups:
         """Whether no third group depends on one of two and is needed by the other."""
         self._reach(one)
         self._reach(other)
+        # A path from one to the other through a third group would become a cycle.
         for first, second in ((one, other), (other, one)):
             for between in self.producers(second):
                 if between is not first and between.above & first.own:
@@ -202,6 +206,7 @@ class Groups:
         """
         self._reach(one)
         self._reach(other)
+        # Small into large: each node changes its group a logarithmic number of times.
         large, small = (one, other) if len(one.nodes) >= len(other.nodes) else (other, one)
         merged = Group(
             large.nodes if large.merged else list(large.nodes),
@@ -217,6 +222,7 @@ class Groups:
         merged.__dict__["reduces"] = one.reduces or other.reduces
         merged.taken = self._taken_by(large, small)
         merged.leaving.update(small.leaving)
+        # All nodes of the larger group share one holder, so a merge renames them at once.
         holder = self._of[id(large.nodes[0])]
         holder.group = merged
         for node in small.nodes:
@@ -239,6 +245,7 @@ class Groups:
             for value in node.outputs:
                 found.pop(id(value), None)
         for key, taken in small.taken.items():
+            # What one reads of the other is inside now.
             if self.of_value(taken[2]) is not large:
                 found[key] = min(found.get(key, taken), taken, key=_place)
         return found
@@ -266,6 +273,7 @@ class Groups:
                 if not users and id(value) not in self.kept:
                     del maker.leaving[id(value)]
                 for user in users:
+                    # Passed on where it is news: bits that the user lacks, or a maker that it does not know of yet.
                     new = maker.above & ~user.above or not maker.own & user.above
                     if new and self._place[id(user)] < self._reached:
                         user.above |= maker.own | maker.above
@@ -299,6 +307,7 @@ def _in_order(groups: list[Group], where: "Groups") -> list[Group]:
     """Groups so that each comes after those that make what it reads, else by their first node."""
     found: list[Group] = []
     state: dict[int, bool] = {}
+    # Depth-first search with an explicit stack.
     for start in sorted(groups, key=lambda group: group.nodes[0].number):
         stack = [(start, iter(where.producers(start)))]
         if id(start) in state:

@@ -33,6 +33,7 @@ class Amount:
 
     def add(self, shape: Shape, coefficient: float) -> None:
         """Add `coefficient` per element of `shape`."""
+        # Sorted factors: B x S and S x B are the same term.
         key = shape_key(tuple(sorted((dim for dim in shape if not is_one(dim)), key=str)))
         if coefficient:
             self._terms[key] = (tuple(shape), self._terms.get(key, (shape, 0.0))[1] + coefficient)
@@ -96,6 +97,7 @@ class TracedKernel:
                 participants=self.core.participants,
                 stride=self.core.stride,
             )
+        # Work of rules depends on sizes in more than products: sorts by logarithms, factorisations by cubes.
         works = [RULES[node.name](node, at) for node in self.rules]
         vector = self.vector.at(at) + sum((work.vector_flops for work in works), 0.0)
         exps = self.exps.at(at) + sum((work.exps for work in works), 0.0)
@@ -107,6 +109,7 @@ class TracedKernel:
         if isinstance(self.core, TracedAttention):
             return self._attention(self.core, common, at, matrix)
         common |= {"vector_flops": vector, "exps": exps if self.exps or self.rules else None}
+        # Matrix work without tiles that a model knows: priced as a stream of products.
         products = [work.matrix_flops for work in works if work.matrix_flops is not None]
         if not products:
             return Kernel(kind="elementwise", **common)
@@ -156,6 +159,7 @@ class TracedKernel:
             kind = "depthwise" if is_narrow(product) else "elementwise"
             return Kernel(kind=kind, **common, vector_flops=vector + flops, exps=exps if self.exps else None)
         run, matrices = self.products(matrix), at.elements(product.matrices)
+        # Top-1 style routing at random: some of the matrices have no row, and are not read.
         if product.grouped and product.share == 1.0:
             untouched = matrices - distinct_experts(matrices, 1.0, rows)
             matrices = matrices - untouched
@@ -185,9 +189,11 @@ class TracedKernel:
     ) -> Kernel:
         sequences, queries, keys, heads, key_width, value_width = (at.elements(shape) for shape in attention[1:7])
         forward = attention.products == FORWARD
+        # Causal and banded masks: kernels skip tiles that are masked altogether.
         pairs, widths = attended(attention.mask, queries, keys), key_width + value_width
         # models of kernels see as many heads more as there are products: `jaxroof.training.backward`
         run = self.products(matrix)
+        # Passes of bf16 for float32 products, and the five products of a gradient, count as more heads.
         more = run.passes * (1.0 if forward else (3.0 * key_width + 2.0 * value_width) / widths)
         shape = AttentionShape(
             sequences=sequences,
@@ -195,6 +201,7 @@ class TracedKernel:
             keys=keys,
             pairs=pairs,
             heads=more * heads,
+            # Keys in memory over sequences, keys and width: heads of keys before they are repeated.
             kv_heads=more * at.elements(attention.key_shape) / (sequences * keys * at.elements(attention.stored_width)),
             key_width=key_width,
             value_width=value_width,
@@ -252,5 +259,6 @@ def attended(mask: Mask | None, queries: Scalar, keys: Scalar) -> Scalar:
         last, before = positive_part(queries - 1.0 + start), positive_part(start - 1.0)
         return 0.5 * (last * (last + 1.0) - before * (before + 1.0))
 
+    # Differences of triangular sums: the band is what two diagonals enclose.
     pairs = summed(first) - summed(first - keys)
     return pairs if mask.window is None else pairs - summed(first - mask.window)

@@ -39,10 +39,12 @@ def entries(value: Value, indices: Indices, at: Sizes) -> np.ndarray:
         array = np.asarray(value.constant)
         return array[tuple(indices)] if array.ndim else array
     node = value.node
+    # A view moves positions backwards: where in the operand does this entry come from.
     if node.name in _MOVES:
         return entries(node.inputs[0], _MOVES[node.name](node, indices, at), at)
     if node.name == "dim_as_value":
         return np.asarray(int(at.number(node.params["dim"])))
+    # An iota is its own position.
     if node.name == "iota":
         return indices[node.params["dimension"]]
     if node.name == "select_n":
@@ -62,6 +64,7 @@ def _own(operand: Value, indices: Indices) -> Indices:
 def _broadcast(node: Node, indices: Indices, at: Sizes) -> Indices:
     shape = node.inputs[0].shape
     return [
+        # Broadcast axes have one entry: position 0.
         indices[axis] if at.number(size) > 1 else np.zeros_like(indices[axis])
         for size, axis in zip(shape, map(int, node.params["broadcast_dimensions"]), strict=True)
     ]
@@ -69,6 +72,7 @@ def _broadcast(node: Node, indices: Indices, at: Sizes) -> Indices:
 
 def _reshaped(node: Node, indices: Indices, at: Sizes) -> Indices:
     new, old = ([int(at.number(dim)) for dim in value.shape] for value in (node.outputs[0], node.inputs[0]))
+    # Row-major: position in the flat array, then taken apart by the old sizes.
     flat = np.zeros((), int)
     for index, size in zip(indices, new, strict=True):
         flat = flat * size + index
@@ -128,6 +132,7 @@ def mask_of(allowed: Callable[[Indices], np.ndarray], sizes: Sequence[int], keys
       Unknown: it depends on an input, on more than queries and keys, or is no band along the diagonal.
     """
     queries = _varying(allowed, sizes, keys)
+    # A few rows and all columns tell a band from other masks, whatever the size.
     rows = np.unique(np.linspace(0, sizes[queries] - 1, ROWS).astype(int)) if queries is not None else np.zeros(1, int)
     indices: Indices = [np.zeros((1, 1), int) for _ in sizes]
     indices[keys] = np.arange(sizes[keys])[None, :]
@@ -145,6 +150,7 @@ def _varying(allowed: Callable[[Indices], np.ndarray], sizes: Sequence[int], key
     for axis, size in enumerate(sizes):
         if axis == keys or size == 1:
             continue
+        # One axis at a time, all others at 0.
         indices: Indices = [np.zeros((1, 1), int) for _ in sizes]
         indices[keys] = np.arange(sizes[keys])[None, :]
         indices[axis] = np.unique(np.linspace(0, size - 1, ROWS).astype(int))[:, None]
@@ -160,9 +166,12 @@ def _band(seen: np.ndarray, rows: np.ndarray, keys: int, aligned: int) -> Mask:
     counts = seen.sum(axis=1)
     first = seen.argmax(axis=1)
     last = keys - 1 - seen[:, ::-1].argmax(axis=1)
+    # Each sampled row must be one run of keys.
     if not counts.all() or (last - first + 1 != counts).any():
         raise Unknown
+    # Rows that are cut by an edge of the array say nothing about that side of the band.
     cut, begun = last < keys - 1, first > 0
+    # One diagonal: last key minus query is the same in all rows.
     offsets = np.unique((last - rows)[cut]) if cut.any() else np.unique((last - rows)[-1:])
     if len(offsets) > 1:
         raise Unknown

@@ -19,6 +19,7 @@ from workloads.traced.sizes import Shape, Sizes, shape_key
 def moved(groups: Groups, group: Group, counted: Callable[[Value], bool] = lambda value: True) -> Amount:
     """B that a group reads from memory and writes there, of the arrays that are counted."""
     amount = Amount()
+    # Scores of fused attention never reach memory.
     hidden = frozenset() if group.attention is None else group.attention.hidden
     for value in group.reads():
         if id(value) not in hidden and counted(value):
@@ -64,9 +65,11 @@ def _read(groups: Groups, group: Group, value: Value) -> list[Shape]:
     """Shapes of what a group reads of an array: of all its different views, and never more than all of it."""
     found: dict[int, Shape] = {}
     for node, place in group.uses(value):
+        # Slices and broadcasts read a part: the smallest view on the way is what is read.
         operand, own = node.inputs[place], read_shape(node, place)
         shapes = [one.shape for one in viewed(operand)] + ([] if own is None else [own])
         found[id(operand)] = min(shapes, key=groups.at.elements)
+    # Different views may overlap: never more than the whole array.
     whole = groups.at.elements(value.shape)
     if sum(groups.at.elements(shape) for shape in found.values()) >= whole:
         return [value.shape]
@@ -98,6 +101,7 @@ class Peaks:
         parts = _parts(region)
         self._live = Amount()
         for value in {id(value): value for value in region.inputs if value.node is None}.values():
+            # A donated argument may end; other inputs stay for the caller.
             ends = value.donated and id(value) not in groups.kept and id(value) not in parts
             (self._live if ends else self.inputs).add(parts.get(id(value), value).shape, value.bytes)
         self._left: dict[int, int] = {}  # groups that have not yet read a value
@@ -107,6 +111,7 @@ class Peaks:
         """Account for a group that runs next; `inner` are the peaks of the bodies of a loop."""
         hidden = frozenset() if group.attention is None else group.attention.hidden
         new = [value for value in self._groups.writes(group) if id(value) not in hidden and not _in_place(value)]
+        # Element-wise kernels may write into an argument that is donated and read for the last time.
         ending = self._ending(group, hidden)
         given = [value for value in ending if value.donated and group.kind == "map"]
         for value in new:
@@ -116,8 +121,10 @@ class Peaks:
             else:
                 given.remove(place)
                 ending.remove(place)
+        # While the kernel runs, its operands and results exist side by side.
         self.moments.append(self._live)
         for peaks in inner or ():
+            # A loop's body has its own peak on top of what lives around it.
             self.moments += [self._live.merged(peaks.inputs).merged(moment) for moment in peaks.moments]
         for value in ending:
             self._live = _with(self._live, value, -1.0)
@@ -126,6 +133,7 @@ class Peaks:
         """What a group reads that nothing needs after it."""
         found = []
         for value in group.reads():
+            # Reference counting: the last reader frees the array.
             left = self._left[id(value)] = self._left.get(id(value), len(self._groups.consumers(value))) - 1
             passing = (value.node is not None and not _in_place(value)) or value.donated
             if left == 0 and passing and id(value) not in self._groups.kept | hidden:
@@ -164,6 +172,7 @@ def kept_moments(peaks: Peaks, trials: list[Sizes]) -> list[Amount]:
     """The moments that are the peak at some of the sizes of `trials`: the others need not be computed."""
     if not trials:
         return peaks.moments
+    # Moments that are never the largest are dropped, so that the peak is a maximum of few terms.
     best = {max(range(len(peaks.moments)), key=lambda i: float(peaks.moments[i].at(sizes))) for sizes in trials}
     return [peaks.inputs.merged(peaks.moments[i]) for i in sorted(best)][:MOST]
 
@@ -201,6 +210,7 @@ def with_on_chip(ops: Ops, kernels: Sequence[TracedKernel], at: Sizes, on_chip: 
     for kernel in kernels:
         passed = weights = runs = jnp.asarray(0.0)
         for run in kernel.runs:
+            # What kernels pass on is kept first; a larger array spills in part.
             count, moved = at.elements(run.times), run.passed.at(at)
             largest = jnp.maximum(largest, moved)
             passed = passed + count * jnp.minimum(moved, on_chip.capacity)
@@ -209,6 +219,7 @@ def with_on_chip(ops: Ops, kernels: Sequence[TracedKernel], at: Sizes, on_chip: 
         every = every + weights
         runs = jnp.maximum(runs, 1e-30)  # none in a loop without trips
         means.append((passed / runs, weights / runs))
+    # Weights get what the largest passed-on array leaves.
     room = positive_part(on_chip.capacity - largest)
     share = on_chip.keeps_weights * jnp.minimum(1.0, room / jnp.maximum(every, 1.0))
     return {

@@ -63,6 +63,7 @@ def _dot(node: Node) -> Product:
     rows = _taken(left.shape, _others(left.shape, over_left, batch_left))
     outputs = _taken(right.shape, _others(right.shape, over_right, batch_right))
     batch = _taken(left.shape, batch_left)
+    # Weights are on the right, by convention: a product is the same from either side.
     if _is_parameter(left) and not _is_parameter(right):
         left, right, rows, outputs = right, left, outputs, rows
     inputs = _taken(node.inputs[0].shape, over_left)
@@ -71,6 +72,8 @@ def _dot(node: Node) -> Product:
 
 def _is_parameter(value: Value) -> bool:
     """Whether it is made of inputs and constants without a matrix product: weights, and what converts them."""
+    # Upwards through conversions and scales, to an input or constant: a stored parameter; a matrix product on the way
+    # makes it an activation.
     waiting, seen = [value], set()
     while waiting:
         found = base(waiting.pop())
@@ -95,10 +98,12 @@ def _convolution(node: Node) -> Product:
     out = node.outputs[0].shape
     features, channels = out[numbers.out_spec[1]], right.shape[numbers.rhs_spec[1]]
     places = _taken(out, (numbers.out_spec[0], *numbers.out_spec[2:]))
+    # Dilated inputs have zeros between their elements: multiplied by kernels, but no work by construction.
     share = 1.0 / math.prod(node.params["lhs_dilation"] or (1,))
     matrices = () if groups == 1 else (groups,)
     stride = math.prod(node.params["window_strides"])
     apart = (stride, *(node.params["lhs_dilation"] or (1,)), *(node.params["rhs_dilation"] or (1,)))
+    # Implicit GEMM: rows are places of all images, inputs channels times window.
     return Product(
         (*places, *matrices),
         (channels, *window),
@@ -123,6 +128,7 @@ def _grouped(node: Node) -> Product:
     batch, rows = _taken(left.shape, batch_left), _taken(left.shape, _others(left.shape, over_left, batch_left))
     outputs = _taken(right.shape, _others(right.shape, over_right, batch_right, group))
     inputs = _taken(left.shape, over_left)
+    # The weights' gradient contracts over the ragged dimension: each group multiplies its own rows, a share of all.
     if not group and set(ragged) <= {int(axis) for axis in over_left}:  # the gradient of the weights, group by group
         share = 1.0 / math.prod(groups)
         return Product((*batch, *groups, *rows), inputs, outputs, (*batch, *groups), left, right, share, grouped=True)
@@ -156,11 +162,13 @@ def message_of(node: Node) -> Message:
     groups = node.params.get("axis_index_groups")
     participants = float(len(groups[0])) if groups else 1.0
     strides = []
+    # Sizes of several mesh axes multiply; the nearest axis gives the stride.
     for axis in axes:
         size, stride = mesh[axis]
         participants = participants if groups else participants * float(size)
         strides += [stride] if size > 1 else []
     stride = float(min(strides)) if strides else None
+    # nccl-tests counts the whole buffer: an all-gather's result, otherwise the operand.
     whole = node.outputs if operation == "all_gather" else node.inputs
     if operation == "send_recv":
         participants = 2.0
@@ -224,6 +232,7 @@ def asked(node: Node) -> str:
     """
     given: Any = node.params.get("precision")
     if hasattr(given, "lhs_precision_type"):  # jax.lax.DotAlgorithm
+        # An algorithm's name says its operands and how many passes make one product.
         left = np.dtype(given.lhs_precision_type).name.upper().replace("FLOAT", "F")
         return f"{left}_{left}_F32_X{given.num_primitive_operations}"
     if isinstance(given, tuple):
@@ -233,6 +242,7 @@ def asked(node: Node) -> str:
 
 def strictest(asked_for: Iterable[str]) -> str:
     """Of several precisions that were asked for the one that takes most passes."""
+    # Passes of bf16 are the measure of how strict a precision is.
     return max(asked_for, key=lambda one: products_of("float32", one, ("bf16",)).passes, default=DEFAULT)
 
 
@@ -247,6 +257,7 @@ def products_of(name: str, asked_for: str, matrix: Collection[str]) -> Products:
     A usual one where the hardware has none: its time is then refused by name.
     """
     if name.startswith("complex"):
+        # One complex product is four real ones.
         real = products_of("float32" if name == "complex64" else "float64", asked_for, matrix)
         return Products(real.precision, REAL_PRODUCTS * real.passes)
     if name != "float32":
@@ -263,10 +274,12 @@ def _float32(asked_for: str, matrix: Collection[str]) -> Products:
     level = asked_for
     if algorithm is not None:
         level = HIGHEST if algorithm[1] == "F32" else "HIGH"
+        # TF32 algorithms run as TF32 where there is that.
         if algorithm[1] == "TF32" and "tf32" in matrix:
             return Products("tf32", float(algorithm[2] or 1.0))
     choices, passes = FLOAT32.get(level, FLOAT32[DEFAULT])
     usual = next((choice for choice in choices if choice in matrix), None)
+    # TPUs multiply float32 as 1, 3 or 6 passes of bf16.
     if "bf16" in matrix and (usual is None or is_tpu(matrix)):
         return Products("bf16", passes)
     return Products(choices[-1] if usual is None else usual)

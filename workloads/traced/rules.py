@@ -67,6 +67,7 @@ KERNELS = ("pallas_call", "ffi_call", "custom_call", "tpu_custom_call", "triton_
 def require_known(nodes: list[Node]) -> None:
     """ValueError in one line for the first primitive that nothing is known of; of those that are known values none."""
     for node in nodes:
+        # A pallas_call is only known by what its author states.
         known = kind_of(node) != "" and not (RULES.get(node.name) is _estimated and _estimate(node) is None)
         if not (known or node.known or node.name in LOOPS or node.is_view):
             raise refusal(node.name)
@@ -96,6 +97,7 @@ def kind_of(node: Node) -> str:
 
 def shape_work(node: Node) -> tuple[Shape, float, float]:
     """Of a map, move or reduction: the shape that its work is per element of, its vector FLOP and its exponentials."""
+    # Reductions cost by what they reduce, maps by what they make.
     if node.name in REDUCTIONS:
         return node.inputs[0].shape, REDUCTIONS[node.name], 0.0
     flops, exps = ELEMENTWISE.get(node.name, (0.0, 0.0))
@@ -105,10 +107,13 @@ def shape_work(node: Node) -> tuple[Shape, float, float]:
 def read_shape(node: Node, place: int) -> Shape | None:
     """Shape of what a primitive reads of one operand, where that is not all of it; None: all."""
     if node.name in ("gather", "dynamic_slice"):
+        # Indexed reads touch what they return, not the whole table.
         return node.outputs[0].shape if place == 0 else None
     if node.name == "dynamic_update_slice":
+        # In place: the operand is neither read nor copied.
         return (0,) if place == 0 else None
     if node.name.startswith("scatter"):
+        # Adding into places reads them first.
         adds = node.name != "scatter"
         return (node.inputs[2].shape if adds else (0,)) if place == 0 else None
     return None
@@ -151,6 +156,7 @@ def _sorted(node: Node, at: Sizes) -> PrimitiveWork:
     levels = math.log2(max(kept, 2)) if isinstance(kept, int) else jnp.log2(jnp.maximum(length, 2.0))
     if node.name != "sort":
         return PrimitiveWork(at.elements(shape) * levels)
+    # Radix sort: one pass over all data for each digit of the key.
     passes = 8.0 * node.inputs[0].bytes / DIGIT
     each = 2.0 * sum(at.elements(value.shape) * value.bytes for value in node.inputs)
     return PrimitiveWork(at.elements(shape) * levels, bytes=(passes - 1.0) * each, steps=passes)
@@ -232,6 +238,7 @@ def _factorised(node: Node, at: Sizes) -> PrimitiveWork:
 def _solved(node: Node, at: Sizes) -> PrimitiveWork:
     """n^2 of a triangle per right-hand side; a few operations per row of three diagonals."""
     if node.name == "triangular_solve":
+        # Columns depend on those before: kernels wait for one another, whatever the FLOP.
         steps = _chain(node, at.number(node.inputs[0].shape[-1]))
         return PrimitiveWork(at.elements(node.inputs[0].shape) * at.elements(node.inputs[1].shape[-1:]), steps=steps)
     return PrimitiveWork(8.0 * at.elements(node.outputs[0].shape))
@@ -251,6 +258,7 @@ def _estimated(node: Node, at: Sizes) -> PrimitiveWork:
     """
     stated = _estimate(node)
     seen = sum(at.elements(value.shape) * value.bytes for value in (*node.inputs, *node.outputs))
+    # Tiles that a kernel reads again are in its stated bytes, beyond operands and results.
     more = jnp.maximum(float(stated.bytes_accessed) - seen, 0.0)
     multiplies = any(len(value.shape) > 1 and "float" in dtype_name(value.dtype) for value in node.inputs)
     flops = float(stated.flops)
@@ -283,6 +291,7 @@ def with_shared_nodes(region: Region, values: dict[int, Value] | None = None) ->
             value.shown = None
         for body, _ in node.bodies:
             with_shared_nodes(body, values)
+        # Common subexpression elimination: equal primitive, parameters and operands.
         key = _key(node)
         if key is not None and key in seen:
             for own, other in zip(node.outputs, seen[key].outputs, strict=True):
@@ -301,6 +310,7 @@ def with_shared_nodes(region: Region, values: dict[int, Value] | None = None) ->
 def _key(node: Node) -> Any:
     """The same for nodes that compute the same; None for one that stays as it is."""
     plain = node.is_view or kind_of(node) in LIGHT
+    # Random draws differ even where their parameters are equal.
     if not plain or node.bodies or node.name.startswith("random") or any(word in node.scope for word in REPEATED):
         return None
     return node.name, str(node.params), tuple(map(_operand, node.inputs))

@@ -32,6 +32,7 @@ class Sizes:
         if isinstance(dim, int | float):
             return float(dim)
         text = str(dim)
+        # Text of an expression as its key: equal expressions of one trace are one entry.
         if text not in self._known:
             self._known[text] = _expression(text)(self._values)
         return self._known[text]
@@ -40,6 +41,7 @@ class Sizes:
         """Product of dimensions, 1 of none."""
         key = shape_key(shape)
         if key not in self._known:
+            # Known factors first: what is left is a product of symbols.
             constant = math.prod(float(dim) for dim in shape if isinstance(dim, int | float))
             symbols = [self.number(dim) for dim in shape if not isinstance(dim, int | float)]
             self._known[key] = math.prod(symbols, start=constant)
@@ -63,6 +65,7 @@ def symbols_of(shape: Shape) -> set[str]:
 
 
 def _parsed(text: str) -> ast.Expression:
+    # JAX writes powers as ^.
     return ast.parse(text.replace("^", "**"), mode="eval")
 
 
@@ -91,6 +94,7 @@ def _compiled(node: ast.expr, text: str) -> Callable[[Mapping[str, Scalar]], Sca
 
 
 def _floordiv(one: Scalar, other: Scalar) -> Scalar:
+    # floor(a / b) = -ceil(-a / b): the ceiling's smooth slope serves both.
     return -ceiling(-one / other)
 
 

@@ -67,8 +67,10 @@ def traced_module(path: str | os.PathLike[str], trips: float | None = None, **op
     Raises:
       ValueError: one line, for a file that is no module, an operation that nothing is known of, a loop without trips.
     """
+    # 64-bit types stay as the module has them; JAX would narrow them otherwise.
     with _module(path) as module, jax.enable_x64(True):
         reader = _Reader(module)
+        # Stored weights are arguments: folded as constants they would count as known values.
         constants = list(reader.stored())
 
         def main(arguments: list[Any], stored: list[Any]) -> list[Any]:
@@ -88,6 +90,7 @@ def _module(path: str | os.PathLike[str]) -> Iterator[Any]:
         content = pathlib.Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{os.fspath(path)}: {error.strerror}") from None
+    # The parser is recursive in C++: too deep a text would end the process.
     if not content.startswith(BYTECODE) and depth(content) > DEEPEST:
         raise ValueError(f"{os.fspath(path)}: more than {DEEPEST} regions and brackets are inside each other")
     with make_ir_context() as context, ir.Location.unknown():
@@ -117,6 +120,7 @@ def depth(content: bytes) -> int:
     """
     bare = _SKIPPED.sub(b"", content)
     steps = np.zeros(256, np.int8)
+    # +1 and -1 for brackets: their running sum is the depth, in chunks to bound memory.
     steps[list(b"([{<")], steps[list(b")]}>")] = 1, -1
     deepest = at = 0
     for start in range(0, len(bare), 1 << 20):
@@ -168,6 +172,7 @@ class _Reader:
 
     def _call(self, name: str) -> Callable[..., list[Any]]:
         """A function of the module by its name, which JAX traces once for all its calls."""
+        # The traced call is cached, so a cycle would never end.
         if name in self._running:
             raise ValueError(f"the function {name} calls itself")
         if name not in self._calls:
@@ -175,6 +180,7 @@ class _Reader:
             def call(*given: Any) -> Any:
                 return self._called(name, list(given))
 
+            # jit keeps the call as one node: the policy `operators` makes a kernel of it.
             self._calls[name] = jax.jit(call)
         return self._calls[name]
 
@@ -189,6 +195,7 @@ class _Reader:
                 raise ValueError(f"the module runs more than {MOST_OPERATIONS:,} operations, loops counted once")
             if op.name.endswith(".return"):
                 return operands
+            # Constants that are stored have been given as arguments.
             if all(result in values for result in op.results) and op.results:
                 continue  # a constant that is stored
             try:
@@ -235,6 +242,7 @@ class _Reader:
         """A loop; what its body returns as it came is no part of what it carries."""
         test, body = (region.blocks[0] for region in op.regions)
         *_, last = body.operations
+        # Loop invariants are not carried: what a body returns as it came stays outside.
         kept = [place for place, value in enumerate(last.operands) if value != body.arguments[place]]
 
         def given(carried: list[Any]) -> list[Any]:

@@ -94,6 +94,7 @@ def is_stored(op: Any) -> bool:
         return False
     value, array = op.attributes["value"], made(op)
     if isinstance(value, ir.DenseElementsAttr):
+        # Indices and masks stay constants, as their values decide shapes and patterns.
         known = array.dtype == np.bool_ or (np.issubdtype(array.dtype, np.integer) and array.dtype.itemsize >= 4)
         return not (value.is_splat or known)
     return bool(array.shape)
@@ -112,6 +113,7 @@ def _constant(op: Any) -> Any:
 
 def _power(op: Any, base: Any, exponent: Any) -> Any:
     """A constant whole power is products; another one a logarithm and an exponential."""
+    # Through broadcasts to the constant exponent, if it is one.
     maker = op.operands[1].owner
     while getattr(maker, "name", "") == "stablehlo.broadcast_in_dim":
         maker = maker.operands[0].owner
@@ -257,6 +259,7 @@ def known(table: dict[str, Any], op: Any) -> Any:
     """The entry of a table for the one operation that an operation's region does of its two arguments; that for ""
     where it returns the second. ValueError in one line where there is none.
     """
+    # A region with one operation of its two arguments is a known reduction.
     *work, last = op.regions[0].blocks[0].operations
     if not work and last.operands[0] == op.regions[0].blocks[0].arguments[1]:
         name = ""
@@ -276,6 +279,7 @@ def _reduce(op: Any, *operands: Any) -> list[Any]:
         return [known(REDUCED, op)(arrays[0], axes)]
     first = op.regions[0].blocks[0].operations[0].operation
     if len(arrays) == 2 and len(axes) == 1 and first.name == "stablehlo.compare":
+        # argmax and argmin come as a reduction of two arrays with a comparison in its body.
         least = word(first, "comparison_direction") in ("LT", "LE")
         found, place = (lax.reduce_min, lax.argmin) if least else (lax.reduce_max, lax.argmax)
         return [found(arrays[0], axes), place(arrays[0], axes[0], array_of(op.results[1]).dtype)]
@@ -291,6 +295,7 @@ def _reduce_window(op: Any, *operands: Any) -> Any:
     names = "window_strides", "base_dilations", "window_dilations"
     strides, base, window = (numbers(op, name, ones) for name in names)
     wide = [axis for axis, size in enumerate(sizes) if size > 1]
+    # A cumulative sum is lowered to a window over everything before each element.
     if len(wide) == 1 and strides == base == window == ones:
         axis, length = wide[0], array.shape[wide[0]]
         if sizes[axis] == length and edges[axis] in ((length - 1, 0), (0, length - 1)):
@@ -315,6 +320,7 @@ def _select_and_scatter(op: Any, array: Any, source: Any, _: Any) -> Any:
         edges = padding(op, len(ones))
         return lax.reduce_window(array, _limit(array.dtype, -np.inf), lax.max, sizes, strides, edges)
 
+    # The derivative of the windowed maximum is exactly this operation.
     return list(jax.vjp(largest, array)[1](source))
 
 

@@ -18,6 +18,7 @@ def counter_of(
       limits, inner: constants of its test and of its body; first: what it starts from.
     """
     test = params["cond_jaxpr"].jaxpr
+    # A counted loop's test is one comparison.
     if len(test.eqns) != 1 or test.eqns[0].primitive.name != "lt":
         return None
     return _counted(test.eqns[0], params, limits, inner, first)
@@ -29,6 +30,7 @@ def bound_of(params: dict[str, Any], limits: list[Value], inner: list[Value], fi
     """
     test = params["cond_jaxpr"].jaxpr
     made = {out: eqn for eqn in test.eqns for out in eqn.outvars}
+    # A conjunction of conditions: each "less than" in it bounds the trips.
     waiting, needed = list(test.outvars), []
     while waiting:
         eqn = made.get(waiting.pop())
@@ -48,6 +50,7 @@ def _counted(
     test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
     counter, limit = asked.invars
     places = dict(zip(test.invars, [*limits, *first], strict=True))
+    # The limit is a literal or a constant from outside of the loop.
     end = limit.val if hasattr(limit, "val") else getattr(places.get(limit), "constant", None)
     begin = getattr(places.get(counter), "constant", None) if not hasattr(counter, "val") else None
     if end is None or begin is None:
@@ -55,6 +58,7 @@ def _counted(
     if counter not in test.invars[len(limits) :]:
         return None
     place = test.invars.index(counter) - len(limits)
+    # The body has to add 1 to it, and nothing else.
     step = next((eqn for eqn in body.eqns if body.outvars[place] in eqn.outvars), None)
     if step is None or step.primitive.name != "add" or body.invars[len(inner) + place] not in step.invars:
         return None
@@ -72,6 +76,7 @@ def without_counting(region: Region, carried: list[Value], counter: int) -> Regi
     """
     made = {id(value) for node in region.nodes for value in node.outputs}
     for node in region.nodes:
+        # x[i] of an array outside is what a scan calls a slice.
         if node.name == "dynamic_slice" and id(node.inputs[0]) not in made and node.inputs[0].name != CARRY:
             node.name, node.params, node.inputs = "loop_slice", {}, node.inputs[:1]
     users = _users(region)
@@ -80,6 +85,7 @@ def without_counting(region: Region, carried: list[Value], counter: int) -> Regi
         if place == counter:
             continue
         written = new.node
+        # Writing x[i] of a carried array that nothing else reads is what a scan stacks as results.
         alone = written is not None and written.name == "dynamic_update_slice" and written.inputs[0] is old
         if written is not None and alone and id(new) not in users and users.get(id(old)) == [written]:
             gone.add(id(old))
@@ -137,6 +143,7 @@ def graph_of(closed: Any, names: list[str], trips: float | None) -> Region:
 def _primitives(jaxpr: Any, found: dict[int, int]) -> int:
     """Primitives of a jaxpr, those of what it calls as often as it is called; `found`: of inner ones, by identity."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    # Inner jaxprs are shared between calls: counted once each, added at every call.
     if id(jaxpr) not in found:
         params = (value for eqn in jaxpr.eqns for value in eqn.params.values())
         several = (value if isinstance(value, tuple | list) else (value,) for value in params)
@@ -170,6 +177,7 @@ class _Walker:
         for eqn in jaxpr.eqns:
             stack = str(eqn.source_info.name_stack)
             place = f"{scope}/{stack}".strip("/")
+            # Straight-line code: operands are known when an equation comes.
             operands = [read(atom) for atom in eqn.invars]
             results = self._results(eqn, operands, nodes, place, axes)
             found |= dict(zip(eqn.outvars, results, strict=True))
@@ -198,10 +206,12 @@ class _Walker:
             if name == "shard_map":
                 return self._sharded(eqn, inner, operands, nodes, deeper, axes)
             consts = getattr(inner, "consts", ())
+            # Donation is said at the call and belongs to the arguments of the whole function.
             for value, given in zip(operands, params.get("donated_invars", ()), strict=False):
                 value.donated = value.donated or (given and value.node is None)
             first = len(nodes)
             results = self.inlined(getattr(inner, "jaxpr", inner), consts, operands, nodes, deeper, axes)
+            # A call of element-wise work alone is one operator of a framework.
             if all(node.is_view or node.known or kind_of(node) in (*LIGHT, "free") for node in nodes[first:]):
                 operator = object()
                 for node in nodes[first:]:
@@ -211,10 +221,12 @@ class _Walker:
             raise refusal(name)
         if name == "reduce":
             params = params | {"axes": params["dimensions"]}
+        # psum over an axis that vmap has made a dimension is a plain sum.
         if name in _OVER_AXES and all(isinstance(axis, int) for axis in params["axes"]):
             name = _OVER_AXES[name]  # of an axis that vmap has made one of the array
         node = Node(name, params | ({"mesh": axes} if axes else {}), operands, [], scope)
         node.outputs = [Value(var.aval.shape, var.aval.dtype, node) for var in eqn.outvars]
+        # What depends on constants alone is computed once, before the function runs; random draws are not.
         node.known = all(value.known for value in operands) and not name.startswith(DRAWN) and "axis_name" not in params
         nodes.append(node)
         return node.outputs
@@ -224,6 +236,7 @@ class _Walker:
     ) -> list[Value]:
         """The function that every device runs on its part of the operands."""
         mesh, stride, own = eqn.params["mesh"], 1, dict(axes)
+        # Row-major mesh: the last axis has neighbouring devices.
         for axis, size in reversed(list(mesh.shape.items())):
             own[axis] = (size, stride)
             stride *= size
@@ -249,6 +262,7 @@ class _Walker:
         inputs = operands[:constants] + [
             Value(var.aval.shape, var.aval.dtype, name=CARRY) for var in body.jaxpr.invars[constants:]
         ]
+        # Arrays that a scan reads slice by slice are views of those outside.
         slices = dict(list(enumerate(operands))[carried:])
         region = self._region(body, inputs, scope, axes, slices)
         return _loop("scan", eqn, operands, scope, [(region, params["length"])])
@@ -257,6 +271,7 @@ class _Walker:
         params, constants = eqn.params, eqn.params["cond_nconsts"]
         inner = operands[constants : constants + params["body_nconsts"]]
         first = operands[constants + params["body_nconsts"] :]
+        # A counter says the trips exactly, a bound says them at most, and else the caller has to.
         counter = counter_of(params, operands[:constants], inner, first)
         trips = self._trips if counter is None else counter[1]
         most = bound_of(params, operands[:constants], inner, first) if trips is None else None
