@@ -10,6 +10,7 @@ from typing import Any
 from hwspaces.performance.efficiency import DECODING, TABLES
 from hwspaces.performance.kernel_tables import CLASSES, FORMAT, STRUCTS, at, hull_lines, shipped_tables, written_unit
 from jaxroof.efficiency import Efficiency, Hull, Kernels, Spread
+from jaxroof.numerics.struct import declaration
 
 
 def efficiency_text(
@@ -161,5 +162,5 @@ def _spread(spread: Spread) -> str:
 
 def _constant(kind: type, field: str, value: float) -> str:
     """The line of one constant, in the unit that its key ends in."""
-    suffix, scale = written_unit(kind, field)
+    suffix, scale = written_unit(declaration(kind, field))
     return f"{field}{suffix} = {float(value) * scale:.4g}"

@@ -20,7 +20,7 @@ from jaxroof.efficiency.timing import Constants
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.struct import declaration, declarations, kinds
+from jaxroof.numerics.struct import Declaration, declaration, declarations, kinds
 from jaxroof.op import Kernel
 
 SUFFIXES = {"clock": "GHz", "core_l2": "MB", "link_bandwidth": "GBps"}
@@ -221,20 +221,19 @@ def constants(kind: type, table: Any, where: str) -> Any:
     values = _values(kind, table, where)
     for field in dataclasses.fields(kind):
         if field.name not in values and field.default is dataclasses.MISSING:
-            raise ValueError(f"{where}: {field.name}{written_unit(kind, field.name)[0]} is missing")
+            raise ValueError(f"{where}: {field.name}{written_unit(declaration(kind, field.name))[0]} is missing")
     return kind(**values)
 
 
-def written_unit(kind: type, name: str) -> tuple[str, float]:
+def written_unit(declared: Declaration | None) -> tuple[str, float]:
     """How the key of a constant ends where a file is written, and how many of the unit are in one of the declared."""
-    declared = declaration(kind, name)
     if declared is None or declared.unit != "s":
         return "", 1.0
     return ("_ms", 1e3) if declared.most > MINUTE else ("_us", 1e6)
 
 
 MINUTE = 60.0
-"""s that a time may be at most which is written in us; a longer one is written in ms."""
+"""s that a time may last at most which files hold in us; one that may last longer stands there in ms."""
 
 
 def _values(kind: type, table: Any, where: str) -> dict[str, Any]:
@@ -261,9 +260,15 @@ def _values(kind: type, table: Any, where: str) -> dict[str, Any]:
     return values
 
 
+@functools.cache
+def own_numbers(kind: type) -> Mapping[str, Declaration]:
+    """Declarations of a struct's own constants, those of structs inside left out."""
+    return {path: declared for path, declared in declarations(kind).items() if "." not in path}
+
+
 def _number(kind: type, key: str, value: Any, where: str) -> tuple[str, float]:
     """The name of a constant, and its number in the declared unit."""
-    known = {path: declared for path, declared in declarations(kind).items() if "." not in path}
+    known = own_numbers(kind)
     zero, place = is_zero(value) and not isinstance(value, str), f"{where}: {key}"
     if key in known and (known[key].unit != "s" or zero):
         name, number = key, 0.0 if zero else positive(value, place)
