@@ -1,10 +1,12 @@
 """Constant shares of every peak by kind of op, and fixed times per kernel, step, sequence and request."""
 
+from typing import Any
+
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, fixed_time
 from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
 
-_SHARE = {"most": 1.0, "words": "in (0, 1]: it is a share of the datasheet's figure"}
+_SHARE: dict[str, Any] = {"most": 1.0, "words": "in (0, 1]: it is a share of the datasheet's figure"}
 
 
 @struct

@@ -66,14 +66,15 @@ def constant_declaration(path: str) -> Declaration | None:
     *around, name = path.split(".")
     found: tuple[type, ...] = (Efficiency,)
     for word in around:
-        found = tuple(inner for kind in found if word in kind.__dataclass_fields__ for inner in _below(kind, word))
+        found = tuple(inner for kind in found for inner in _below(kind, word))
     return next((declared for kind in found if (declared := declarations(kind).get(name))), None)
 
 
 def _below(kind: type, field: str) -> Sequence[type]:
     """Structs that a field may hold; the one around it where it holds constants of a class of cores."""
-    hint = typing.get_type_hints(kind)[field]
-    return [one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)] or [kind]
+    hint = typing.get_type_hints(kind).get(field)
+    found = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and dataclasses.is_dataclass(one)]
+    return [] if hint is None else found or [kind]
 
 
 def datasheet() -> Efficiency:
