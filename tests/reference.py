@@ -1,6 +1,6 @@
 """Pages that are generated from declarations and files: `python -m tests.reference` writes them anew."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hwspaces.quantities.units import formatted
@@ -14,6 +14,12 @@ NUMBERS = """# Numbers
 Every number and word of a specification by its path. `--set PATH=VALUE` and `axes` take the numbers; the words of a
 deployment are given in its table. `*` stands for a precision or for a position, `links.*` for `scale_up`, `scale_out`
 and `cluster`. This page is generated from the declarations in the structs.
+"""
+
+CONSTANTS = """## efficiency
+
+Constants of kernels, links and host by the table of an efficiency file that holds them. A path such as
+`efficiency.linear.wide.tile_cycles` names the table, the class of kernels and the constant; a `clock` is one cycle.
 """
 
 VARIABLES = """# Variables
@@ -46,7 +52,27 @@ def numbers() -> str:
     parts = [NUMBERS]
     for name, rows in groups.items():
         parts += [f"## {name}\n", table(("path", "unit", "meaning", "allowed", "default"), rows) + "\n"]
-    return "\n".join(parts)
+    return "\n".join([*parts, CONSTANTS, *constants()])
+
+
+def constants() -> Iterator[str]:
+    """A table for each struct of constants: what files of efficiencies hold, and paths of settings end in."""
+    from hwspaces.performance.efficiency import TABLES
+    from hwspaces.performance.kernel_tables import STRUCTS
+    from jaxroof.efficiency.timing import Spread
+    from jaxroof.numerics.struct import declarations
+
+    tables: dict[type, list[str]] = {}
+    for name, kind in (*TABLES.items(), *STRUCTS.items(), ("spread", Spread)):
+        tables.setdefault(kind, []).append(name)
+    for kind, names in tables.items():
+        title = f'`model = "{names[0]}"`' if names[0] in STRUCTS else ", ".join(f"`{name}`" for name in names)
+        rows = (
+            (f"`{path}`", leaf.unit, "; ".join(filter(None, (leaf.meaning, leaf.about))), allowed(leaf), default(leaf))
+            for path, leaf in declarations(kind).items()
+            if not path.startswith("spread.")
+        )
+        yield f"### {title}\n\n{table(('constant', 'unit', 'meaning', 'allowed', 'default'), rows)}\n"
 
 
 def allowed(leaf: Declaration) -> str:

@@ -12,8 +12,8 @@ from hwspaces.files import document
 from hwspaces.performance import kernel_tables
 from hwspaces.performance.blis import EfficiencyEntry as EfficiencyEntry
 from hwspaces.performance.blis import blis_efficiency
-from hwspaces.performance.kernel_tables import hull, shipped, shipped_names, shipped_tables, whole
-from hwspaces.quantities.units import from_key, nearest, positive
+from hwspaces.performance.kernel_tables import shipped, shipped_names, shipped_tables, whole
+from hwspaces.quantities.units import nearest
 from jaxroof.efficiency import Decoding, Efficiency, Host, KindEfficiency, LinkEfficiency, datasheet, kernel
 from jaxroof.numerics.tree import leaf_paths, mapped
 from jaxroof.op import STAND_INS
@@ -54,7 +54,7 @@ TABLES = {
     "convolution": KindEfficiency,
     "depthwise": KindEfficiency,
 }
-"""Table of a file -> the struct that it fills. Keys are the fields of the struct; a key of a time ends in its unit."""
+"""Table of a file -> the struct that it fills, whose fields declare the unit and range of every constant."""
 
 DECODING = tuple(field.name for field in dataclasses.fields(Decoding))
 """Tables inside of the optional table `decoding`: shares of kernels in decode, where they are not those in prefill."""
@@ -62,8 +62,6 @@ DECODING = tuple(field.name for field in dataclasses.fields(Decoding))
 OPTIONAL = tuple(STAND_INS)
 """Tables that a file may leave out: another kind's kernels stand in."""
 
-_SHARE = "(0, 1]: it is a share of the datasheet's figure"
-_MAY_BE_ZERO = ("losses", "two_shot")
 _TEXTS = ("engine", "version", "refit", "errors")
 
 
@@ -148,7 +146,7 @@ def _entry(name: str, tables: Mapping[str, Any], file: str) -> EfficiencyEntry:
             kernel_tables.required_format(tables, file)
             parts[table], own = kernel_tables.kernel_table(tables[table], f"{file}: {table}")
         else:
-            parts[table] = kind(**_constants(tables[table], kind, f"{file}: {table}"))
+            parts[table] = kernel_tables.constants(kind, tables[table], f"{file}: {table}")
             own = kernel_tables.constant_sources(tables[table], kind, f"{file}: {table}", f"given in {file}")
         sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
     if "decoding" in tables:
@@ -181,49 +179,7 @@ def _decoding(table: object, parts: Mapping[str, Any], where: str, file: str) ->
             raise ValueError(f"{where}: {name} needs constant shares in the table {name} too, not models of kernels")
         if not isinstance(table.get(name), Mapping):
             raise ValueError(f"{where}: table {name} is missing; needed are {', '.join(DECODING)}")
-        found[name] = KindEfficiency(**_constants(table[name], KindEfficiency, f"{where}.{name}"))
+        found[name] = kernel_tables.constants(KindEfficiency, table[name], f"{where}.{name}")
         own = kernel_tables.constant_sources(table[name], KindEfficiency, f"{where}.{name}", f"given in {file}")
         sources |= {f"decoding.{name}.{path}": source for path, source in own.items()}
     return Decoding(**found), sources
-
-
-def _constants(table: Mapping[str, Any], kind: type, where: str) -> dict[str, Any]:
-    """Every field of `kind` from `table`, times in s."""
-    names = [field.name for field in dataclasses.fields(kind) if field.name not in ("spread", "hull")]
-    units = {name: "s" if name.endswith("_time") else "1" for name in names}
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key in ("source", "sources"):
-            continue
-        if key == "spread" and kind is LinkEfficiency:
-            values[key] = kernel_tables.spread(value, f"{where}.spread")
-            continue
-        if key == "hull" and kind is not Host:
-            values[key] = hull(value, f"{where}.hull")
-            continue
-        plain, number = _share(key, value, where) if units.get(key) == "1" else _time(key, value, where, units)
-        if plain in values:
-            raise ValueError(f"{where}: {key} = {value!r}: {plain} is given twice")
-        values[plain] = number
-    needed = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING}
-    for field, unit in units.items():
-        if field not in values and field in needed:
-            raise ValueError(f"{where}: {field}{'_us' if unit == 's' else ''} is missing")
-    return values
-
-
-def _share(key: str, value: object, where: str) -> tuple[str, float]:
-    if key in _MAY_BE_ZERO and not isinstance(value, bool) and value == 0:
-        return key, 0.0
-    share = positive(value, f"{where}: {key}")
-    if share > 1.0:
-        allowed = "[0, 1]: 1 where the links' measured losses apply" if key == "losses" else _SHARE
-        raise ValueError(f"{where}: {key} = {value!r} must be in {allowed}")
-    return key, share
-
-
-def _time(key: str, value: object, where: str, units: Mapping[str, str]) -> tuple[str, float]:
-    """Plain key and s; other than a rate, a time may be 0."""
-    zero = isinstance(value, int | float) and not isinstance(value, bool) and value == 0
-    plain, seconds = from_key(key, 1.0 if zero else value, where, units)
-    return plain, 0.0 if zero else seconds

@@ -8,17 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hwspaces.performance.efficiency import DECODING, TABLES
-from hwspaces.performance.kernel_tables import CLASSES, FORMAT, STRUCTS, at, hull_lines, shipped_tables
+from hwspaces.performance.kernel_tables import CLASSES, FORMAT, STRUCTS, at, hull_lines, shipped_tables, written_unit
 from jaxroof.efficiency import Efficiency, Hull, Kernels, Spread
-
-UNITS = {
-    "kernel_time": ("us", 1e6),
-    "step_time": ("us", 1e6),
-    "wait_time": ("us", 1e6),
-    "sequence_time": ("us", 1e6),
-    "request_time": ("ms", 1e3),
-}
-"""Field of a time -> suffix of its key and how many of the unit are in a second."""
+from jaxroof.numerics.struct import declaration
 
 
 def efficiency_text(
@@ -58,7 +50,7 @@ def efficiency_text(
             tables += _kernel_lines(table, entry, sources)
             continue
         tables += ["", f"[{table}]"]
-        tables += [_constant(field, getattr(getattr(efficiency, table), field)) for field in fields]
+        tables += [_constant(kind, field, getattr(entry, field)) for field in fields]
         tables += _source_lines({field: sources[f"{table}.{field}"] for field in fields}, shared=base is None)
         if getattr(entry, "spread", None) is not None:
             tables.append(_spread(entry.spread))
@@ -68,7 +60,7 @@ def efficiency_text(
         for table in DECODING:
             entry, path = getattr(efficiency.decoding, table), f"decoding.{table}"
             fields = [field.name for field in dataclasses.fields(entry) if getattr(entry, field.name) != field.default]
-            tables += ["", f"[{path}]", *(_constant(field, getattr(entry, field)) for field in fields)]
+            tables += ["", f"[{path}]", *(_constant(type(entry), field, getattr(entry, field)) for field in fields)]
             tables += _source_lines({field: sources[f"{path}.{field}"] for field in fields}, shared=base is None)
     lines += _beyond(tables, {} if base is None else shipped_tables(base), like)
     return "\n".join(lines) + "\n"
@@ -157,22 +149,18 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
         elif dataclasses.is_dataclass(value):
             lines += _field_lines(value, f"{prefix}{field.name}.")
         elif isinstance(value, dict):
-            lines += [_number_line(f"{prefix}{field.name}.{name}", number) for name, number in value.items()]
+            kept = f"{prefix}{field.name}."
+            lines += [kept + _constant(type(struct), name, number) for name, number in value.items()]
         elif value is not None:
-            lines.append(_number_line(prefix + field.name, value))
+            lines.append(prefix + _constant(type(struct), field.name, value))
     return lines
-
-
-def _number_line(key: str, value: Any) -> str:
-    """One constant: times in us, all others as they are."""
-    time = key.endswith("_time")
-    return f"{key}{'_us' if time else ''} = {float(value) * (1e6 if time else 1.0):.4g}"
 
 
 def _spread(spread: Spread) -> str:
     return f"spread = {{ short = {spread.short:.3g}, long = {spread.long:.3g} }}"
 
 
-def _constant(field: str, value: float) -> str:
-    suffix, scale = UNITS.get(field, ("", 1.0))
-    return f"{field}{'_' if suffix else ''}{suffix} = {value * scale:.4g}"
+def _constant(kind: type, field: str, value: float) -> str:
+    """The line of one constant, in the unit that its key ends in."""
+    suffix, scale = written_unit(declaration(kind, field))
+    return f"{field}{suffix} = {float(value) * scale:.4g}"

@@ -12,15 +12,15 @@ import numpy as np
 
 from hwspaces.accelerators.technology_tables import texts
 from hwspaces.files import document
-from hwspaces.quantities.units import KEY_UNITS, LARGEST, from_key, nearest, positive
-from jaxroof.efficiency import Kernels, Spread
+from hwspaces.quantities.units import KEY_UNITS, from_key, is_zero, nearest, positive
+from jaxroof.efficiency import Kernels
 from jaxroof.efficiency.hull import FEATURES, FittedRange, Hull
 from jaxroof.efficiency.kernels import MODELS
 from jaxroof.efficiency.timing import Constants
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.struct import Declaration, declaration, declarations, kinds
 from jaxroof.op import Kernel
 
 SUFFIXES = {"clock": "GHz", "core_l2": "MB", "link_bandwidth": "GBps"}
@@ -178,13 +178,6 @@ def constant_sources(table: Mapping[str, Any], struct: type, where: str, default
     return {key: own.get(key, default) for key in fields}
 
 
-def spread(value: Any, where: str) -> Spread:
-    """Standard deviations of log errors from a table with `short` and `long`."""
-    if not isinstance(value, Mapping) or set(value) != {"short", "long"}:
-        raise ValueError(f"{where} = {value!r} must be a table with short and long")
-    return Spread(**{key: _number(number, f"{where}.{key}") for key, number in value.items()})
-
-
 def required_format(tables: Mapping[str, Any], file: str) -> None:
     """Refuses kernel tables of another version of the schema."""
     version = tables.get("format")
@@ -201,62 +194,94 @@ def _model(table: Any, where: str) -> tuple[Any, dict[str, str]]:
     name = table.get("model")
     if not isinstance(name, str) or name not in STRUCTS:
         raise ValueError(f"{where}: model = {name!r} is not known{nearest(str(name), STRUCTS)}")
-    struct, cited = STRUCTS[name], ("model", "source", "sources")
-    model = _struct(struct, {key: value for key, value in table.items() if key not in cited}, where)
+    struct = STRUCTS[name]
+    model = constants(struct, {key: value for key, value in table.items() if key != "model"}, where)
     return model, constant_sources(table, struct, where, f"given in {where}")
 
 
-NUMBERS = (Scalar, Scalar | None)
-"""Types of the fields that a class of cores may have a value of its own for."""
+# Constants of one struct: names, units and ranges are those that its fields declare.
 
 
-def _struct(struct: type, table: Any, where: str) -> Any:
-    """A struct of constants from its table; structs inside it from tables inside."""
+CITED = ("source", "sources")
+"""Keys of a table of constants that say where they are from."""
+
+
+def constants(kind: type, table: Any, where: str) -> Any:
+    """The struct of constants that a table of an efficiency file describes.
+
+    Args:
+      kind: struct whose fields declare unit and range of every constant.
+      table: constant -> its number, in the declared unit or in that at the end of its key: `launch_time_us = 2.5`. A
+        time other than 0 says its unit. Structs inside have tables inside, and so have constants of a class of cores.
+      where: what the message of an error begins with: the file and the table.
+
+    Raises:
+      ValueError: one line that names the key, the value and what is allowed.
+    """
+    values = _values(kind, table, where)
+    for field in dataclasses.fields(kind):
+        if field.name not in values and field.default is dataclasses.MISSING:
+            raise ValueError(f"{where}: {field.name}{written_unit(declaration(kind, field.name))[0]} is missing")
+    return kind(**values)
+
+
+def written_unit(declared: Declaration | None) -> tuple[str, float]:
+    """How the key of a constant ends where a file is written, and how many of the unit are in one of the declared."""
+    if declared is None or declared.unit != "s":
+        return "", 1.0
+    return ("_ms", 1e3) if declared.most > MINUTE else ("_us", 1e6)
+
+
+MINUTE = 60.0
+"""s that a time may last at most which files hold in us; one that may last longer stands there in ms."""
+
+
+def _values(kind: type, table: Any, where: str) -> dict[str, Any]:
+    """What a table gives of a struct, by field."""
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} is not a table")
-    fields = {field.name: field for field in dataclasses.fields(struct)}
+    fields, inner = {field.name: field for field in dataclasses.fields(kind)}, kinds(kind)
     values: dict[str, Any] = {}
     for key, value in table.items():
-        plain = key.removesuffix("_us") if key.endswith("_time_us") else key
-        if plain not in fields or (plain.endswith("_time") and plain == key and value != 0):
-            known = [f"{field}_us" if field.endswith("_time") else field for field in fields]
-            raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
-        if plain == "spread":
-            values[plain] = spread(value, f"{where}.spread")
-        elif plain == "hull":
-            values[plain] = hull(value, f"{where}.hull")
-        elif isinstance(kind := fields[plain].type, type) and dataclasses.is_dataclass(kind):
-            values[plain] = _struct(kind, value, f"{where}.{plain}")
-        elif fields[plain].type == (Constants | None):
-            values[plain] = _replaced(fields, value, f"{where}.{plain}")
+        if key in CITED:
+            continue
+        if key in inner:
+            own: Any = (
+                hull(value, f"{where}.{key}") if inner[key] is Hull else constants(inner[key], value, f"{where}.{key}")
+            )
+            name = key
+        elif key in fields and fields[key].type == (Constants | None):
+            name, own = key, _values(kind, value, f"{where}.{key}")
         else:
-            values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
-    for field in fields.values():
-        if field.name not in values and field.default is dataclasses.MISSING:
-            raise ValueError(f"{where}: {field.name}{'_us' * field.name.endswith('_time')} is missing")
-    return struct(**values)
-
-
-def _replaced(fields: Mapping[str, Any], table: Any, where: str) -> dict[str, float]:
-    """Constants of a class of cores: fields of the struct around them that are numbers."""
-    if not isinstance(table, Mapping):
-        raise ValueError(f"{where} = {table!r} is not a table")
-    values = {}
-    for key, value in table.items():
-        plain = key.removesuffix("_us") if key.endswith("_time_us") else key
-        if plain not in fields or fields[plain].type not in NUMBERS:
-            known = [name for name, field in fields.items() if field.type in NUMBERS]
-            raise ValueError(f"{where}: {key} is not known{nearest(key, known)}")
-        values[plain] = _number(value, f"{where}: {key}") * (1e-6 if plain != key else 1.0)
+            name, own = _number(kind, key, value, where)
+        if name in values:
+            raise ValueError(f"{where}: {key} = {value!r}: {name} is given twice")
+        values[name] = own
     return values
 
 
-def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-        raise ValueError(f"{where} = {value!r} is not a number of at most {LARGEST:g}")
-    if value < 0:
-        raise ValueError(f"{where} = {value!r} must not be negative")
-    return float(value)
+@functools.cache
+def own_numbers(kind: type) -> Mapping[str, Declaration]:
+    """Declarations of a struct's own constants, those of structs inside left out."""
+    return {path: declared for path, declared in declarations(kind).items() if "." not in path}
+
+
+def _number(kind: type, key: str, value: Any, where: str) -> tuple[str, float]:
+    """The name of a constant, and its number in the declared unit."""
+    known = own_numbers(kind)
+    zero, place = is_zero(value) and not isinstance(value, str), f"{where}: {key}"
+    if key in known and (known[key].unit != "s" or zero):
+        name, number = key, 0.0 if zero else positive(value, place)
+    else:
+        units = {name: declared.unit for name, declared in known.items()}
+        name, number = from_key(key, 1.0 if zero else value, where, units)
+    declared = known[name]
+    if zero and declared.zero:
+        return name, 0.0
+    if zero or not declared.allows(number):
+        unit = f" {declared.unit}" if declared.unit != "1" and declared.range else ""
+        raise ValueError(f"{place} = {value!r} must be {declared.range or 'a positive finite number'}{unit}")
+    return name, number
 
 
 # Tables of an efficiency file whole: over those of its `base`, and each over the table that its `like` names.

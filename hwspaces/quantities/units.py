@@ -121,6 +121,8 @@ _SPELLINGS = {
         ("kgCO2/kWh", "kgCO2_per_kWh", _ONLY, 1.0 / 3.6e6),
         ("kg/J", "kg_per_J", _ONLY, 1.0),
     ],
+    "clock": [("clock", "", _ONLY, 1.0)],  # cycles of it
+    "clock/B": [("clock/B", "", _ONLY, 1.0)],
     "B/clock": [("B/clock", "bytes_per_clock", _ONLY, 1.0)],
     "B/clock/core": [("B/clock/core", "bytes_per_clock_per_core", _ONLY, 1.0)],
     "1/clock/core": [("1/clock/core", "per_clock_per_core", _ONLY, 1.0)],
@@ -317,9 +319,9 @@ def _usual_suffix(unit: str) -> str:
 
 
 def _allowed_keys(plain: str, unit: str) -> str:
-    if unit == "1":
-        return plain
     keys = [k for k, sizes in KEY_UNITS.items() if unit in sizes]
+    if not keys:
+        return plain
     usual = [k for k in keys if k[:1] in "GTuM" or len(keys) < _SHOWN_UNITS] or keys
     return ", ".join(f"{plain}_{k}" for k in usual[:_SHOWN_UNITS])
 

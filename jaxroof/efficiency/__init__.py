@@ -1,7 +1,7 @@
 """Shortfall of silicon and software against the datasheet: interchangeable pytrees of named constants."""
 
 from jaxroof.efficiency.derated import Decoding, Host, KindEfficiency, LinkEfficiency
-from jaxroof.efficiency.efficiency import Efficiency, datasheet, entry_of, in_phases, kernel
+from jaxroof.efficiency.efficiency import Efficiency, constant_declaration, datasheet, entry_of, in_phases, kernel
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.surface import Surfaces
@@ -18,6 +18,7 @@ __all__ = [
     "Spread",
     "Surfaces",
     "Timing",
+    "constant_declaration",
     "datasheet",
     "entry_of",
     "in_phases",

@@ -4,11 +4,11 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, fixed_time, on_cores, reached
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak, threaded
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum, minimum, positive_part
-from jaxroof.numerics.struct import Scalar, given, static, struct
+from jaxroof.numerics.struct import Scalar, given, number, part, static, struct
 from jaxroof.op import AttentionShape, Kernel, kernel_precision
 
 PARTIAL_BYTES = 8.0
@@ -31,35 +31,64 @@ class DecodeKernel:
     A unit is one KV head of one sequence; the rows of its queries share one reading of its cache.
     """
 
-    launch_cycles: Scalar  # clock cycles of both kernels without work: launch, and the chain of first loads
-    launch_time: Scalar  # s of both that no clock shortens
-    split_cycles: Scalar  # clock cycles more where caches are split in very many parts: partial results and their sum
-    conversion_cycles: Scalar  # clock cycles more per B that cached elements are short of 16 bits: queries follow
-    fill: Scalar  # blocks per core up to which the caches of few units are split
-    blocks: Scalar  # blocks per core that stream as fast as the device can
-    split_keys: Scalar  # keys of the shortest part worth a block
-    block_bytes: Scalar  # B per clock cycle that a block streams while others are missing
-    block_ramp: Scalar  # B of a block's part that is read at that pace before it reaches its share of the device's
-    row_tile: Scalar  # query rows of a unit that share one reading of its cache; more read it again from the L2
-    least_rows: Scalar  # query rows that a matrix instruction takes at least
-    unit_cycles: Scalar  # clock cycles of a core per unit: scheduling, page table, fill and drain
-    width_cycles: Scalar  # the same per element of a key and a value: a whole tile is fetched, however few keys it has
-    row_cycles: Scalar  # the same per such element and query row: load, end of the softmax, store
-    first_share: Scalar  # of a unit's cycles that pass until its core streams, however few units there are
-    single_share: Scalar  # of a unit's cycles with one query row, which needs no matrix units
-    narrow_share: Scalar  # of unit and launch cycles that a cache of 8 bits takes, which has kernels of its own
-    bandwidth: Scalar  # share of HBM bandwidth
-    cache_bandwidth: Scalar  # share of L2 bandwidth
-    resident: Scalar  # share of L2 capacity that keeps a cache which is read again
-    matrix: Scalar  # share of the matrix peak
-    vector: Scalar  # share of the vector and special-function peaks
-    conversions: Scalar  # vector FLOP per cached element and B that it is short of 16 bits
-    core_flops: Scalar  # vector FLOP per cycle of a core that works on one unit at a time; a wider one takes several
-    around_time: Scalar | None = None  # s of small kernels that engines run around both; tables of them alone lack it
-    slow_bytes: Scalar = 1.0  # times longer that a cached byte of an 8-bit element takes
-    asynchronous: Constants | None = None  # in place of those above on such cores without tensor memory: `on_cores`
-    tensor_memory: Constants | None = None  # the same on cores with it
-    spread: Spread | None = None
+    launch_cycles: Scalar = clock_cycles(
+        "clock cycles of both kernels without work", "launch, and the chain of first loads"
+    )
+    launch_time: Scalar = fixed_time("time of both kernels that no clock shortens")
+    split_cycles: Scalar = clock_cycles(
+        "clock cycles more where caches are split in very many parts", "partial results and their sum"
+    )
+    conversion_cycles: Scalar = clock_cycles(
+        "clock cycles more per byte that cached elements are short of 16 bits", "queries follow", unit="clock/B"
+    )
+    fill: Scalar = factor("blocks per core up to which the caches of few units are split")
+    blocks: Scalar = factor("blocks per core that stream as fast as the device can", zero=False)
+    split_keys: Scalar = number("1", "keys of the shortest part worth a block", most=1e7)
+    block_bytes: Scalar = number("B/clock", "bytes per clock cycle that a block streams while others are missing")
+    block_ramp: Scalar = number(
+        "B", "bytes of a block's part that are read at that pace", "before it reaches its share of the device's"
+    )
+    row_tile: Scalar = number(
+        "1", "query rows of a unit that share one reading of its cache", "more read it again from the L2", most=1e4
+    )
+    least_rows: Scalar = number("1", "query rows that a matrix instruction takes at least", most=1e4)
+    unit_cycles: Scalar = clock_cycles("clock cycles of a core per unit", "scheduling, page table, fill and drain")
+    width_cycles: Scalar = clock_cycles(
+        "clock cycles of a core per unit and element of a key and a value",
+        "a whole tile is fetched, however few keys it has",
+    )
+    row_cycles: Scalar = clock_cycles(
+        "clock cycles of a core per unit, such element and query row", "load, end of the softmax, store"
+    )
+    first_share: Scalar = factor(
+        "share of a unit's cycles that pass until its core streams, however few units there are"
+    )
+    single_share: Scalar = factor(
+        "share of a unit's cycles that one with one query row takes", "which needs no matrix units"
+    )
+    narrow_share: Scalar = factor(
+        "share of unit and launch cycles that a cache of 8 bits takes", "which has kernels of its own"
+    )
+    bandwidth: Scalar = reached("share of HBM bandwidth")
+    cache_bandwidth: Scalar = reached("share of L2 bandwidth")
+    resident: Scalar = reached("share of L2 capacity that keeps a cache which is read again", zero=True)
+    matrix: Scalar = reached("share of the matrix peak")
+    vector: Scalar = reached("share of the vector and special-function peaks")
+    conversions: Scalar = factor("vector operations per cached element and byte that it is short of 16 bits")
+    core_flops: Scalar = number(
+        "FLOP",
+        "vector FLOP per clock cycle of a core that works on one unit at a time",
+        "a wider one takes several",
+    )
+    around_time: Scalar | None = fixed_time(
+        "time of small kernels that engines run around both", "tables of them alone lack it", default=None
+    )
+    slow_bytes: Scalar = factor("times longer that a cached byte of an 8-bit element takes", default=1.0, zero=False)
+    asynchronous: Constants | None = part(
+        "on asynchronous cores without tensor memory", default=None
+    )  # in place of those above
+    tensor_memory: Constants | None = part("on asynchronous cores with it", default=None)  # the same
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 

@@ -1,21 +1,27 @@
 """Constant shares of every peak by kind of op, and fixed times per kernel, step, sequence and request."""
 
+from typing import Any
+
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Spread
-from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.efficiency.timing import Spread, fixed_time
+from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
+
+_SHARE: dict[str, Any] = {"most": 1.0, "words": "in (0, 1]: it is a share of the datasheet's figure"}
 
 
 @struct
 class KindEfficiency:
     """Efficiency of one kind of kernel. Shares are of the datasheet's figure, in (0, 1]."""
 
-    matrix: Scalar  # of the matrix peak at 16 bits and more
-    matrix_low: Scalar  # of the matrix peak at 8 bits and less
-    vector: Scalar  # of the vector and special-function peaks
-    bandwidth: Scalar  # of HBM bandwidth
-    cache_bandwidth: Scalar  # of L2 and scratchpad bandwidth
-    kernel_time: Scalar  # s per kernel: launch inside a graph, fill and drain
-    winograd: Scalar | None = None  # of the rate of such a product that those of minimal filtering reach; None: unused
+    matrix: Scalar = share("share of the matrix peak at 16 bits and more", **_SHARE)
+    matrix_low: Scalar = share("share of the matrix peak at 8 bits and less", **_SHARE)
+    vector: Scalar = share("share of the vector and special-function peaks", **_SHARE)
+    bandwidth: Scalar = share("share of HBM bandwidth", **_SHARE)
+    cache_bandwidth: Scalar = share("share of L2 and scratchpad bandwidth", **_SHARE)
+    kernel_time: Scalar = fixed_time("fixed time of a kernel", "launch inside a graph, fill and drain")
+    winograd: Scalar | None = share(
+        "share of such a product's rate that minimal filtering reaches", "None: unused", default=None, **_SHARE
+    )
     hull: Hull | None = static(default=None)
 
 
@@ -49,11 +55,32 @@ def blended(first: KindEfficiency, second: KindEfficiency, share: Scalar) -> Kin
 class LinkEfficiency:
     """Efficiency of collectives."""
 
-    losses: Scalar  # 1: what the links' transports lose as measured; 0: links at their datasheet; linear between
-    share: Scalar = 1.0  # of a lone collective's speed that one in an engine's step reaches; expert kernels: all of it
-    two_shot: Scalar = 1.0  # 1: the engine's own all-reduce also works in two stages; 0: in one, and else the library
-    wait_time: Scalar = 0.0  # s per collective that devices of an engine wait for the last of them
-    spread: Spread | None = None
+    losses: Scalar = number(
+        "1",
+        "share of the links' measured losses that applies",
+        "0: links are at their datasheet; linear between",
+        zero=True,
+        most=1.0,
+        words="in [0, 1]: 1 where the links' measured losses apply",
+    )
+    share: Scalar = number(
+        "1",
+        "share of a lone collective's speed that one in an engine's step reaches",
+        "expert kernels: all of it",
+        default=1.0,
+        **_SHARE,
+    )
+    two_shot: Scalar = number(
+        "1",
+        "share of the engine's own all-reduces that may work in two stages",
+        "0: in one, and else the library",
+        default=1.0,
+        zero=True,
+        most=1.0,
+        words="in [0, 1]: 1 where the engine's own all-reduce has two stages",
+    )
+    wait_time: Scalar = fixed_time("time per collective that devices wait for the last of them", default=0.0)
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 
@@ -61,9 +88,17 @@ class LinkEfficiency:
 class Host:
     """Time that the serving engine's processes add around the kernels."""
 
-    step_time: Scalar  # s per engine step
-    sequence_time: Scalar  # s per sequence that samples a token, per step
-    request_time: Scalar  # s per request before its first step: tokenizer, scheduler, network
-    kernel_time: Scalar | None = None  # s per kernel that the host launches, beside the device; None: a graph has all
-    early_launch: Scalar | None = None  # share of a step's launches that kernels hide which start before the last has
-    # ended, where matrix units add up in a memory of their own; None: none
+    step_time: Scalar = fixed_time("time of the host per engine step", most=60.0)
+    sequence_time: Scalar = fixed_time("time of the host per sequence that samples a token, per step", most=60.0)
+    request_time: Scalar = fixed_time(
+        "time per request before its first step", "tokenizer, scheduler, network", most=600.0
+    )
+    kernel_time: Scalar | None = fixed_time(
+        "time per kernel that the host launches", "beside the device; None: a graph has all", default=None
+    )
+    early_launch: Scalar | None = share(
+        "share of a step's launches that kernels hide which start before the last has ended",
+        "where matrix units add up in a memory of their own; None: none",
+        default=None,
+        zero=True,
+    )

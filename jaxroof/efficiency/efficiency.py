@@ -1,6 +1,9 @@
 """Efficiency: times of every kind of op, of collectives and of the host under one argument, whatever its tier."""
 
 import dataclasses
+import functools
+import typing
+from collections.abc import Sequence
 
 from jaxroof.efficiency import decode, gemm, grouped, prefill
 from jaxroof.efficiency.derated import Decoding, Host, KindEfficiency, LinkEfficiency, blended
@@ -8,7 +11,7 @@ from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.stream import StreamKernel
 from jaxroof.efficiency.surface import Surfaces
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Declaration, Scalar, declarations, struct
 from jaxroof.op import STAND_INS, Kernel
 
 
@@ -53,6 +56,26 @@ def in_phases(efficiency: Efficiency, prompt_tokens: Scalar | None, decode_token
         share = decode_tokens / jnp.maximum(prompt_tokens + decode_tokens, 1e-9)
         own = {name: blended(getattr(efficiency, name), entry, share) for name, entry in own.items()}
     return dataclasses.replace(efficiency, **own, decoding=None)
+
+
+@functools.cache
+def constant_declaration(path: str) -> Declaration | None:
+    """What the constant at the dotted `path` of an efficiency is, `linear.wide.tile_cycles`; None where there is none.
+
+    Structs of several tiers may stand on the way: the first that has such a constant tells, and all agree on its unit.
+    """
+    *around, name = path.split(".")
+    found: tuple[type, ...] = (Efficiency,)
+    for word in around:
+        found = tuple(inner for kind in found for inner in _below(kind, word))
+    return next((declared for kind in found if (declared := declarations(kind).get(name))), None)
+
+
+def _below(kind: type, field: str) -> Sequence[type]:
+    """Structs that a field may hold; the one around it where it holds constants of a class of cores."""
+    hint = typing.get_type_hints(kind).get(field)
+    found = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and dataclasses.is_dataclass(one)]
+    return [] if hint is None else found or [kind]
 
 
 def datasheet() -> Efficiency:

@@ -2,11 +2,11 @@
 
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
-from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, on_cores, reached
 from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest
-from jaxroof.numerics.struct import Array, Scalar, given, static, struct
+from jaxroof.numerics.struct import Array, Scalar, given, part, static, struct
 from jaxroof.op import Kernel, kernel_precision
 
 RESIDENT_BOUND = 50.0
@@ -23,22 +23,36 @@ PARTIAL_BYTES = 4.0
 class GemmKernel(TileCosts):
     """Constants of one class of matrix products."""
 
-    launch_cycles: Scalar  # clock cycles per kernel: launch inside a graph, fill and drain
-    bandwidth: Scalar  # share of HBM bandwidth
-    cache_bandwidth: Scalar  # share of L2 bandwidth
-    contention: Scalar  # of matrix units and memory in short kernels; 0: a norm of order 4, 1: of order 2, 7: a sum
-    ramp_cycles: Scalar  # clock cycles in which memory and its overlap with the matrix units get going
-    weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
-    activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
-    split_cycles: Scalar  # clock cycles of adding up partial sums
-    split_traffic: Scalar  # times that a partial sum's bytes pass device memory
-    row_cycles: Scalar | None = None  # cycles of one core per row: a block of its own that prepares it; None: none
-    fetch: Scalar | None = None  # extra fraction of `bandwidth` that asynchronous cores reach; None: none
-    software_row_cycles: Scalar | None = None  # further cycles per row where matrix units are not asynchronous
-    packing_cycles: Scalar | None = None  # of a kernel that lays scales out for a tensor memory; None: none
-    winograd: Scalar | None = None  # share of a product's rate that those of minimal filtering reach; None: unused
-    tensor_memory: Constants | None = None  # in place of those above in steps on cores with one: `on_cores`
-    spread: Spread | None = None
+    launch_cycles: Scalar = clock_cycles("clock cycles per kernel", "launch inside a graph, fill and drain")
+    bandwidth: Scalar = reached("share of HBM bandwidth")
+    cache_bandwidth: Scalar = reached("share of L2 bandwidth")
+    contention: Scalar = factor(
+        "contention of matrix units and memory in short kernels", "0: a norm of order 4, 1: of order 2, 7: a sum"
+    )
+    ramp_cycles: Scalar = clock_cycles("clock cycles in which memory and its overlap with the matrix units get going")
+    weight_residency: Scalar = reached("share of L2 that holds weights from one reading to the next", zero=True)
+    activation_residency: Scalar = reached(
+        "share of L2 that holds activations between the kernels around the product", zero=True
+    )
+    split_cycles: Scalar = clock_cycles("clock cycles of adding up partial sums")
+    split_traffic: Scalar = factor("times that a partial sum's bytes pass device memory")
+    row_cycles: Scalar | None = clock_cycles(
+        "clock cycles of one core per row", "a block of its own that prepares it; None: none", default=None
+    )
+    fetch: Scalar | None = factor(
+        "extra fraction of `bandwidth` that asynchronous cores reach", "None: none", default=None
+    )
+    software_row_cycles: Scalar | None = clock_cycles(
+        "further clock cycles per row where matrix units are not asynchronous", "None: none", default=None
+    )
+    packing_cycles: Scalar | None = clock_cycles(
+        "clock cycles of a kernel that lays scales out for a tensor memory", "None: none", default=None
+    )
+    winograd: Scalar | None = reached(
+        "share of a product's rate that those of minimal filtering reach", "None: unused", default=None
+    )
+    tensor_memory: Constants | None = part("on cores with a tensor memory", default=None)  # in place of those above
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 

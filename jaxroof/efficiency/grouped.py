@@ -2,11 +2,11 @@
 
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import STEP_BYTES, TileCosts, matrix_time, sustained_rate
-from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, fixed_time, on_cores, reached
 from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
-from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.numerics.struct import Array, Scalar, number, part, share, static, struct
 from jaxroof.op import Kernel, ProductShape, kernel_precision
 
 EVEN = 0.05
@@ -23,23 +23,48 @@ RESIDENT_BOUND = 50.0
 class GroupedKernel(TileCosts):
     """Constants of one class of grouped matrix products, the sorting and copying of rows by expert included."""
 
-    launch_cycles: Scalar  # clock cycles per product: launch of it and of the kernels that sort rows by expert
-    launch_time: Scalar  # s per product that no clock shortens
-    matrix_cycles: Scalar  # clock cycles per weight matrix that has rows: descriptors, prefix sums
-    step_time: Scalar  # s per `STEP_BYTES` of inputs that the first tile waits for, one step after the other
-    bandwidth: Scalar  # share of HBM bandwidth
-    cache_bandwidth: Scalar  # share of L2 bandwidth
-    contention: Scalar  # 0: matrix units and memory add as a hypotenuse; 1: they take turns
-    weight_residency: Scalar  # share of L2 that holds weights from one reading to the next
-    activation_residency: Scalar  # share of L2 that holds activations between the kernels around the product
-    copy_cycles: Scalar  # clock cycles of a core per B of inputs and outputs that kernels around the product copy
-    copies: Scalar | None = None  # times that kernels around the product move its inputs and outputs; None: none
-    overlapped: Scalar | None = None  # 0: as `contention` says; 1: c and h add as a norm of order 4 where asynchronous
-    fused: Scalar | None = None  # share of the launches that kernels for matrix units with a memory of their own save
-    coarse_rows: Scalar | None = None  # mean rows per matrix about which tiles get coarse; None: they never do
-    coarse_lines: Scalar | None = None  # extra fraction of the weights that coarse tiles read, by half cache lines
-    wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
-    spread: Spread | None = None
+    launch_cycles: Scalar = clock_cycles(
+        "clock cycles per product", "launch of it and of the kernels that sort rows by expert"
+    )
+    launch_time: Scalar = fixed_time("time per product that no clock shortens")
+    matrix_cycles: Scalar = clock_cycles("clock cycles per weight matrix that has rows", "descriptors, prefix sums")
+    step_time: Scalar = fixed_time(
+        "time per `STEP_BYTES` of inputs that the first tile waits for", "one step after the other"
+    )
+    bandwidth: Scalar = reached("share of HBM bandwidth")
+    cache_bandwidth: Scalar = reached("share of L2 bandwidth")
+    contention: Scalar = share(
+        "contention of matrix units and memory",
+        "0: they add as a hypotenuse; 1: they take turns",
+        zero=True,
+    )
+    weight_residency: Scalar = reached("share of L2 that holds weights from one reading to the next", zero=True)
+    activation_residency: Scalar = reached(
+        "share of L2 that holds activations between the kernels around the product", zero=True
+    )
+    copy_cycles: Scalar = clock_cycles(
+        "clock cycles of a core per byte of inputs and outputs that kernels around the product copy", unit="clock/B"
+    )
+    copies: Scalar | None = factor(
+        "times that kernels around the product move its inputs and outputs", "None: none", default=None
+    )
+    overlapped: Scalar | None = share(
+        "share by which compute and memory time add as a norm of order 4 where asynchronous",
+        "0: as `contention` says",
+        zero=True,
+        default=None,
+    )
+    fused: Scalar | None = share(
+        "share of the launches that kernels for matrix units with a memory of their own save", zero=True, default=None
+    )
+    coarse_rows: Scalar | None = number(
+        "1", "mean rows per matrix about which tiles get coarse", "None: they never do", most=1e4, default=None
+    )
+    coarse_lines: Scalar | None = factor(
+        "extra fraction of the weights that coarse tiles read", "by half cache lines", default=None
+    )
+    wide_waves: Constants | None = part("where 64 threads run together", default=None)  # in place of those above
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 

@@ -4,12 +4,12 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, on_cores, reached
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum, positive_part
-from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
 from jaxroof.numerics.tree import mapped
 from jaxroof.op import AttentionShape, Kernel, kernel_precision
 
@@ -24,38 +24,52 @@ ACTIVATION_BYTES = 2.0
 class TileLoop:
     """Constants that depend on whether matrix units fetch operands by themselves (`Cores.asynchronous`)."""
 
-    matrix: Scalar  # share of the matrix peak
-    serial: Scalar  # share of softmax and products that take turns rather than overlap
-    packing: Scalar  # share of kernels that pack the query heads of one key head into the rows of a tile
-    padding: Scalar  # keys at each masked edge that a tile multiplies for nothing, per query
-    tile_cycles: Scalar  # clock cycles to start and end one tile: first loads, last stores
-    low_cache: Scalar  # time of the products with a cache of 8 bits against one of 16, in a kernel of 16 bits
-    low_write: Scalar = 0.0  # how much more new keys and values move before attention for a cache of 8 bits, likewise
-    tensor_memory: Constants | None = None  # in place of those above where accumulators have a memory of their own
+    matrix: Scalar = reached("share of the matrix peak")
+    serial: Scalar = share("share of softmax and products that take turns rather than overlap", zero=True)
+    packing: Scalar = share(
+        "share of kernels that pack the query heads of one key head into the rows of a tile", zero=True
+    )
+    padding: Scalar = factor("keys at each masked edge that a tile multiplies for nothing, per query")
+    tile_cycles: Scalar = clock_cycles("clock cycles to start and end one tile", "first loads, last stores")
+    low_cache: Scalar = factor(
+        "time of the products with a cache of 8 bits against one of 16", "in a kernel of 16 bits", zero=False
+    )
+    low_write: Scalar = factor(
+        "how much more new keys and values move before attention for a cache of 8 bits",
+        "in a kernel of 16 bits",
+        default=0.0,
+    )
+    tensor_memory: Constants | None = part(
+        "where accumulators have a memory of their own", default=None
+    )  # in place of those above
 
 
 @struct
 class PrefillKernel:
     """Constants of one class of prefill attention kernels."""
 
-    synchronous: TileLoop  # threads feed the matrix units
-    asynchronous: TileLoop  # matrix units feed themselves
-    tile_rows: Scalar  # query rows of one tile
-    row_step: Scalar  # rows that a partial tile is rounded up to
-    wide: Scalar  # how much longer products take per `WIDTH` elements of keys and values beyond `WIDTH`
-    exp: Scalar  # share of the special-function peak
-    vector: Scalar  # vector FLOP per query-key pair, at the vector peak: scale, maximum, sum, conversion, rescale
-    tail: Scalar  # of the longest tile's time, which no number of cores shortens
-    bandwidth: Scalar  # share of HBM bandwidth
-    l2: Scalar  # share of L2 bandwidth at which tiles read keys and values
-    resident: Scalar  # share of L2 that data stays in from one run to the next
-    warm: Scalar  # share of L2 bandwidth at which such data is read
-    memory_serial: Scalar  # share of tiles and memory that take turns rather than overlap
-    cache_write: Scalar  # times that new keys and values move beside attention, as engines append them to the cache
-    query_copy: Scalar  # times that queries move beside attention, as engines rotate or convert them
-    launch_cycles: Scalar  # clock cycles per run: launches inside a graph, fill and drain
-    low_launch: Scalar  # how much longer that is with a cache of 8 bits
-    spread: Spread | None = None
+    synchronous: TileLoop = part("where threads feed the matrix units")
+    asynchronous: TileLoop = part("where matrix units feed themselves")
+    tile_rows: Scalar = number("1", "query rows of one tile", most=1e4)
+    row_step: Scalar = number("1", "rows that a partial tile is rounded up to", most=1e4)
+    wide: Scalar = factor("how much longer products take per `WIDTH` elements of keys and values beyond `WIDTH`")
+    exp: Scalar = reached("share of the special-function peak")
+    vector: Scalar = factor(
+        "vector operations per query-key pair, at the vector peak", "scale, maximum, sum, conversion, rescale"
+    )
+    tail: Scalar = factor("times of the longest tile's time, which no number of cores shortens")
+    bandwidth: Scalar = reached("share of HBM bandwidth")
+    l2: Scalar = reached("share of L2 bandwidth at which tiles read keys and values")
+    resident: Scalar = reached("share of L2 that data stays in from one run to the next")
+    warm: Scalar = reached("share of L2 bandwidth at which such data is read")
+    memory_serial: Scalar = share("share of tiles and memory that take turns rather than overlap", zero=True)
+    cache_write: Scalar = factor(
+        "times that new keys and values move beside attention", "as engines append them to the cache"
+    )
+    query_copy: Scalar = factor("times that queries move beside attention", "as engines rotate or convert them")
+    launch_cycles: Scalar = clock_cycles("clock cycles per run", "launches inside a graph, fill and drain")
+    low_launch: Scalar = factor("how much longer launches take with a cache of 8 bits")
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 

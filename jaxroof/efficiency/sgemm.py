@@ -1,11 +1,11 @@
 """Time of a matrix product by a BLAS library's fp32 kernels: their tiles, rereading of operands, throttled clocks."""
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, fixed_time, on_cores, reached
 from jaxroof.hardware import Cores, Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.numerics.arrays import jnp, rsqrt
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
-from jaxroof.numerics.struct import Array, Scalar, static, struct
+from jaxroof.numerics.struct import Array, Scalar, number, part, static, struct
 from jaxroof.op import Kernel, kernel_precision
 
 Tile = tuple[float, float]
@@ -90,27 +90,31 @@ NEVER = 1e6
 class SgemmKernel:
     """Constants of fp32 products whose operands threads bring, most of them on vector units."""
 
-    matrix: Scalar  # share of the peak in the main loop of a tile of `LARGE` x `LARGE`
-    small: Scalar  # extra time of the main loop of a tile of m x n: small * 32 (1 / m + 1 / n - 2 / LARGE)
-    tile_cycles: Scalar  # clock cycles of a tile outside its main loop
-    lone: Scalar  # extra time of a main loop whose core has no other tile, by `LONE`: few threads do not fill a core
-    bandwidth: Scalar  # share of HBM bandwidth
-    kept: Scalar  # share of L2 that holds operands from one wave to the next
-    flight: Scalar  # tiles of one core that read at once
-    unaligned: Scalar  # extra time of readings whose rows or inputs are no multiples of `ALIGNED`
-    single: Scalar  # extra share of the main loop that reads such operands one by one through registers
-    stored: Scalar  # the same of results, where outputs are no such multiple
-    split_cycles: Scalar  # clock cycles of adding up partial sums
-    split_traffic: Scalar  # times that a partial sum passes device memory
-    launch_cycles: Scalar  # clock cycles of a kernel between others in a stream
-    process_energy: Scalar  # J drawn per J of arithmetic in `Hardware.energy`, at `REFERENCE_CLOCK`
-    idle_power: Scalar  # W of one core beside its products
-    onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
-    scattered: Scalar  # extra time of readings on Pascal, whose kernels take a sector of each row at once
-    far: Scalar  # further such time where the rows in flight are many times L2's capacity
-    reach: Scalar  # times of L2's capacity at which half of `far` is felt
-    wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
-    spread: Spread | None = None
+    matrix: Scalar = reached("share of the peak in the main loop of a tile of `LARGE` x `LARGE`")
+    small: Scalar = factor("extra time of the main loop of a tile of m x n", "small * 32 (1 / m + 1 / n - 2 / LARGE)")
+    tile_cycles: Scalar = clock_cycles("clock cycles of a tile outside its main loop")
+    lone: Scalar = factor(
+        "extra time of a main loop whose core has no other tile, by `LONE`", "few threads do not fill a core"
+    )
+    bandwidth: Scalar = reached("share of HBM bandwidth")
+    kept: Scalar = reached("share of L2 that holds operands from one wave to the next", zero=True)
+    flight: Scalar = factor("tiles of one core that read at once", zero=False)
+    unaligned: Scalar = factor("extra time of readings whose rows or inputs are no multiples of `ALIGNED`")
+    single: Scalar = factor("extra share of the main loop that reads such operands one by one", "through registers")
+    stored: Scalar = factor("extra share of stored results", "where outputs are no such multiple")
+    split_cycles: Scalar = clock_cycles("clock cycles of adding up partial sums")
+    split_traffic: Scalar = factor("times that a partial sum passes device memory")
+    launch_cycles: Scalar = clock_cycles("clock cycles of a kernel between others in a stream")
+    process_energy: Scalar = factor(
+        "energy drawn per energy of arithmetic in `Hardware.energy`", "at `REFERENCE_CLOCK`"
+    )
+    idle_power: Scalar = number("W", "power of one core beside its products", zero=True, most=1e4)
+    onset_time: Scalar = fixed_time("time of a kernel after which half of the electrical limit is felt")
+    scattered: Scalar = factor("extra time of readings on Pascal", "whose kernels take a sector of each row at once")
+    far: Scalar = factor("further such time where the rows in flight are many times L2's capacity")
+    reach: Scalar = factor("times of L2's capacity at which half of `far` is felt", zero=False)
+    wide_waves: Constants | None = part("where 64 threads run together", default=None)  # in place of those above
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 

@@ -1,10 +1,10 @@
 """Time of streaming kernels: element-wise work, norms, copies and conversions."""
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Constants, Spread, Timing, on_cores
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, fixed_time, on_cores, reached
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.numerics.smooth import maximum
-from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.numerics.struct import Scalar, number, part, static, struct
 from jaxroof.op import Kernel, kernel_precision
 
 
@@ -12,16 +12,24 @@ from jaxroof.op import Kernel, kernel_precision
 class StreamKernel:
     """Constants of one class of streaming kernels."""
 
-    launch_cycles: Scalar  # clock cycles per kernel: launch inside a graph, fill and drain
-    launch_time: Scalar  # s per kernel that no clock shortens
-    bandwidth: Scalar  # share of HBM bandwidth
-    vector: Scalar  # share of the vector and special-function peaks
-    matrix: Scalar  # share of the matrix peak
-    core_bytes: Scalar | None = None  # B that one core reads and writes per clock cycle; None: never binds
-    residency: Scalar | None = None  # share of L2 that holds what the kernels around it share with it; None: nothing
-    exp: Scalar | None = None  # share of the special-function peak; None: `vector`
-    wide_waves: Constants | None = None  # in place of those above where 64 threads run together: `on_cores`
-    spread: Spread | None = None
+    launch_cycles: Scalar = clock_cycles("clock cycles per kernel", "launch inside a graph, fill and drain")
+    launch_time: Scalar = fixed_time("time per kernel that no clock shortens")
+    bandwidth: Scalar = reached("share of HBM bandwidth")
+    vector: Scalar = reached("share of the vector and special-function peaks")
+    matrix: Scalar = reached("share of the matrix peak")
+    core_bytes: Scalar | None = number(
+        "B/clock/core",
+        "bytes that a core reads and writes per clock cycle",
+        "None: never binds",
+        most=1e4,
+        default=None,
+    )
+    residency: Scalar | None = reached(
+        "share of L2 that holds what the kernels around it share with it", "None: nothing", default=None
+    )
+    exp: Scalar | None = reached("share of the special-function peak", "None: `vector`", default=None)
+    wide_waves: Constants | None = part("where 64 threads run together", default=None)  # in place of those above
+    spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
 

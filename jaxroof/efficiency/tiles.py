@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from jaxroof.efficiency.timing import clock_cycles, factor, fixed_time, reached
 from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
 from jaxroof.numerics.arrays import jnp, rsqrt
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
-from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.numerics.struct import Array, Scalar, number, share, struct
 
 TILES = (
     (16.0, 64.0),
@@ -61,20 +62,38 @@ UNIT = 32.0
 class TileCosts:
     """Constants of how a class of kernels works through tiles: what structs of such kernels inherit."""
 
-    matrix: Scalar  # share of the matrix peak that a large tile reaches in its main loop
-    tile_cycles: Scalar  # clock cycles of a tile outside its main loop: first operands in, results out
-    overlap: Scalar  # share of `tile_cycles` that asynchronous matrix units hide behind the next tile's main loop
-    small: Scalar  # extra time of the main loop of a tile of m x n: small * 32 (1 / m + 1 / n)
-    softness: Scalar  # of an idle core's time in the last wave that is lost; 1: waves end together
-    energy: Scalar  # J per 16-bit matrix FLOP, of a core of `energy_rate`
-    energy_rate: Scalar  # 16-bit FLOP/s of one core; wider matrix units take less energy per FLOP
-    power: Scalar  # share of the electrical limit that matrix units may take
-    onset_time: Scalar  # s of a kernel after which half of the electrical limit is felt
-    idle_power: Scalar | None = None  # W of one core beside its products, at full clock; None: none
-    store_cycles: Scalar | None = None  # clock cycles that `STORED` results of a tile take beside `tile_cycles`
-    software: Scalar | None = None  # extra share of the main loop where matrix units are not asynchronous
-    promotion: Scalar | None = None  # the same where they have no memory for results: registers scale and add blocks
-    step_cycles: Scalar | None = None  # clock cycles of one `STEP_BYTES` step of a tile at least; None: no such bound
+    matrix: Scalar = reached("share of the matrix peak that a large tile reaches in its main loop")
+    tile_cycles: Scalar = clock_cycles("clock cycles of a tile outside its main loop", "first operands in, results out")
+    overlap: Scalar = share(
+        "share of `tile_cycles` that asynchronous matrix units hide behind the next tile's main loop", zero=True
+    )
+    small: Scalar = factor("extra time of the main loop of a tile of m x n", "small * 32 (1 / m + 1 / n)")
+    softness: Scalar = share(
+        "share of an idle core's time in the last wave that is lost", "1: waves end together", zero=True
+    )
+    energy: Scalar = number("J/FLOP", "energy per 16-bit matrix FLOP", "of a core of `energy_rate`", most=1e-6)
+    energy_rate: Scalar = number(
+        "FLOP/s", "16-bit rate of one core at which `energy` holds", "wider matrix units take less energy per FLOP"
+    )
+    power: Scalar = reached("share of the electrical limit that matrix units may take")
+    onset_time: Scalar = fixed_time("time of a kernel after which half of the electrical limit is felt")
+    idle_power: Scalar | None = number(
+        "W", "power of one core beside its products, at full clock", "None: none", zero=True, most=1e4, default=None
+    )
+    store_cycles: Scalar | None = clock_cycles(
+        "clock cycles that `STORED` results of a tile take beside `tile_cycles`", default=None
+    )
+    software: Scalar | None = factor(
+        "extra share of the main loop where matrix units are not asynchronous", default=None
+    )
+    promotion: Scalar | None = factor(
+        "extra share of the main loop where matrix units have no memory for results",
+        "registers scale and add blocks",
+        default=None,
+    )
+    step_cycles: Scalar | None = clock_cycles(
+        "clock cycles of one `STEP_BYTES` step of a tile at least", "None: no such bound", default=None
+    )
 
 
 def sustained_rate(

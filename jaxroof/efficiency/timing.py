@@ -1,10 +1,10 @@
 """Timing of one kernel: its time, and the time that each resource alone would take."""
 
 import dataclasses
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxroof.hardware import Cores
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Scalar, number, struct
 
 
 class Timing(NamedTuple):
@@ -14,12 +14,35 @@ class Timing(NamedTuple):
     resources: dict[str, Scalar]  # s that each resource needs, by its name in `jaxroof.op.BOUNDS`
 
 
+# Declarations of constants by what their ranges have in common.
+
+
+def reached(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field with the share of a figure that kernels reach: of the datasheet, or of another class of cores."""
+    return number("1", meaning, about, **({"most": 2.0} | facts))
+
+
+def factor(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field with an extra share of a time or of bytes, or a count of work; 0: none."""
+    return number("1", meaning, about, **({"zero": True, "most": 1e4} | facts))
+
+
+def clock_cycles(meaning: str, about: str = "", unit: str = "clock", **facts: Any) -> Any:
+    """A field with clock cycles of the cores; 0: none."""
+    return number(unit, meaning, about, **({"zero": True, "most": 1e7} | facts))
+
+
+def fixed_time(meaning: str, about: str = "", **facts: Any) -> Any:
+    """A field with a time in s; 0: none."""
+    return number("s", meaning, about, **({"zero": True, "most": 1.0} | facts))
+
+
 @struct
 class Spread:
     """Standard deviation of the log ratio of measured to predicted times, on devices that were not fitted."""
 
-    short: Scalar  # of kernels of less than `SHORT` s
-    long: Scalar  # of the others
+    short: Scalar = factor("standard deviation of log errors of kernels of less than `SHORT` s", most=10.0)
+    long: Scalar = factor("standard deviation of log errors of the other kernels", most=10.0)
 
 
 SHORT = 30e-6

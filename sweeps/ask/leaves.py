@@ -12,6 +12,7 @@ from hwspaces.quantities.leaves import leaf_unit as hardware_leaf_unit
 from hwspaces.quantities.units import quantity
 from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
+from jaxroof.efficiency import constant_declaration
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import JOBS
 from jaxroof.numerics.struct import Declaration, declaration, declarations, given
@@ -61,7 +62,8 @@ def leaf_unit(path: str) -> str:
     """SI unit of any leaf of a scenario by its dotted path."""
     if path.removeprefix("prefill.").startswith("hardware."):
         return hardware_leaf_unit(path.removeprefix("prefill."))
-    declared = leaf(path)
+    root, _, rest = plain_path(path).partition(".")
+    declared = constant_declaration(rest) if root == "efficiency" else leaf(path)
     if declared is not None:
         return declared.unit or "1"
     name = path.rpartition(".")[2]

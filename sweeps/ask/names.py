@@ -127,7 +127,11 @@ VARIABLES: dict[str, Metric] = {
 """Every variable of every job. A breakdown's `prefill_` and `decode_` variables share the meaning of the plain one."""
 
 UDUNITS = {
-    "B": "byte",
+    "clock": "1",
+    "clock/B": "byte-1",
+    "B/clock": "byte",
+    "B/clock/core": "byte",
+    "B": "byte",  # after those that are written as it is: what reads a file takes the last
     "B/s": "byte s-1",
     "FLOP/s": "s-1",
     "1/s": "s-1",

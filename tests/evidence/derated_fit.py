@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hwspaces.performance.efficiency_file import UNITS, efficiency_text
+from hwspaces.performance.efficiency_file import efficiency_text
 from hwspaces.quantities.units import formatted
-from jaxroof.efficiency import Efficiency
+from jaxroof.efficiency import Efficiency, constant_declaration
 from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.measure.validate.relative_errors import Errors, errors
 from sweeps.run.precision import precision
@@ -136,7 +136,9 @@ def _summary(observations: list[Observation], predicted: np.ndarray, held_out: M
 
 def shown(path: str, value: float) -> str:
     """A constant as people read it: its share, or its time with its unit."""
-    return formatted(value, "s" if path.rpartition(".")[2] in UNITS else "1")
+    of_a_host = f"host.{path.rpartition('.')[2]}"  # another engine's
+    declared = constant_declaration(path) or constant_declaration(of_a_host)
+    return formatted(value, declared.unit if declared else "1")
 
 
 def _error_table(title: str, rows: Mapping[str, tuple[int, Errors]]) -> Table:

@@ -13,8 +13,8 @@ from rich.table import Table
 from scipy.optimize import least_squares
 
 import hwspaces
-from hwspaces.performance.efficiency_file import UNITS
-from jaxroof.efficiency import Efficiency
+from hwspaces.performance.kernel_tables import written_unit
+from jaxroof.efficiency import Efficiency, constant_declaration
 from jaxroof.prices.tables import Limits
 from sweeps.ask.axes import leaf, replaced
 from sweeps.measure.validate.serving.launches import ENGINES
@@ -253,8 +253,8 @@ def with_constant(text: str, path: str, value: float, source: str) -> str:
     end = text.find("\n[", start)
     block = text[start : len(text) if end < 0 else end + 1].rstrip("\n").split("\n")
     rest = "" if end < 0 else text[end + 1 :]
-    suffix, scale = UNITS.get(field, ("us", 1e6) if field.endswith("_time") else ("", 1.0))
-    key = f"{field}_{suffix}" if suffix else field
+    suffix, scale = written_unit(constant_declaration(path))
+    key = field + suffix
     cited = f"sources.{field.partition('.')[0]}"
     lines = {key: f"{key} = {value * scale:.4g}", cited: f"{cited} = {json.dumps(source)}"}
     for name, line in lines.items():

@@ -119,7 +119,7 @@ def test_file():
     kernels, _ = kernel_table(table(), "here")
     assert kernels.wide.asynchronous == {"fill": 2.0, "launch_time": 3e-6}
     assert kernels.wide.tensor_memory is None
-    with pytest.raises(ValueError, match=r"here\.wide\.asynchronous: fil is not known; did you mean fill"):
+    with pytest.raises(ValueError, match=r"here\.wide\.asynchronous: fil = 2\.0 is not known; did you mean fill"):
         kernel_table(table(asynchronous={"fil": 2.0}), "here")
     with pytest.raises(ValueError, match=r"here\.wide\.asynchronous = 2 is not a table"):
         kernel_table(table(asynchronous=2), "here")
