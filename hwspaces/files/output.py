@@ -172,6 +172,12 @@ def replacing(
         unfinished.discarded(begun)
 
 
+def write_text(path: str | os.PathLike[str], kind: str, text: str, force: bool = False) -> None:
+    """Write a text of a kind of `KINDS`; the file appears when it is whole. Raises as `replacing` does."""
+    with replacing(path, (kind,), force=force) as name, open(name, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def names_folder(path: str) -> bool:
     """True where a name is a folder's: it ends in a slash, is one, or has no suffix."""
     return path.endswith(("/", "\\")) or os.path.isdir(path) or not Path(path).suffix

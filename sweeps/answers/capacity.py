@@ -1,6 +1,5 @@
 """Text of a capacity search: the table of accelerators, those left out, and all of it as one JSON object."""
 
-import argparse
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -170,18 +169,3 @@ def _time(value: float) -> str:
 
 def _number(value: float) -> str:
     return number(value) if math.isfinite(value) else "-"
-
-
-def write(options: argparse.Namespace, found: Any) -> None:
-    """Write the dataset and the picture that are wanted."""
-    from sweeps.serving.capacity import dataset
-
-    if options.output:
-        from sweeps.data.store import saved
-
-        saved(options.output, dataset(found), options.force)
-    if options.plot:
-        from sweeps.show import style
-        from sweeps.show.load import load
-
-        style.saved(load(dataset(found)), options.plot, options.force)

@@ -1,6 +1,5 @@
 """Rows of `jaxroof compare` as records and as a CSV file."""
 
-import argparse
 import csv
 import math
 from collections.abc import Iterable
@@ -44,26 +43,6 @@ def write_rows(
         writer = csv.DictWriter(file, list(records[0]))
         writer.writeheader()
         writer.writerows(records)
-
-
-def write_dataset(
-    options: argparse.Namespace, ending: str, found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: int
-) -> None:
-    """Write the dataset, rows or picture that are wanted."""
-    path, force = options.output, options.force
-    if ending == ".nc":
-        from sweeps.data.store import saved
-
-        if not found.points:
-            raise ValueError(f"{path}: there are no points to write")
-        saved(path, found.dataset, force)
-    elif ending == ".csv":
-        write_rows(path, shown, explained, force)
-    else:
-        from sweeps.show import style
-        from sweeps.show.compare import ranking
-
-        style.saved(ranking(found, shown[:top]), path, force)
 
 
 def record(found: Any, rows: tuple[Any, ...], explained: tuple[Any, ...]) -> dict[str, Any]:

@@ -54,10 +54,9 @@ class Page:
 
     def write(self, path: str, force: bool = False) -> None:
         """Write the page to a file, which replaces one of jaxroof's; any other only with `force`."""
-        from hwspaces.files.output import replacing
+        from hwspaces.files.output import write_text
 
-        with replacing(path, ("page",), force=force) as name, open(name, "w", encoding="utf-8") as file:
-            file.write(self.text)
+        write_text(path, "page", self.text, force)
 
     def _end_line(self) -> None:
         if self._line.strip():

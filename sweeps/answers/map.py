@@ -1,11 +1,11 @@
-"""Text and JSON of a mapped loop nest."""
+"""Text and JSON of mapped loop nests: one layer, or all of a network."""
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxroof.nests import NestFanout
+from jaxroof.nests import NestFanout, NestMachine
 
 
 def print_names(json: bool) -> None:
@@ -29,6 +29,20 @@ def print_names(json: bool) -> None:
         shown.add_row(name, f"{entry.value.units:.0f}", entry.source)
     out.print()
     out.print(shown)
+
+
+def network_record(
+    options: argparse.Namespace, layers: Sequence[Any], machine: NestMachine, found: Sequence[Any]
+) -> dict[str, Any]:
+    """A network's layers and their totals for machines, as `record` has each."""
+    from sweeps.studies.map.network import totals
+
+    records = [
+        record(options, entry.value, machine, each.mapping, each.cost, each)
+        | {"layer": entry.name, "count": entry.count}
+        for entry, each in zip(layers, found, strict=True)
+    ]
+    return {"network": options.layer, "architecture": options.arch, **totals(records), "layers": records}
 
 
 def record(
@@ -81,15 +95,6 @@ def padded(problem: Any, mapping: Any) -> dict[str, float]:
     return {name: size for name, size in reached.items() if size > problem.sizes[name]}
 
 
-def write(answer: dict[str, Any], path: str, force: bool) -> None:
-    """Write the answer; the file appears when it is whole."""
-    from hwspaces.files.output import replacing
-    from sweeps.answers.to_json import json_text
-
-    with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
-        file.write(json_text(answer) + "\n")
-
-
 def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, cost: Any, found: Any) -> None:
     """Print the mapping, accesses by memory and tensor, and time and energy."""
     from hwspaces import formatted
@@ -127,6 +132,39 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     if found is not None:
         which = "all there are" if found.complete else f"of {found.space:.3g}"
         out.print(f"search  {found.evaluated:,} mappings evaluated, {which}, in {found.seconds:.2f} s")
+
+
+def show_network(answer: dict[str, Any], machine: NestMachine) -> None:
+    """Print a table of the layers, and time and energy of all."""
+    from hwspaces import formatted
+    from sweeps.answers.tables import console, percent, table
+
+    out = console()
+    out.print(
+        f"{answer['network']} on {answer['architecture']}: {answer['macs']:,.0f} MACs, the best mapping of each layer\n"
+    )
+    numbers = ["count", "MACs", "cycles", "units busy"]
+    more = ["energy", "per MAC", "share"] if answer["energy"] else []
+    shown = table("layer", *numbers, *more, *(["largest parts"] if more else []), numbers=(*numbers, *more))
+    for each in answer["layers"]:
+        energy, count = each["energy"], each["count"]
+        cells = [each["layer"].replace("#", ".").rpartition(".")[2], str(count), f"{each['macs'] / 1e6:,.1f} M", f"{each['cycles']:,.0f}"]
+        cells.append(percent(each["macs"] / (each["cycles"] * machine.units)))
+        if more:
+            parts = sorted(each["energies"].items(), key=lambda part: -part[1])[:2]
+            cells += [formatted(energy, "J"), formatted(energy / each["macs"], "J")]
+            cells.append(percent(count * energy / answer["energy"]))
+            cells.append(", ".join(f"{name} {percent(part / energy)}" for name, part in parts))
+        shown.add_row(*cells)
+    out.print(shown)
+    busy = percent(answer["macs"] / (answer["cycles"] * machine.units))
+    time = formatted(answer["time"], "s")
+    out.print(f"\ntime    {time}: {answer['cycles']:,.0f} cycles; {busy} of {machine.units:,.0f} units busy")
+    if answer["energy"]:
+        out.print(energy_line(answer["energy"], answer["macs"], answer["energies"]))
+    missing = [each["layer"] for each in answer["layers"] if not each["fits"]]
+    if missing:
+        out.print(f"note    these do not fit: {', '.join(missing)}")
 
 
 def energy_line(energy: float, macs: float, energies: Mapping[str, float]) -> str:

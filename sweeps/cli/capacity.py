@@ -1,14 +1,13 @@
 """`jaxroof capacity`: the largest load at which each of many accelerators keeps its latency limits."""
 
 import argparse
-import math
 from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.ask.words import ComparisonWords
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags
-from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 from sweeps.cli.serve import FLAGS
 from sweeps.run.compile_cache import compilation_cache
 
@@ -56,15 +55,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search, write the files that are wanted, and print the table or its JSON."""
-    from sweeps.answers.capacity import write
-
     common.require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     found = _searched(options, _load_ranges(options))
-    write(options, found)
     from sweeps.answers import capacity as report
+    from sweeps.serving.capacity import dataset
+    from sweeps.show.load import load
 
+    write(options, "output", lambda: dataset(found))
+    write(options, "plot", lambda: load(dataset(found)))
     if options.json:
         return print_json(report.record(found))
     report.show(found, files(options))
@@ -79,60 +79,42 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
     points = POINTS if options.points is None else int(common.whole_number("--points", options.points))
     if points > MOST_POINTS:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")
-    clients = None
-    if options.concurrency not in (None, "auto"):
-        clients = _loads("--concurrency", options.concurrency, points, True)
-    return {"rates": options.rates and _loads("--rates", options.rates, points, False), "concurrencies": clients}
+    from sweeps.serving.curve import load_range
+
+    clients = None if options.concurrency == "auto" else options.concurrency
+    return {
+        "rates": options.rates and load_range(options.rates, points, "--rates"),
+        "concurrencies": clients and load_range(clients, points, "--concurrency", whole=True),
+    }
 
 
 def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     """The capacities that the flags ask for, with a bar of progress while they are searched."""
     from hwspaces import quantity, rented_names
+    from sweeps.ask.flag_text import several
+    from sweeps.cli.progress import progress
+    from sweeps.serving.capacity import capacity
 
-    degrees = None if options.tp is None else [int(common.whole_number("--tp", part)) for part in options.tp.split(",")]
+    degrees = None if options.tp is None else common.whole_numbers("--tp", options.tp)
     options.tp = None
     given: dict[str, Any] = {} if options.share is None else {"share": options.share}
     if options.tolerance is not None:
         given["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
     if options.node is not None:
         given["node"] = int(common.whole_number("--node", options.node))
-    policy = common.policy_settings(options.policy)
     asked = {name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")}
     compilation_cache()
-    from sweeps.cli.progress import progress
-    from sweeps.serving.capacity import capacity
-
-    every = options.hardware.strip() == "all"
     with progress() as begun:
         return capacity(
             options.model,
-            rented_names() if every else [name.strip() for name in options.hardware.split(",")],
+            rented_names() if options.hardware.strip() == "all" else several(options.hardware, "--hardware"),
             options.slo,
             **given,
             **loads,
             closed=options.concurrency is not None,
             tp=degrees,
             begun=lambda simulations: begun(simulations).add,
-            policy=policy,
+            policy=common.policy_settings(options.policy),
             **asked,
             **{name: getattr(options, name) for name in LOAD if getattr(options, name) is not None},
         )
-
-
-def _loads(flag: str, text: str, points: int, whole: bool) -> list[float]:
-    """Loads of "1..32", in equal ratios, or of "1,2,4"."""
-    from hwspaces import quantity
-
-    low, dots, high = text.partition("..")
-    if not dots:
-        return [quantity(part.strip(), "1", flag) for part in text.split(",")]
-    low, high = quantity(low.strip(), "1", flag), quantity(high.strip(), "1", flag)
-    if not low < high:
-        raise ValueError(f"{flag} {text}: {low:g} must be below {high:g}")
-    ratio = math.log(high / low)
-    steps = [low * math.exp(ratio * i / max(points - 1, 1)) for i in range(points)]
-    if whole:
-        return list(dict.fromkeys(float(round(one)) for one in steps))
-    return list(dict.fromkeys(float(f"{one:.3g}") for one in steps))
-
-

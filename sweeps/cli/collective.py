@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import word_arguments
-from sweeps.cli.outputs import picture_argument
+from sweeps.cli.outputs import picture_argument, write
 
 if TYPE_CHECKING:
     from sweeps.answers.collective import FoundTimes
@@ -69,13 +69,12 @@ def _draw(options: argparse.Namespace, found: "FoundTimes") -> None:
     """Write the picture that is asked for."""
     import numpy as np
 
-    from sweeps.show import style
     from sweeps.show.collectives import algorithms
 
     details = f"Bus bandwidth and time over message size, efficiency {found.efficiency}."
     fastest = np.array([found.times[name][i] for i, name in enumerate(found.chosen)])
     picture = algorithms(found.about, details, found.kind, found.devices, found.sizes, found.times, fastest)
-    style.saved(picture, options.output, options.force)
+    write(options, "output", lambda: picture)
     if not options.json:
         say(f"\n{options.output}: {found.about}")
 

@@ -178,6 +178,21 @@ def whole_number(flag: str, text: str, zero: bool = False) -> float:
     return value
 
 
+def whole_numbers(flag: str, text: str) -> list[int]:
+    """The values of a flag that takes counts with commas between."""
+    return [int(whole_number(flag, part.strip())) for part in text.split(",")]
+
+
+def top_rows(options: argparse.Namespace, usual: int) -> int:
+    """How many rows `--top` shows."""
+    return usual if options.top is None else int(whole_number("--top", options.top))
+
+
+def listed(text: str | None) -> list[str] | None:
+    """Names with commas between; None where the flag is not given."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
 def overrides(settings: list[str]) -> dict[str, str]:
     """Path -> value of every `--set PATH=VALUE`.
 

@@ -11,7 +11,7 @@ from sweeps.ask.offered_load import COMPARED
 from sweeps.ask.words import ComparisonWords, StaticWords
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, flag
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import output_argument, write
 from sweeps.cli.serve import FLAGS
 
 TOP = 20
@@ -29,10 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.model_arguments(parser)
     common.word_arguments(parser, "slo", "share", "rate", "headroom", of=ComparisonWords)
-    load = parser.add_argument_group("requests, of distributions or a file")
-    add_flags(load, LOAD)
-    tried = parser.add_argument_group("what is tried")
-    common.word_arguments(tried, *TRIED, of=ComparisonWords)
+    add_flags(parser.add_argument_group("requests, of distributions or a file"), LOAD)
+    common.word_arguments(parser.add_argument_group("what is tried"), *TRIED, of=ComparisonWords)
     common.word_arguments(parser, "simulate", of=ComparisonWords)
     what = words(ComparisonWords)["disaggregated"].help
     parser.add_argument("--no-disaggregated", action="store_true", default=None, help=what)
@@ -59,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
         return compare_static.run(options)
     if options.emit is not None:
         from sweeps.ask.engines import ENGINES
-        from sweeps.serving.launch import require_kind
+        from sweeps.serving.launch import launch_text, require_kind
 
         require_kind(options.emit)
         if options.engine is None and options.emit in ENGINES:
@@ -68,78 +66,54 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"-o {options.output}: places of several weights are not one dataset: give --weights one")
     found = _compared(options)
     shown = found.rows if options.all else found.best_layouts
-    top = TOP if options.top is None else int(common.whole_number("--top", options.top))
+    top = common.top_rows(options, TOP)
     if options.output:
         _write(options, found, shown, top)
     if options.emit is not None:
-        from sweeps.serving.launch import launch_text
-
         if not shown:
             raise ValueError(f"--emit {options.emit}: nothing serves the requests within the limits")
         return say(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
     if options.json:
         return print_json(found.record(shown[:top]))
-    from sweeps.answers import compare as report
+    from sweeps.answers.compare import show
 
-    report.show(found, shown, top, options.all)
+    show(found, shown, top, options.all)
     if options.output:
-        say(f"{options.output}: {_WRITTEN[pathlib.Path(options.output).suffix.lower()]}")
+        say(f"{options.output}: {_WRITTEN.get(pathlib.Path(options.output).suffix.lower(), 'the best rows')}")
 
 
 _WRITTEN = {
     ".json": "every row that is shown, for jaxroof emit and jaxroof serve --row",
     ".nc": "every place, as estimated",
     ".csv": "every row",
-    ".png": "the best rows",
-    ".svg": "the best rows",
 }
+"""Content of files by their ending; of pictures, the best rows."""
 
 
 def _compared(options: argparse.Namespace) -> Any:
     """The comparison that the flags ask for, with a line of what is done."""
-    from sweeps.cli.progress import Line
-    from sweeps.run.compile_cache import compilation_cache
+    from sweeps.cli.progress import Simulations
     from sweeps.studies.compare.compare import comparison
     from sweeps.studies.compare.words import WORDS, read
 
     given = {name: value for name in (*WORDS, "batch") if (value := getattr(options, name, None)) is not None}
     wanted = read(given | {"disaggregated": not options.no_disaggregated}, flag)
-    with Line(remaining=False) as line:
-        done = 0
-
-        def simulating(number: int) -> Any:
-            compilation_cache()
-            line.show("compiling the simulation")
-
-            def count(simulations: int) -> None:
-                nonlocal done
-                done += simulations
-                line.show(f"{done} simulations" + (f", of about {number}" if done < number else ""))
-
-            return count
-
-        return comparison(wanted, simulating)
+    with Simulations() as line:
+        return comparison(wanted, line.begun)
 
 
 def _write(options: argparse.Namespace, found: Any, shown: tuple[Any, ...], top: int) -> None:
-    path, force = options.output, options.force
-    ending = pathlib.Path(path).suffix.lower()
+    path, ending = options.output, pathlib.Path(options.output).suffix.lower()
     if ending == ".json":
-        from hwspaces.files.output import replacing
+        from hwspaces.files.output import write_text
 
-        with replacing(path, ("answer",), force=force) as name, open(name, "w", encoding="utf-8") as file:
-            file.write(json_text(found.record(shown[:top])))
+        write_text(path, "answer", json_text(found.record(shown[:top])), options.force)
     elif ending == ".csv":
-        from sweeps.answers import compare as report
+        from sweeps.answers.compare import write_rows
 
-        report.write_rows(path, found, shown, force)
-    elif ending == ".nc":
-        from sweeps.data.store import saved
+        write_rows(path, found, shown, options.force)
+    else:
+        from sweeps.show.served import ranking
         from sweeps.studies.compare.comparison import dataset
 
-        saved(path, dataset(found), force)
-    else:
-        from sweeps.show import style
-        from sweeps.show.served import ranking
-
-        style.saved(ranking(found, shown[:top]), path, force)
+        write(options, "output", lambda: dataset(found) if ending == ".nc" else ranking(found, shown[:top]))

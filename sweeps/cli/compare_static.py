@@ -10,6 +10,7 @@ from sweeps.ask.keys import words
 from sweeps.ask.offered_load import COMPARED
 from sweeps.ask.words import ComparisonWords, StaticWords
 from sweeps.cli import common
+from sweeps.cli.outputs import write
 
 TOP = 20
 
@@ -21,7 +22,7 @@ SERVED += ("emit", "no_disaggregated")
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
-    from sweeps.answers.compare_static import record, show, write_dataset
+    from sweeps.answers.compare_static import record, show, write_rows
 
     if options.model is None:
         raise ValueError("--model is missing")
@@ -35,12 +36,15 @@ def run(options: argparse.Namespace) -> None:
     for name in SERVED:
         if getattr(options, name) not in (None, []):
             raise ValueError(f"--{name.replace('_', '-')} cannot be given with --static: a batch has no traffic")
-    top = TOP if options.top is None else int(common.whole_number("--top", options.top))
+    top = common.top_rows(options, TOP)
     ending = options.output and pathlib.Path(options.output).suffix.lower()
-    if ending and ending not in _WRITTEN:
+    if ending == ".json":
         raise ValueError(f"{options.output} must end in .nc, .csv, .png or .svg with --static")
     numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
-    lists: dict[str, Any] = {name: _whole_numbers(f"--{name}", getattr(options, name)) for name in ("devices", "batch")}
+    lists: dict[str, Any] = {}
+    for name in ("devices", "batch"):
+        if (text := getattr(options, name)) is not None:
+            lists[name] = list(dict.fromkeys(common.whole_numbers(f"--{name}", text)))
     limit = {}
     if options.max_devices is not None:
         limit["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
@@ -55,22 +59,21 @@ def run(options: argparse.Namespace) -> None:
         found = compare_static(options.model, **chosen, begun=lambda points: begun(points).add)
     shown = found.rows if options.all else found.best_layouts
     explained = found.infeasible if options.all else found.nearest_misses
-    if ending:
-        write_dataset(options, ending, found, shown, explained, top)
+    if ending == ".csv":
+        write_rows(options.output, shown, explained, options.force)
+    elif ending == ".nc":
+        if not found.points:
+            raise ValueError(f"{options.output}: there are no points to write")
+        write(options, "output", lambda: found.dataset)
+    else:
+        from sweeps.show.compare import ranking
+
+        write(options, "output", lambda: ranking(found, shown[:top]))
     if options.json:
         return print_json(record(found, shown if options.all or options.top is None else shown[:top], explained))
     show(found, shown, explained, top, options.all)
     if ending:
-        say(f"{options.output}: {_WRITTEN[ending]}")
+        say(f"{options.output}: {_WRITTEN.get(ending, 'the best rows')}")
 
 
-_WRITTEN = {".nc": "every point", ".csv": "every row", ".png": "the best rows", ".svg": "the best rows"}
-
-
-def _whole_numbers(flag: str, text: str | None) -> list[int] | None:
-    """A list of counts, each of them once."""
-    if text is None:
-        return None
-    return list(dict.fromkeys(int(common.whole_number(flag, part.strip())) for part in text.split(",")))
-
-
+_WRITTEN = {".nc": "every point", ".csv": "every row"}

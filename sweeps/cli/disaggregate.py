@@ -6,7 +6,7 @@ from typing import Any
 from sweeps.cli import common
 from sweeps.cli.images import encoder_arguments, encoder_workload
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
-from sweeps.cli.outputs import output_argument
+from sweeps.cli.outputs import output_argument, write
 
 POOLS = leaf_flags("jaxroof.jobs.disaggregated")
 """Flags of the pools' work, by name."""
@@ -66,15 +66,9 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.studies.splits import default_loads, splits
 
     found = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
-    if options.output and options.output.lower().endswith(".nc"):
-        from sweeps.data.store import saved
+    from sweeps.show.splits import splits as picture
 
-        saved(options.output, found, options.force)
-    elif options.output:
-        from sweeps.show import style
-        from sweeps.show.splits import splits as picture
-
-        style.saved(picture(found), options.output, options.force)
+    write(options, "output", lambda: found if options.output.lower().endswith(".nc") else picture(found))
     show_splits(case, found, options)
 
 

@@ -7,7 +7,7 @@ from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.ask.words import ComparisonWords
 from sweeps.cli.common import json_argument, whole_number, word_arguments
-from sweeps.cli.outputs import files, picture_argument
+from sweeps.cli.outputs import files, picture_argument, write
 from sweeps.cli.progress import Line
 
 
@@ -59,11 +59,9 @@ def run(options: argparse.Namespace) -> None:
         limits["budget"] = quantity(options.budget, "USD/s", "--budget")
     with Line(elsewhere=False) as line:
         plan = fleet(options.traffic, **limits, with_marginals=not options.no_marginals, progress=line.show)
-    if options.output:
-        from sweeps.show.fleet import day
-        from sweeps.show.style import saved
+    from sweeps.show.fleet import day
 
-        saved(day(plan), options.output, options.force)
+    write(options, "output", lambda: day(plan))
     if options.json:
         from sweeps.studies.fleet.record import record
 

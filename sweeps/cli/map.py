@@ -3,11 +3,12 @@
 import argparse
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
-from sweeps.answers.to_json import print_json
+from sweeps.answers.to_json import json_text, print_json
 from sweeps.cli.common import json_argument, whole_number
-from sweeps.cli.outputs import output_argument, picture_argument
+from sweeps.cli.outputs import output_argument, picture_argument, write
 from sweeps.cli.progress import Line
 
 MAPPINGS = 500_000
@@ -59,32 +60,61 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--arch is missing; `jaxroof map` lists the known architectures")
     machine = _machine(options)
     if (names := _network(options)) is not None:
-        from sweeps.cli import map_network
-
-        if options.plot is not None and not machine.costs_energy:
-            raise ValueError(f"--plot draws energies; {options.arch} has none")
-        search = functools.partial(_searched, options, machine)
-        return map_network.run(options, machine, names, search)
+        return _map_network(options, machine, names)
     problem = _problem(options.layer)
     if options.mapping is None:
+        from sweeps.studies.map.network import best_mapping
+
+        words = _search(options, machine)
         with Line() as line:
-            found = _searched(options, machine, options.layer, problem, line)
+            report_on = functools.partial(_say, line)
+            found = best_mapping(options.layer, problem, machine, options.arch, **words, report=report_on)
         mapping, cost = found.mapping, found.cost
     else:
         if given := _given(options, SEARCH):
             raise ValueError(f"{given[0]} is for a search, and --mapping gives the mapping")
         from jaxroof.nests import nest_cost
+        from workloads import nests
         from workloads.nests.checks import require_names
 
         require_names(problem, machine, options.arch)
-        found, mapping = None, _mapping(options.mapping, problem, machine)
+        read = nests.timeloop_mapping if _is_yaml(options.mapping) else nests.mapping
+        found, mapping = None, read(options.mapping, problem, machine)
         cost = nest_cost(problem, machine, mapping)
     record = report.record(options, problem, machine, mapping, cost, found)
+    _hand_over(options, record, lambda: report.show(options, problem, machine, mapping, cost, found))
+
+
+def _map_network(options: argparse.Namespace, machine: Any, names: tuple[str, ...]) -> None:
+    """Map each layer, and print or write what all of them cost together."""
+    from sweeps.answers import map as report
+    from sweeps.show.nests import network_energy
+    from sweeps.studies.map.network import mapped_layers
+    from workloads import nests
+
+    if options.plot is not None and not machine.costs_energy:
+        raise ValueError(f"--plot draws energies; {options.arch} has none")
+    layers, words = [nests.layer(name) for name in names], _search(options, machine)
+    with Line() as line:
+        found = mapped_layers(layers, machine, options.arch, functools.partial(_say, line), **words)
+    answer = report.network_record(options, layers, machine, found)
+    write(options, "plot", lambda: network_energy(answer))
+    _hand_over(options, answer, lambda: report.show_network(answer, machine))
+
+
+def _hand_over(options: argparse.Namespace, record: dict[str, Any], show: Callable[[], None]) -> None:
+    """The answer as a file, and as JSON or by `show`."""
     if options.output is not None:
-        report.write(record, options.output, options.force)
-    if options.json:
-        return print_json(record)
-    report.show(options, problem, machine, mapping, cost, found)
+        from hwspaces.files.output import write_text
+
+        write_text(options.output, "answer", json_text(record) + "\n", options.force)
+    print_json(record) if options.json else show()
+
+
+def _say(line: Line, done: int, total: int, before: int = 0, layers: int = 1) -> None:
+    """Say how far a search is, and which layer of how many is searched."""
+    place = f", layer {before + 1:,.0f} of {layers:,}" if layers > 1 else ""
+    line.show(f"{done:,} of about {total:,} mappings{place}", before + min(done / total, 1.0), layers)
 
 
 def _given(options: argparse.Namespace, names: tuple[str, ...]) -> list[str]:
@@ -120,46 +150,20 @@ def _machine(options: argparse.Namespace) -> Any:
     return nests.architecture(options.arch).value
 
 
-def _mapping(path: str, problem: Any, machine: Any) -> Any:
-    from workloads import nests
-
-    return (nests.timeloop_mapping if _is_yaml(path) else nests.mapping)(path, problem, machine)
-
-
-def _searched(
-    options: argparse.Namespace, machine: Any, name: str, problem: Any, line: Line, before: float = 0.0, layers: int = 1
-) -> Any:
-    """The best mapping of a layer.
-
-    Args:
-      line: shows how far the search is.
-      before, layers: of a network, layers that are done, and all.
-    """
-    from sweeps.studies.map import found_mapping
-    from workloads.nests.checks import require_names, residents
-
+def _search(options: argparse.Namespace, machine: Any) -> dict[str, Any]:
+    """What the flags say of a search, as `sweeps.studies.map.network.best_mapping` takes it."""
     mappings = MAPPINGS if options.mappings is None else int(whole_number("--mappings", options.mappings))
     if mappings > MOST_MAPPINGS:
         raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
     seed = 0 if options.seed is None else int(whole_number("--seed", options.seed, zero=True))
     pad = 0.0 if options.pad is None else _share(options.pad)
-    objective = options.objective or "edp"
+    objective, method = options.objective or "edp", options.search or "random"
     if objective != "cycles" and not machine.costs_energy:
         raise ValueError(
             f"--objective {objective}: {options.arch} has no energies; give --energies or --objective cycles"
         )
-    require_names(problem, machine, options.arch)
-    kept = residents(problem, machine, {}, options.arch)
-    method = options.search or "random"
-    place = f", layer {before + 1:,.0f} of {layers:,}" if layers > 1 else ""
-
-    def report(done: int, total: int) -> None:
-        line.show(f"{done:,} of about {total:,} mappings{place}", before + min(done / total, 1.0), layers)
-
-    try:
-        return found_mapping(problem, machine, kept, objective, method, mappings, seed, report, options.bypass, pad)
-    except ValueError as error:
-        raise ValueError(f"{name} on {options.arch}: {error}") from None
+    numbers = {"mappings": mappings, "seed": seed, "pad": pad}
+    return {"objective": objective, "method": method, "bypass": options.bypass, **numbers}
 
 
 def _share(text: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, settings_argument, space_argument
-from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -64,11 +64,9 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.studies.optimize.result import dataset
 
         written(options.output, dataset(found), options.force)
-    if options.plot:
-        from sweeps.show.optimum import optimum
-        from sweeps.show.style import saved
+    from sweeps.show.optimum import optimum
 
-        saved(optimum(found), options.plot, options.force)
+    write(options, "plot", lambda: optimum(found))
     if options.json:
         from sweeps.studies.optimize.result import record
 

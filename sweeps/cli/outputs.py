@@ -6,7 +6,7 @@ of them names, or that a specification among them names, is not written over.
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 FORCE_HELP = "replace files of these names that jaxroof did not write"
@@ -75,6 +75,25 @@ def files(options: argparse.Namespace) -> list[str]:
     """Files that a verb has been told to write, in the order of their flags."""
     named = (getattr(options, each.dest) for each in getattr(options, "_outputs", ()))
     return [name for name in named if name is not None]
+
+
+def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], inputs: Iterable[str] = ()) -> None:
+    """Write the dataset or picture that `make` returns, as the name of the file ends that the flag `dest` has, if any.
+
+    Args:
+      inputs: files that the dataset is made from.
+    """
+    path = getattr(options, dest)
+    if path is None:
+        return
+    if path.lower().endswith(".nc"):
+        from sweeps.data.store import saved as saved_dataset
+
+        saved_dataset(path, make(), options.force, inputs)
+    else:
+        from sweeps.show.style import saved as saved_picture
+
+        saved_picture(make(), path, options.force)
 
 
 def require_outputs(options: argparse.Namespace) -> None:

@@ -57,6 +57,27 @@ class Line:
             self.bar.stop()
 
 
+class Simulations(Line):
+    """How many simulations are done, of about how many."""
+
+    def __init__(self) -> None:
+        super().__init__(remaining=False)
+        self.done = 0
+
+    def begun(self, number: int) -> Callable[[int], None]:
+        """About so many begin, with a compilation; what is called with those that are done."""
+        from sweeps.run.compile_cache import compilation_cache
+
+        compilation_cache()
+        self.show("compiling the simulation")
+        return lambda simulations: self.add(simulations, number)
+
+    def add(self, simulations: int, number: int) -> None:
+        """So many more are done."""
+        self.done += simulations
+        self.show(f"{self.done} simulations" + (f", of about {number}" if self.done < number else ""))
+
+
 class Compiling:
     """Says which of how many programs is compiled, before the first point is computed."""
 

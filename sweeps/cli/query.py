@@ -5,7 +5,7 @@ from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, whole_number
-from sweeps.cli.outputs import dataset_argument, files
+from sweeps.cli.outputs import dataset_argument, files, write
 
 SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
 """Variables that a table has beside those that are named, of those that there are."""
@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.data.keep.rows import as_sample
     from sweeps.data.opened import opened
     from sweeps.data.querying.run import POINTS_LIMIT, query
-    from sweeps.data.store import saved
 
     highest = True if options.highest else False if options.lowest else None
     with opened(options.sweep) as whole:
@@ -47,8 +46,7 @@ def run(options: argparse.Namespace) -> None:
         if dataset is None:
             raise ValueError(f"{options.sweep} kept counts alone, not points")
         found = query(dataset, options.where, options.sort, top, highest, POINTS_LIMIT if limit is None else limit)
-        if options.output is not None:
-            saved(options.output, found.rows, options.force, [options.sweep])
+        write(options, "output", lambda: found.rows, [options.sweep])
         if options.json:
             columns = [found.rows[name].values.tolist() for name in found.rows.variables]
             rows = [dict(zip(map(str, found.rows.variables), row, strict=True)) for row in zip(*columns, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common, request, serve, step, train
 from sweeps.cli.leaf_flags import flag as flag_of
-from sweeps.cli.outputs import dataset_argument, files, picture_argument
+from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 
 JOBS = ("request", "step", "train", "serve")
 
@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> None:
 
     if options.job not in JOBS:
         raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
-    names, wanted = (_names(getattr(options, flag)) for flag in ("metric", "knob"))
+    names, wanted = (common.listed(getattr(options, flag)) for flag in ("metric", "knob"))
     exponent = smoothing_exponent(options.smoothing)
-    top = int(common.whole_number("--top", options.top)) if options.top is not None else TOP
+    top = common.top_rows(options, TOP)
     if options.over is not None:
         return _maps(options, names, wanted, exponent)
     for job, flags in OWN.items():
@@ -69,32 +69,23 @@ def run(options: argparse.Namespace) -> None:
         found = found_of(options, names, wanted, exponent, top)
     from sweeps.answers import sensitivity as report
 
-    if options.output or options.plot:
-        _write(options, found, top)
+    _write(options, found, top)
     if options.json:
         return print_json(report.record(found))
     report.show(found, top, options.all, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
-    from jaxroof.version import VERSION
-    from sweeps.data.store import saved
-    from sweeps.studies.sensitivity.maps import labelled
+    from sweeps.show.sensitivity import pair_maps
+    from sweeps.show.tornado import tornado
+    from sweeps.studies.sensitivity.maps import point_dataset
 
-    if options.plot:  # what cannot be drawn is said before any file is written
-        from sweeps.show import style
-        from sweeps.show.sensitivity import pair_maps
-        from sweeps.show.tornado import tornado
-
-        if options.second_order:
-            made = pair_maps(found.point, found.curvatures, found.heading)
-        else:
-            made = tornado(found.point, found.checks, found.heading, top=min(top, 15))
-        style.saved(made, options.plot, options.force)
-    if options.output:
-        record = {"Conventions": "CF-1.11", "title": found.heading.replace("\n", "; "), "source": f"jaxroof {VERSION}"}
-        record |= {"job": found.point.job}
-        saved(options.output, labelled(found.point, record, found.checks, found.curvatures), options.force)
+    point, heading = found.point, found.heading
+    if options.second_order:
+        write(options, "plot", lambda: pair_maps(point, found.curvatures, heading))
+    else:
+        write(options, "plot", lambda: tornado(point, found.checks, heading, top=min(top, 15)))
+    write(options, "output", lambda: point_dataset(point, heading, found.checks, found.curvatures))
 
 
 def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> None:
@@ -113,19 +104,10 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
     from sweeps.answers import sensitivity as report
-    from sweeps.data.store import saved
+    from sweeps.show.sensitivity import elasticity_maps
     from sweeps.studies.sensitivity.api import sensitivity
 
     found = sensitivity(options.over, names, wanted, smoothing=exponent)
-    if options.plot:
-        from sweeps.show import style
-        from sweeps.show.sensitivity import elasticity_maps
-
-        style.saved(elasticity_maps(found), options.plot, options.force)
-    if options.output:
-        saved(options.output, found, options.force, [options.over])
+    write(options, "plot", lambda: elasticity_maps(found))
+    write(options, "output", lambda: found, [options.over])
     report.show_maps(found, files(options))
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -8,7 +8,7 @@ from typing import Any
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
-from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument
+from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument, write
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -88,13 +88,10 @@ def run(options: argparse.Namespace) -> None:
 def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving import chrome
     from sweeps.serving.files import dataset, written
+    from sweeps.show.serving_run import serving_run
 
     data = dataset(found)
-    if options.plot:  # what cannot be drawn is said before any file is written
-        from sweeps.show import style
-        from sweeps.show.serving_run import serving_run
-
-        style.saved(serving_run(data), options.plot, options.force)
+    write(options, "plot", lambda: serving_run(data))  # what cannot be drawn is said before any file is written
     if options.output:
         written(options.output, data, options.force)
     if options.chrome_trace:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import whole_number
+from sweeps.cli.common import top_rows, whole_number
 from sweeps.cli.leaf_flags import flag
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
@@ -27,7 +27,7 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
     devices = int(whole_number("--devices", options.devices))
     if devices > MOST_DEVICES:
         raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
-    top = TOP if options.top is None else int(whole_number("--top", options.top))
+    top = top_rows(options, TOP)
     case = training_case(options)
     from sweeps.studies.train import search
 

@@ -1,6 +1,7 @@
 """Latency against load: users' latencies on several engines as more requests are sent to each."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from hwspaces.quantities.units import plain_arguments
+from hwspaces.quantities.units import plain_arguments, quantity
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit
@@ -65,6 +66,23 @@ def latency_curve(
         engines = fleet(asked, hardware, tp, node)
         metrics = [engines.outcomes([one] * len(engines.places), parse_slo(asked.slo), progress) for one in loads]
         return curve_dataset(engines, loads, metrics)
+
+
+def load_range(text: str, points: int, where: str, whole: bool = False) -> list[float]:
+    """Loads of "1..32", so many in equal ratios, whole numbers if wanted; or of "1,2,4".
+
+    Raises:
+      ValueError: one line that begins with `where`.
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        return [quantity(part.strip(), "1", where) for part in text.split(",")]
+    low, high = quantity(first.strip(), "1", where), quantity(last.strip(), "1", where)
+    if not low < high:
+        raise ValueError(f"{where} {text}: {low:g} must be below {high:g}")
+    ratio = math.log(high / low)
+    steps = [low * math.exp(ratio * i / max(points - 1, 1)) for i in range(points)]
+    return list(dict.fromkeys(float(round(one)) if whole else float(f"{one:.3g}") for one in steps))
 
 
 def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | None) -> tuple[np.ndarray, bool]:

@@ -5,8 +5,8 @@ import json
 import pytest
 import xarray as xr
 
-from sweeps.cli import capacity as verb
 from sweeps.cli import main
+from sweeps.serving.curve import load_range
 
 pytestmark = pytest.mark.xdist_group("capacity")
 
@@ -117,6 +117,6 @@ def test_what_is_missing_is_named(capsys):
 
 
 def test_loads_in_equal_ratios():
-    assert verb._loads("--rates", "1..8", 4, False) == [1.0, 2.0, 4.0, 8.0]
-    assert verb._loads("--concurrency", "1..4", 12, True) == [1.0, 2.0, 3.0, 4.0]
-    assert verb._loads("--rates", "0.5, 2", 12, False) == [0.5, 2.0]
+    assert load_range("1..8", 4, "--rates") == [1.0, 2.0, 4.0, 8.0]
+    assert load_range("1..4", 12, "--concurrency", whole=True) == [1.0, 2.0, 3.0, 4.0]
+    assert load_range("0.5, 2", 12, "--rates") == [0.5, 2.0]

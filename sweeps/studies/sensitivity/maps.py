@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from jaxroof.jobs import Job, Scenario
+from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, blocks, leaf_paths
 from sweeps.ask.names import KNOB_COORDINATES, variable_attributes
 from sweeps.data.store import coordinates
@@ -33,6 +34,18 @@ def knob_coordinates(knobs: Sequence[Knob]) -> dict[str, tuple[Any, ...]]:
 
 def _label(dim: str | tuple[str, ...], values: np.ndarray, name: str) -> tuple[Any, ...]:
     return dim, values, {"units": "1", "long_name": KNOB_COORDINATES[name]}
+
+
+def point_dataset(
+    point: Sensitivities,
+    heading: str,
+    checked: Mapping[str, Sequence[Turn]],
+    curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]],
+) -> xr.Dataset:
+    """As `labelled`, with attributes that say what the point is: its heading, in lines."""
+    title, source = heading.replace("\n", "; "), f"jaxroof {VERSION}"
+    attributes = {"Conventions": "CF-1.11", "title": title, "source": source, "job": point.job}
+    return labelled(point, attributes, checked, curvatures)
 
 
 def labelled(

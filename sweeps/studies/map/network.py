@@ -1,0 +1,71 @@
+"""Layers of a network on an accelerator: each in its best mapping, equal ones searched once, and their totals."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxroof.nests import NestMachine, NestProblem
+from sweeps.studies.map.search import FoundMapping, found_mapping
+from workloads.nests.checks import require_names, residents
+from workloads.nests.documents import NestEntry
+
+Searching = Callable[[int, int, int, int], None]
+"""Told the mappings that are done and all of a layer, and the layers that are done and all that are searched."""
+
+
+def best_mapping(name: str, problem: NestProblem, machine: NestMachine, where: str, **search: Any) -> FoundMapping:
+    """The best mapping of a layer, with tensors in all memories that may keep them.
+
+    Args:
+      name: of the layer, and `where`, of the machine; for errors.
+      problem, machine: what is mapped, and on what.
+      **search: arguments of `found_mapping` beside `kept`.
+
+    Raises:
+      ValueError: one line that names layer and machine.
+    """
+    require_names(problem, machine, where)
+    kept = residents(problem, machine, {}, where)
+    try:
+        return found_mapping(problem, machine, kept, **search)
+    except ValueError as error:
+        raise ValueError(f"{name} on {where}: {error}") from None
+
+
+def mapped_layers(
+    layers: Sequence[NestEntry], machine: NestMachine, where: str, report: Searching, **search: Any
+) -> list[FoundMapping]:
+    """The best mapping of every layer; layers of one problem are searched once.
+
+    Args:
+      layers: of `workloads.nests.layer`.
+      machine, where, search: as `best_mapping` takes them.
+      report: how far the search is.
+    """
+    different = {repr(entry.value): entry for entry in reversed(layers)}  # the first layer of every problem
+    keys = list(dict.fromkeys(repr(entry.value) for entry in layers))
+    found = {}
+    for number, key in enumerate(keys):
+
+        def reported(done: int, total: int, number: int = number) -> None:
+            report(done, total, number, len(keys))
+
+        entry = different[key]
+        found[key] = best_mapping(entry.name, entry.value, machine, where, report=reported, **search)
+    return [found[repr(entry.value)] for entry in layers]
+
+
+def totals(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """MACs, cycles, time and energies of layers, each counted as often as the network has it.
+
+    Args:
+      records: of each layer: its count, and these figures by name.
+    """
+    rows = list(records)
+    summed: dict[str, Any] = {
+        name: sum(each["count"] * each[name] for each in rows) for name in ("macs", "cycles", "time", "energy")
+    }
+    components = dict.fromkeys(component for each in rows for component in each["energies"])
+    summed["energies"] = {
+        name: sum(each["count"] * each["energies"].get(name, 0.0) for each in rows) for name in components
+    }
+    return summed
