@@ -2,19 +2,10 @@
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-
-def words_of(options: argparse.Namespace) -> list[str]:
-    """The flags that were given, as words of a command."""
-    words = []
-    for name, value in vars(options).items():
-        own = name in ("verb", "version", "output", "plot", "force", "json")
-        if name.startswith("_") or own or value in (None, False):
-            continue
-        for each in value if isinstance(value, list) else [value]:
-            words += [f"--{name.replace('_', '-')}", *([] if each is True else [each])]
-    return words
+from sweeps.answers.answer import say
 
 
 def record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
@@ -72,3 +63,26 @@ def show(options: argparse.Namespace, case: Any, found: Any, engine: str, second
     print_lines(out, "file", paths)
     if options.output:
         out.print(f"`--efficiency {options.output}` predicts with it.")
+
+
+def check_record(run: Any, found: Any) -> dict[str, Any]:
+    """A check for machines: the errors on a run, and whether they are too large."""
+    from sweeps.serving.calibration.residual import STALE
+
+    errors = {"ttft": found.ttft, "tpot": found.tpot, "e2e": found.e2e, "error": found.error}
+    return {"requests": len(run.stream), **errors, "limit": STALE, "stale": found.error > STALE}
+
+
+def show_check(about: Mapping[str, Any], run: Any, found: Any) -> None:
+    """Print a check: the errors of a file's constants on a run, and whether they hold; `about` is where both are from."""
+    from sweeps.serving.calibration.residual import STALE
+
+    made = f"{about['file']} ({', '.join(word for word in (about['engine'], about['date']) if word)})"
+    say(f"{made} on {len(run.stream):,} requests of {about['measured']}")
+    say(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
+    if found.error > STALE:
+        say(f"stale   the error is over {STALE:.0%}: calibrate again")
+    else:
+        say(f"holds   the error is at most {STALE:.0%}")
+    for note in run.notes:
+        say(f"note    {note}")

@@ -148,7 +148,8 @@ def show_network(answer: dict[str, Any], machine: NestMachine) -> None:
     shown = table("layer", *numbers, *more, *(["largest parts"] if more else []), numbers=(*numbers, *more))
     for each in answer["layers"]:
         energy, count = each["energy"], each["count"]
-        cells = [each["layer"].replace("#", ".").rpartition(".")[2], str(count), f"{each['macs'] / 1e6:,.1f} M", f"{each['cycles']:,.0f}"]
+        part = each["layer"].replace("#", ".").rpartition(".")[2]
+        cells = [part, str(count), f"{each['macs'] / 1e6:,.1f} M", f"{each['cycles']:,.0f}"]
         cells.append(percent(each["macs"] / (each["cycles"] * machine.units)))
         if more:
             parts = sorted(each["energies"].items(), key=lambda part: -part[1])[:2]

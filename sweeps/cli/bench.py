@@ -1,12 +1,11 @@
 """`jaxroof bench`: kernels of the device that JAX sees, measured into a netCDF file, and a check of that file."""
 
 import argparse
-import os
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from sweeps.answers.to_json import print_json
+from sweeps.cli.common import command_words, given, json_argument, known_names, whole_number
 from sweeps.cli.outputs import output_argument
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
@@ -33,24 +32,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--points", metavar="N", help="with --check: fresh shapes of every table (default 12)")
     parser.add_argument("--hardware", metavar="NAME", help="with --check: the device that the file was measured on")
     parser.add_argument("--efficiency", metavar="NAME", help="with --check: constants below the file (default learned)")
-    parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
+    json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure and write, or check."""
-    from sweeps.cli.common import whole_number
-
     seed = int(whole_number("--seed", options.seed or "0", zero=True))
     if options.check is not None:
-        given = [flag for flag in ("output", "hardware_out", "budget", "attention") if getattr(options, flag)]
-        if given:
-            raise ValueError(f"--check measures what its file holds; it takes no --{given[0].replace('_', '-')}")
+        if foreign := given(options, ("output", "hardware_out", "budget", "attention")):
+            raise ValueError(f"--check measures what its file holds; it takes no {foreign[0]}")
         compilation_cache()
-        _check(options, seed)
-        return
-    for flag in ("points", "hardware", "efficiency"):
-        if getattr(options, flag) is not None:
-            raise ValueError(f"--{flag} belongs to --check FILE.nc")
+        return _check(options, seed)
+    if of_check := given(options, ("points", "hardware", "efficiency")):
+        raise ValueError(f"{of_check[0]} belongs to --check FILE.nc")
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
     asked = _asked(options, seed)
@@ -84,18 +78,17 @@ def _asked(options: argparse.Namespace, seed: int) -> Any:
         raise ValueError(f"--attention {options.attention!r} must be HEADS,KV_HEADS,WIDTH, such as 32,8,128")
     return BenchRequest(
         budget=quantity(options.budget or "3min", "s", "--budget"),
-        precisions=_listed("--precision", options.precision or "bf16,fp32", PRECISIONS),
-        families=_listed("--only", options.only or ",".join(FAMILIES), FAMILIES),
+        precisions=known_names("--precision", options.precision or "bf16,fp32", PRECISIONS),
+        families=known_names("--only", options.only or ",".join(FAMILIES), FAMILIES),
         heads=Heads(*map(int, heads)),
         seed=seed,
     )
 
 
 def _measure(options: argparse.Namespace, asked: Any) -> None:
-    import datetime
-
-    from hwspaces.performance.surface import write_surfaces
-    from sweeps.measure.microbench.device import hardware_toml, seen_device
+    from sweeps.answers import bench as report
+    from sweeps.measure.microbench.device import seen_device
+    from sweeps.measure.microbench.file import written
     from sweeps.measure.microbench.run import bench
 
     device, start = seen_device(), time.perf_counter()
@@ -103,15 +96,9 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
         raise ValueError("--hardware-out needs both gemm and bandwidth in --only")
     with BenchProgress(asked.budget) as bar:
         found = bench(asked, device, bar.add)
-    date = datetime.date.today().isoformat()
-    toml = hardware_toml(device, found.figures, date) if options.hardware_out else None
-    stored, beside = _stored(found.tables)
-    provenance = _provenance(options, asked, device, found, date) | beside
-    write_surfaces(options.output, stored, provenance, found.figures.bandwidths, options.force)
-    if toml is not None:
-        _written(options.hardware_out, toml, options.force)
-    from sweeps.answers import bench as report
-
+    flags = ("output", "hardware_out", "budget", "precision", "only", "attention", "seed")
+    command = " ".join(["jaxroof", "bench", *command_words(options, flags)])
+    written(options.output, asked, device, found, command, options.hardware_out, options.force)
     seconds = time.perf_counter() - start
     if options.json:
         return print_json(report.record(options, asked, device, found, seconds))
@@ -119,116 +106,15 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
 
 
 def _check(options: argparse.Namespace, seed: int) -> None:
-    import hwspaces
-    from hwspaces.performance.surface import read_surfaces
-    from hwspaces.performance.surface_efficiency import surface_efficiency
-    from sweeps.answers import bench as report
-    from sweeps.cli.common import whole_number
-    from sweeps.measure.microbench.check import check_errors, checked_rows
-    from sweeps.measure.microbench.device import seen_device
+    from sweeps.answers.bench import print_check
+    from sweeps.measure.microbench.check import check_errors, checked_file
 
-    file = read_surfaces(options.check)
     points = int(whole_number("--points", options.points or "12"))
-    families = _listed("--only", options.only or ",".join(FAMILIES), FAMILIES)
-    precisions = _listed("--precision", options.precision or ",".join(PRECISIONS), PRECISIONS)
-    tables = tuple(
-        table
-        for table in file.tables
-        if table.name.partition("_")[0] in families and table.precision in precisions and _benched(table)
-    )
-    if not tables:
-        raise ValueError(f"{options.check}: no table of `jaxroof bench` among those asked for")
-    base = hwspaces.efficiency(options.efficiency)
-    try:
-        entry = hwspaces.hardware(options.hardware or file.provenance.get("device", ""))
-    except ValueError as error:
-        raise ValueError(f"--hardware, the device of {options.check}, is needed: {error}") from None
-    surfaces = surface_efficiency(options.check, base, entry.hardware)
-    implementations = {table.name: file.provenance.get(f"{table.name}_implementation", "xla") for table in tables}
-    device, total = seen_device(options.hardware), points * len(tables)
-    efficiencies = surfaces.efficiency, base.efficiency
-    fresh = seed + 1  # not the numbers that the file was made with
-    with BenchProgress(total, counted=True) as bar:
-        rows = checked_rows(tables, entry.hardware, *efficiencies, device, implementations, points, fresh, bar.add)
+    families = known_names("--only", options.only or ",".join(FAMILIES), FAMILIES)
+    precisions = known_names("--precision", options.precision or ",".join(PRECISIONS), PRECISIONS)
+    check = checked_file(options.check, families, precisions, options.hardware, options.efficiency)
+    with BenchProgress(points * len(check.tables), counted=True) as bar:
+        rows = check.rows(points, seed + 1, bar.add)  # not the numbers that the file was made with
     if options.json:
         return print_json({"errors": check_errors(rows), "rows": [row._asdict() for row in rows]})
-    report.print_check(rows, options.check, base.name)
-
-
-def _benched(table: Any) -> bool:
-    from sweeps.measure.microbench.run import KINDS
-
-    return KINDS.get(table.name.partition("_")[0]) == table.kind
-
-
-def _provenance(options: argparse.Namespace, asked: Any, device: Any, found: Any, date: str) -> dict[str, str]:
-    """What a file says of its origin; `device` is what an efficiency looks up: a catalogue's name, an entry's file."""
-    entry = device.entry.name if device.entry else None
-    lookup = entry or (os.path.abspath(options.hardware_out) if options.hardware_out else device.name)
-    spreads = {f"{name}_spread": f"{spread:.4f}" for name, spread in found.spreads.items()}
-    kernels = {f"{name}_implementation": text for name, text in found.implementations.items()}
-    messages = {}
-    for name in sorted({message.name for message in found.collectives}):
-        own = [message for message in found.collectives if message.name == name]
-        messages[f"{name}_seconds"] = _pairs([m.bytes for m in own], [m.measurement.seconds for m in own])
-    return {
-        "title": f"kernels measured on {device.name}",
-        "device": lookup,
-        "device_kind": device.name,
-        "platform": device.platform,
-        "devices": str(device.count),
-        **device.versions,
-        "date": date,
-        "command": " ".join(_command(options)),
-        "seed": str(asked.seed),
-        "repeats": "5 samples (3 of a long kernel) or 80 ms of samples per shape; a time is their fastest tenth",
-        "measures": "device time of one call among several in one compiled program, dispatch taken off; weights and "
-        "caches cold, activations warm",
-        "dispatch": f"{found.dispatch:.4g} s per program beside its calls, not in the times",
-        **spreads,
-        **kernels,
-        **messages,
-    }
-
-
-def _command(options: argparse.Namespace) -> list[str]:
-    words = ["jaxroof", "bench"]
-    for flag in ("output", "hardware_out", "budget", "precision", "only", "attention", "seed"):
-        if getattr(options, flag) is not None:
-            words += [f"--{flag.replace('_', '-')}", str(getattr(options, flag))]
-    return words
-
-
-def _stored(tables: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, str]]:
-    """The tables of a file, and others as attributes: only one of them can price element-wise ops, norms the best."""
-    beside = {}
-    if any(table.name.startswith("elementwise") for table in tables):
-        beside = {
-            f"{table.name}_seconds": _pairs(table.axes["bytes"], table.seconds)
-            for table in tables
-            if table.name.startswith("copy")
-        }
-    return tuple(table for table in tables if f"{table.name}_seconds" not in beside), beside
-
-
-def _pairs(sizes: Any, seconds: Any) -> str:
-    """Sizes in B and times in s as text."""
-    return " ".join(f"{size:.0f}:{time:.4g}" for size, time in zip(sizes, seconds, strict=True))
-
-
-def _listed(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in a list with commas, each once, in the order given."""
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{flag} {name!r} is not known; known: {', '.join(known)}")
-    if not names:
-        raise ValueError(f"{flag} {text!r} names nothing; known: {', '.join(known)}")
-    return names
-
-
-def _written(path: str, text: str, force: bool) -> None:
-    from hwspaces.files.output import replacing
-
-    with replacing(path, ("hardware",), force=force) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
+    print_check(rows, options.check, check.base.name)

@@ -1,18 +1,19 @@
 """`jaxroof calibrate`: an engine's overheads from one measured run, and a check of calibrated ones on another."""
 
 import argparse
-import dataclasses
 import time
 from typing import Any
 
-from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common
-from sweeps.cli.outputs import files, output_argument, picture_argument
+from sweeps.cli.outputs import files, output_argument, picture_argument, write
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
-OF_THE_RUN = ("measured", "format", "sort", "drop", "check", "output", "plot", "force", "json", "verb", "version")
+OF_THE_FILE = ("verb", "version", "output", "plot", "force", "json", "html")
+"""What is no part of the command that a file repeats."""
+
+OF_THE_RUN = ("measured", "format", "sort", "drop", "check", *OF_THE_FILE)
 """What a later check does not take from the command that made a file."""
 
 
@@ -59,62 +60,46 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, engine: str) -> None:
-    from sweeps.answers.calibrate import record, show, words_of
+    from sweeps.answers.calibrate import record, show
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text, written
+    from sweeps.show.serving import calibration
 
     start = time.perf_counter()
     with Line("compiling the simulator") as bar:
         found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
-        words, version = words_of(options), options.engine_version
+        names = [name for name in vars(options) if not (name.startswith("_") or name in OF_THE_FILE)]
+        words, version = common.command_words(options, names), options.engine_version
         efficiency = case.scenario.efficiency
         text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
         written(options.output, text, options.force)
-    if options.plot:
-        from sweeps.show import style
-        from sweeps.show.serving import calibration
-
-        style.saved(calibration(found), options.plot, options.force)
+    write(options, "plot", lambda: calibration(found))
     if options.json:
         return print_json(record(options, found, engine, seconds))
     show(options, case, found, engine, seconds, files(options))
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
-    from sweeps.serving.calibration.residual import STALE, residual
+    from sweeps.answers.calibrate import check_record, show_check
+    from sweeps.serving.calibration.residual import residual
 
     found, _ = residual(run, serving)
-    stale = found.error > STALE
+    about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
     if options.json:
-        numbers = {"ttft": found.ttft, "tpot": found.tpot, "e2e": found.e2e, "error": found.error}
-        about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
-        return print_json({**about, "requests": len(run.stream), **numbers, "limit": STALE, "stale": stale})
-    made = f"{options.check} ({', '.join(word for word in (entry.engine, entry.date) if word)})"
-    say(f"{made} on {len(run.stream):,} requests of {options.measured}")
-    say(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
-    if stale:
-        say(f"stale   the error is over {STALE:.0%}: calibrate again")
-    else:
-        say(f"holds   the error is at most {STALE:.0%}")
-    for note in run.notes:
-        say(f"note    {note}")
+        return print_json({**about, **check_record(run, found)})
+    show_check(about, run, found)
 
 
 def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
     """The case, the simulation that it is, and its engine."""
-    from jaxroof.jobs.serve import Service
-    from sweeps.run.simulated.policies import chosen_policy
+    from sweeps.serving.calibration.measured_run import serving_of
 
     if options.dp is not None:
         raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
-    stream = run.stream
-    lengths = {"isl": f"{max(round(stream.isl.mean()), 1)}", "osl": f"{max(round(stream.osl.mean()), 1)}"}
-    case = common.asked_case("request", options, lengths)
-    policy = chosen_policy(case.engine.words, common.policy_settings(options.policy))
-    serving = dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
-    return case, serving, case.engine.name
+    case = common.asked_case("request", options, run.mean_lengths)
+    return case, serving_of(case, run, common.policy_settings(options.policy)), case.engine.name
 
 
 def _require_together(options: argparse.Namespace) -> None:

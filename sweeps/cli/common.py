@@ -1,7 +1,7 @@
 """Flags that verbs share: the deployment that is asked about, and the case that they describe."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweeps.ask.flag_text import pairs
@@ -183,9 +183,36 @@ def whole_numbers(flag: str, text: str) -> list[int]:
     return [int(whole_number(flag, part.strip())) for part in text.split(",")]
 
 
+def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of these flags that are given, as they are written."""
+    return [flag_of(name) for name in names if getattr(options, name, None) not in (None, False, [])]
+
+
+def command_words(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of these flags that are given, with their values, as words of a command."""
+    words = []
+    for name in names:
+        value = getattr(options, name)
+        if value not in (None, False):
+            for each in value if isinstance(value, list) else [value]:
+                words += [flag_of(name), *([] if each is True else [each])]
+    return words
+
+
 def top_rows(options: argparse.Namespace, usual: int) -> int:
     """How many rows `--top` shows."""
     return usual if options.top is None else int(whole_number("--top", options.top))
+
+
+def known_names(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in a list with commas, each once, in the order given; ValueError of one line for one not `known`."""
+    names = tuple(dict.fromkeys(listed(text) or ()))
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{flag} {name!r} is not known; known: {', '.join(known)}")
+    if not names:
+        raise ValueError(f"{flag} {text!r} names nothing; known: {', '.join(known)}")
+    return names
 
 
 def listed(text: str | None) -> list[str] | None:

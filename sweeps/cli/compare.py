@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from sweeps.answers.answer import say
-from sweeps.answers.to_json import json_text, print_json
+from sweeps.answers.to_json import print_json
 from sweeps.ask.keys import words
 from sweeps.ask.offered_load import COMPARED
 from sweeps.ask.words import ComparisonWords, StaticWords
@@ -103,17 +103,13 @@ def _compared(options: argparse.Namespace) -> Any:
 
 
 def _write(options: argparse.Namespace, found: Any, shown: tuple[Any, ...], top: int) -> None:
-    path, ending = options.output, pathlib.Path(options.output).suffix.lower()
-    if ending == ".json":
-        from hwspaces.files.output import write_text
-
-        write_text(path, "answer", json_text(found.record(shown[:top])), options.force)
-    elif ending == ".csv":
+    ending = pathlib.Path(options.output).suffix.lower()
+    if ending == ".csv":
         from sweeps.answers.compare import write_rows
 
-        write_rows(path, found, shown, options.force)
-    else:
-        from sweeps.show.served import ranking
-        from sweeps.studies.compare.comparison import dataset
+        return write_rows(options.output, found, shown, options.force)
+    from sweeps.show.served import ranking
+    from sweeps.studies.compare.comparison import dataset
 
-        write(options, "output", lambda: dataset(found) if ending == ".nc" else ranking(found, shown[:top]))
+    made = {".nc": lambda: dataset(found), ".json": lambda: found.record(shown[:top])}
+    write(options, "output", made.get(ending, lambda: ranking(found, shown[:top])))

@@ -33,9 +33,8 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--{flag} is missing")
     if options.image is not None or options.images is not None:
         raise ValueError("--image cannot be given with --static, whose prompts are text; leave out --static")
-    for name in SERVED:
-        if getattr(options, name) not in (None, []):
-            raise ValueError(f"--{name.replace('_', '-')} cannot be given with --static: a batch has no traffic")
+    if served := common.given(options, SERVED):
+        raise ValueError(f"{served[0]} cannot be given with --static: a batch has no traffic")
     top = common.top_rows(options, TOP)
     ending = options.output and pathlib.Path(options.output).suffix.lower()
     if ending == ".json":

@@ -78,7 +78,8 @@ def files(options: argparse.Namespace) -> list[str]:
 
 
 def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], inputs: Iterable[str] = ()) -> None:
-    """Write the dataset or picture that `make` returns, as the name of the file ends that the flag `dest` has, if any.
+    """Write what `make` returns into the file that the flag `dest` names, if any: as the name ends, a dataset, a record
+    or a picture.
 
     Args:
       inputs: files that the dataset is made from.
@@ -90,6 +91,11 @@ def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], input
         from sweeps.data.store import saved as saved_dataset
 
         saved_dataset(path, make(), options.force, inputs)
+    elif path.lower().endswith(".json"):
+        from hwspaces.files.output import write_text
+        from sweeps.answers.to_json import json_text
+
+        write_text(path, "answer", json_text(make()) + "\n", options.force)
     else:
         from sweeps.show.style import saved as saved_picture
 

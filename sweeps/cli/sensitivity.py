@@ -6,7 +6,6 @@ from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common, request, serve, step, train
-from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 
 JOBS = ("request", "step", "train", "serve")
@@ -60,9 +59,8 @@ def run(options: argparse.Namespace) -> None:
     if options.over is not None:
         return _maps(options, names, wanted, exponent)
     for job, flags in OWN.items():
-        given = [flag for flag in flags if job != options.job and getattr(options, flag)]
-        if given:
-            raise ValueError(f"{flag_of(given[0])} is of --job {job}, and this is --job {options.job}")
+        if job != options.job and (foreign := common.given(options, flags)):
+            raise ValueError(f"{foreign[0]} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
         found = found_of_serve(options, names, wanted, exponent)
     else:
@@ -90,13 +88,9 @@ def _write(options: argparse.Namespace, found: Any, top: int) -> None:
 
 def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> None:
     """Elasticities over a specification's points, into a file or a picture."""
-    given = [
-        flag
-        for flag in ("hardware", "model", "isl", "osl", "rate", "trace", *OWN["step"], *OWN["request"], *train.WORK)
-        if getattr(options, flag)
-    ]
-    if given or options.set:
-        raise ValueError(f"--{(given or ['set'])[0]} is said by --over {options.over}: leave it out")
+    of_point = ("hardware", "model", "isl", "osl", "rate", "trace", *OWN["step"], *OWN["request"], *train.WORK, "set")
+    if said := common.given(options, of_point):
+        raise ValueError(f"{said[0]} is said by --over {options.over}: leave it out")
     if not (options.output or options.plot):
         raise ValueError("--over makes maps: give -o OUT.nc, --plot PICTURE, or both")
     if options.json or options.second_order:

@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from sweeps.cli import common, deployment, request, serve, step, train
-from sweeps.cli.leaf_flags import flag as flag_of
 from sweeps.run.compile_cache import compilation_cache
 
 UNTRAINED = ("isl", "osl", "attention", "kv", "communication", "adapters")
@@ -51,9 +50,8 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
 def _said(options: argparse.Namespace) -> tuple[str, Any]:
     """The question in words, and the case."""
     if options.job == "train":
-        for name in UNTRAINED:
-            if getattr(options, name) is not None:
-                raise ValueError(f"{flag_of(name)} is not of --job train")
+        if foreign := common.given(options, UNTRAINED):
+            raise ValueError(f"{foreign[0]} is not of --job train")
         case = train.training_case(options)
         from sweeps.answers.train import heading as heading_of_training
 

@@ -1,19 +1,23 @@
 """Errors of a file of surfaces on kernels that it has not seen: fresh shapes off its grid, timed and compared."""
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwspaces.performance.surface import SurfaceTable, node_ops
+import hwspaces
+from hwspaces.performance.efficiency import EfficiencyEntry
+from hwspaces.performance.surface import SurfaceTable, node_ops, read_surfaces
+from hwspaces.performance.surface_efficiency import surface_efficiency
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.roofline import op_time
-from sweeps.measure.microbench.device import Device
+from sweeps.measure.microbench.device import Device, seen_device
 from sweeps.measure.microbench.kernels import Heads
-from sweeps.measure.microbench.run import work
+from sweeps.measure.microbench.run import KINDS, work
 from sweeps.measure.microbench.timing import Numbers, call_time, protocol
 
 MULTIPLES = {"n": 128, "k": 128, "bytes": 1 << 16}
@@ -47,47 +51,79 @@ class FreshShape(NamedTuple):
         return (1.0 + self.error) / (1.0 + self.drift) - 1.0
 
 
-def checked_rows(
-    tables: tuple[SurfaceTable, ...],
-    hardware: Hardware,
-    efficiency: Efficiency,
-    base: Efficiency,
-    device: Device,
-    implementations: Mapping[str, str],
-    points: int,
-    seed: int,
-    said: Callable[[str, int], None],
-) -> list[FreshShape]:
-    """Rows of `points` fresh shapes per table, each beside a known one, in random order, so that drifts hit all.
+@dataclasses.dataclass(frozen=True, eq=False)
+class FileCheck:
+    """What a file of surfaces is compared with: its tables, its device, and the constants below them."""
+
+    tables: tuple[SurfaceTable, ...]  # of `jaxroof bench`, those that are checked
+    hardware: Hardware  # that was measured
+    efficiency: Efficiency  # with the tables in front of `base`
+    base: EfficiencyEntry  # what prices everything else
+    device: Device  # that JAX sees now
+    implementations: Mapping[str, str]  # name of a table -> of the attention that it was measured with
+
+    def rows(self, points: int, seed: int, said: Callable[[str, int], None]) -> list[FreshShape]:
+        """Rows of `points` fresh shapes per table, each beside a known one, in random order, so that drifts hit all.
+
+        Args:
+          points: per table.
+          seed: of the shapes and of the numbers that are multiplied.
+          said: told how many are done.
+        """
+        random, numbers = np.random.default_rng(seed), Numbers(seed)
+        how = protocol(self.device.platform, self.device.cache_bytes)
+        asked = [(table, shape) for table in self.tables for shape in fresh_shapes(table, points, random)]
+        rows = []
+        for place in random.permutation(len(asked)):
+            table, shape = asked[place]
+
+            def timed(shape: dict[str, int], table: SurfaceTable = table) -> tuple[float, float]:
+                """Measured and predicted."""
+                predicted = predicted_time(table, shape, self.hardware, self.efficiency)
+                implementation = self.implementations.get(table.name, "xla")
+                kernel = work(_family(table), table.precision, _heads(table), implementation, shape)
+                return call_time(kernel, numbers, how, expected=predicted).seconds, predicted
+
+            plain = predicted_time(table, shape, self.hardware, self.base.efficiency)
+            rows.append(FreshShape(table.name, shape, *timed(shape), plain, *timed(known_shape(table, shape))))
+            said("check", len(rows))
+        return rows
+
+
+def checked_file(
+    path: str,
+    families: Collection[str],
+    precisions: Collection[str],
+    hardware: str | None = None,
+    efficiency: str | None = None,
+) -> FileCheck:
+    """The check of a file of `jaxroof bench` on the device that JAX sees.
 
     Args:
-      tables: of `jaxroof bench`.
-      hardware: that was measured.
-      efficiency: with the tables in front of `base`.
-      base: what prices everything else.
-      device: that JAX sees now.
-      implementations: name of a table -> of the attention that it was measured with.
-      points: per table.
-      seed: of the shapes and of the numbers that are multiplied.
-      said: told how many are done.
+      families: keys of `SHARES`, and `precisions`: of tables that are checked.
+      hardware: the device that the file was measured on; None: as it says.
+      efficiency: constants below the tables.
+
+    Raises:
+      ValueError: one line that names the file, or what is not known.
     """
-    random, numbers, how = np.random.default_rng(seed), Numbers(seed), protocol(device.platform, device.cache_bytes)
-    asked = [(table, shape) for table in tables for shape in fresh_shapes(table, points, random)]
-    rows = []
-    for place in random.permutation(len(asked)):
-        table, shape = asked[place]
+    file = read_surfaces(path)
+    asked = [table for table in file.tables if _family(table) in families and table.precision in precisions]
+    tables = tuple(table for table in asked if KINDS.get(_family(table)) == table.kind)
+    if not tables:
+        raise ValueError(f"{path}: no table of `jaxroof bench` among those asked for")
+    base = hwspaces.efficiency(efficiency)
+    try:
+        entry = hwspaces.hardware(hardware or file.provenance.get("device", ""))
+    except ValueError as error:
+        raise ValueError(f"--hardware, the device of {path}, is needed: {error}") from None
+    surfaces = surface_efficiency(path, base, entry.hardware)
+    implementations = {table.name: file.provenance.get(f"{table.name}_implementation", "xla") for table in tables}
+    return FileCheck(tables, entry.hardware, surfaces.efficiency, base, seen_device(hardware), implementations)
 
-        def timed(shape: dict[str, int], table: SurfaceTable = table) -> tuple[float, float]:
-            """Measured and predicted."""
-            predicted = predicted_time(table, shape, hardware, efficiency)
-            implementation = implementations.get(table.name, "xla")
-            kernel = work(table.name.partition("_")[0], table.precision, _heads(table), implementation, shape)
-            return call_time(kernel, numbers, how, expected=predicted).seconds, predicted
 
-        plain = predicted_time(table, shape, hardware, base)
-        rows.append(FreshShape(table.name, shape, *timed(shape), plain, *timed(known_shape(table, shape))))
-        said("check", len(rows))
-    return rows
+def _family(table: SurfaceTable) -> str:
+    return table.name.partition("_")[0]
 
 
 def check_errors(rows: Sequence[FreshShape]) -> dict[str, dict[str, float]]:

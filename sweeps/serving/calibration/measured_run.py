@@ -2,10 +2,15 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from jaxroof.batch import Traffic
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import Service
+from sweeps.ask.cases import Case
+from sweeps.run.simulated.policies import chosen_policy
 from workloads.streams.stream import Stream, traffic
 from workloads.traces import Measured
 
@@ -33,9 +38,25 @@ class MeasuredRun:
     notes: tuple[str, ...]
 
     @property
+    def mean_lengths(self) -> dict[str, str]:
+        """Mean tokens of prompts and outputs, as the flags of a batch take them."""
+        return {name: f"{max(round(getattr(self.stream, name).mean()), 1)}" for name in ("isl", "osl")}
+
+    @property
     def clients(self) -> int | None:
         """Clients of a closed loop; None: an open one."""
         return None if self.traffic.clients is None else int(self.traffic.clients)
+
+
+def serving_of(case: Case, run: MeasuredRun, settings: Mapping[str, str]) -> Scenario:
+    """A deployment's simulation under a run's requests.
+
+    Args:
+      case: of the deployment.
+      settings: numbers of the engine's scheduler in place of its own, by name.
+    """
+    policy = chosen_policy(case.engine.words, settings)
+    return dataclasses.replace(case.scenario, workload=Service(traffic=run.traffic, policy=policy))
 
 
 def measured_run(measured: Measured) -> MeasuredRun:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jaxroof.nests import NestMachine, NestProblem
+from jaxroof.nests import Mapping, NestCost, NestMachine, NestProblem, nest_cost
 from sweeps.studies.map.search import FoundMapping, found_mapping
 from workloads.nests.checks import require_names, residents
 from workloads.nests.documents import NestEntry
+from workloads.nests.named import named_mapping
 
 Searching = Callable[[int, int, int, int], None]
 """Told the mappings that are done and all of a layer, and the layers that are done and all that are searched."""
@@ -52,6 +53,13 @@ def mapped_layers(
         entry = different[key]
         found[key] = best_mapping(entry.name, entry.value, machine, where, report=reported, **search)
     return [found[repr(entry.value)] for entry in layers]
+
+
+def given_mapping(path: str, problem: NestProblem, machine: NestMachine, where: str) -> tuple[Mapping, NestCost]:
+    """The mapping that a file describes for a layer on the machine that errors call `where`, and its cost."""
+    require_names(problem, machine, where)
+    mapping = named_mapping(path, problem, machine)
+    return mapping, nest_cost(problem, machine, mapping)
 
 
 def totals(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
