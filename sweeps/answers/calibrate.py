@@ -74,7 +74,7 @@ def check_record(run: Any, found: Any) -> dict[str, Any]:
 
 
 def show_check(about: Mapping[str, Any], run: Any, found: Any) -> None:
-    """Print a check: the errors of a file's constants on a run, and whether they hold; `about` is where both are from."""
+    """Print a check: errors of a file's constants on a run, and whether they hold; `about` says where both are from."""
     from sweeps.serving.calibration.residual import STALE
 
     made = f"{about['file']} ({', '.join(word for word in (about['engine'], about['date']) if word)})"

@@ -126,24 +126,20 @@ def record(
     }
 
 
-def written(data: Any, options: argparse.Namespace) -> None:
-    """Write a sweep as a netCDF file."""
-    from sweeps.data.store import saved
-
-    saved(options.output, data, options.force)
-    if not options.json:
-        say(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
-
-
-def draw(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> None:
-    """Write the roofline of one point."""
+def drawn(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> Any:
+    """The roofline of one point."""
     import hwspaces
-    from sweeps.show import style
     from sweeps.show.roofline import ops_roofline
 
     constants = hwspaces.efficiency(options.efficiency)
     title = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}"
     notes = "; ".join((f"fusion {asked.traced.policy}", *asked.notes(device, efficiency=options.efficiency)))
-    style.saved(ops_roofline(answer.ops, device.hardware, title, constants.name, notes), options.plot, options.force)
-    if not options.json:
-        say(f"\n{options.plot}: {title}")
+    return ops_roofline(answer.ops, device.hardware, title, constants.name, notes)
+
+
+def print_files(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], data: Any) -> None:
+    """Print which files are written, and what is in them."""
+    if options.output:
+        say(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
+    if options.plot:
+        say(f"\n{options.plot}: {asked.traced.name} on {device.name}{_sizes_text(sizes)}")

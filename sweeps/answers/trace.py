@@ -1,7 +1,14 @@
-"""A request stream in numbers, as text."""
+"""A request stream in numbers, as text and JSON."""
 
+import dataclasses
 import math
 from typing import Any
+
+
+def record(stream: Any, numbers: Any) -> dict[str, Any]:
+    """A stream's numbers for machines."""
+    about = {"name": stream.name, "source": stream.source}
+    return {**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)}
 
 
 def show(stream: Any, numbers: Any) -> None:

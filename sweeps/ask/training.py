@@ -3,18 +3,24 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from hwspaces.quantities.units import nearest
+from hwspaces.quantities.units import nearest, quantity
 from jaxroof.deployment import ADAPTED
+from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.model import Model, expert_layers
+from jaxroof.numerics.struct import declarations
+from jaxroof.step.forward import formats_of
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES, LoRA, Training
 from sweeps.ask.deployments import adapter_settings
 from sweeps.ask.leaves import known_leaf
+
+PRECISIONS = ("bf16", "fp8")
+"""Of linear layers that are trained."""
 
 ADAPTER_NUMBERS = ("lora.rank", "lora.dropout")
 """Numbers of adapters that a user may give by their path."""
@@ -83,6 +89,59 @@ def adapters(text: Any) -> LoRA:
     if set(found) != {"rank", "targets"} or not (whole and targets and once):
         raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(ADAPTED)}")
     return LoRA(rank=number, targets=targets)
+
+
+def schedule_settings(text: str | None) -> dict[str, Any]:
+    """`schedule` and `virtual_stages` of "interleaved:4"; ValueError of one line for chunks of another schedule."""
+    if text is None:
+        return {}
+    name, colon, chunks = text.partition(":")
+    if name != "interleaved":
+        if colon:
+            raise ValueError(f"--schedule {text}: only interleaved has chunks, as in interleaved:4")
+        return {"schedule": name}
+    where = "--schedule interleaved:"
+    number = quantity(chunks or "2", "1", where)
+    if number != int(number):
+        raise ValueError(f"{where} = {chunks!r} must be a whole number")
+    return {"schedule": name, "virtual_stages": number}
+
+
+def workload_settings(settings: Iterable[str]) -> dict[str, str]:
+    """Numbers of the workload that have no flag, by name, of "workload.gradient_bytes=4B"."""
+    found = {}
+    flagged = {name for name, declared in declarations(Training).items() if declared.flag}
+    for setting in settings:
+        path, equals, value = (part.strip() for part in setting.partition("="))
+        name = path.removeprefix("workload.")
+        if not (equals and value):
+            raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as workload.gradient_bytes=4B")
+        if name in (*flagged, "lora", "schedule"):
+            raise ValueError(f"--set {setting}: use --{name.replace('_', '-')}")
+        found[name] = value
+    return found
+
+
+def stored_weights(weights: str | None, precision: str | None, lora: str | None) -> str:
+    """What weights are stored in: frozen ones as `weights` says, others in the precision of linear layers."""
+    usual = precision or PRECISIONS[0]
+    if usual not in PRECISIONS:
+        raise ValueError(f"--precision {usual} must be {' or '.join(PRECISIONS)}")
+    if weights is not None and lora is None:
+        raise ValueError(f"--weights {weights} is what frozen weights are stored in: give --lora too")
+    if weights is not None and precision is not None:
+        raise ValueError(f"--weights {weights} and --precision {precision}: give one of them")
+    return weights or usual
+
+
+def require_converted(name: str, model: Model) -> None:
+    """ValueError for frozen weights that are multiplied with activations of 8 bits or less, which have no gradient."""
+    low = sorted({weights.compute for weights in formats_of(model)} & set(LOW_PRECISIONS))
+    if low:
+        raise ValueError(
+            f"--weights {name} multiplies in {low[0]}: give weights that are converted to 16 bits, such as nf4, w8a16, "
+            "w4a16 or q4_k_m"
+        )
 
 
 # Layouts of a training run on a number of devices, and a deployment's degrees from those that people name.

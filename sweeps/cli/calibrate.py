@@ -19,18 +19,16 @@ OF_THE_RUN = ("measured", "format", "sort", "drop", "check", *OF_THE_FILE)
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
-    parser.add_argument(
-        "--measured", metavar="FILE", help="one benchmark's results with every request; FILE#2: its run 2"
-    )
+    what = "one benchmark's results with every request; FILE#2: its run 2"
+    parser.add_argument("--measured", metavar="FILE", help=what)
     parser.add_argument("--format", metavar="NAME", help="guidellm, vllm, sglang or blis (default: as it looks)")
     parser.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
     parser.add_argument("--drop", action="store_true", help="leave out rows without tokens, instead of refusing them")
     what = "the efficiency to write, for --efficiency"
     output_argument(parser, "-o", "--output", kinds=("efficiency",), metavar="SERVER.toml", help=what)
     picture_argument(parser, "a .png or .svg of measured against simulated latencies")
-    parser.add_argument(
-        "--check", metavar="SERVER.toml", help="in place of a calibration: does this one hold on the measured run?"
-    )
+    what = "in place of a calibration: does this one hold on the measured run?"
+    parser.add_argument("--check", metavar="SERVER.toml", help=what)
     parser.add_argument("--engine", metavar="NAME", help="vllm, sglang or trtllm (default: the efficiency's)")
     parser.add_argument("--engine-version", metavar="TEXT", help="of the engine, such as 0.15.1; for the file")
     what = "a number of the engine's scheduler as it was started: max_sequences=128; may be given several times"
@@ -46,35 +44,37 @@ def run(options: argparse.Namespace) -> None:
     _require_together(options)
     compilation_cache()
     from sweeps.run.precision import precision
-    from sweeps.serving.calibration import measured_run
+    from sweeps.serving.calibration.measured_run import measured_run, serving_of
     from workloads.traces import read_measured
 
     entry = _recorded(options) if options.check else None
     run = measured_run(read_measured(options.measured, options.format or "auto", sort=options.sort, drop=options.drop))
+    if options.dp is not None:
+        raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
     with precision("float64"):
-        case, serving, engine = _serving(options, run)
+        case = common.asked_case("request", options, run.mean_lengths)
+        serving = serving_of(case, run, common.policy_settings(options.policy))
         if entry is not None:
-            _check(options, entry, run, serving)
-        else:
-            _calibrate(options, case, run, serving, engine)
+            return _check(options, entry, run, serving)
+        _calibrate(options, case, run, serving)
 
 
-def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any, engine: str) -> None:
+def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -> None:
+    from hwspaces.files.output import write_text
     from sweeps.answers.calibrate import record, show
     from sweeps.serving.calibration import calibrated
-    from sweeps.serving.calibration.file import calibration_text, written
+    from sweeps.serving.calibration.file import calibration_text
     from sweeps.show.serving import calibration
 
-    start = time.perf_counter()
+    engine, start = case.engine.name, time.perf_counter()
     with Line("compiling the simulator") as bar:
         found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
-        names = [name for name in vars(options) if not (name.startswith("_") or name in OF_THE_FILE)]
-        words, version = common.command_words(options, names), options.engine_version
-        efficiency = case.scenario.efficiency
-        text = calibration_text(found, case.efficiency, efficiency, engine, version, options.measured, words)
-        written(options.output, text, options.force)
+        words = common.command_words(options, (name for name in vars(options) if name not in OF_THE_FILE))
+        said = (engine, options.engine_version, options.measured, words)
+        text = calibration_text(found, case.efficiency, case.scenario.efficiency, *said)
+        write_text(options.output, "efficiency", text, options.force)
     write(options, "plot", lambda: calibration(found))
     if options.json:
         return print_json(record(options, found, engine, seconds))
@@ -85,21 +85,9 @@ def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> N
     from sweeps.answers.calibrate import check_record, show_check
     from sweeps.serving.calibration.residual import residual
 
-    found, _ = residual(run, serving)
+    found = residual(run, serving)[0]
     about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
-    if options.json:
-        return print_json({**about, **check_record(run, found)})
-    show_check(about, run, found)
-
-
-def _serving(options: argparse.Namespace, run: Any) -> tuple[Any, Any, str]:
-    """The case, the simulation that it is, and its engine."""
-    from sweeps.serving.calibration.measured_run import serving_of
-
-    if options.dp is not None:
-        raise ValueError(f"--dp {options.dp}: a run is calibrated on one replica; measure one")
-    case = common.asked_case("request", options, run.mean_lengths)
-    return case, serving_of(case, run, common.policy_settings(options.policy)), case.engine.name
+    print_json({**about, **check_record(run, found)}) if options.json else show_check(about, run, found)
 
 
 def _require_together(options: argparse.Namespace) -> None:

@@ -178,6 +178,12 @@ def whole_number(flag: str, text: str, zero: bool = False) -> float:
     return value
 
 
+def whole_settings(options: argparse.Namespace, names: Iterable[str]) -> dict[str, float]:
+    """Counts that those of these flags set which are given."""
+    texts = {name: getattr(options, name) for name in names}
+    return {name: whole_number(flag_of(name), text) for name, text in texts.items() if text is not None}
+
+
 def whole_numbers(flag: str, text: str) -> list[int]:
     """The values of a flag that takes counts with commas between."""
     return [int(whole_number(flag, part.strip())) for part in text.split(",")]
@@ -193,7 +199,7 @@ def command_words(options: argparse.Namespace, names: Iterable[str]) -> list[str
     words = []
     for name in names:
         value = getattr(options, name)
-        if value not in (None, False):
+        if not name.startswith("_") and value not in (None, False):
             for each in value if isinstance(value, list) else [value]:
                 words += [flag_of(name), *([] if each is True else [each])]
     return words

@@ -5,33 +5,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import json_argument
-from sweeps.cli.outputs import dataset_argument, picture_argument
+from sweeps.cli.common import json_argument, listed, named_settings, overrides, whole_number
+from sweeps.cli.outputs import dataset_argument, picture_argument, write
 
 POLICIES = ("eager", "operators", "loops", "framework", "compiler")
 """Fusion policies, as `workloads.traced.fusion.POLICIES` has them, which needs JAX."""
-
-MODULES = (".mlir", ".mlirbc", ".stablehlo")
-"""Endings of files of StableHLO, as `workloads.traced.stablehlo` reads them, which needs JAX."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     what = "a function of JAX arrays, MODULE:FUNCTION; or a file of StableHLO, FILE.mlir"
     parser.add_argument("function", nargs="?", metavar="FUNCTION", help=what)
-    parser.add_argument(
-        "--args",
-        nargs="+",
-        default=[],
-        metavar="ARG",
-        help='its arguments: "x=bf16[b,s,4096]" with sizes or symbols, or "params=module:tree"',
-    )
+    what = 'its arguments: "x=bf16[b,s,4096]" with sizes or symbols, or "params=module:tree"'
+    parser.add_argument("--args", nargs="+", default=[], metavar="ARG", help=what)
     what = "values of a symbol, b=1,8,64, or of a number, hardware.memory.hbm.bandwidth=3TB/s,6TB/s; several times"
     parser.add_argument("--over", metavar="NAME=VALUES", action="append", default=[], help=what)
     parser.add_argument("--hardware", metavar="NAMES", help="accelerators, with commas between (jaxroof hardware)")
-    parser.add_argument(
-        "--fusion", metavar="POLICY", help=f"one of {', '.join(POLICIES)}; framework where none is given"
-    )
+    what = f"one of {', '.join(POLICIES)}; framework where none is given"
+    parser.add_argument("--fusion", metavar="POLICY", help=what)
     parser.add_argument("--trips", metavar="N", help="how often loops run that do not say so")
     what = "loops without matrix products are one kernel each, as of selective scans"
     parser.add_argument("--fused-loops", action="store_true", help=what)
@@ -48,10 +39,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the table of ops, or of points; draw and write what is asked for."""
     from sweeps.answers import price as report
-    from sweeps.cli.common import whole_number
-    from sweeps.studies.price.question import USUAL_POLICY
 
-    fusion = USUAL_POLICY if options.fusion is None else options.fusion
+    fusion = "framework" if options.fusion is None else options.fusion
     if fusion not in POLICIES:
         from hwspaces.quantities.units import nearest
 
@@ -63,8 +52,10 @@ def run(options: argparse.Namespace) -> None:
     trips = None if options.trips is None else whole_number("--trips", options.trips)
     first = {name: values[0] for name, values in over.items()}
     devices = _devices(options, settings)
-    asked = _traced(options, fusion, trips, first)
-    _require_sizes(asked, over)
+    from sweeps.studies.price.named import from_text, require_sizes
+
+    asked: Any = from_text(options.function, options.args, fusion, first, trips, options.fused_loops)
+    require_sizes(asked, over)
     answer = asked.answer(devices[0], options.efficiency, **first)
     one_point = len(devices) == 1 and not settings and all(len(values) == 1 for values in over.values())
     data = asked.sweep(devices, over, options.efficiency, settings) if not one_point or options.output else None
@@ -81,16 +72,15 @@ def run(options: argparse.Namespace) -> None:
         report.print_answer(options, asked, devices[0], first, answer, slopes)
     else:
         report.print_points(options, asked, notes, data, beyond)
-    if options.output:
-        report.written(data, options)
-    if options.plot:
-        report.draw(options, asked, devices[0], first, answer)
+    write(options, "output", lambda: data)
+    write(options, "plot", lambda: report.drawn(options, asked, devices[0], first, answer))
+    if not options.json:
+        report.print_files(options, asked, devices[0], first, data)
 
 
 def _devices(options: argparse.Namespace, varied: Iterable[str]) -> list[Any]:
     """The accelerators, each with the figures that are set, none of which is `varied`."""
     import hwspaces
-    from sweeps.cli.common import overrides
 
     settings = overrides(options.set)
     for path in settings:
@@ -98,68 +88,14 @@ def _devices(options: argparse.Namespace, varied: Iterable[str]) -> list[Any]:
             raise ValueError(f"--set {path}: a function depends on hardware alone, and on sizes that --over gives")
         if path in varied:
             raise ValueError(f"--set {path}: --over varies it")
-    devices = [hwspaces.hardware(name.strip()) for name in options.hardware.split(",") if name.strip()]
+    devices = [hwspaces.hardware(name) for name in listed(options.hardware) or ()]
     if len({device.name for device in devices}) < len(devices) or not devices:
         raise ValueError(f"--hardware {options.hardware!r} must be names of different accelerators, commas between")
     return [hwspaces.overridden(device, settings) if settings else device for device in devices]
 
 
-def _require_sizes(asked: Any, over: dict[str, list[float]]) -> None:
-    """ValueError where a size has no value, or a value no size."""
-    symbols = asked.traced.symbols
-    for name in over:
-        if name not in symbols:
-            raise ValueError(
-                f"--over {name}: the arguments have no size {name}; they have {', '.join(symbols) or 'none'}"
-            )
-    missing = [symbol for symbol in symbols if symbol not in over]
-    if missing:
-        raise ValueError(f"the size {missing[0]} has no value: give --over {missing[0]}=N")
-
-
-def _traced(options: argparse.Namespace, fusion: str, trips: float | None, sizes: dict[str, float]) -> Any:
-    """The question that the flags describe; what the user's code raises in one line."""
-    if options.function.endswith(MODULES):
-        return _module(options, fusion, trips)
-    from sweeps.ask.functions import arguments_of, named_object, users_code
-    from sweeps.studies.price.question import PricedFunction
-    from workloads.traced.function import traced
-
-    if ":" not in options.function:
-        files = f"a file that ends in {' or '.join(MODULES)}"
-        raise ValueError(f"{options.function!r} must be module:name, such as mymodule:forward, or {files}")
-    function = named_object(options.function, "MODULE:FUNCTION")
-    if not callable(function):
-        raise ValueError(f"{options.function} is no function")
-    positional, named = arguments_of(function, options.args)
-
-    def called(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        with users_code(f"{options.function} cannot be traced"):
-            return function(*arguments, **keywords)
-
-    name = options.function.partition(":")[2]
-    try:
-        how = {"policy": fusion, "trips": trips, "fused_loops": options.fused_loops}
-        found = traced(called, positional, named, sizes=sizes, name=name, **how)
-    except TypeError as error:
-        words = " ".join(str(error).split())[:300]
-        raise ValueError(f"--args: {words}") from error
-    return PricedFunction(found)
-
-
-def _module(options: argparse.Namespace, fusion: str, trips: float | None) -> Any:
-    """The question of a model in StableHLO."""
-    from sweeps.studies.price.question import from_stablehlo
-
-    if options.args:
-        raise ValueError(f"--args {options.args[0]}: a module of StableHLO has the sizes of its arguments")
-    return from_stablehlo(options.function, fusion, trips, options.fused_loops)
-
-
 def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
     """Values of every symbol, and of every number of the hardware; ValueError in one line for what is malformed."""
-    from sweeps.cli.common import named_settings, whole_number
-
     sizes: dict[str, list[float]] = {}
     leaves: dict[str, list[str]] = {}
     for name, text in named_settings("--over", settings, "b=1,8,64").items():

@@ -1,14 +1,14 @@
 """`jaxroof trace`: statistics of a request stream, of a trace file or drawn from distributions."""
 
 import argparse
-import dataclasses
 import math
 import re
 from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.outputs import picture_argument
+from sweeps.cli.common import given
+from sweeps.cli.outputs import picture_argument, write
 
 REQUESTS = 1000
 """Requests that are drawn where neither their number nor a duration is given."""
@@ -21,38 +21,26 @@ OF_DISTRIBUTIONS = ("isl", "osl", "requests", "duration", "prefixes", "sessions"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="a trace or a benchmark's results; FILE#2: its run 2")
-    parser.add_argument(
-        "--rate", metavar="TEXT", help="arrivals: 8 (requests/s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
-    )
+    what = "arrivals: 8 (requests/s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
+    parser.add_argument("--rate", metavar="TEXT", help=what)
     parser.add_argument("--first", metavar="N", help="only the first N requests")
     parser.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of text")
     picture_argument(parser, "a .png or .svg to draw", "-o", "--output")
     files = parser.add_argument_group("of a file")
-    files.add_argument(
-        "--format",
-        metavar="NAME",
-        help="auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm, "
-        "inference-perf, sharegpt or columns",
-    )
-    files.add_argument(
-        "--columns",
-        metavar="NAME=COLUMN,..",
-        help="of a CSV or JSON lines of any names: arrival=ts,prompt=prompt_tokens,output=answer_tokens",
-    )
+    what = "auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm, "
+    files.add_argument("--format", metavar="NAME", help=what + "inference-perf, sharegpt or columns")
+    what = "of a CSV or JSON lines of any names: arrival=ts,prompt=prompt_tokens,output=answer_tokens"
+    files.add_argument("--columns", metavar="NAME=COLUMN,..", help=what)
     files.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns (default: as the format has them)")
-    files.add_argument(
-        "--block-tokens",
-        metavar="N",
-        help="prompt tokens per hash (default: as the number of hashes says: 512, 16 ...)",
-    )
+    what = "prompt tokens per hash (default: as the number of hashes says: 512, 16 ...)"
+    files.add_argument("--block-tokens", metavar="N", help=what)
     files.add_argument("--sort", action="store_true", help="put rows in order that are not, instead of refusing them")
     files.add_argument("--drop", action="store_true", help="leave out, and count, rows without tokens")
     files.add_argument("--span", metavar="A..B", help="seconds A to B of ServeGen's data")
     drawn = parser.add_argument_group("without a file")
-    drawn.add_argument(
-        "--isl", metavar="TEXT", help="prompt tokens: 1024, uniform:128..2048, lognormal:p50=700,p99=8000"
-    )
+    what = "prompt tokens: 1024, uniform:128..2048, lognormal:p50=700,p99=8000"
+    drawn.add_argument("--isl", metavar="TEXT", help=what)
     drawn.add_argument("--osl", metavar="TEXT", help="output tokens")
     drawn.add_argument("--requests", metavar="N", help=f"how many (default {REQUESTS}, unless --duration or stages)")
     drawn.add_argument("--duration", metavar="S", help="seconds, as many requests as arrive within them")
@@ -62,19 +50,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Describe the stream, and draw it."""
-    from sweeps.answers.trace import show
+    from sweeps.answers.trace import record, show
+    from sweeps.show.trace import trace
     from workloads.streams.streams import summary
 
     stream = _stream(options)
     numbers = summary(stream)
-    if options.output:
-        from sweeps.show import style
-        from sweeps.show.trace import trace
-
-        style.saved(trace(stream), options.output, options.force)
+    write(options, "output", lambda: trace(stream))
     if options.json:
-        about = {"name": stream.name, "source": stream.source}
-        return print_json({**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)})
+        return print_json(record(stream, numbers))
     show(stream, numbers)
     if options.output:
         say(f"picture  {options.output}")
@@ -85,18 +69,15 @@ def _stream(options: argparse.Namespace) -> Any:
     from workloads.streams.streams import first, generated, with_rate
     from workloads.traces import read_trace
 
-    foreign = OF_DISTRIBUTIONS if options.file else OF_FILES
-    for flag in foreign:
-        if getattr(options, flag):
-            why = f"{options.file} says what requests are" if options.file else "it needs a FILE"
-            raise ValueError(f"--{flag.replace('_', '-')} cannot be given: {why}")
+    if foreign := given(options, OF_DISTRIBUTIONS if options.file else OF_FILES):
+        why = f"{options.file} says what requests are" if options.file else "it needs a FILE"
+        raise ValueError(f"{foreign[0]} cannot be given: {why}")
     seed = _whole("--seed", options.seed)
     if options.file:
-        span = _span(options.span)
-        words: dict[str, Any] = {"sort": options.sort, "drop": options.drop, "seed": seed, "span": span}
-        blocks = None if options.block_tokens is None else _whole("--block-tokens", options.block_tokens)
-        words |= {"columns": options.columns, "time_unit": options.time_unit, "block_tokens": blocks}
-        stream = read_trace(options.file, options.format or "auto", **words)
+        words: dict[str, Any] = {name: getattr(options, name) for name in ("sort", "drop", "columns", "time_unit")}
+        words["span"] = _span(options.span)
+        words["block_tokens"] = options.block_tokens and _whole("--block-tokens", options.block_tokens)
+        stream = read_trace(options.file, options.format or "auto", seed=seed, **words)
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))
     else:
@@ -104,12 +85,10 @@ def _stream(options: argparse.Namespace) -> Any:
             if not getattr(options, flag):
                 raise ValueError(f"--{flag} is missing; or give a FILE")
         duration = None if options.duration is None else _number("--duration", options.duration)
-        requests = None if options.requests is None else _whole("--requests", options.requests)
-        if requests is None and duration is None and not options.rate.strip().lower().startswith("stages"):
-            requests = REQUESTS
-        words = {"requests": requests, "duration": duration, "seed": seed}
-        shared = {"prefixes": options.prefixes, "sessions": options.sessions}
-        stream = generated(options.rate, options.isl, options.osl, **words, **shared)
+        ends = duration is not None or options.rate.strip().lower().startswith("stages")
+        requests = _whole("--requests", options.requests or str(REQUESTS)) if options.requests or not ends else None
+        words = {"requests": requests, "duration": duration, "prefixes": options.prefixes, "sessions": options.sessions}
+        stream = generated(options.rate, options.isl, options.osl, **words, seed=seed)
     return stream if options.first is None else first(stream, _whole("--first", options.first))
 
 

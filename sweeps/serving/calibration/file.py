@@ -3,14 +3,12 @@
 import dataclasses
 import datetime
 import hashlib
-import os
 import pathlib
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 
 from hwspaces import EfficiencyEntry, formatted
-from hwspaces.files.output import replacing
 from hwspaces.performance.efficiency import TABLES
 from hwspaces.performance.efficiency_file import efficiency_text
 from hwspaces.performance.kernel_tables import CLASSES
@@ -90,16 +88,6 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
     if tuple(words[: len(COMMAND)]) != COMMAND:
         raise ValueError(f"{entry.file}: its refit is not a `{' '.join(COMMAND)}` command: it was not calibrated")
     return words[len(COMMAND) :]
-
-
-def written(path: str | os.PathLike[str], text: str, force: bool = False) -> None:
-    """Write a file, which appears when it is whole.
-
-    Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
-    """
-    with replacing(path, ("efficiency",), force=force) as name:
-        pathlib.Path(name).write_text(text, encoding="utf-8")
 
 
 def _sources(found: Calibration, base: EfficiencyEntry, efficiency: Efficiency, name: str) -> dict[str, str]:
