@@ -127,6 +127,18 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class WordFirst(argparse._SubParsersAction):  # type: ignore[type-arg]  # it takes none while a program runs
+    """A word in a command that may be left out; its flags stand behind it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Refuse flags before the word."""
+        given = sorted(getattr(namespace, "_given", ()))
+        if given:
+            before = f"--{given[0].replace('_', '-')}"
+            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: {before} is before it")
+        super().__call__(parser, namespace, values, option_string)
+
+
 def _unknown(word: str, known: list[str]) -> str:
     return f"{word} is not an argument here{_nearest(word, known) if word.startswith('-') else ''}"
 

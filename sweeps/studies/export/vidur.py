@@ -6,7 +6,6 @@ import io
 import itertools
 import os
 import pathlib
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,7 +28,6 @@ from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.run.evaluate import Function, evaluate
 from sweeps.run.points import Points
-from sweeps.serving.launch.deployed import repository_of
 from sweeps.studies.export.folder import written as files_of_folder
 from sweeps.studies.export.runs import decoder_ops
 
@@ -117,9 +115,6 @@ def message_times(case: Case, op: Collective) -> np.ndarray:
 # Tables of a model on an accelerator as the simulator Vidur reads profiles: one layer's kernels, messages, the host.
 
 
-NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
-"""What Vidur's names of folders can be."""
-
 BLOCK = 16
 """Tokens per block of the KV cache: what Vidur's schedulers take by default."""
 
@@ -189,26 +184,6 @@ def written(
     }
     contents = {name: [_text(parts).encode()] for name, parts in tables.items() if parts}
     return files_of_folder(folder, contents, ("profile",), "profile of this model", force)
-
-
-def names(
-    case: Case, asked: str, device: str | None, network: str | None, repository: str | None
-) -> tuple[str, str, str]:
-    """Vidur's names of the device, the model and the node, where None stands for jaxroof's.
-
-    Args:
-      asked: the model as it was asked for.
-
-    Raises:
-      ValueError: one line, for a name that is no path inside of a folder.
-    """
-    device = case.hardware.name.lower() if device is None else device
-    model = repository_of(case.model, asked)[0] if repository is None else repository
-    network = f"{device}_node" if network is None else network
-    for flag, name in (("--device", device), ("--repository", model), ("--network", network)):
-        if not NAME.fullmatch(name):
-            raise ValueError(f"{flag} {name!r} must be of letters, digits, -, _ and ., with / between owner and name")
-    return device, model, network
 
 
 def _text(parts: list[Columns]) -> str:

@@ -1,0 +1,20 @@
+"""Sentences on what an exported timeline shows."""
+
+from sweeps.answers.tables import metric_text
+from sweeps.run.answer import Answer
+
+
+def timeline_text(found: Answer, what: str) -> str:
+    """Time of a step or of a training iteration, and how much more of communication overlap hides.
+
+    Args:
+      found: the answer that is exported.
+      what: what it works on, in words.
+    """
+    from sweeps.show.timeline import hidden_time
+
+    if "iteration_time" in found.metrics:
+        return f"{metric_text('iteration_time', found.metrics['iteration_time'])} of training on {what}"
+    hidden = hidden_time(found)
+    also = f"; overlap hides {metric_text('step_time', hidden)} more of communication" if hidden else ""
+    return f"{metric_text('step_time', found.metrics['step_time'])} of {what}{also}"
