@@ -1,0 +1,107 @@
+"""Pictures of a sweep's file: of a kind, over axes and of a metric by their names; its best device's floor plan."""
+
+import importlib
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import xarray as xr
+
+from sweeps.data import labels
+from sweeps.data.best import best
+from sweeps.data.keep.rows import as_sample
+from sweeps.data.opened import opened
+from sweeps.data.shards.manifest import read
+from sweeps.data.shards.read import is_folder
+from sweeps.run.device_at import device_at
+from sweeps.show.floorplan import floorplan
+from sweeps.show.overview import default_metric, metric_name, selected
+from sweeps.show.plane import REDUCTIONS, best_sentence
+
+MODULES = {"lines": "scatter"}
+"""Kind -> the module of its function, where it has another name."""
+
+WHOLE = ("speculation", "splits")
+"""Kinds that draw all of a file, and choose nothing in it."""
+
+
+def usual_kind(file: str | None) -> str:
+    """The kind of picture that a sweep is drawn as where nobody says which: what it kept, where that is little."""
+    if file is None or not is_folder(file):
+        return "overview"
+    kept = " ".join(map(str, read(pathlib.Path(file)).header["keep"]))
+    return "pareto" if "pareto" in kept else "overview" if "top" in kept or not kept else "spread"
+
+
+def is_sweep(file: str | None) -> bool:
+    """Whether a name is that of a sweep's file or folder."""
+    return file is not None and (file.endswith(".nc") or is_folder(file))
+
+
+def picture(
+    file: str,
+    kind: str,
+    x: str | None = None,
+    y: str | None = None,
+    metric: str | None = None,
+    at: Sequence[str] | None = None,
+    reduce: str | None = None,
+) -> Any:
+    """A figure of a sweep's file.
+
+    Args:
+      file: of a sweep, or its folder.
+      kind: overview, heatmap, lines, pareto, breakdown, spread, speculation or splits.
+      x, y: axes; of a Pareto front, metrics.
+      metric: what is drawn, and by what a design is best; None: the first of what readers ask for.
+      at: "AXIS=VALUE": only there.
+      reduce: one of `REDUCTIONS`, over the other axes; None: the best.
+
+    Raises:
+      ValueError: one line, for a name that the file does not have, or a file without what is drawn.
+    """
+    how, places = labels.known(reduce or "best", REDUCTIONS, "reduction"), list(at or ())
+    drawing = getattr(importlib.import_module(f"sweeps.show.{MODULES.get(kind, kind)}"), kind)
+    with opened(file) as whole:
+        if kind == "spread":
+            return drawing(whole)
+        if kind in WHOLE:
+            return drawing(selected(whole, places))
+        kept = as_sample(whole)
+        if kept is None:
+            raise ValueError(f"{file} kept counts of points, not points: --kind spread draws them")
+        dataset = selected(kept, places)
+        if kind == "pareto":
+            return drawing(dataset, *(name and metric_name(dataset, name) for name in (x, y)))
+        axes = [name and labels.known(name, labels.axes(dataset), "axis") for name in (x, y)]
+        if axes[0] and axes[0] == axes[1]:
+            raise ValueError(f"--x and --y are both {axes[0]}")
+        drawn = _metric(dataset, metric)
+        if kind == "breakdown":
+            return drawing(dataset, axes[0], drawn, how)
+        return drawing(dataset, drawn, *axes) if kind == "overview" else drawing(dataset, drawn, *axes, how)
+
+
+def best_floorplan(file: str, metric: str | None = None, at: Sequence[str] = ()) -> Any:
+    """The floor plan of the device of a sweep's or an optimisation's best design; arguments as of `picture`."""
+    with opened(file) as whole:
+        kept = as_sample(whole)
+        if kept is None:
+            raise ValueError(f"{file} kept counts of points, not points: it has no best design")
+        dataset = selected(kept, list(at))
+        if "design" in dataset.dims:  # an optimisation's, the best first
+            varied = [str(name) for name, label in dataset.coords.items() if label.dims == ("design",)]
+            values = (labels.text(dataset, name, dataset[name].values[0]) for name in varied)
+            pairs = zip(varied, values, strict=True)
+            where = ", ".join(f"{labels.short(dataset, name)} {text}" for name, text in pairs)
+            return floorplan(*device_at(dataset, {"design": 0}), f"Best design, {dataset.attrs['title']}: {where}.")
+        by = _metric(dataset, metric)
+        point = best(dataset, by)
+        if point is None:
+            raise ValueError(f"{file}: no design is feasible")
+        title, where = best_sentence(dataset, by)
+        return floorplan(*device_at(dataset, point.position), f"{title}. {where}")
+
+
+def _metric(dataset: xr.Dataset, name: str | None) -> str:
+    return metric_name(dataset, name) if name else default_metric(dataset)
