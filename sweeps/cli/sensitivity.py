@@ -67,7 +67,8 @@ def run(options: argparse.Namespace) -> None:
         found = found_of(options, names, wanted, exponent, top)
     from sweeps.answers import sensitivity as report
 
-    _write(options, found, top)
+    if files(options):
+        _write(options, found, top)
     if options.json:
         return print_json(report.record(found))
     report.show(found, top, options.all, files(options))

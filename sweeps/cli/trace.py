@@ -51,12 +51,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Describe the stream, and draw it."""
     from sweeps.answers.trace import record, show
-    from sweeps.show.trace import trace
     from workloads.streams.streams import summary
 
     stream = _stream(options)
     numbers = summary(stream)
-    write(options, "output", lambda: trace(stream))
+    if options.output:
+        from sweeps.show.trace import trace
+
+        write(options, "output", lambda: trace(stream))
     if options.json:
         return print_json(record(stream, numbers))
     show(stream, numbers)
@@ -81,9 +83,8 @@ def _stream(options: argparse.Namespace) -> Any:
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))
     else:
-        for flag in ("rate", "isl", "osl"):
-            if not getattr(options, flag):
-                raise ValueError(f"--{flag} is missing; or give a FILE")
+        if missing := [flag for flag in ("rate", "isl", "osl") if not getattr(options, flag)]:
+            raise ValueError(f"--{missing[0]} is missing; or give a FILE")
         duration = None if options.duration is None else _number("--duration", options.duration)
         ends = duration is not None or options.rate.strip().lower().startswith("stages")
         requests = _whole("--requests", options.requests or str(REQUESTS)) if options.requests or not ends else None
