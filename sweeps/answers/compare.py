@@ -1,7 +1,5 @@
 """Served comparisons as text and CSV."""
 
-import csv
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import hwspaces
-from sweeps.answers.tables import console, metric_text, print_lines, table
+from sweeps.answers.tables import console, finite_text, print_lines, rows_by_reason, table, write_csv
 from sweeps.ask.names import variable
 from sweeps.data.labels import number
 from sweeps.studies.compare.comparison import Comparison
@@ -89,7 +87,7 @@ def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str
         count = str(row.devices) if found.rate is None else f"{row.replicas} x {row.devices}"
         setting = row.spec["policy"].get("token_budget")
         budget = "-" if setting is None else f"{float(setting):,.0f}"
-        cells = [_cell(metric, row.metrics[metric]) for metric in columns]
+        cells = [finite_text(metric, row.metrics[metric]) for metric in columns]
         low, high = found.trust(row).interval(row.metrics[found.metric])
         between = f"{number(low, 2)} - {number(high, 2)}"
         how = "simulation" if row.simulated else "estimate"
@@ -155,15 +153,7 @@ def _beyond(found: Comparison, rows: Sequence[Row]) -> list[str]:
 
 def _print_reasons(out: Any, found: Comparison, every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
-    same: dict[str, list[str]] = {}
-    for name, reason in found.question.lacking.items():
-        same.setdefault(reason, []).append(name)
-    own = []
-    for row in found.infeasible if every else found.nearest_misses:
-        if (row.reason or "").startswith("no "):
-            same.setdefault(row.reason or "", []).append(row.hardware)
-        else:
-            own.append(row)
+    own, same = rows_by_reason(found.infeasible if every else found.nearest_misses, found.question.lacking)
     if own:
         out.print()
         misses = table("does not serve", "devices", "layout", "because", numbers=("devices",))
@@ -212,17 +202,18 @@ def _better_estimates(found: Comparison, shown: Sequence[Row]) -> list[str]:
         return []
     why = "pools are not simulated" if estimated[0].prefill is not None else "it was not simulated"
     rank = shown.index(estimated[0]) + 1
-    figure = _cell(found.metric, estimated[0].metrics[found.metric])
+    figure = finite_text(found.metric, estimated[0].metrics[found.metric])
     return [f"row {rank}, an estimate, has a better {found.metric}, {figure}; {why}, so it stands below those that are"]
 
 
 def _class_lines(row: Row) -> list[str]:
     """Figures of every class of requests at the load of a simulated row."""
-    return [
-        f"{name}: TTFT p95 {_cell('ttft', of['ttft_p95'])}, p99 {_cell('ttft', of['ttft_p99'])}, TPOT p95 "
-        f"{_cell('tpot', of['tpot_p95'])}, p99 {_cell('tpot', of['tpot_p99'])}, {100.0 * of['good_share']:.1f} % good"
-        for name, of in row.classes.items()
-    ]
+    lines = []
+    for name, of in row.classes.items():
+        p95, p99 = ([finite_text(one, of[f"{one}_{end}"]) for one in ("ttft", "tpot")] for end in ("p95", "p99"))
+        latencies = f"TTFT p95 {p95[0]}, p99 {p99[0]}, TPOT p95 {p95[1]}, p99 {p99[1]}"
+        lines.append(f"{name}: {latencies}, {100.0 * of['good_share']:.1f} % good")
+    return lines
 
 
 def row_text(found: Comparison, row: Row) -> str:
@@ -230,8 +221,8 @@ def row_text(found: Comparison, row: Row) -> str:
     metrics = row.metrics
     many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if found.rate is not None else ""
     words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
-    words += f"TTFT {_cell('ttft', metrics['ttft_mean'])}"
-    words += f", TPOT {_cell('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
+    words += f"TTFT {finite_text('ttft', metrics['ttft_mean'])}"
+    words += f", TPOT {finite_text('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
     kind = "output" if "usd_per_million_tokens" in metrics else "prompt"
     cost = metrics["usd_per_million_tokens" if kind == "output" else "usd_per_million_prompt_tokens"]
     words += " on average" + (f", {cost:.3g} USD per million {kind} tokens" if math.isfinite(cost) else "")
@@ -243,23 +234,16 @@ def row_text(found: Comparison, row: Row) -> str:
     return f"{words} on {count} server{'s' * (count > 1)} of {server}"
 
 
-def _cell(name: str, value: float) -> str:
-    return metric_text(name, value) if math.isfinite(value) else "-"
-
-
 def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = False) -> None:
     """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
-    from hwspaces.files.output import replacing
-
     if not rows:
         raise ValueError(f"{path}: there are no rows to write")
     names = sorted(set.intersection(*(set(row.metrics) for row in rows)) - {"devices"})
     plain = ("hardware", "devices", "layout", "replicas", "setting", "max_sequences", "simulated", "binds", "reason")
-    with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["rank", *plain, *names])
-        for rank, row in enumerate((*rows, *found.infeasible), 1):
-            fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-            values = [row.metrics.get(name, math.nan) for name in names]
-            numbers = [value if math.isfinite(value) else "" for value in values]
-            writer.writerow([rank if row.reason is None else "", *(fields[key] for key in plain), *numbers])
+    records = []
+    for rank, row in enumerate((*rows, *found.infeasible), 1):
+        values = {name: row.metrics.get(name, math.nan) for name in names}
+        numbers = {name: value if math.isfinite(value) else "" for name, value in values.items()}
+        about = {name: getattr(row, name) for name in plain}
+        records.append({"rank": rank if row.reason is None else "", **about, **numbers})
+    write_csv(path, records, force)

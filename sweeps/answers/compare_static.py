@@ -1,11 +1,10 @@
 """Rows of `jaxroof compare` as records and as a CSV file."""
 
-import csv
 import math
 from collections.abc import Iterable
 from typing import Any
 
-from hwspaces.files.output import replacing
+from sweeps.answers.tables import finite_text, rows_by_reason, write_csv
 from sweeps.run.evidence import extrapolated
 from sweeps.studies.compare.static import StaticCandidate
 
@@ -37,17 +36,11 @@ def write_rows(
     """Ranked rows, then those without a rank and their reasons, as a CSV file that appears when it is whole."""
     records = [{"rank": rank, **row_record(row)} for rank, row in enumerate(ranked, 1)]
     records += [{"rank": None, **row_record(row)} for row in others]
-    if not records:
-        raise ValueError(f"{path}: there are no rows to write")
-    with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(records[0]))
-        writer.writeheader()
-        writer.writerows(records)
+    write_csv(path, records, force)
 
 
 def record(found: Any, rows: tuple[Any, ...], explained: tuple[Any, ...]) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    from sweeps.answers.compare_static import row_record
     from sweeps.ask.names import units, variable
 
     metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})
@@ -98,7 +91,7 @@ def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: in
             name = f"{row.hardware} *" if row.hardware in found.announced else row.hardware
             name = f"{name} ~" if row.hardware in estimated else name
             name = f"{name} ?" if extrapolated(row.metrics) else name
-            cells = [_cell(metric, row.metrics[metric]) for metric in columns]
+            cells = [finite_text(metric, row.metrics[metric]) for metric in columns]
             weights = f"{size(row.metrics['weight_bytes'])} of {size(row.capacity)}"
             ranked.add_row(str(rank), name, str(row.devices), row.layout, f"{row.batch:,}", *cells, weights)
         out.print(ranked)
@@ -126,13 +119,7 @@ def _print_reasons(out: Any, found: Any, explained: tuple[Any, ...], every: bool
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
     from sweeps.answers.tables import table
 
-    same: dict[str, list[str]] = {}
-    own = []
-    for row in explained:
-        if row.reason.startswith("no "):
-            same.setdefault(row.reason, []).append(row.hardware)
-        else:
-            own.append(row)
+    own, same = rows_by_reason(explained)
     for name, reason in found.lacking.items():
         same.setdefault(reason, []).append(name)
     if own:
@@ -167,17 +154,11 @@ def _print_tried(out: Any, found: Any, left: int) -> None:
 def _best_text(found: Any, row: Any) -> str:
     """The best row in words."""
     metrics = row.metrics
-    latency = f"TTFT {_cell('ttft', metrics['ttft'])}, TPOT {_cell('tpot', metrics['tpot'])}"
-    rate = f"{_cell('tokens_per_second', metrics['tokens_per_second'])} tokens/s"
+    latency = f"TTFT {finite_text('ttft', metrics['ttft'])}, TPOT {finite_text('tpot', metrics['tpot'])}"
+    rate = f"{finite_text('tokens_per_second', metrics['tokens_per_second'])} tokens/s"
     cost = metrics["usd_per_million_tokens"]
     price = f", {cost:.3g} USD per million output tokens" if math.isfinite(cost) else ""
     return f"{row.devices} x {row.hardware} as {row.layout} at batch {row.batch:,}: {latency}, {rate}{price}"
-
-
-def _cell(name: str, value: float) -> str:
-    from sweeps.answers.tables import metric_text
-
-    return metric_text(name, value) if math.isfinite(value) else "-"
 
 
 COLUMNS = {

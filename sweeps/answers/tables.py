@@ -1,6 +1,7 @@
 """Tables and lines that answers share, and numbers with their units."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hwspaces import formatted
@@ -135,6 +136,45 @@ def metric_text(name: str, value: Any) -> str:
     if name.endswith(("mfu", "mbu")):
         return percent(value)
     return amount(value, variable(name).unit)
+
+
+def finite_text(name: str, value: float) -> str:
+    """`metric_text` of a number; "-" where there is none."""
+    return metric_text(name, value) if math.isfinite(value) else "-"
+
+
+def rows_by_reason(
+    rows: Iterable[Any], lacking: Mapping[str, str] | None = None
+) -> tuple[list[Any], dict[str, list[str]]]:
+    """Rows with a reason of their own, and hardware by the reason that is the same for all of its rows.
+
+    Args:
+      rows: of a comparison, without a rank.
+      lacking: reasons of hardware without any row, which come first.
+    """
+    own, same = list[Any](), dict[str, list[str]]()
+    for name, reason in (lacking or {}).items():
+        same.setdefault(reason, []).append(name)
+    for row in rows:
+        if (row.reason or "").startswith("no "):
+            same.setdefault(row.reason, []).append(row.hardware)
+        else:
+            own.append(row)
+    return own, same
+
+
+def write_csv(path: str, records: Sequence[Mapping[str, Any]], force: bool = False) -> None:
+    """Rows as a CSV file, which appears when it is whole; ValueError of one line where there are none."""
+    import csv
+
+    from hwspaces.files.output import replacing
+
+    if not records:
+        raise ValueError(f"{path}: there are no rows to write")
+    with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
 
 
 def error_cells(errors: Mapping[str, float], *names: str) -> list[str]:
