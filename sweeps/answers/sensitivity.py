@@ -1,6 +1,5 @@
 """Text of `jaxroof sensitivity`: knobs by real change, the gradient beside it, bounds, pairs of knobs."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from sweeps.ask.names import units
 from sweeps.data.labels import number
 from sweeps.studies.sensitivity.knobs import Knob, pairs
 from sweeps.studies.sensitivity.point import FLAT, Sensitivities
+from sweeps.studies.sensitivity.ranking import Ranking
 from sweeps.studies.sensitivity.turns import FACTORS, TOLERANCE, Turn, ranked
 
 if TYPE_CHECKING:
@@ -24,17 +24,6 @@ CHECKED = 8
 
 MARK = " *"
 """After a change that the gradient does not predict."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Ranking:
-    """All that one call finds."""
-
-    heading: str
-    notes: Sequence[str]
-    point: Sensitivities
-    checks: Mapping[str, Sequence[Turn]]
-    curvatures: Mapping[str, tuple[Sequence[Knob], np.ndarray]]
 
 
 def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:

@@ -1,19 +1,11 @@
 """`jaxroof collective`: time of a collective over message sizes, by every algorithm, and the one chosen."""
 
 import argparse
-import math
-from typing import TYPE_CHECKING, Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import word_arguments
+from sweeps.cli.common import overrides, whole_number, word_arguments
 from sweeps.cli.outputs import picture_argument, write
-
-if TYPE_CHECKING:
-    from sweeps.answers.collective import FoundTimes
-
-LARGEST_STEPS = 200
-"""Sizes that a range may have."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,85 +26,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print times and bus bandwidths; draw them where a picture is asked for."""
-    import hwspaces
-    from jaxroof.op import COLLECTIVES
-    from sweeps.answers.collective import FoundTimes, entry_of, record, show, times_of
-    from sweeps.cli.common import overrides, whole_number
-
     for flag in ("hardware", "devices"):
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} is missing")
-    if options.kind not in COLLECTIVES:
-        from hwspaces.quantities.units import nearest
+    from sweeps.answers.collective import record, show
+    from sweeps.studies.collective import message_sizes, require_kind, times_of_collective
 
-        raise ValueError(f"--kind {options.kind} is not known{nearest(options.kind, COLLECTIVES)}")
+    require_kind(options.kind)
     devices = whole_number("--devices", options.devices)
     if devices < 2.0:
         raise ValueError(f"--devices = {options.devices!r} must be at least 2")
     stride = None if options.stride is None else whole_number("--stride", options.stride)
-    sizes = message_sizes(options.size, options.step)
-    entry = entry_of(options.hardware, overrides(options.set))
-    _require_room(entry, devices, stride)
-    efficiency = hwspaces.efficiency(options.efficiency)
-    shares = efficiency.efficiency.collective
-    times, chosen = times_of(entry.hardware.links, options.kind, devices, stride, sizes, shares)
-    found = FoundTimes(entry.name, options.kind, devices, stride, efficiency.name, sizes, times, chosen)
+    sizes, settings = message_sizes(options.size, options.step), overrides(options.set)
+    found = times_of_collective(options.hardware, options.kind, devices, sizes, stride, options.efficiency, settings)
     if options.json:
         print_json(record(found))
     else:
         show(found)
     if options.output:
-        _draw(options, found)
+        from sweeps.show.collectives import algorithms
 
-
-def _draw(options: argparse.Namespace, found: "FoundTimes") -> None:
-    """Write the picture that is asked for."""
-    import numpy as np
-
-    from sweeps.show.collectives import algorithms
-
-    details = f"Bus bandwidth and time over message size, efficiency {found.efficiency}."
-    fastest = np.array([found.times[name][i] for i, name in enumerate(found.chosen)])
-    picture = algorithms(found.about, details, found.kind, found.devices, found.sizes, found.times, fastest)
-    write(options, "output", lambda: picture)
-    if not options.json:
-        say(f"\n{options.output}: {found.about}")
-
-
-def message_sizes(text: str, step: str = "4") -> Any:
-    """Sizes in B of "A..B" in steps of a factor, or of the one size that `text` names; float64 array.
-
-    Raises:
-      ValueError: one line that names the flag, its value and what is allowed.
-    """
-    import numpy as np
-
-    from hwspaces import quantity
-
-    first, dots, last = (part.strip() for part in text.partition(".."))
-    if not first or (dots and not last):
-        raise ValueError(f"--size {text!r} must be a size or a range A..B, such as 1KiB..1GiB")
-    low = quantity(first, "B", "--size")
-    high = quantity(last, "B", "--size") if dots else low
-    factor = quantity(step, "1", "--step")
-    if high < low:
-        raise ValueError(f"--size {text!r}: the range ends before it begins")
-    if factor <= 1.0:
-        raise ValueError(f"--step = {step!r} must be larger than 1")
-    count = math.floor(math.log(high / low) / math.log(factor) + 1e-9) + 1
-    if count > LARGEST_STEPS:
-        raise ValueError(f"--size {text!r} with --step {step}: {count} sizes; at most {LARGEST_STEPS}")
-    return low * factor ** np.arange(count)
-
-
-def _require_room(entry: Any, devices: float, stride: float | None) -> None:
-    """ValueError when the hardware has no links, or not for so many devices."""
-    links = [link for link in (entry.hardware.links.scale_up, entry.hardware.links.scale_out) if link is not None]
-    links += [entry.hardware.links.cluster] if entry.hardware.links.cluster is not None else []
-    if not links:
-        raise ValueError(f"{entry.name} has no link to other devices in the catalogue")
-    spread, most = (devices - 1.0) * (stride or 1.0) + 1.0, max(link.devices for link in links)
-    if spread > most:
-        raise ValueError(f"--devices {devices:g}: the links of {entry.name} join {most:g}, and {spread:g} are spanned")
-
-
+        details = f"Bus bandwidth and time over message size, efficiency {found.efficiency}."
+        what = (found.kind, found.devices, found.sizes, found.times, found.fastest)
+        write(options, "output", lambda: algorithms(found.about, details, *what))
+        if not options.json:
+            say(f"\n{options.output}: {found.about}")

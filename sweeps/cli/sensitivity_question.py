@@ -14,19 +14,11 @@ UNTRAINED += tuple(name for name in deployment.flags() if name not in (*train.DE
 def found_of(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None, top: int) -> Any:
     """The sensitivities of one step, static batch or iteration of training."""
     said, case = _said(options)
-    from sweeps.answers.sensitivity import Ranking
     from sweeps.answers.tables import notes
-    from sweeps.studies.sensitivity.point import curvatures, sensitivity_at
-    from sweeps.studies.sensitivity.turns import reasoned, turns_of
+    from sweeps.studies.sensitivity.ranking import ranking
 
-    point = sensitivity_at(options.job, case.scenario, names, wanted, exponent)
-    checked = reasoned(case.scenario, point, turns_of(case.scenario, point))
-    second = {}
-    if options.second_order:
-        for name in point.metrics:
-            turned = [knob for knob in point.top(top, [name]) if not knob.whole][:8]
-            second[name] = turned, curvatures(case.scenario, point, turned, name)
-    return Ranking(said, notes(case), point, checked, second)
+    pairs_of = top if options.second_order else 0
+    return ranking(options.job, case.scenario, names, wanted, exponent, pairs_of, said, notes(case))
 
 
 def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> Any:
@@ -38,8 +30,8 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
         raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
     asked = serve.question(options)
     compilation_cache()
-    from sweeps.answers.sensitivity import Ranking
     from sweeps.answers.tables import heading
+    from sweeps.studies.sensitivity.ranking import Ranking
     from sweeps.studies.sensitivity.serve import sensitivity_of_serve
 
     found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)

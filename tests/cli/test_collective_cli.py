@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sweeps.cli import main
-from sweeps.cli.collective import message_sizes
+from sweeps.studies.collective import message_sizes
 
 ASKED = ("collective", "--hardware", "H100-SXM", "--devices", "8")
 
