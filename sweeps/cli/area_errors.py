@@ -13,16 +13,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def scored(options: argparse.Namespace) -> list[Any]:
     """Rows of accelerators whose dies have a published size."""
-    import hwspaces
-    from sweeps.measure.validate.die_areas import die_areas
+    from sweeps.measure.validate.die_areas import die_areas, die_areas_of
 
-    rows = die_areas()
-    if options.hardware is not None:
-        name = hwspaces.hardware(options.hardware).name
-        rows = [row for row in rows if row.device == name]
-        if not rows:
-            raise ValueError(f"--hardware {options.hardware}: {name} is on no die of published size")
-    return rows
+    return die_areas() if options.hardware is None else die_areas_of(options.hardware)
 
 
 def pictures(rows: list[Any]) -> list[tuple[str, Any]]:

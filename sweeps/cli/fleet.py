@@ -51,12 +51,9 @@ def run(options: argparse.Namespace) -> None:
         compilation_cache()
     if options.node is not None:
         limits["node"] = int(whole_number("--node", options.node))
-    if options.gap is not None:
-        limits["gap"] = quantity(options.gap, "1", "--gap")
-    if options.seconds is not None:
-        limits["seconds"] = quantity(options.seconds, "s", "--seconds")
-    if options.budget is not None:
-        limits["budget"] = quantity(options.budget, "USD/s", "--budget")
+    for name, unit in (("gap", "1"), ("seconds", "s"), ("budget", "USD/s")):
+        if (text := getattr(options, name)) is not None:
+            limits[name] = quantity(text, unit, f"--{name}")
     with Line(elsewhere=False) as line:
         plan = fleet(options.traffic, **limits, with_marginals=not options.no_marginals, progress=line.show)
     from sweeps.show.fleet import day

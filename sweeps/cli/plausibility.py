@@ -14,16 +14,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def scored(options: argparse.Namespace) -> dict[str, Any]:
     """Shares of peaks by accelerator."""
     import hwspaces
-    from sweeps.measure.validate.plausibility import catalogue_shares, shares
+    from sweeps.measure.validate.plausibility import catalogue_shares, shares_of
 
     constants = hwspaces.efficiency(options.efficiency).efficiency
-    if options.hardware is None:
-        return catalogue_shares(constants)
-    entry = hwspaces.hardware(options.hardware)
-    share = shares(entry.hardware, constants)
-    if share is None:
-        raise ValueError(f"{entry.name} has no 16-bit matrix peak")
-    return {entry.name: share}
+    return catalogue_shares(constants) if options.hardware is None else shares_of(options.hardware, constants)
 
 
 def record(options: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import itertools
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.outputs import dataset_argument
+from sweeps.cli.outputs import dataset_argument, write
 from sweeps.cli.progress import Line
 
 
@@ -42,10 +42,7 @@ def run(options: argparse.Namespace) -> None:
             bar.show(f"{number} of {total} scenarios ({name})", number, total)
 
         rows = scenarios.run(options.ids or None, options.efficiency, done)
-    if options.output is not None:
-        from sweeps.data import store
-
-        store.saved(options.output, scenarios.table(rows), options.force)
+    write(options, "output", lambda: scenarios.table(rows))
     if options.json:
         print_json(
             [vars(row) | {"deviation": row.deviation, "predicted_deviation": row.predicted_deviation} for row in rows]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
-from sweeps.cli.common import space_argument, whole_number
+from sweeps.cli.common import given, space_argument, whole_settings
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
 from sweeps.run.compile_cache import compilation_cache
@@ -49,9 +49,8 @@ def run(options: argparse.Namespace) -> None:
 
         return run_folder(options, _source)
     source = _source(options)
-    for flag in ("keep", "compression", "digits", "shard_points", "scheduler", "workers"):
-        if getattr(options, flag) is not None:
-            raise ValueError(f"--{flag.replace('_', '-')} is for folders: -o {pathlib.Path(options.output).stem}/")
+    if of_folders := given(options, ("keep", "compression", "digits", "shard_points", "scheduler", "workers")):
+        raise ValueError(f"{of_folders[0]} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
 
 
@@ -66,10 +65,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
         source = in_space(source, options.space)
     output: dict[str, Any] = {}
     if options.keep is not None:
-        output["keep"] = [word.strip() for given in options.keep for word in given.split(",")]
-    for name in ("compression", "digits"):
-        if getattr(options, name) is not None:
-            output[name] = int(whole_number(f"--{name}", getattr(options, name)))
+        output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
+    output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
     if output:
         table = source.get("output", {})
         source["output"] = {**table, **output} if isinstance(table, dict) else table

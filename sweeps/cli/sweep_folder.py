@@ -11,7 +11,7 @@ from typing import Any
 from sweeps.answers.sweep import print_asked, print_found, speed_text
 from sweeps.ask.text import escaped
 from sweeps.cli import stopping
-from sweeps.cli.common import whole_number
+from sweeps.cli.common import whole_settings
 from sweeps.cli.progress import Compiling, Progress, progress_kind
 from sweeps.run.compile_cache import compilation_cache
 
@@ -32,11 +32,11 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     from sweeps.run.shards.work import ShardWork
 
     place, asked = pathlib.Path(options.output), source(options)
-    points = _number("--shard-points", options.shard_points)
+    counts = {name: int(n) for name, n in whole_settings(options, ("shard_points", "workers")).items()}
     compiling = Compiling(progress_kind(options.progress))
-    execute = executor(options.scheduler, _number("--workers", options.workers))
+    execute = executor(options.scheduler, counts.get("workers"))
     try:
-        work = ShardWork(asked, points, compiling)
+        work = ShardWork(asked, counts.get("shard_points"), compiling)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
     finally:
@@ -54,12 +54,6 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     speed = speed_text(bar.done, time.perf_counter() - start)
     files = f"{watch.shards:,} shards of {len(work.boxes):,} in {speed}, {size(bar.bytes)}"
     print_found(str(options.output), f"{files}; {work.plan.points:,} points" if bar.done else "complete already")
-
-
-def _number(flag: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    return int(whole_number(flag, text))
 
 
 class _Watch:

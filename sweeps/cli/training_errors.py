@@ -26,39 +26,18 @@ def scored(options: argparse.Namespace) -> tuple[str, list[Any], list[Any]]:
     return constants.name, scored_passes(rows, constants.efficiency), left
 
 
-def _errors(found: list[Any]) -> dict[str, dict[str, dict[str, float]]]:
-    """Device -> mode, or all -> rows, mean absolute error and mean error."""
-    from sweeps.measure.validate.relative_errors import grouped
-
-    def kind(row: Any) -> str:
-        label = row.label
-        return label.mode if label.workload == "single_gpu" else f"{label.mode}, {label.workload}"
-
-    def means(rows: list[Any]) -> dict[str, float]:
-        errors = [row.error for row in rows]
-        absolute = sum(map(abs, errors)) / len(errors)
-        return {"rows": len(errors), "mean_absolute_error": absolute, "mean_error": sum(errors) / len(errors)}
-
-    return {
-        gpu: {mode: means(part) for mode, part in [*sorted(grouped(rows, kind).items()), ("all", rows)]}
-        for gpu, rows in sorted(grouped(found, lambda row: row.label.gpu).items())
-    }
-
-
 def record(options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]) -> dict[str, Any]:
     """The errors, and every row, for machines."""
+    from sweeps.measure.validate.training_passes import pass_errors
+
     efficiency, found, left = scored
     return {
         "file": options.data,
         "efficiency": efficiency,
-        "errors": _errors(found),
+        "errors": pass_errors(found),
         "rows": [
-            {
-                **row.label._asdict(),
-                "predicted_forward": row.forward,
-                "predicted_backward": row.backward,
-                "error": row.error,
-            }
+            row.label._asdict()
+            | {"predicted_forward": row.forward, "predicted_backward": row.backward, "error": row.error}
             for row in found
         ],
         "unpredicted": [{"name": row.name, "reason": row.reason} for row in left],
@@ -68,6 +47,7 @@ def record(options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]
 def show(out: Any, options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]) -> None:
     """Print a table of the errors by device and mode, after one of the rows where they are asked for."""
     from sweeps.answers.tables import error_cells, milliseconds, table
+    from sweeps.measure.validate.training_passes import pass_errors
 
     efficiency, found, left = scored
     if options.rows:
@@ -81,7 +61,7 @@ def show(out: Any, options: argparse.Namespace, scored: tuple[str, list[Any], li
         out.print(shown)
     numbers = ("rows", "mean absolute\nerror", "mean error")
     shown = table("device", "passes", *numbers, numbers=numbers)
-    for gpu, by_mode in _errors(found).items():
+    for gpu, by_mode in pass_errors(found).items():
         for place, (mode, error) in enumerate(by_mode.items()):
             shares = (*error_cells(error, "mean_absolute_error"), f"{error['mean_error']:+.1%}")
             shown.add_row("" if place else gpu, mode, str(error["rows"]), *shares)

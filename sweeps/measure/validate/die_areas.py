@@ -34,6 +34,15 @@ TOLERANCE = 0.15
 """Relative error of the area that a fitted die may have."""
 
 
+def die_areas_of(hardware: str) -> list[DieArea]:
+    """The rows of one accelerator; ValueError of one line where it is on no die of known size."""
+    name = hwspaces.hardware(hardware).name
+    rows = [row for row in die_areas() if row.device == name]
+    if not rows:
+        raise ValueError(f"--hardware {hardware}: {name} is on no die of published size")
+    return rows
+
+
 def die_areas() -> list[DieArea]:
     """A row for every accelerator of the catalogue that is on a die of known size."""
     from jaxroof.chip.area import area_parts

@@ -86,6 +86,15 @@ def catalogue_shares(efficiency: Efficiency) -> dict[str, PlausibleShares]:
     return {name: share for name, share in found.items() if share is not None}
 
 
+def shares_of(hardware: str, efficiency: Efficiency) -> dict[str, PlausibleShares]:
+    """Shares of one accelerator, by its name; ValueError of one line where it has no 16-bit matrix peak."""
+    entry = hwspaces.hardware(hardware)
+    found = shares(entry.hardware, efficiency)
+    if found is None:
+        raise ValueError(f"{entry.name} has no 16-bit matrix peak")
+    return {entry.name: found}
+
+
 def implausible(found: PlausibleShares) -> list[str]:
     """The shares outside of `PLAUSIBLE`, in words."""
     return [

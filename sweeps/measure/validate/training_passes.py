@@ -22,6 +22,7 @@ from jaxroof.op import Collective, Ops
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import step_ops
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
+from sweeps.measure.validate.relative_errors import grouped
 
 SET = "neusight_label"
 
@@ -162,6 +163,24 @@ def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[
             )
         )
     return found
+
+
+def pass_errors(found: Iterable[ScoredPass]) -> dict[str, dict[str, dict[str, float]]]:
+    """Device -> mode, or all -> rows, mean absolute error and mean error."""
+
+    def kind(row: ScoredPass) -> str:
+        label = row.label
+        return label.mode if label.workload == "single_gpu" else f"{label.mode}, {label.workload}"
+
+    def means(rows: list[ScoredPass]) -> dict[str, float]:
+        errors = [row.error for row in rows]
+        absolute = sum(map(abs, errors)) / len(errors)
+        return {"rows": len(errors), "mean_absolute_error": absolute, "mean_error": sum(errors) / len(errors)}
+
+    return {
+        gpu: {mode: means(part) for mode, part in [*sorted(grouped(rows, kind).items()), ("all", rows)]}
+        for gpu, rows in sorted(grouped(found, lambda row: row.label.gpu).items())
+    }
 
 
 def passes(label: MeasuredPass) -> tuple[Ops, Ops]:
