@@ -2,6 +2,7 @@
 
 from sweeps.answers.tables import metric_text
 from sweeps.run.answer import Answer
+from sweeps.studies.export.timeline import hidden_time
 
 
 def timeline_text(found: Answer, what: str) -> str:
@@ -11,8 +12,6 @@ def timeline_text(found: Answer, what: str) -> str:
       found: the answer that is exported.
       what: what it works on, in words.
     """
-    from sweeps.show.timeline import hidden_time
-
     if "iteration_time" in found.metrics:
         return f"{metric_text('iteration_time', found.metrics['iteration_time'])} of training on {what}"
     hidden = hidden_time(found)

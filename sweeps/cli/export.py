@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     found = answer(case)
     if options.kind == "perfetto":
         from sweeps.answers.export import timeline_text
-        from sweeps.show import timeline, training_timeline
+        from sweeps.studies.export import timeline, training_timeline
 
         module = training_timeline if options.work == TRAIN else timeline
         module.written(options.output, case, found, what, options.force)
