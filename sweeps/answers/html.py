@@ -54,9 +54,9 @@ class Page:
 
     def write(self, path: str, force: bool = False) -> None:
         """Write the page to a file, which replaces one of jaxroof's; any other only with `force`."""
-        from hwspaces.files.output import write_text
+        from hwspaces.files.output import saved_text
 
-        write_text(path, "page", self.text, force)
+        saved_text(path, "page", self.text, force)
 
     def _end_line(self) -> None:
         if self._line.strip():

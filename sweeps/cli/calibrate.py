@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -> None:
-    from hwspaces.files.output import write_text
+    from hwspaces.files.output import saved_text
     from sweeps.answers.calibrate import record, show
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text
@@ -74,7 +74,7 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -
         words = common.command_words(options, (name for name in vars(options) if name not in OF_THE_FILE))
         said = (engine, options.engine_version, options.measured, words)
         text = calibration_text(found, case.efficiency, case.scenario.efficiency, *said)
-        write_text(options.output, "efficiency", text, options.force)
+        saved_text(options.output, "efficiency", text, options.force)
     write(options, "plot", lambda: calibration(found))
     if options.json:
         return print_json(record(options, found, engine, seconds))

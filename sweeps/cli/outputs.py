@@ -92,10 +92,10 @@ def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], input
 
         saved_dataset(path, make(), options.force, inputs)
     elif path.lower().endswith(".json"):
-        from hwspaces.files.output import write_text
+        from hwspaces.files.output import saved_text
         from sweeps.answers.to_json import json_text
 
-        write_text(path, "answer", json_text(make()) + "\n", options.force)
+        saved_text(path, "answer", json_text(make()) + "\n", options.force)
     else:
         from sweeps.show.style import saved as saved_picture
 

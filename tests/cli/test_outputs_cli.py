@@ -22,18 +22,12 @@ WRITERS = {
     "hwspaces/files/unfinished.py",  # makes every temporary file and gives it its name
     "hwspaces/files/output.py",  # decides
     "hwspaces/performance/surface.py",
+    "sweeps/answers/tables.py",
     "sweeps/data/store.py",
     "sweeps/show/style.py",
     "sweeps/serving/trace_events.py",
-    "sweeps/serving/calibration/file.py",
     "sweeps/serving/launch/yaml_text.py",
-    "sweeps/cli/bench.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
-    "sweeps/cli/compare.py",
-    "sweeps/answers/compare.py",
-    "sweeps/answers/html.py",
-    "sweeps/answers/map.py",
-    "sweeps/answers/compare_static.py",
     "sweeps/studies/export/folder.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked
     "sweeps/data/shards/folder.py",

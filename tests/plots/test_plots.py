@@ -159,6 +159,14 @@ def test_the_verb_writes_a_picture_beside_the_file(file, capsys, ending):
     assert capsys.readouterr().out.startswith(f"{file.with_suffix(f'.{ending}')}: Best of ")
 
 
+@pytest.mark.parametrize("kind", ["heatmap", "lines", "pareto", "breakdown"])
+def test_the_verb_draws_every_kind(file, capsys, kind):
+    axis = ["--x", "batch"] if kind == "breakdown" else []
+    assert main(["plot", str(file), "--kind", kind, "--at", "hbm_capacity=80GB", *axis]) == 0
+    assert file.with_suffix(".png").stat().st_size > 10_000
+    assert capsys.readouterr().out.startswith(f"{file.with_suffix('.png')}: ")
+
+
 def test_a_roofline_names_the_ops_and_what_is_not_drawn(tmp_path, capsys):
     path = tmp_path / "roof.svg"
     step = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--tp", "2", "--prefill", "512"]

@@ -4,7 +4,7 @@ import datetime
 import os
 from collections.abc import Iterable, Sequence
 
-from hwspaces.files.output import write_text
+from hwspaces.files.output import saved_text
 from hwspaces.performance.surface import SurfaceTable, write_surfaces
 from sweeps.measure.microbench.device import Device, hardware_toml
 from sweeps.measure.microbench.run import BenchRequest, BenchResult
@@ -37,7 +37,7 @@ def written(
     provenance = _provenance(asked, device, found, date, command, hardware) | beside
     write_surfaces(path, stored, provenance, found.figures.bandwidths, force)
     if hardware and toml is not None:
-        write_text(hardware, "hardware", toml, force)
+        saved_text(hardware, "hardware", toml, force)
 
 
 def _provenance(
