@@ -172,9 +172,11 @@ def replacing(
         unfinished.discarded(begun)
 
 
-def saved_text(path: str | os.PathLike[str], kind: str, text: str, force: bool = False) -> None:
+def saved_text(
+    path: str | os.PathLike[str], kind: str, text: str, force: bool = False, inputs: Iterable[str] = ()
+) -> None:
     """Write a text of a kind of `KINDS`; the file appears when it is whole. Raises as `replacing` does."""
-    with replacing(path, (kind,), force=force) as name, open(name, "w", encoding="utf-8") as file:
+    with replacing(path, (kind,), inputs, force) as name, open(name, "w", encoding="utf-8") as file:
         file.write(text)
 
 

@@ -24,12 +24,13 @@ def run(options: argparse.Namespace) -> None:
     """Print the text, or write it into the file that is wanted."""
     number = common.row_number(options.row)
     longest = None if options.max_len is None else int(common.whole_number("--max-len", options.max_len))
-    from sweeps.serving.launch import launch_text, written
+    from hwspaces.files.output import saved_text
+    from sweeps.serving.launch import launch_text
     from sweeps.serving.rows import row_of
 
     text = launch_text(options.kind, row_of(options.file, number), longest)
     if options.output:
-        written(options.output, text, (options.file,), options.force)
+        saved_text(options.output, "launch", text, options.force, (options.file,))
         say(f"{options.output}: row {number} for {options.kind}")
     else:
         say(text, end="")

@@ -26,7 +26,6 @@ WRITERS = {
     "sweeps/data/store.py",
     "sweeps/show/style.py",
     "sweeps/serving/trace_events.py",
-    "sweeps/serving/launch/yaml_text.py",
     "sweeps/cli/printing.py",  # to nowhere, in place of a stream that is closed
     "sweeps/studies/export/folder.py",
     "sweeps/data/shards/encode.py",  # into files that `unfinished` made, of a folder that is locked

@@ -5,4 +5,3 @@ from sweeps.serving.launch.deployed import pools as pools
 from sweeps.serving.launch.text import KINDS as KINDS
 from sweeps.serving.launch.text import launch_text as launch_text
 from sweeps.serving.launch.text import require_kind as require_kind
-from sweeps.serving.launch.yaml_text import written as written

@@ -1,13 +1,9 @@
 """YAML text of plain data: mappings, lists, texts, numbers and truth values."""
 
 import json
-import os
-import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from hwspaces.files.output import replacing
 
 PLAIN = re.compile(r"-{0,2}[A-Za-z/][\w./@-]*(:[\w./@-]+)*")
 """Texts that need no quotes."""
@@ -50,22 +46,3 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float) and "." not in text:
         return text.replace("e", ".0e")  # YAML takes 1e-05 for a text
     return text
-
-
-# Launch text in a file.
-
-
-def written(path: str | os.PathLike[str], text: str, inputs: tuple[str, ...] = (), force: bool = False) -> None:
-    """Write a launch text, a .sh or .yaml; the file appears when it is whole.
-
-    Args:
-      path: the file.
-      text: as `launch_text` makes it.
-      inputs: files that were read, which are not written over.
-      force: replace a file that jaxroof did not write.
-
-    Raises:
-      ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
-    """
-    with replacing(path, ("launch",), inputs, force) as name:
-        pathlib.Path(name).write_text(text, encoding="utf-8")
