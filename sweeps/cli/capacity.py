@@ -116,5 +116,5 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             begun=lambda simulations: begun(simulations).add,
             policy=common.policy_settings(options.policy),
             **asked,
-            **{name: getattr(options, name) for name in LOAD if getattr(options, name) is not None},
+            **common.given_values(options, LOAD),
         )

@@ -178,10 +178,14 @@ def whole_number(flag: str, text: str, zero: bool = False) -> float:
     return value
 
 
+def given_values(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """What those of these flags say that are given, by name."""
+    return {name: value for name in names if (value := getattr(options, name, None)) is not None}
+
+
 def whole_settings(options: argparse.Namespace, names: Iterable[str]) -> dict[str, float]:
     """Counts that those of these flags set which are given."""
-    texts = {name: getattr(options, name) for name in names}
-    return {name: whole_number(flag_of(name), text) for name, text in texts.items() if text is not None}
+    return {name: whole_number(flag_of(name), text) for name, text in given_values(options, names).items()}
 
 
 def whole_numbers(flag: str, text: str) -> list[int]:

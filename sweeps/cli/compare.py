@@ -96,7 +96,7 @@ def _compared(options: argparse.Namespace) -> Any:
     from sweeps.studies.compare.compare import comparison
     from sweeps.studies.compare.words import WORDS, read
 
-    given = {name: value for name in (*WORDS, "batch") if (value := getattr(options, name, None)) is not None}
+    given = common.given_values(options, (*WORDS, "batch"))
     wanted = read(given | {"disaggregated": not options.no_disaggregated}, flag)
     with Simulations() as line:
         return comparison(wanted, line.begun)

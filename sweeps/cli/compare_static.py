@@ -39,14 +39,12 @@ def run(options: argparse.Namespace) -> None:
     ending = options.output and pathlib.Path(options.output).suffix.lower()
     if ending == ".json":
         raise ValueError(f"{options.output} must end in .nc, .csv, .png or .svg with --static")
-    numbers = {name: common.whole_number(f"--{name}", getattr(options, name)) for name in ("isl", "osl")}
-    lists: dict[str, Any] = {}
-    for name in ("devices", "batch"):
-        if (text := getattr(options, name)) is not None:
-            lists[name] = list(dict.fromkeys(common.whole_numbers(f"--{name}", text)))
-    limit = {}
-    if options.max_devices is not None:
-        limit["max_devices"] = int(common.whole_number("--max-devices", options.max_devices))
+    numbers = common.whole_settings(options, ("isl", "osl"))
+    lists: dict[str, Any] = {
+        name: list(dict.fromkeys(common.whole_numbers(f"--{name}", text)))
+        for name, text in common.given_values(options, ("devices", "batch")).items()
+    }
+    limit = {name: int(number) for name, number in common.whole_settings(options, ["max_devices"]).items()}
     names = None if options.hardware is None else [name.strip() for name in options.hardware.split(",")]
     settings = common.overrides(options.set)
     from sweeps.cli.progress import progress

@@ -46,10 +46,8 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answers.disaggregate import show_pools, show_splits
 
     common.require_lengths(options)
-    if options.devices is None:
-        for flag in SPLITTING:
-            if getattr(options, flag) is not None:
-                raise ValueError(f"--{flag} is for a search over splits: give --devices N too")
+    if options.devices is None and (of_search := common.given(options, SPLITTING)):
+        raise ValueError(f"{of_search[0]} is for a search over splits: give --devices N too")
     workload: dict[str, Any] = {name: getattr(options, name) for name in NUMBERS} | encoder_workload(options, "isl")
     workload["layerwise"] = "0" if options.whole else None
     prefill = common.named_settings("--prefill", options.prefill, "tp=4")

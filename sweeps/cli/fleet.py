@@ -6,7 +6,7 @@ from typing import Any
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.ask.words import ComparisonWords
-from sweeps.cli.common import json_argument, whole_number, word_arguments
+from sweeps.cli.common import given_values, json_argument, whole_number, word_arguments
 from sweeps.cli.outputs import files, picture_argument, write
 from sweeps.cli.progress import Line
 
@@ -51,9 +51,8 @@ def run(options: argparse.Namespace) -> None:
         compilation_cache()
     if options.node is not None:
         limits["node"] = int(whole_number("--node", options.node))
-    for name, unit in (("gap", "1"), ("seconds", "s"), ("budget", "USD/s")):
-        if (text := getattr(options, name)) is not None:
-            limits[name] = quantity(text, unit, f"--{name}")
+    units = {"gap": "1", "seconds": "s", "budget": "USD/s"}
+    limits |= {name: quantity(text, units[name], f"--{name}") for name, text in given_values(options, units).items()}
     with Line(elsewhere=False) as line:
         plan = fleet(options.traffic, **limits, with_marginals=not options.no_marginals, progress=line.show)
     from sweeps.show.fleet import day

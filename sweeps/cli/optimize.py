@@ -80,17 +80,15 @@ def run(options: argparse.Namespace) -> None:
 
 def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """The specification with what flags say in its place."""
-    from sweeps.cli.common import named_settings, whole_number
+    from sweeps.cli.common import given_values, named_settings, whole_number
 
     goals = dict(source.get("optimize", {})) if isinstance(source.get("optimize", {}), dict) else source["optimize"]
     given = {flag: getattr(options, flag) for flag in ("minimize", "maximize") if getattr(options, flag)}
     if given:
         goals = {key: value for key, value in goals.items() if key not in ("minimize", "maximize")}
         goals |= {flag: [name.strip() for name in text.split(",")] for flag, text in given.items()}
-    for flag in ("starts", "steps", "grid", "seed"):
-        text = getattr(options, flag)
-        if text is not None:
-            goals[flag] = int(whole_number(f"--{flag}", text, zero=flag == "seed"))
+    for flag, text in given_values(options, ("starts", "steps", "grid", "seed")).items():
+        goals[flag] = int(whole_number(f"--{flag}", text, zero=flag == "seed"))
     limits = source.get("constraints", {})
     for flag in LIMITS:
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():

@@ -42,7 +42,7 @@ def load_arguments(parser: argparse.ArgumentParser, beside: Collection[str] = ()
 
 def offered(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags say of the requests that come, by name."""
-    return {name: getattr(options, name) for name in LOAD if getattr(options, name, None) is not None}
+    return common.given_values(options, LOAD)
 
 
 def question(options: argparse.Namespace) -> Any:

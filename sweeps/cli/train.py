@@ -72,7 +72,7 @@ def training_case(options: argparse.Namespace) -> Any:
     weights = stored_weights(options.weights, options.precision, options.lora)
     if options.offload not in (None, "optimizer"):
         raise ValueError(f"--offload {options.offload} must be optimizer")
-    work = {name: getattr(options, name) for name in (*NUMBERS, "lora") if getattr(options, name) is not None}
+    work = common.given_values(options, (*NUMBERS, "lora"))
     work |= common.whole_settings(options, [name for name, number in NUMBERS.items() if number.counts])
     degrees = {name: int(number) for name, number in common.whole_settings(options, DEGREES).items()}
     work |= schedule_settings(options.schedule)
@@ -81,8 +81,7 @@ def training_case(options: argparse.Namespace) -> Any:
     others = other_settings(options)
     settings = common.overrides(others)
     work |= workload_settings(setting for setting in options.set if setting not in others)
-    spread: dict[str, Any] = placed(degrees)
-    spread |= {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
+    spread = placed(degrees) | common.given_values(options, PLACES)
     found = case(
         "train",
         **(common.named_words(options) | {"weights": weights}),
