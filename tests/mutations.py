@@ -272,6 +272,12 @@ MUTATIONS = {
         "shape = max(cv, _EVEN) ** -1.0",
         "workloads/test_streams.py",
     ),
+    "percentile_rank": Mutation(
+        "jaxroof/jobs/serve.py",
+        "places = shares * (total - jnp.where(jnp.isfinite(least), least, 0.0))",
+        "places = shares * total",
+        "jaxroof/test_serving.py",
+    ),
     "lognormal_mean": Mutation(
         "workloads/streams/lengths.py",
         'return math.log(v["mean"]) - spread**2 / 2.0, spread',

@@ -274,6 +274,11 @@ def test_rates_are_those_of_the_steady_part(arrival, slots, service, clients, ra
     assert metrics["run_tokens_per_second"] <= metrics["tokens_per_second"] * (1.0 + 1e-9)
 
 
+def test_the_median_of_four_values_lies_between_the_middle_two():
+    median = weighted_percentile(jnp.array([4.0, 1.0, 3.0, 2.0]), jnp.ones(4), jnp.array([0.5]))
+    assert median == pytest.approx([2.5])
+
+
 def test_percentiles_of_weights_are_those_of_copies():
     rng = np.random.Generator(np.random.PCG64(0))
     values, weights = rng.normal(size=40), rng.integers(0, 5, 40)
