@@ -17,6 +17,7 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links
 from jaxroof.op import Collective, Fanout, copies, distinct_devices
 from sweeps.run.precision import precision
+from tests.evidence.harness import command
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -152,9 +153,9 @@ def fit(rows: Sequence[Published]) -> dict[str, float]:
         )
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print every entry with its prediction, and refitted constants; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.expert_exchange", description=__doc__).parse_args(words)
     for row in TABLES:
         time, part = float(predicted(row)), "fitted" if row.source == LOW_LATENCY and row.devices in FITTED else "other"
         print(
@@ -164,7 +165,6 @@ def main(words: list[str] | None = None) -> int:
     low = [row for row in TABLES if row.source == LOW_LATENCY]
     for name, rows in (("half", [row for row in low if row.devices in FITTED]), ("all", low)):
         print(name, {path: f"{value:.4g}" for path, value in fit(rows).items()})
-    return 0
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from sweeps.measure.validate.kernel_power import (
     run_time,
 )
 from sweeps.measure.validate.relative_errors import errors, grouped
+from tests.evidence.harness import command, data, flag
 from tests.evidence.mlenergy import steady_rows
 
 PROCESS, MEMORY = "4N", "HBM3e"
@@ -228,23 +229,19 @@ def _table(values: Mapping[str, float], rows: Iterable[Readings]) -> Iterator[st
         yield f"# {device:10} {case:48} {len(guess):5} {text}"
 
 
-def main(words: Sequence[str] | None = None) -> None:
+@command(
+    data("folder with aic_power.parquet", "FOLDER"),
+    flag("--without", action="append", default=[], metavar="NAME", help="device that is left out"),
+)
+def main(options: argparse.Namespace) -> None:
     """Fit all devices and print TOML; with a device left out, what the others say of it too."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.power_fit", description=__doc__)
-    parser.add_argument("--data", required=True, metavar="FOLDER", help="folder with aic_power.parquet")
-    parser.add_argument("--without", action="append", default=[], metavar="NAME", help="device that is left out")
-    options = parser.parse_args(words)
-    try:
-        out = {hwspaces.hardware(name).name for name in options.without}
-        seen = readings(options.data)
-        values = fitted([one for one in seen if one.device not in out])
-        print(toml(values))
-        others = [one for one in left_out(options.data) if not out or one.device in out]
-        print("\n".join(_table(values, others)))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+    out = {hwspaces.hardware(name).name for name in options.without}
+    seen = readings(options.data)
+    values = fitted([one for one in seen if one.device not in out])
+    print(toml(values))
+    others = [one for one in left_out(options.data) if not out or one.device in out]
+    print("\n".join(_table(values, others)))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
