@@ -163,8 +163,11 @@ def main(options: argparse.Namespace) -> None:
             f"{row.measured * 1e6:8.0f} us  predicted {time * 1e6:8.0f} us  {100 * (time / row.measured - 1):+6.1f} %"
         )
     low = [row for row in TABLES if row.source == LOW_LATENCY]
-    for name, rows in (("half", [row for row in low if row.devices in FITTED]), ("all", low)):
-        print(name, {path: f"{value:.4g}" for path, value in fit(rows).items()})
+    half, whole = fit([row for row in low if row.devices in FITTED]), fit(low)
+    print("# of all low-latency rows", {path: f"{value:.4g}" for path, value in whole.items()})
+    time, up, out = half["fixed_time"] * 1e6, half["scale_up.share"], half["scale_out.share"]
+    print(f"[link.NVLink]\ndispatch = {{ fixed_time_us = {time:.3g}, share = {up:.3g} }}")
+    print(f"[link.network]\ndispatch = {{ share = {out:.3g} }}")
 
 
 if __name__ == "__main__":

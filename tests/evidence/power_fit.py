@@ -211,12 +211,12 @@ def predicted(values: Mapping[str, float], one: Readings) -> np.ndarray:
 
 def toml(values: Mapping[str, float]) -> str:
     """The fitted figures as keys of a process in `hwspaces/technology/processes.toml`, and of a memory."""
-    lines = [f"static_share = {values['static_share']:.3g}"]
+    lines = [f"[energy.process.{PROCESS}]", f"static_share = {values['static_share']:.3g}"]
     for name, value in values.items():
-        if name != "static_share":
+        if name not in ("static_share", "hbm"):
             unit = "pJ_per_FLOP" if name.startswith("matrix") or name == "vector" else "pJ_per_B"
-            key = "moved_pJ_per_B" if name == "hbm" else f"{name}_{'pJ' if name == 'exp' else unit}"
-            lines.append(f"{key} = {value * 1e12:.3g}" + (f"  # of {MEMORY}" if name == "hbm" else ""))
+            lines.append(f"{name}_{'pJ' if name == 'exp' else unit} = {value * 1e12:.3g}")
+    lines += [f"[energy.memory.{MEMORY}]", f"moved_pJ_per_B = {values['hbm'] * 1e12:.3g}"]
     return "\n".join(lines)
 
 
