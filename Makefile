@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test smoke bench docs-figures docs-check evidence clean
+.PHONY: demo lint test smoke bench docs-figures docs-check evidence refit clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -37,6 +37,9 @@ docs-check: $(VENV)/installed  ## whether these blocks are what the commands pri
 
 evidence: $(VENV)/installed  ## score all measured data of the folder DATA: evidence.nc and evidence.md
 	$(BIN)/python -m tests.evidence.matrix --data $(DATA)
+
+refit: $(VENV)/installed  ## all fits of constants on measured data of the folder DATA, and what moved; WRITE=--write keeps it
+	$(BIN)/python -m tests.evidence.refit --data $(DATA) $(WRITE)
 
 clean:
 	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png

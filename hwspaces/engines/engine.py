@@ -26,16 +26,21 @@ COMPUTE = ("cache", "weights")
 DISPATCH = ("activations", "model")
 """How tokens travel to experts: as the experts' products take them, or in the model's 16 bits."""
 
+SHOTS = ("one_shot", "two_shot")
+"""Algorithms of `jaxroof.collectives` that engines have kernels of their own for."""
+
 RELEASED = ("policy", "deployment", "precisions", "host")
 """What a release may change."""
 
 TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
-_KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower")
+_KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower", "runs", "collectives")
 _RELEASE = ("date", "source", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER = ("vendor", "with", "without", "before", "step_time", "source")
+_RUNS = ("vendor", "devices", "count", "parallelism", "weights", "source")
+_COLLECTIVES = ("kernels", "largest", "bridged", "copy_time", "launch_time", "launch_time_of", "source")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +79,30 @@ class Slower:
         return there and numbers(version) < numbers(self.before)
 
 
+@dataclasses.dataclass(frozen=True)
+class ServedRuns:
+    """Measured runs of one vendor's accelerators that the engine's constants were fitted to, or that they predict."""
+
+    engine: str
+    vendor: str
+    devices: tuple[str, ...]  # names in the catalogue
+    count: int
+    parallelism: frozenset[str]  # degrees above 1 that some of the runs had
+    weights: frozenset[str]  # precisions
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnCollectives:
+    """All-reduce kernels of an engine, which hand large messages on to a library; of a library, none."""
+
+    kernels: tuple[str, ...] = ()  # its own algorithms, beside the library's
+    largest: float = 0.0  # B, of the messages that its own kernels take
+    bridged: bool = True  # whether its own kernels run over PCIe
+    copy_time: float = 0.0  # s per run on links whose switch reduces: copies into and out of symmetric memory
+    launch_time: float = 0.0  # s of host work of an eager run
+    launch_time_of: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same of single versions
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineEntry:
     """One release of an engine."""
@@ -91,6 +120,8 @@ class EngineEntry:
     precisions: EnginePrecisions
     host: HostTimes
     slower: tuple[Slower, ...]
+    runs: tuple[ServedRuns, ...]  # that confirm its predictions
+    collectives: OwnCollectives
     sources: Mapping[str, str]  # table, or dotted path of a number -> where it is from
     file: str
 
@@ -190,6 +221,8 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         precisions=EnginePrecisions(**({"cache": {}} | found["precisions"])),
         host=HostTimes(**found["host"]),
         slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
+        runs=tuple(_runs(name, one, f"{file}: runs") for one in tables.get("runs", ())),
+        collectives=_collectives(_table(tables, "collectives", file), f"{file}: collectives"),
         sources=sources,
         file=file,
     )
@@ -222,7 +255,7 @@ def _merge(found: dict[str, Any], tables: Mapping[str, Any], where: str) -> None
     times = [field.name for field in dataclasses.fields(HostTimes)]
     _require_known(_table(tables, "host", where), tuple(times), f"{where}: host")
     for key, value in _table(tables, "host", where).items():
-        found["host"][key] = declared_quantity(value, Declaration("s", "", zero=True), f"{where}: host.{key}")
+        found["host"][key] = _time(value, f"{where}: host.{key}")
 
 
 def _value(value: Any, declared: Declaration, where: str) -> Any:
@@ -240,6 +273,45 @@ def _slower(table: Mapping[str, Any], where: str) -> Slower:
             raise ValueError(f"{where}: {key} is missing")
     seconds = quantity(table["step_time"], "s", f"{where}.step_time")
     return Slower(table["vendor"], table["with"], table.get("without"), table["before"], seconds)
+
+
+def _runs(engine: str, table: Mapping[str, Any], where: str) -> ServedRuns:
+    _require_known(table, _RUNS, where)
+    for key, kind in zip(_RUNS, (str, list, int, list, list, str), strict=True):
+        value = table.get(key)
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in table[key])):
+            what = {str: "a text", list: "a list of names", int: "a whole number"}[kind]
+            raise ValueError(f"{where}.{key} = {value!r} must be {what}")
+    names = frozenset(table["parallelism"]), frozenset(table["weights"])
+    return ServedRuns(engine, table["vendor"], tuple(table["devices"]), table["count"], *names)
+
+
+def _collectives(table: Mapping[str, Any], where: str) -> OwnCollectives:
+    _require_known(table, _COLLECTIVES, where)
+    if not table:
+        return OwnCollectives()
+    for key in table.get("kernels", ()):
+        if key not in SHOTS:
+            raise ValueError(f"{where}.kernels: {key!r} must be {' or '.join(SHOTS)}")
+    if not isinstance(table.get("source"), str):
+        raise ValueError(f"{where}.source is missing, or no text")
+    if not isinstance(table.get("bridged", True), bool):
+        raise ValueError(f"{where}.bridged = {table['bridged']!r} must be true or false")
+    if "largest" not in table:
+        raise ValueError(f"{where}.largest is missing")
+    times = _table(table, "launch_time_of", where)
+    return OwnCollectives(
+        kernels=tuple(table.get("kernels", ())),
+        largest=quantity(table["largest"], "B", f"{where}.largest"),
+        bridged=table.get("bridged", True),
+        copy_time=_time(table.get("copy_time", "0 s"), f"{where}.copy_time"),
+        launch_time=_time(table.get("launch_time", "0 s"), f"{where}.launch_time"),
+        launch_time_of={key: _time(value, f"{where}.launch_time_of.{key}") for key, value in times.items()},
+    )
+
+
+def _time(value: Any, where: str) -> float:
+    return float(declared_quantity(value, Declaration("s", "", zero=True), where))
 
 
 def _table(tables: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:

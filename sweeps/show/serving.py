@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+import hwspaces
 from sweeps.measure.validate.serving.scores import BANDS, HIT, ServingPrediction, band, score
 from sweeps.serving.calibration.fit import Calibration
 from sweeps.show import style
 
 METRICS = {"ttft": "TTFT", "tpot": "TPOT"}
 CALIBRATED = {"ttft": "TTFT", "e2e": "E2E latency"}
-NAMES = {"vllm": "vLLM", "trtllm": "TensorRT-LLM", "sglang": "SGLang"}
 
 
 @style.styled
@@ -34,7 +34,7 @@ def predicted_against_measured(predictions: Sequence[ServingPrediction]) -> Any:
         for colour, engine, rows in _engines(predictions):
             here = [one for one in rows if one.point.suspect is None]
             if here:
-                text = f"{NAMES.get(engine, engine)}: {_error_text(here, metric)}"
+                text = f"{hwspaces.engine(engine).title}: {_error_text(here, metric)}"
                 places = (_measured(here, metric), _predicted(here, metric))
                 axes.scatter(*places, s=9, lw=0, alpha=0.55, color=colour, label=text)
             apart = [one for one in rows if one.point.suspect is not None]
@@ -73,7 +73,7 @@ def errors_by_concurrency(predictions: Sequence[ServingPrediction]) -> Any:
             found = style.spread_of(groups[i] for i in kept)
             low, middle, high = np.clip(found, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
             axes.vlines(at, low, high, color=colour, lw=1.6, alpha=0.45)
-            axes.plot(at, middle, "o", ms=4.5, color=colour, label=NAMES.get(engine, engine))
+            axes.plot(at, middle, "o", ms=4.5, color=colour, label=hwspaces.engine(engine).title)
         axes.set_title(name)
         style.ratio_axis(axes)
         axes.set_xticks(range(len(bands)), bands)
@@ -111,11 +111,9 @@ def _figure(predictions: Sequence[ServingPrediction], height: float, title: str,
 
 def _engines(predictions: Sequence[ServingPrediction]) -> list[tuple[str, str, list[ServingPrediction]]]:
     """Colour, name and rows of every engine."""
-    names = [name for name in NAMES if any(one.point.engine == name for one in predictions)]
-    return [
-        (style.SERIES_COLOURS[list(NAMES).index(name)], name, [one for one in predictions if one.point.engine == name])
-        for name in names
-    ]
+    # Every engine keeps its colour, whichever of them a picture shows.
+    rows = {name: [one for one in predictions if one.point.engine == name] for name in hwspaces.engine_names()}
+    return [(style.SERIES_COLOURS[i], name, own) for i, (name, own) in enumerate(rows.items()) if own]
 
 
 def _measured(predictions: Sequence[ServingPrediction], metric: str) -> np.ndarray:

@@ -66,6 +66,6 @@ def searched(scenario: Scenario) -> Scenario:
     """`scenario` with a number for every degree that layouts set: degrees that are None are structure."""
     spread = dataclasses.replace(scenario.deployment, pp=1.0, cp=1.0, stages=None)
     if has_experts(scenario.model):
-        alone: dict[str, Any] = dict.fromkeys(("ep", GROUPS), 1.0)
-        spread = dataclasses.replace(spread, **alone)
+        ones: dict[str, Any] = dict.fromkeys(("ep", GROUPS), 1.0)
+        spread = dataclasses.replace(spread, **ones)
     return dataclasses.replace(scenario, deployment=spread)

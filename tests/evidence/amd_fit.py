@@ -1,7 +1,7 @@
 """Fit of SGLang's kernels on AMD's data-centre GPUs: `python -m tests.evidence.amd_fit --data DIR`."""
 
+import argparse
 import dataclasses
-import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,9 @@ from jaxroof.efficiency import Efficiency
 from sweeps.ask.axes import leaf
 from sweeps.measure.validate.relative_errors import errors
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.run.precision import precision
-from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.harness import data, fitting
 from tests.evidence.inferencex_points import published
-from tests.evidence.serving_fit import Constant, fit, predicted, task, with_constant
+from tests.evidence.serving_fit import Constant, nearest, predicted, task, with_constant
 
 ENGINE = "sglang"
 """Whose runs of 8-bit and of 4-bit weights there are, on two generations of compute units."""
@@ -42,16 +41,10 @@ def amd_points(folder: Path) -> list[ServingPoint]:
     return [one for one in points if one.vendor == "AMD" and one.engine == ENGINE]
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit, print and write; returns the exit status."""
-    options = fit_parser("amd_fit", __doc__, "folder with serving2/").parse_args(words)
-    with precision("float64"):
-        fitted = functools.partial(_refit, options.data, Console(width=120))
-        return exit_status("amd_fit", options.output, fitted, options.data, options.force)
-
-
-def _refit(folder: Path, console: Console) -> str:
-    found = amd_points(folder)
+@fitting(data("folder with serving2/"))
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit and print."""
+    found = amd_points(options.data)
     entry = hwspaces.efficiency(f"learned-{ENGINE}")
     start = with_waves(entry.efficiency)
     general = float(start.experts.scaled.bandwidth)
@@ -63,9 +56,9 @@ def _refit(folder: Path, console: Console) -> str:
     _add(table, "nothing", general, found, start)
     for device in devices:
         others, own = ([one for one in found if (one.gpu == device) == here] for here in (False, True))
-        result = fit(task(others, start), start, moved)
+        result = nearest(task(others, start), start, moved)
         _add(table, ", ".join(sorted({one.gpu for one in others})), result.values[0], own, result.efficiency)
-    result = fit(task(found, start), start, moved)
+    result = nearest(task(found, start), start, moved)
     _add(table, "all", result.values[0], found, result.efficiency)
     console.print(table)
 

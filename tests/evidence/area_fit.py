@@ -7,6 +7,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from tests.evidence.harness import command
+
 PRIORS = {  # mm2, and the unit of each: what a person would guess, and the range that physics leaves
     "matrix": (50.0, 5.0, 300.0, 1e5),  # per 100,000 16-bit FLOP per cycle
     "vector": (15.0, 1.0, 80.0, 1e4),  # per 10,000 FLOP per cycle
@@ -119,9 +121,9 @@ def fitted(known: Sequence[Die]) -> tuple[dict[str, float], float]:
     return {part: float(area) for part, area in areas.items()}, float(exponent)
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Fit, print the constants, errors and errors of families that were left out; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.area_fit", description=__doc__).parse_args(words)
     known = dies()
     areas, exponent = fitted(known)
     print("[area.usual]")
@@ -136,7 +138,6 @@ def main(words: list[str] | None = None) -> int:
         ratio, left_out = area / die.known, alone / die.known
         print(f"{die.name:10}{die.family:20}{die.known:8.0f}{area:11.0f}{ratio:7.2f}{left_out:10.2f}")
     print("left out: the ratio when the family is not fitted to")
-    return 0
 
 
 SHOWN = {

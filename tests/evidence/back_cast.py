@@ -16,6 +16,7 @@ from jaxroof.energy.governor import limited_time
 from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.gemm import gemm_call
 from tests.evidence import area_fit, tdp_fit
+from tests.evidence.harness import command
 from tests.evidence.redesign import ROWS, gains
 
 
@@ -119,9 +120,9 @@ def product_rate(name: str, tdp: float) -> float:
     return best
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print both tables; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.back_cast", description=__doc__).parse_args(words)
     print("predicted over published")
     print(
         f"{'':15}{'area':>13}{'(fitted to)':>13}{'full rate':>13}{'TDP':>13}{'bandwidth':>11}{'peak':>8}{'GEMM/W':>13}"
@@ -136,7 +137,6 @@ def main(words: list[str] | None = None) -> int:
         lengths = f"{given.isl:.0f}/{given.osl:.0f}"
         ratios = "".join(f"{gain:{width}.2f}" for gain, width in zip(found, (12, 8, 8), strict=True))
         print(f"{given.version:14}{lengths:>11}{given.gain:11.2f}{ratios}")
-    return 0
 
 
 def _cores(name: str, count: float) -> float:

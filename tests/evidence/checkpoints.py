@@ -14,6 +14,7 @@ from typing import Any
 import workloads
 from jaxroof import Deployment
 from jaxroof.memory import capacity
+from tests.evidence.harness import command
 from tests.workloads import test_gguf as gguf
 from tests.workloads.test_quantization_formats import BNB, FP8, GROUP_FP4, quark, read, torchao
 from workloads.models.catalogue import catalogue
@@ -76,11 +77,10 @@ def matrix() -> list[str]:
     return rows
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print both tables; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.checkpoints", description=__doc__).parse_args(words)
     print("\n".join([*published(), "", *matrix()]))
-    return 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from sweeps.measure.kernel_data.group import table
 from sweeps.measure.surface_import import imported
 from sweeps.measure.surface_import.kernel_rows import WantedRows
 from sweeps.measure.validate.single_requests import request_errors
+from tests.evidence.harness import command, data
 from tests.evidence.parameters import with_values
 from tests.evidence.surface_jumps import boundary_jumps
 
@@ -34,20 +35,13 @@ MODEL, DEVICE = "Llama-3.1-8B", "H100"
 """What the claims about the model's structure are computed for: one device, 16 bits."""
 
 
-def main(words: list[str] | None = None) -> int:
+@command(data("folder with e2e/ and kernels/"))
+def main(options: argparse.Namespace) -> None:
     """Print the table; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.claims", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with e2e/ and kernels/")
-    options = parser.parse_args(words)
     shown = Table("claim", "with", "without", "figure", show_lines=True)
-    try:
-        for claim in CLAIMS:
-            shown.add_row(*claim(options.data))
-    except ValueError as error:
-        print(f"claims: {error}", file=sys.stderr)
-        return 2
+    for claim in CLAIMS:
+        shown.add_row(*claim(options.data))
     Console(width=150).print(shown)
-    return 0
 
 
 def achievable_bandwidth(folder: Path) -> tuple[str, str, str, str]:

@@ -1,10 +1,10 @@
 """Refit of the default efficiency: `python -m tests.evidence.derated_fit --data DIR`."""
 
+import argparse
 import dataclasses
 import datetime
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -15,10 +15,9 @@ from hwspaces.quantities.units import formatted
 from jaxroof.efficiency import Efficiency, constant_declaration
 from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.measure.validate.relative_errors import Errors, errors
-from sweeps.run.precision import precision
 from tests.evidence import saturated, silicon, step_cycles
 from tests.evidence.derated_kernels import kernel_fit
-from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.harness import data, fitting
 from tests.evidence.hulls import hull_of_devices
 from tests.evidence.observation import Observation
 from tests.evidence.parameters import EXPERTS, FIXED, SHARED, Parameter, starting_point, with_values
@@ -44,17 +43,10 @@ NOTES = (
 )
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit, print and write; returns the exit status."""
-    options = fit_parser("derated_fit", __doc__, "folder with e2e/ and kernels/").parse_args(words)
-    with precision("float64"):
-        return exit_status(
-            "derated_fit", options.output, lambda: _refit(options.data, Console(width=140)), options.data, options.force
-        )
-
-
-def _refit(folder: Path, console: Console) -> str:
-    start = starting_point()
+@fitting(data("folder with e2e/ and kernels/"), width=140)
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit and print."""
+    folder, start = options.data, starting_point()
     alone, kernel_errors = kernel_fit(folder / "kernels", start)
     console.print(_error_table("Kernels alone", kernel_errors))
     priors = tuple(p.moved(alone[p.path], KERNEL_FACT) if p.path in alone else p for p in SHARED)
@@ -64,26 +56,26 @@ def _refit(folder: Path, console: Console) -> str:
     observations = silicon.observations(folder / "e2e" / "silicon_sample.csv", CONCURRENCY, ("vllm", "trtllm"))
     observations += [row.observation for row in loaded]
     observations += step_cycles.observations(folder / "e2e" / "blis_step_cycles.csv")
-    fit = serving_fit(observations, start, priors)
+    found = serving_fit(observations, start, priors)
     held_out = leave_one_model_out(observations, start, priors)
-    efficiency = replaced(fit.efficiency, "host.request_time", saturated.request_time(loaded))
+    efficiency = replaced(found.efficiency, "host.request_time", saturated.request_time(loaded))
 
-    found = hull_of_devices(efficiency, DEVICES, ("bf16", "fp8"))
-    kinds = {kind: dataclasses.replace(getattr(efficiency, kind), hull=hull) for kind, hull in found.items()}
+    hulls = hull_of_devices(efficiency, DEVICES, ("bf16", "fp8"))
+    kinds = {kind: dataclasses.replace(getattr(efficiency, kind), hull=hull) for kind, hull in hulls.items()}
     efficiency = dataclasses.replace(efficiency, **kinds)
 
     sources = _sources(priors, kernel_errors, held_out, len(observations))
-    in_sample = group_errors(observations, fit.predicted)
+    in_sample = group_errors(observations, found.predicted)
     console.print(_error_table("Steps and time per output token, in sample", in_sample))
     console.print(_error_table("The same, model left out", {model: row[1:] for model, row in held_out.items()}))
     console.print(_constant_table(efficiency, sources))
-    console.print("beside them: " + ", ".join(f"{path} {value:.3g}" for path, value in fit.nuisances.items()))
+    console.print("beside them: " + ", ".join(f"{path} {value:.3g}" for path, value in found.nuisances.items()))
     heading = {
         "engine": "vLLM",
         "version": "0.15.1",
         "date": datetime.date.today().isoformat(),
         "refit": REFIT,
-        "errors": _summary(observations, fit.predicted, held_out),
+        "errors": _summary(observations, found.predicted, held_out),
         "devices": DEVICES,
     }
     return efficiency_text(

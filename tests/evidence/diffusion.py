@@ -31,7 +31,7 @@ from jaxroof.step.overlap import overlapped_ops
 from jaxroof.step.step import times_of
 from sweeps.measure.validate.measured_csv import rows
 from tests.evidence.engine_constants import engine_efficiencies
-from tests.evidence.score_table import score_table
+from tests.evidence.harness import command, data, score_table
 
 WEIGHTS = WeightFormat(bytes=2.0, compute="bf16")
 
@@ -207,20 +207,13 @@ FIGURES: Mapping[str, tuple[Callable[[Found], float], Callable[[Found], float]]]
 """What is scored -> the prediction and the measured value."""
 
 
-def main(words: list[str] | None = None) -> int:
+@command(data("folder with serving2/"))
+def main(options: argparse.Namespace) -> None:
     """Score, print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.diffusion", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
-    options = parser.parse_args(words)
-    try:
-        found = with_factors(predicted(options.data, engine_efficiencies(None)["vllm"]))
-    except (ValueError, OSError) as error:
-        print(f"diffusion: {error}", file=sys.stderr)
-        return 2
+    found = with_factors(predicted(options.data, engine_efficiencies(None)["vllm"]))
     split = "devices", lambda one: one.row.devices > 1.0, "2 to 8", "1"
     table = score_table(found, FIGURES, lambda one: one.row.gpu, lambda one: one.row.model, split)
     Console(width=150).print(table)
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Fit of eager PyTorch's fp32 kernels: `python -m tests.evidence.eager_fit --data DIR -o FILE`."""
 
+import argparse
 import datetime
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 from scipy.optimize import least_squares
 
 from hwspaces.performance.efficiency_file import efficiency_text
@@ -16,7 +18,7 @@ from jaxroof.efficiency import Efficiency, Host, Kernels, LinkEfficiency
 from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel
 from jaxroof.hardware import Hardware
-from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.harness import data, fitting
 from tests.evidence.hulls import hull_of_devices, with_hulls
 from tests.evidence.label_rows import (
     ARRAYS,
@@ -84,10 +86,10 @@ LARGE = 2e7
 """Elements from which on such a kernel shows the bandwidth alone."""
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit, print and write; returns the exit status."""
-    options = fit_parser("eager_fit", __doc__, f"folder with other/{FILE}").parse_args(words)
-    return exit_status("eager_fit", options.output, lambda: _text(options.data), options.data, options.force)
+@fitting(data(f"folder with other/{FILE}"), dtype="float32")
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit; nothing is printed."""
+    return _text(options.data)
 
 
 def fitted(rows: Any) -> Efficiency:

@@ -12,6 +12,7 @@ import workloads
 from jaxroof import Deployment, decode, prefill, step_time
 from jaxroof.numerics.arrays import eager
 from tests.evidence.expert_exchange import FP8
+from tests.evidence.harness import command
 
 PROFILE = "DeepSeek's profile: deepseek-ai/profile-data, as read by LMSYS, Deploying DeepSeek on 96 H100 GPUs, May 2025"
 SGLANG = "LMSYS, Deploying DeepSeek with PD disaggregation and large-scale expert parallelism on 96 H100 GPUs, May 2025"
@@ -76,9 +77,9 @@ def predicted(row: Reported, engine: str = "learned-sglang") -> float:
     return 8.0 * row.sequences * (row.tokens if row.prompts else 1.0) / float(time)
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print every figure beside its prediction with the kernels of every engine; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.expert_deployments", description=__doc__).parse_args(words)
     for engine in ("learned-sglang", "learned", "learned-trtllm"):
         print(engine)
         for row in REPORTED:
@@ -87,7 +88,6 @@ def main(words: list[str] | None = None) -> int:
                 f"  {row.device:9}{row.devices:4g} devices  {row.name:28}{row.per_node:8.0f} tokens/s per node"
                 f"  predicted {rate:8.0f}  {100 * (rate / row.per_node - 1):+6.1f} %"
             )
-    return 0
 
 
 if __name__ == "__main__":

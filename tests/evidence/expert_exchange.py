@@ -17,6 +17,7 @@ from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links
 from jaxroof.op import Collective, Fanout, copies, distinct_devices
 from sweeps.run.precision import precision
+from tests.evidence.harness import command
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -152,9 +153,9 @@ def fit(rows: Sequence[Published]) -> dict[str, float]:
         )
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print every entry with its prediction, and refitted constants; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.expert_exchange", description=__doc__).parse_args(words)
     for row in TABLES:
         time, part = float(predicted(row)), "fitted" if row.source == LOW_LATENCY and row.devices in FITTED else "other"
         print(
@@ -162,9 +163,11 @@ def main(words: list[str] | None = None) -> int:
             f"{row.measured * 1e6:8.0f} us  predicted {time * 1e6:8.0f} us  {100 * (time / row.measured - 1):+6.1f} %"
         )
     low = [row for row in TABLES if row.source == LOW_LATENCY]
-    for name, rows in (("half", [row for row in low if row.devices in FITTED]), ("all", low)):
-        print(name, {path: f"{value:.4g}" for path, value in fit(rows).items()})
-    return 0
+    half, whole = fit([row for row in low if row.devices in FITTED]), fit(low)
+    print("# of all low-latency rows", {path: f"{value:.4g}" for path, value in whole.items()})
+    time, up, out = half["fixed_time"] * 1e6, half["scale_up.share"], half["scale_out.share"]
+    print(f"[link.NVLink]\ndispatch = {{ fixed_time_us = {time:.3g}, share = {up:.3g} }}")
+    print(f"[link.network]\ndispatch = {{ share = {out:.3g} }}")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@ also have the DRAM traffic of CONV1_2 and CONV4_2. Time, power and the other DRA
 
 import argparse
 import functools
+import sys
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxroof.nests import Mapping, NestCost, nest_cost
+from tests.evidence.harness import command
 from workloads import nests
 from workloads.nests.checks import TENSORS, convolution
 
@@ -190,9 +192,9 @@ def power(name: str) -> float:
     return float(base + scale * row.joules / row.milliseconds * 1e3)
 
 
-def main(words: list[str] | None = None) -> None:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print predictions beside measurements."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.eyeriss_nests", description=__doc__).parse_args(words)
     base, scale = power_constants()
     mac = nests.architecture("eyeriss").value.mac_energy
     print(f"power: {base * 1e3:.1f} mW and {scale * mac * 1e12:.3f} pJ of a MAC, of AlexNet")
@@ -212,4 +214,4 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

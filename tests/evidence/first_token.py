@@ -21,6 +21,7 @@ from sweeps.measure.validate.serving.attempt import attempted
 from sweeps.measure.validate.serving.launches import INFERENCEX
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
+from tests.evidence.harness import command, data, flag
 from tests.evidence.inferencex_points import published
 
 SAMPLE = "e2e/silicon_sample.csv"
@@ -104,21 +105,16 @@ def _errors(found: Sequence[Row], changed: Sequence[ServingPoint]) -> dict[str, 
     return {device: float(np.median(each)) for device, each in errors.items()}
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data("folder with serving2/ and e2e/"),
+    flag("--engine", action="append", choices=FIELDS, help="this engine (default: all)"),
+)
+def main(options: argparse.Namespace) -> None:
     """Try, and print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.first_token", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/ and e2e/")
-    parser.add_argument("--engine", action="append", choices=FIELDS, help="this engine (default: all)")
-    options = parser.parse_args(words)
     console = Console(width=120)
-    try:
-        for engine in options.engine or FIELDS:
-            found = rows(options.data, engine)
-            console.print(_table(engine, len(found), tried(found, engine)))
-    except (ValueError, OSError) as error:
-        print(f"first_token: {error}", file=sys.stderr)
-        return 2
-    return 0
+    for engine in options.engine or FIELDS:
+        found = rows(options.data, engine)
+        console.print(_table(engine, len(found), tried(found, engine)))
 
 
 def _table(engine: str, count: int, scores: Scores) -> Table:

@@ -17,6 +17,7 @@ from sweeps.run.precision import precision
 from sweeps.run.ways import QUICK
 from sweeps.studies.sensitivity.gradient import Factors, at_factors, metric_names
 from sweeps.studies.sensitivity.knobs import continuous
+from tests.evidence.harness import command, flag
 from tests.evidence.unit_powers import BASES, follows_units, leaf_powers, metric_powers
 
 REQUEST = {"batch": 64, "isl": 2048, "osl": 256, "cached": 512}
@@ -131,15 +132,16 @@ def drawn(scenario: Scenario, points: int, random: np.random.Generator) -> Scena
     return scenario
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    flag("--points", type=int, default=1_000_000, help="of every structure (default a million)"),
+    flag("--structure", choices=tuple(CASES), help="only this one"),
+    flag("--efficiency", default="derated", help="whose constants start the draw (default derated)"),
+    flag("--dtype", choices=tuple(TOLERANCE), default="float64", help="precision (default float64)"),
+    flag("--seed", type=int, default=0, help="of the draw (default 0)"),
+)
+def main(options: argparse.Namespace) -> int:
     """Check every structure and print the result; 1 where something is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.gradients", description=__doc__)
-    parser.add_argument("--points", type=int, default=1_000_000, help="of every structure (default a million)")
-    parser.add_argument("--structure", choices=tuple(CASES), help="only this one")
-    parser.add_argument("--efficiency", default="derated", help="whose constants start the draw (default derated)")
-    parser.add_argument("--dtype", choices=tuple(TOLERANCE), default="float64", help="precision (default float64)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
-    options, wrong = parser.parse_args(words), 0
+    wrong = 0
     for name in CASES:
         if options.structure in (None, name):
             wrong += _shown(name, options)

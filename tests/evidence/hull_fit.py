@@ -1,6 +1,6 @@
 """Hulls of an engine's file, whose constants stay: `python -m tests.evidence.hull_fit --data DIR --engine vllm`."""
 
-import functools
+import argparse
 import sys
 from pathlib import Path
 
@@ -9,24 +9,16 @@ from rich.console import Console
 import hwspaces
 from hwspaces.performance.kernel_tables import hull_lines
 from jaxroof.efficiency import Hull
-from sweeps.run.precision import precision
-from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.harness import data, fitting
 from tests.evidence.hulls import hulls
-from tests.evidence.learned_fit import COLLECTIVE_HULL, ENGINES, FITS, assembled
+from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, assembled
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit the kernels with each architecture left out, print, and write; returns the exit status."""
-    parser = fit_parser("hull_fit", __doc__, "folder with kernels/")
-    parser.add_argument("--engine", required=True, choices=ENGINES, help="whose kernels")
-    options = parser.parse_args(words)
-    with precision("float64"):
-        fitted = functools.partial(_refreshed, options.data / "kernels", options.engine, Console(width=160))
-        return exit_status("hull_fit", options.output, fitted, options.data, options.force)
-
-
-def _refreshed(folder: Path, engine: str, console: Console) -> str:
-    fits = [found for fit in FITS for found in fit(folder, engine)]
+@fitting(data("folder with kernels/"), KERNELS, width=160)
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit the kernels with each architecture left out, and print."""
+    folder, engine = options.data / "kernels", options.engine
+    fits = [found for each in FITS for found in each(folder, engine)]
     entry = hwspaces.efficiency(f"learned-{engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
     found = hulls(fits, folder, engine, assembled, console)

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from jaxroof.efficiency import Efficiency
 from sweeps.measure.validate.relative_errors import errors
 from sweeps.measure.validate.training_passes import EFFICIENCY
 from tests.evidence.eager_fit import fitted
+from tests.evidence.harness import command, data, flag
 from tests.evidence.label_rows import FILE, PRODUCTS, label_rows, predicted
 
 SHAPE = ["op", "B", "H", "M", "N", "K"]
@@ -25,24 +25,19 @@ ALONE = (*PRODUCTS, "softmax", "ln")
 ALL = "all"
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data(f"folder with other/{FILE}"),
+    flag("--efficiency", default=EFFICIENCY, metavar="NAME_OR_FILE", help="constants to score"),
+    flag("--held-out", action="store_true", help="fit again without each device, and without shapes"),
+)
+def main(options: argparse.Namespace) -> None:
     """Print the table; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.label_set", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help=f"folder with other/{FILE}")
-    parser.add_argument("--efficiency", default=EFFICIENCY, metavar="NAME_OR_FILE", help="constants to score")
-    parser.add_argument("--held-out", action="store_true", help="fit again without each device, and without shapes")
-    options = parser.parse_args(words)
-    try:
-        rows = label_rows(options.data)
-        scored = {"": predicted(rows, hwspaces.efficiency(options.efficiency).efficiency)}
-    except ValueError as error:
-        print(f"label_set: {error}", file=sys.stderr)
-        return 2
+    rows = label_rows(options.data)
+    scored = {"": predicted(rows, hwspaces.efficiency(options.efficiency).efficiency)}
     if options.held_out:
         scored["device left out"] = left_out(rows, rows.device, fitted)
         scored["shapes left out"] = left_out(rows, shape_halves(rows), fitted)
     print(table(rows, scored))
-    return 0
 
 
 def shape_halves(rows: Any) -> np.ndarray:

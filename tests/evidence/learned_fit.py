@@ -1,8 +1,8 @@
 """Fit of the learned efficiency of one engine: `python -m tests.evidence.learned_fit --data DIR --engine vllm`."""
 
+import argparse
 import dataclasses
 import datetime
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,10 +16,9 @@ from jaxroof.efficiency import Efficiency, Hull, Kernels, LinkEfficiency, Spread
 from jaxroof.efficiency.hull import FittedRange
 from jaxroof.efficiency.stream import StreamKernel
 from sweeps.measure.validate.kernel_errors import measured_groups
-from sweeps.run.precision import precision
 from tests.evidence import saturated, silicon, step_cycles
 from tests.evidence.derated_fit import CONCURRENCY
-from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.harness import data, fitting, flag
 from tests.evidence.hulls import hulls, with_hulls
 from tests.evidence.learned_kernels.decode import fit_decode
 from tests.evidence.learned_kernels.experts import fit_experts
@@ -73,21 +72,17 @@ DEVICES = ("A100-SXM-80GB", "H100-SXM", "H200-SXM", "L40S", "RTX-PRO-6000-Server
 """Accelerators whose kernels are fitted; served models were judged on the last one without a fit."""
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit, print and write; returns the exit status."""
-    parser = fit_parser("learned_fit", __doc__, "folder with e2e/ and kernels/")
-    parser.add_argument("--engine", required=True, choices=ENGINES, help="whose kernels")
-    options = parser.parse_args(words)
-    with precision("float64"):
-        fitted = functools.partial(_refit, options.data, options.engine, Console(width=160))
-        return exit_status("learned_fit", options.output, fitted, options.data, options.force)
+KERNELS = flag("--engine", required=True, choices=ENGINES, help="whose kernels")
 
 
-def _refit(folder: Path, engine: str, console: Console) -> str:
-    fits = [found for fit in FITS for found in fit(folder / "kernels", engine)]
+@fitting(data("folder with e2e/ and kernels/"), KERNELS, width=160)
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit and print."""
+    folder, engine = options.data, options.engine
+    fits = [found for each in FITS for found in each(folder / "kernels", engine)]
     console.print(_fit_table(fits))
     efficiency = widened(assembled(fits), measured_groups(folder / "kernels"), engine)
-    sources = {fit.path: _source(fit) for fit in fits}
+    sources = {one.path: _source(one) for one in fits}
     small = f"ours: streaming kernels reach {LARGE_SHARE:.0%} of HBM; launch"
     for kind in ("prefill_attention", "decode_attention"):
         sources[f"{kind}.plain"] = f"{small} twice that of a small kernel"
@@ -95,13 +90,13 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
     sources["collective.losses"] = "the links' measured losses apply in full: hwspaces/technology/links.toml"
 
     observations = _observations(folder / "e2e", engine)
-    fit = serving_fit(observations, efficiency, SERVED)
-    groups = group_errors(observations, fit.predicted)
+    served = serving_fit(observations, efficiency, SERVED)
+    groups = group_errors(observations, served.predicted)
     console.print(_serving_table(groups))
     for name in ("step_time", "sequence_time"):
         sources[f"host.{name}"] = f"fitted to {len(observations)} public rows of dense models at the kernels above"
     loaded = saturated.loaded(folder / "e2e" / "tam_ground_truth.csv")
-    host = dataclasses.replace(fit.efficiency.host, request_time=saturated.request_time(loaded))
+    host = dataclasses.replace(served.efficiency.host, request_time=saturated.request_time(loaded))
     sources["host.request_time"] = (
         "ours: median over 6 public saturated vLLM 0.15.1 rows with cached prompts of TTFT - "
         f"{saturated.STEPS_TO_FIRST_TOKEN:g} steps"
@@ -125,7 +120,7 @@ def _refit(folder: Path, engine: str, console: Console) -> str:
         "hull: ranges of what was fitted; growth: standard deviation per octave outside, of architectures left out.",
     )
     found = hulls(fits, folder / "kernels", engine, assembled, console)
-    efficiency = with_hulls(dataclasses.replace(fit.efficiency, host=host), found)
+    efficiency = with_hulls(dataclasses.replace(served.efficiency, host=host), found)
     comment = f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs."
     return efficiency_text(efficiency, sources, heading, notes, comment)
 

@@ -18,6 +18,7 @@ from jaxroof.hardware import Protocol, Transport
 from sweeps.measure.validate.collective_errors import ScoredCollective, summary, times
 from sweeps.measure.validate.collective_rows import EAGER, PROFILED, MeasuredCollective, collectives
 from sweeps.run.precision import precision
+from tests.evidence.harness import command, data
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -200,17 +201,11 @@ def _print_errors(title: str, rows: Sequence[ScoredCollective]) -> None:
         )
 
 
-def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.link_fit", description=__doc__.partition(":")[0])
-    parser.add_argument("--data", required=True, metavar="FILE", help="CSV of measured collectives, or a folder")
-    options = parser.parse_args(words)
-    try:
-        rows = fittable(collectives(options.data)[0])
-        if not rows:
-            raise ValueError(f"{options.data}: no row of {', '.join(MEASURED)} without host time in it")
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+@command(data("CSV of measured collectives, or a folder", "FILE"))
+def main(options: argparse.Namespace) -> None:
+    rows = fittable(collectives(options.data)[0])
+    if not rows:
+        raise ValueError(f"{options.data}: no row of {', '.join(MEASURED)} without host time in it")
     hidden = held_out(rows)
     seen = [row for row, out in zip(rows, hidden, strict=True) if not out]
     unseen = [row for row, out in zip(rows, hidden, strict=True) if out]
@@ -223,7 +218,6 @@ def main(words: list[str] | None = None) -> int:
     values = fit(rows)
     _print_errors("constants from all rows", scored(rows, values))
     print(toml(values))
-    return 0
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
 from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
 from tests.evidence.engine_constants import engine_efficiencies
+from tests.evidence.harness import command, data, flag, several
 from tests.evidence.training_rows import training_runs
 from tests.evidence.training_runs import scored_runs
 
@@ -282,23 +283,19 @@ def _cells(parts: Sequence[Part]) -> str:
     return f"{rows:,} | {100 * median:.1f}, {100 * mape:.1f} | {100 * signed:+.1f} | {inside}"
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data("folder with kernels/, e2e/ and other/"),
+    several("--only", SOURCES, "these rows alone"),
+    flag("-o", "--output", type=Path, default=Path("evidence.nc"), help="dataset, and page as .md"),
+)
+def main(options: argparse.Namespace) -> None:
     """Score, print progress, write dataset and page; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.matrix", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with kernels/, e2e/ and other/")
-    parser.add_argument("--only", action="append", default=[], choices=SOURCES, help="these rows alone")
-    parser.add_argument("-o", "--output", type=Path, default=Path("evidence.nc"), help="dataset, and page as .md")
-    options = parser.parse_args(words)
     parts: list[Part] = []
-    try:
-        for name in options.only or SOURCES:
-            begun, before = time.perf_counter(), len(parts)
-            parts += [part for part in SOURCES[name](options.data) if len(part.measured)]
-            rows = sum(len(part.measured) for part in parts[before:])
-            print(f"{name}: {rows:,} rows in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-    except (ValueError, OSError) as error:
-        print(f"matrix: {error}", file=sys.stderr)
-        return 2
+    for name in options.only or SOURCES:
+        begun, before = time.perf_counter(), len(parts)
+        parts += [part for part in SOURCES[name](options.data) if len(part.measured)]
+        rows = sum(len(part.measured) for part in parts[before:])
+        print(f"{name}: {rows:,} rows in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
     found = scores(parts)
     text, paper = page(parts), options.output.with_suffix(".md")
     for file, write in ((options.output, found.to_netcdf), (paper, lambda path: path.write_text(text))):
@@ -306,7 +303,6 @@ def main(words: list[str] | None = None) -> int:
         write(part)
         unfinished.adopted(part, file)
     print(f"{options.output} and {paper}: {found.sizes['score']:,} scores")
-    return 0
 
 
 if __name__ == "__main__":

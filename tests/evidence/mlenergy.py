@@ -23,9 +23,9 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.op import Ops
 from jaxroof.step.overlap import overlapped_ops
 from tests.evidence.engine_constants import engine_efficiencies
+from tests.evidence.harness import command, data, flag, score_table
 from tests.evidence.saturated_load import Saturated, throughput
 from tests.evidence.saturated_rows import STREAMED_SAMPLER, metered, streams
-from tests.evidence.score_table import score_table
 
 HELD_OUT = 2
 """One deployment in so many is held out of the fit of energies, by a hash of its name."""
@@ -127,22 +127,21 @@ FIGURES: dict[str, tuple[Callable[[Found], float], Callable[[Found], float]]] = 
 """What is scored -> the prediction and the measured value."""
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data("folder with serving2/"),
+    flag(
+        "--sampler",
+        choices=SAMPLERS,
+        default=STREAMED_SAMPLER,
+        help=f"how tokens are drawn; {STREAMED_SAMPLER} (the default) is what these runs did",
+    ),
+)
+def main(options: argparse.Namespace) -> None:
     """Score, print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.mlenergy", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
-    help_text = f"how tokens are drawn; {STREAMED_SAMPLER} (the default) is what these runs did"
-    parser.add_argument("--sampler", choices=SAMPLERS, default=STREAMED_SAMPLER, help=help_text)
-    options = parser.parse_args(words)
-    try:
-        found = predicted(options.data, options.sampler) + priced(metered_rows(options.data))
-    except (ValueError, OSError) as error:
-        print(f"mlenergy: {error}", file=sys.stderr)
-        return 2
+    found = predicted(options.data, options.sampler) + priced(metered_rows(options.data))
     split = "held out", lambda one: one.steady.held_out, "yes", "no"
     table = score_table(found, FIGURES, lambda one: one.steady.row.gpu, lambda one: one.steady.model, split)
     Console(width=160).print(table)
-    return 0
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from sweeps.ask.cases import case
 from sweeps.run.evaluate import evaluate
 from sweeps.run.points import Points, answers, in_dtype
 from sweeps.run.ways import EAGERLY
+from tests.evidence.harness import command, flag
 
 STEP = JOBS["step"]
 
@@ -321,13 +322,13 @@ def draws(rounds: int, steps: int, seed: int = 0, accelerators: tuple[str, ...] 
                     yield found
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    flag("--rounds", type=int, default=1, help="times that each accelerator is drawn (default 1)"),
+    flag("--steps", type=int, default=32, help="random steps of each draw (default 32)"),
+    flag("--seed", type=int, default=0, help="of the draw (default 0)"),
+)
+def main(options: argparse.Namespace) -> int:
     """Search, and print a line per resource; 1 where one is slower that is no exception."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.monotonicity", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1, help="times that each accelerator is drawn (default 1)")
-    parser.add_argument("--steps", type=int, default=32, help="random steps of each draw (default 32)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
-    options = parser.parse_args(words)
     begun = time.perf_counter()
     found = searched(draws(options.rounds, options.steps, options.seed))
     print(page(found))

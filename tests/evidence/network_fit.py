@@ -10,10 +10,10 @@ import dataclasses
 import datetime
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
 from scipy.optimize import least_squares
 
 import hwspaces
@@ -22,7 +22,7 @@ from hwspaces.performance.kernel_tables import CLASSES
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency
 from jaxroof.numerics.tree import leaf_at, replaced
 from jaxroof.op import STAND_INS
-from tests.evidence.fit_command import exit_status
+from tests.evidence.harness import fitting, flag
 from tests.evidence.network_bench import Bench
 from tests.evidence.network_rows import ENGINES, Row, is_fitted, rows
 from tests.evidence.networks import bench_of
@@ -368,14 +368,10 @@ def _like(constants: Efficiency) -> dict[str, str]:
     return LIKE_SHARES
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit, print and write; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.network_fit", description=__doc__)
-    parser.add_argument("--engine", required=True, choices=tuple(LIBRARIES), help="whose constants")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the constants to this TOML file")
-    parser.add_argument("--force", action="store_true", help="replace a file that jaxroof did not write")
-    options = parser.parse_args(words)
-    return exit_status("network_fit", options.output, lambda: refit(options.engine), force=options.force)
+@fitting(flag("--engine", required=True, choices=tuple(LIBRARIES), help="whose constants"), dtype="float32")
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit and print."""
+    return refit(options.engine)
 
 
 if __name__ == "__main__":

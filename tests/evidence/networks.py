@@ -30,6 +30,7 @@ from jaxroof.jobs.scenario import Scenario
 from jaxroof.numerics.arrays import eager
 from sweeps.show import style
 from sweeps.studies.price.question import answered
+from tests.evidence.harness import command, flag
 from tests.evidence.network_bench import Bench
 from tests.evidence.network_rows import ENGINES, NN_METER, Row, is_fitted, rows
 from workloads.traced.function import Traced, traced
@@ -211,12 +212,12 @@ def picture(found: Sequence[Scored]) -> Any:
     return made
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    flag("--engine", choices=tuple(ENGINES), help="rows of one library alone"),
+    flag("--plot", type=Path, metavar="FILE", help="draw predicted over measured times"),
+)
+def main(options: argparse.Namespace) -> None:
     """Print the tables; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.networks", description=__doc__)
-    parser.add_argument("--engine", choices=tuple(ENGINES), help="rows of one library alone")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw predicted over measured times")
-    options = parser.parse_args(words)
     found = scored([row for row in rows() if options.engine in (None, row.engine)])
     console = Console(width=160)
     console.print(row_table(found))
@@ -228,7 +229,6 @@ def main(words: list[str] | None = None) -> int:
         console.print(f"Spearman's rank correlation with nn-Meter's own: {rank:.2f}")
     if options.plot is not None:
         picture(found).savefig(options.plot)
-    return 0
 
 
 if __name__ == "__main__":

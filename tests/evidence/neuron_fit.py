@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -21,6 +20,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.jobs.request import request_cost
 from jaxroof.numerics.arrays import eager
 from sweeps.measure.validate.relative_errors import errors, grouped
+from tests.evidence.harness import EFFICIENCY, command, data
 from tests.evidence.other_devices import StaticBatch, static_batches
 
 BOUNDS = (1e-6, 500e-6)
@@ -62,18 +62,11 @@ def fit(rows: Sequence[StaticBatch], efficiency: Efficiency) -> float:
     return float(minimize_scalar(loss, bounds=BOUNDS, method="bounded", options={"xatol": TOLERANCE}).x)
 
 
-def main(words: list[str] | None = None) -> int:
+@command(data("folder with serving2/"), EFFICIENCY)
+def main(options: argparse.Namespace) -> None:
     """Fit, print with each device left out and from all rows; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.neuron_fit", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
-    parser.add_argument("--efficiency", default="learned", metavar="NAME", help="constants (default: learned)")
-    options = parser.parse_args(words)
-    try:
-        efficiency = hwspaces.efficiency(options.efficiency).efficiency
-        rows = list(static_batches(options.data))
-    except (ValueError, OSError) as error:
-        print(f"neuron_fit: {error}", file=sys.stderr)
-        return 2
+    efficiency = hwspaces.efficiency(options.efficiency).efficiency
+    rows = list(static_batches(options.data))
     for device, out in grouped(rows, lambda row: row.device).items():
         seen = [row for row in rows if row.device != device]
         seconds = fit(seen, efficiency)
@@ -84,7 +77,6 @@ def main(words: list[str] | None = None) -> int:
     for name in PROTOCOLS:
         if name not in UNUSED:
             print(f"{name} = {{ fixed_time_us = {1e6 * seconds:.3g} }}")
-    return 0
 
 
 def _said(rows: Sequence[StaticBatch], efficiency: Efficiency, seconds: float) -> str:

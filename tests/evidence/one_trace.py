@@ -30,6 +30,7 @@ from sweeps.measure.validate.single_requests import request_errors
 from sweeps.run.precision import precision
 from sweeps.serving.calibration.fit import FARTHEST, FITTED, PRIOR_SPREAD
 from sweeps.serving.calibration.simulator import CONSTANTS, Linearized, Simulator, least
+from tests.evidence.harness import command, data, flag
 from tests.evidence.saturated import NEW_TOKENS
 from tests.evidence.saturated import SET as SATURATED
 from workloads.streams.stream import Stream, traffic
@@ -70,26 +71,21 @@ class Trace:
     predicted: Any  # logarithms of the overheads -> Means
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data("e2e/tam_ground_truth.csv", "FILE"),
+    flag("--efficiency", metavar="NAME", help="constants to begin with (default: learned)"),
+    flag("--json", action="store_true", help="one JSON object instead of tables"),
+)
+def main(options: argparse.Namespace) -> None:
     """Calibrate to every row, print the scores; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.one_trace", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="FILE", help="e2e/tam_ground_truth.csv")
-    parser.add_argument("--efficiency", metavar="NAME", help="constants to begin with (default: learned)")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    options = parser.parse_args(words)
-    try:
-        with precision("float64"):
-            constants = hwspaces.efficiency(options.efficiency)
-            traces = synchronous(options.data, constants.efficiency) + saturated(options.data, constants.efficiency)
-            found = scores(traces, constants.efficiency.host)
-    except (ValueError, OSError) as error:
-        print(f"one_trace: {error}", file=sys.stderr)
-        return 2
+    with precision("float64"):
+        constants = hwspaces.efficiency(options.efficiency)
+        traces = synchronous(options.data, constants.efficiency) + saturated(options.data, constants.efficiency)
+        found = scores(traces, constants.efficiency.host)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
         _print(found, constants.name)
-    return 0
 
 
 def scores(traces: Sequence[Trace], host: Host) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.search import searched
 from sweeps.studies.optimize.spec import made, read
 from tests.evidence.buildable import broken
+from tests.evidence.harness import command, flag
 
 SPEC = pathlib.Path(__file__).parents[2] / "sweeps" / "specs" / "cheapest.toml"
 
@@ -106,14 +107,14 @@ def rules_broken(problem: Problem, space: str, found: list[Optimum]) -> list[str
     return [f"seed {seed}: {rule}" for seed, device in enumerate(devices) for rule in broken(device, space)]
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    flag("spec", nargs="?", default=SPEC, type=pathlib.Path),
+    flag("--seeds", type=int, default=20),
+    flag("--samples", type=float, default=1e7, help="random designs that keep the constraints"),
+    flag("--seconds", type=float, default=3600.0, help="of each kind of random designs, at most"),
+)
+def main(options: argparse.Namespace) -> int:
     """Print the table; 1 where optima disagree or could not be built, or where a random design is better."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.optima", description=__doc__)
-    parser.add_argument("spec", nargs="?", default=SPEC, type=pathlib.Path)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--samples", type=float, default=1e7, help="random designs that keep the constraints")
-    parser.add_argument("--seconds", type=float, default=3600.0, help="of each kind of random designs, at most")
-    options = parser.parse_args(words)
     compilation_cache()
     asked = read(options.spec)
     problem = made(asked)

@@ -37,6 +37,7 @@ from sweeps.measure.validate.serving.precisions import labelled_model
 from sweeps.run.answer import answer_of
 from tests.evidence import gaudi_tables
 from tests.evidence.engine_constants import started
+from tests.evidence.harness import EFFICIENCY, EVERY_ROW, command, data, several
 from tests.evidence.saturated_load import Rules, Saturated, throughput, uniform
 
 DEVICES = {
@@ -285,26 +286,21 @@ SOURCES: dict[str, Callable[[Path, Efficiency, Left], Iterator[Scored]]] = {
 """Name on the command line -> its rows."""
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data("folder with serving2/"),
+    several("--source", SOURCES, "whose rows (default: all)"),
+    EFFICIENCY,
+    EVERY_ROW,
+)
+def main(options: argparse.Namespace) -> None:
     """Score, print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.other_devices", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
-    parser.add_argument("--source", action="append", default=[], choices=SOURCES, help="whose rows (default: all)")
-    parser.add_argument("--efficiency", default="learned", metavar="NAME", help="constants (default: learned)")
-    parser.add_argument("--rows", action="store_true", help="also print every row")
-    options = parser.parse_args(words)
-    try:
-        efficiency = hwspaces.efficiency(options.efficiency).efficiency
-        left: Left = []
-        found = [one for name in options.source or SOURCES for one in SOURCES[name](options.data, efficiency, left)]
-    except (ValueError, OSError) as error:
-        print(f"other_devices: {error}", file=sys.stderr)
-        return 2
+    efficiency = hwspaces.efficiency(options.efficiency).efficiency
+    left: Left = []
+    found = [one for name in options.source or SOURCES for one in SOURCES[name](options.data, efficiency, left)]
     console = Console(width=140)
     _print(console, found, options.rows)
     for reason, lines in by_reason(left):
         console.print(f"{len(lines)} left out: {reason}")
-    return 0
 
 
 def _print(console: Console, found: list[Scored], every: bool) -> None:

@@ -33,6 +33,7 @@ from sweeps.measure.validate.kernel_power import (
     run_time,
 )
 from sweeps.measure.validate.relative_errors import errors, grouped
+from tests.evidence.harness import command, data, flag
 from tests.evidence.mlenergy import steady_rows
 
 PROCESS, MEMORY = "4N", "HBM3e"
@@ -210,12 +211,12 @@ def predicted(values: Mapping[str, float], one: Readings) -> np.ndarray:
 
 def toml(values: Mapping[str, float]) -> str:
     """The fitted figures as keys of a process in `hwspaces/technology/processes.toml`, and of a memory."""
-    lines = [f"static_share = {values['static_share']:.3g}"]
+    lines = [f"[energy.process.{PROCESS}]", f"static_share = {values['static_share']:.3g}"]
     for name, value in values.items():
-        if name != "static_share":
+        if name not in ("static_share", "hbm"):
             unit = "pJ_per_FLOP" if name.startswith("matrix") or name == "vector" else "pJ_per_B"
-            key = "moved_pJ_per_B" if name == "hbm" else f"{name}_{'pJ' if name == 'exp' else unit}"
-            lines.append(f"{key} = {value * 1e12:.3g}" + (f"  # of {MEMORY}" if name == "hbm" else ""))
+            lines.append(f"{name}_{'pJ' if name == 'exp' else unit} = {value * 1e12:.3g}")
+    lines += [f"[energy.memory.{MEMORY}]", f"moved_pJ_per_B = {values['hbm'] * 1e12:.3g}"]
     return "\n".join(lines)
 
 
@@ -228,23 +229,19 @@ def _table(values: Mapping[str, float], rows: Iterable[Readings]) -> Iterator[st
         yield f"# {device:10} {case:48} {len(guess):5} {text}"
 
 
-def main(words: Sequence[str] | None = None) -> None:
+@command(
+    data("folder with aic_power.parquet", "FOLDER"),
+    flag("--without", action="append", default=[], metavar="NAME", help="device that is left out"),
+)
+def main(options: argparse.Namespace) -> None:
     """Fit all devices and print TOML; with a device left out, what the others say of it too."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.power_fit", description=__doc__)
-    parser.add_argument("--data", required=True, metavar="FOLDER", help="folder with aic_power.parquet")
-    parser.add_argument("--without", action="append", default=[], metavar="NAME", help="device that is left out")
-    options = parser.parse_args(words)
-    try:
-        out = {hwspaces.hardware(name).name for name in options.without}
-        seen = readings(options.data)
-        values = fitted([one for one in seen if one.device not in out])
-        print(toml(values))
-        others = [one for one in left_out(options.data) if not out or one.device in out]
-        print("\n".join(_table(values, others)))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+    out = {hwspaces.hardware(name).name for name in options.without}
+    seen = readings(options.data)
+    values = fitted([one for one in seen if one.device not in out])
+    print(toml(values))
+    others = [one for one in left_out(options.data) if not out or one.device in out]
+    print("\n".join(_table(values, others)))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import hwspaces
 from hwspaces.accelerators.prices import Offer, market_price, newest, offers, quarter
 from jaxroof.chip.cost import device_price, owning_rate
+from tests.evidence.harness import command
 
 REFERENCES = {
     "MI308X": "MI300X",
@@ -157,9 +158,9 @@ def _bandwidths(first: str, second: str) -> float:
     return widths[1] / widths[0]
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print the fits, what they are from, and the rows of the estimates; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.price_fit", description=__doc__).parse_args(words)
     for title, margin in (
         ("price over owning, at least 2 sellers", rental_margin()),
         ("price over owning, every seller", rental_margin(1)),
@@ -172,7 +173,6 @@ def main(words: list[str] | None = None) -> int:
     rows = csv.writer(sys.stdout, lineterminator="\n")
     for row in estimates():
         rows.writerow([f"{value:g}" if isinstance(value, float) else value for value in row])
-    return 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 import argparse
 import collections
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from sweeps.ask.cases import case
 from sweeps.data.labels import number
 from sweeps.studies.sensitivity.point import sensitivity_at
 from sweeps.studies.sensitivity.turns import Turn, ranked, reasoned, turns_of
+from tests.evidence.harness import command, flag
 
 DEVICES = ("H100-SXM", "MI300X", "TPU-v6e")
 METRICS = ("ttft", "tpot")
@@ -80,17 +82,17 @@ def survey(exponents: Sequence[float | None], efficiency: str | None) -> None:
         print(f"exponent {exponent or 'as usual'}: {said}; others: {dict(reasons.most_common())}", flush=True)
 
 
-def main(words: list[str] | None = None) -> None:
+@command(
+    flag("--model", default="Llama-3.1-70B"),
+    flag("--tp", type=int, default=8),
+    flag("--batch", type=int, default=32),
+    flag("--isl", type=int, default=1024),
+    flag("--efficiency", help="default: learned"),
+    flag("--smoothing", type=float, nargs="*", default=[None], help="exponents"),
+    flag("--survey", action="store_true", help="counts over 120 requests"),
+)
+def main(options: argparse.Namespace) -> int:
     """Print the tables, or the counts of the survey."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.real_changes", description=__doc__)
-    parser.add_argument("--model", default="Llama-3.1-70B")
-    parser.add_argument("--tp", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--isl", type=int, default=1024)
-    parser.add_argument("--efficiency", help="default: learned")
-    parser.add_argument("--smoothing", type=float, nargs="*", default=[None], help="exponents")
-    parser.add_argument("--survey", action="store_true", help="counts over 120 requests")
-    options = parser.parse_args(words)
     if options.survey:
         return survey(options.smoothing, options.efficiency)
     for device in DEVICES:
@@ -100,4 +102,4 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

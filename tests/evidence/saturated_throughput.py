@@ -14,6 +14,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.numerics.arrays import eager
 from sweeps.measure.validate.relative_errors import errors, grouped
 from tests.evidence.engine_constants import engine_efficiencies
+from tests.evidence.harness import EVERY_ROW, command, data, flag, several
 from tests.evidence.saturated_load import Saturated, throughput
 from tests.evidence.saturated_rows import closed_loops, inferencex, offline, steady, streamed
 
@@ -54,23 +55,18 @@ def found(rows: Sequence[Saturated], efficiencies: Mapping[str, Efficiency]) -> 
     return out
 
 
-def main(words: list[str] | None = None) -> int:
+@command(
+    data("folder with e2e/ and serving2/"),
+    several("--source", SOURCES, "whose rows (default: all)"),
+    flag("--efficiency", metavar="NAME", help="constants for all engines (default: learned)"),
+    EVERY_ROW,
+)
+def main(options: argparse.Namespace) -> None:
     """Score, print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.saturated_throughput", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with e2e/ and serving2/")
-    parser.add_argument("--source", action="append", default=[], choices=SOURCES, help="whose rows (default: all)")
-    parser.add_argument("--efficiency", metavar="NAME", help="constants for all engines (default: learned)")
-    parser.add_argument("--rows", action="store_true", help="also print every row")
-    options = parser.parse_args(words)
     console = Console(width=140)
-    try:
-        efficiencies = engine_efficiencies(options.efficiency)
-        for name in options.source or SOURCES:
-            _print(console, found(SOURCES[name](options.data, efficiencies), efficiencies), options.rows)
-    except (ValueError, OSError) as error:
-        print(f"saturated_throughput: {error}", file=sys.stderr)
-        return 2
-    return 0
+    efficiencies = engine_efficiencies(options.efficiency)
+    for name in options.source or SOURCES:
+        _print(console, found(SOURCES[name](options.data, efficiencies), efficiencies), options.rows)
 
 
 def _print(console: Console, results: Sequence[Found], every: bool) -> None:

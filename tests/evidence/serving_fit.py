@@ -1,7 +1,7 @@
 """Fit of what serving adds to lone kernels: `python -m tests.evidence.serving_fit --data FILE`."""
 
+import argparse
 import dataclasses
-import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -20,8 +20,7 @@ from sweeps.ask.axes import leaf, replaced
 from sweeps.measure.validate.serving.launches import ENGINES
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
-from sweeps.run.precision import precision
-from tests.evidence.fit_command import exit_status, fit_parser
+from tests.evidence.harness import data, fitting, flag
 from tests.evidence.steady_loop import Steady, steady, tpot
 from tests.evidence.step_tables import Alike, Unit, alike_ops, extent, summed, timed, units
 
@@ -180,7 +179,7 @@ class Fit:
     place: np.ndarray  # of the fit in standard deviations from the priors
 
 
-def fit(task: Task, start: Efficiency, constants: Sequence[Constant]) -> Fit:
+def nearest(task: Task, start: Efficiency, constants: Sequence[Constant]) -> Fit:
     """The constants under which the closed form is nearest to the measured times, with their priors."""
     prior = np.log([constant.prior for constant in constants])
     spread = np.asarray([constant.spread for constant in constants])
@@ -274,18 +273,14 @@ def table_of(text: str, path: str) -> str | None:
     return None
 
 
-def main(words: list[str] | None = None) -> int:
-    """Fit, print and write; returns the exit status."""
-    parser = fit_parser("serving_fit", __doc__, "CSV file of measured serving points", "FILE")
-    parser.add_argument("--engine", required=True, choices=ENGINES, help="whose constants")
-    parser.add_argument("--gpu", action="append", default=[], metavar="NAME", help="whose rows (default: all)")
-    options = parser.parse_args(words)
-    with precision("float64"):
-        fitted = functools.partial(_refit, options.data, options.engine, options.gpu, Console(width=120))
-        return exit_status("serving_fit", options.output, fitted, options.data, options.force)
-
-
-def _refit(file: Path, engine: str, gpus: Sequence[str], console: Console) -> str:
+@fitting(
+    data("CSV file of measured serving points", "FILE"),
+    flag("--engine", required=True, choices=ENGINES, help="whose constants"),
+    flag("--gpu", action="append", default=[], metavar="NAME", help="whose rows (default: all)"),
+)
+def main(options: argparse.Namespace, console: Console) -> str:
+    """Fit and print."""
+    file, engine, gpus = options.data, options.engine, options.gpu
     wanted = [hwspaces.hardware(gpu).name for gpu in gpus]
     found, _ = points(file)
     rows = [one for one in found if one.engine == engine and (not wanted or one.gpu in wanted)]
@@ -297,7 +292,7 @@ def _refit(file: Path, engine: str, gpus: Sequence[str], console: Console) -> st
     if all(one.hardware.cores.tensor_memory for one in rows):
         constants = BLACKWELL[engine]
         start = with_own(start, constants)
-    result = fit(task(rows, start), start, constants)
+    result = nearest(task(rows, start), start, constants)
     table = Table("constant", "prior", "fitted", "from the prior", title=f"{engine}, {len(rows)} points")
     for constant, value, place in zip(constants, result.values, result.place, strict=True):
         table.add_row(constant.name, f"{constant.prior:.3g}", f"{value:.3g}", f"{place:+.1f} sd")

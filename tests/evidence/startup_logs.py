@@ -22,6 +22,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.memory.capacity import MemoryParts, kv_capacity_bytes, kv_capacity_tokens, memory_parts
 from sweeps.ask.cases import model_deployment
 from sweeps.show import style
+from tests.evidence.harness import command, flag
 
 FILE = Path(__file__).with_suffix(".toml")
 GIB = 2.0**30
@@ -176,18 +177,15 @@ def picture(found: Sequence[Start]) -> Any:
     return made
 
 
-def main(words: list[str] | None = None) -> int:
+@command(flag("--plot", metavar="FILE", help="draw the errors"))
+def main(options: argparse.Namespace) -> None:
     """Print the table and the scores; draw the picture where a path is given; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.startup_logs", description=__doc__)
-    parser.add_argument("--plot", metavar="FILE", help="draw the errors")
-    options = parser.parse_args(words)
     found, out = starts(), Console(width=180)
     out.print(table(found))
     for name, (rows, median, largest) in score(found).items():
         out.print(f"{name:14} {rows:3} starts, error median {median:.1%}, largest {largest:.1%}")
     if options.plot:
         style.saved(picture(found), options.plot, force=True)
-    return 0
 
 
 if __name__ == "__main__":

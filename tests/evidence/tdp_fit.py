@@ -14,6 +14,7 @@ from hwspaces.accelerators.load import catalogue_tables
 from jaxroof.chip.area import die_area, dies, memory_stacks
 from jaxroof.energy.technology import leakage, peak_power, static_power
 from jaxroof.hardware import Hardware
+from tests.evidence.harness import command
 
 PRIORS = {
     "uncore": (1.2e-4, 1.0),
@@ -132,9 +133,9 @@ def fitted(known: Sequence[Board]) -> dict[str, float]:
     return dict(zip(PRIORS, np.exp(found).tolist(), strict=True))
 
 
-def main(words: list[str] | None = None) -> int:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Fit, print the constants, and both kinds of boards; returns the exit status."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.tdp_fit", description=__doc__).parse_args(words)
     known = boards()
     constants = fitted(known)
     print("[draw.usual]")
@@ -151,7 +152,6 @@ def main(words: list[str] | None = None) -> int:
         ratio = predicted(one, constants, limit) / one.tdp
         print(f"{one.name:22}{limit:10.0f}{_shown(one, constants)}{ratio:7.2f}")
     print("ratio: of the full rate's power, or the limit, to TDP; left out: when the board is not fitted to")
-    return 0
 
 
 def _shown(one: Board, constants: dict[str, float]) -> str:

@@ -11,7 +11,7 @@ from sweeps.measure.validate.measured_csv import rows
 from sweeps.run.precision import precision
 from tests.evidence import derated_fit, eager_fit, learned_fit, saturated, silicon, step_cycles
 from tests.evidence import serving_fit as fit
-from tests.evidence.fit_command import exit_status
+from tests.evidence.harness import fitting
 from tests.evidence.least_squares import fitted
 from tests.evidence.observation import step_times
 from tests.evidence.parameters import EXPERTS, SHARED, starting_point, with_values
@@ -90,11 +90,15 @@ def test_a_file_without_the_columns_is_refused(tmp_path):
 
 
 def test_a_fit_is_written_whole_or_not_at_all(tmp_path, capsys):
+    @fitting()
+    def some_fit(options, console):
+        return "a = 1\n"
+
     file = tmp_path / "out.toml"
-    assert exit_status("some_fit", None, lambda: "a = 1\n") == 0
-    assert exit_status("some_fit", file, lambda: "a = 1\n") == 0
+    assert some_fit([]) == 0 and not list(tmp_path.iterdir())
+    assert some_fit(["-o", str(file)]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out.toml"] and file.read_text() == "a = 1\n"
-    assert exit_status("some_fit", tmp_path / "none" / "out.toml", lambda: "a = 1\n") == 2
+    assert some_fit(["-o", str(tmp_path / "none" / "out.toml")]) == 2
     assert "there is no folder" in capsys.readouterr().err
 
 

@@ -2,12 +2,14 @@
 
 import argparse
 import dataclasses
+import sys
 from typing import NamedTuple
 
 import hwspaces
 from jaxroof.energy.energy import Joules
 from jaxroof.energy.governor import limited_time
 from jaxroof.hardware import Hardware
+from tests.evidence.harness import command
 
 CORE_SHARE = 0.85
 """Share of a product's energy beside static power that is spent at the cores' voltage: Llama's products on H100."""
@@ -65,9 +67,9 @@ def _share(hardware: Hardware, limit: float, watts: float) -> float:
     return 1.0 / float(limited_time(1.0, Joules(CORE_SHARE * watts, (1.0 - CORE_SHARE) * watts), limited))
 
 
-def main(words: list[str] | None = None) -> None:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print measured and predicted clocks."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.throttled_clock", description=__doc__).parse_args(words)
     for pair in PAIRS:
         by_voltage = ", ".join(f"{predicted(pair, volts):,.0f} at {volts:g} V" for volts in (0.75, 0.9))
         print(
@@ -77,4 +79,4 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

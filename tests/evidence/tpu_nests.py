@@ -11,9 +11,11 @@ out: its shallow layers are not published.
 
 import argparse
 import math
+import sys
 from typing import NamedTuple
 
 from jaxroof.nests import nest_cost
+from tests.evidence.harness import command
 from workloads import nests
 from workloads.nests.checks import built_mapping, matmul
 
@@ -78,9 +80,9 @@ def fitted_latency() -> float:
     return (cycles - product_cycles(network)) / (network.products + network.vectors)
 
 
-def main(words: list[str] | None = None) -> None:
+@command()
+def main(options: argparse.Namespace) -> None:
     """Print predictions beside measurements."""
-    argparse.ArgumentParser(prog="python -m tests.evidence.tpu_nests", description=__doc__).parse_args(words)
     print(f"latency of a layer {fitted_latency():.0f} cycles, from {FITTED}")
     for name, network in NETWORKS.items():
         mine, without = predicted(network), predicted(network, 0.0)
@@ -89,4 +91,4 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

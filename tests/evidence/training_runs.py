@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -15,6 +14,7 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.training import iteration_cost
 from sweeps.measure.validate.measured_csv import by_reason
 from sweeps.measure.validate.relative_errors import errors, grouped
+from tests.evidence.harness import EFFICIENCY, command, data, flag
 from tests.evidence.training_rows import Run, training_runs
 
 
@@ -40,20 +40,12 @@ def scored_runs(runs: Sequence[Run], efficiency: Efficiency) -> list[Scored]:
     return [Scored(*pair) for pair in zip(runs, times, strict=True)]
 
 
-def main(words: list[str] | None = None) -> int:
+@command(data("folder with serving2/"), EFFICIENCY, flag("--rows", action="store_true", help="also print every run"))
+def main(options: argparse.Namespace) -> None:
     """Score, print; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.evidence.training_runs", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="folder with serving2/")
-    parser.add_argument("--efficiency", default="learned", metavar="NAME", help="constants (default: learned)")
-    parser.add_argument("--rows", action="store_true", help="also print every run")
-    options = parser.parse_args(words)
     console = Console(width=140)
-    try:
-        runs, left = training_runs(options.data)
-        found = scored_runs(runs, hwspaces.efficiency(options.efficiency).efficiency)
-    except (ValueError, OSError) as error:
-        print(f"training_runs: {error}", file=sys.stderr)
-        return 2
+    runs, left = training_runs(options.data)
+    found = scored_runs(runs, hwspaces.efficiency(options.efficiency).efficiency)
     table = Table("publisher", "device", "what ran", "precision", "runs", "median, MAPE", "signed")
     groups = grouped(found, lambda one: (one.run.engine, one.run.device, one.run.case, one.run.precision))
     totals = grouped(found, lambda one: (one.run.engine, "all", "", ""))
@@ -68,7 +60,6 @@ def main(words: list[str] | None = None) -> int:
         run = one.run
         split = f"tp {run.deployment.tp:g} dp {run.deployment.dp:g}"
         console.print(f"{100 * one.error:+6.1f} %  {run.device} {run.case} {run.precision} {split}", highlight=False)
-    return 0
 
 
 if __name__ == "__main__":

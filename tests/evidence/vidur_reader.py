@@ -11,11 +11,13 @@ import io
 import json
 import lzma
 import pathlib
+import sys
 import tempfile
 
 import numpy as np
 
 from sweeps.cli import main as jaxroof
+from tests.evidence.harness import command
 
 MODEL, DEVICE, NODE = "meta-llama/Llama-3-8B", "h100", "h100_dgx"
 ASKED = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B")
@@ -113,8 +115,8 @@ def compared(predictor, tp: int) -> list[float]:
     return found
 
 
-def main(words: list[str] | None = None) -> None:
-    argparse.ArgumentParser(prog="python -m tests.evidence.vidur_reader", description=__doc__).parse_args(words)
+@command()
+def main(options: argparse.Namespace) -> None:
     from vidur.execution_time_predictor import ExecutionTimePredictorRegistry
     from vidur.metrics.metrics_store import MetricsStore
     from vidur.simulator import Simulator
@@ -151,4 +153,4 @@ def main(words: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

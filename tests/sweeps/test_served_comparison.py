@@ -25,7 +25,7 @@ from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.requests import ServedRequests, demand
-from sweeps.studies.compare.trust import POOLS, SERVED_RUNS, trust
+from sweeps.studies.compare.trust import POOLS, served_runs, trust
 from sweeps.studies.compare.words import AskedComparison
 
 MODEL, MIXTURE = "Llama-3.1-8B", "Qwen3-30B-A3B"
@@ -334,7 +334,7 @@ def test_certainty_follows_from_the_served_runs_that_are_declared():
     """What a run has is inside of the evidence; each thing that none has is said and adds 0.2^2 to 0.16^2."""
     inside = Beyond(0.0, ())
     engines = {name: hwspaces.efficiency(f"learned-{name}") for name in ("vllm", "sglang", "trtllm")}
-    for runs in SERVED_RUNS:
+    for runs in served_runs():
         for name in runs.devices:
             device, weights = hwspaces.hardware(name), next(iter(runs.weights))
             assert device.vendor == runs.vendor

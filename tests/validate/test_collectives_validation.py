@@ -10,7 +10,7 @@ import pytest
 from sweeps.cli import main
 from sweeps.measure.validate import collective_errors as module
 from sweeps.measure.validate.collective_errors import band, collective_errors
-from sweeps.measure.validate.collective_rows import FAMILIES, PROFILE_COLUMNS, TABLE_COLUMNS, algorithms, collectives
+from sweeps.measure.validate.collective_rows import PROFILE_COLUMNS, TABLE_COLUMNS, algorithms, collectives, families
 
 TABLES = pathlib.Path(__file__).parents[2].parent / "shared" / "measured"
 
@@ -61,7 +61,7 @@ def test_what_a_family_may_use():
         ValueError, match="library 'gloo' is not known; known: nccl, rccl, oneccl, vllm, sglang, trtllm"
     ):
         algorithms("gloo", "half", False)
-    assert set(FAMILIES) == {"nccl", "rccl", "oneccl", "vllm", "sglang", "trtllm"}
+    assert set(families()) == {"nccl", "rccl", "oneccl", "vllm", "sglang", "trtllm"}
 
 
 def test_a_profile_is_laid_out_as_its_topology_says(file):

@@ -19,10 +19,10 @@ from sweeps.measure.validate.collective_rows import (
     COPY_SHARE,
     EAGER,
     EAGER_COPIES,
-    FAMILIES,
     MeasuredCollective,
     collectives,
     launch_time,
+    own_collectives,
 )
 from sweeps.measure.validate.measured_csv import LeftOut, require_some
 from sweeps.measure.validate.relative_errors import error_summary, grouped, stack
@@ -145,7 +145,7 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
 
 
 def _case(row: MeasuredCollective) -> _Case:
-    family, eager = FAMILIES[row.family], row.mode == EAGER
+    family, eager = own_collectives(row.family), row.mode == EAGER
     return _Case(
         links=row.links,
         participants=row.participants,

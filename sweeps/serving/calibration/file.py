@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+import hwspaces
 from hwspaces import EfficiencyEntry, formatted
 from hwspaces.performance.efficiency import TABLES
 from hwspaces.performance.efficiency_file import efficiency_text
@@ -17,9 +18,6 @@ from jaxroof.version import VERSION
 from sweeps.serving.calibration.fit import Calibration
 from sweeps.serving.calibration.residual import Residual
 from workloads.traces.documents import run_of
-
-NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
-"""Engine -> its name in files."""
 
 COMMAND = ("jaxroof", "calibrate")
 
@@ -39,7 +37,7 @@ def calibration_text(
       found: its overheads; they replace those of `efficiency`.
       base: where the other constants are from.
       efficiency: the other constants: those of `base`, or with settings of the user's in their place.
-      engine: a key of `NAMES`.
+      engine: a name of `hwspaces.engine`.
       version: of the engine.
       measured: file of the run, with "#2" after it for the second of several.
       words: of the command that calibrates again, after "jaxroof calibrate".
@@ -49,7 +47,7 @@ def calibration_text(
     name, requests = pathlib.Path(measured).name, len(found.run.stream)
     training, validation = found.errors["training"], found.errors["validation"]
     heading = {
-        "engine": NAMES[engine],
+        "engine": hwspaces.engine(engine).title,
         **({"version": version} if version else {}),
         "date": datetime.date.today().isoformat(),
         "refit": shlex.join([*COMMAND, *words]),

@@ -4,6 +4,8 @@ import dataclasses
 import math
 
 import hwspaces
+from hwspaces import engine, engine_names
+from hwspaces.engines.engine import ServedRuns
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from sweeps.ask.engines import engine_of
 from sweeps.run.evidence import Beyond
@@ -22,52 +24,25 @@ WORDS = {
 """Parallelisms in words."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Runs:
-    """Runs of one vendor's accelerators that one engine's constants were fitted to, or that they predict as well."""
-
-    engine: str
-    vendor: str
-    devices: tuple[str, ...]
-    runs: int
-    parallelism: frozenset[str]  # that some of the runs had; a row may have any other only at degree 1
-    weights: frozenset[str]  # precisions
+def served_runs() -> tuple[ServedRuns, ...]:
+    """Runs of every engine. None has pipeline stages, and none is of two pools."""
+    return tuple(runs for name in engine_names() for runs in engine(name).runs)
 
 
-_TEXT = frozenset(("bf16", "fp16", "fp8", "nvfp4", "mxfp4"))
-_NODE = frozenset(("tp", "ep", "attention_dp"))
-_HOPPER_AND_BLACKWELL = ("H100-SXM", "H200-SXM", "B200-SXM")
-
-SERVED_RUNS = (
-    Runs("vllm", "NVIDIA", _HOPPER_AND_BLACKWELL, 280 + 158, _NODE, _TEXT),
-    Runs("sglang", "NVIDIA", _HOPPER_AND_BLACKWELL, 254 + 228, _NODE, _TEXT),
-    Runs("trtllm", "NVIDIA", _HOPPER_AND_BLACKWELL, 806 + 86, _NODE, _TEXT),
-    Runs("sglang", "AMD", ("MI300X", "MI355X"), 40 + 98, frozenset(("tp",)), frozenset(("fp8", "mxfp4"))),
-    Runs("vllm", "AMD", ("MI355X",), 27, frozenset(("tp",)), frozenset(("mxfp4",))),  # ATOM, vLLM's constants
-    Runs("vllm", "Google", ("TPU-v7",), 12, frozenset(("tp", "ep", "attention_dp")), frozenset(("fp8",))),
-)
-"""All runs. None has pipeline stages, and none is of two pools. Eight runs of Gaudi 3 are not among them: they are
-three times slower than predicted.
-
-Source: docs/evidence/serving.md (models under load, AMD's devices by day, time to the first token; data-parallel
-attention and experts over many nodes), docs/evidence/other_accelerators.md.
-"""
-
-
-def runs_of(engine: str, vendor: str | None) -> Runs | None:
+def runs_of(name: str, vendor: str | None) -> ServedRuns | None:
     """The runs of an engine on a vendor's accelerators; None where there are none."""
-    return next((one for one in SERVED_RUNS if (one.engine, one.vendor) == (engine, vendor)), None)
+    return next((one for one in served_runs() if (one.engine, one.vendor) == (name, vendor)), None)
 
 
-def not_confirmed(engine: str, vendor: str | None, parallelism: frozenset[str], weights: str) -> list[str]:
-    """What no served run of the engine on the vendor's accelerators confirms, in words; empty where all is covered.
+def not_confirmed(name: str, vendor: str | None, parallelism: frozenset[str], weights: str) -> list[str]:
+    """What no served run of an engine on the vendor's accelerators confirms, in words; empty where all is covered.
 
     Args:
       parallelism: names of degrees above 1, and `POOLS`.
       weights: precision of the weights.
     """
-    runs = runs_of(engine, vendor)
-    covered = frozenset().union(*(one.parallelism for one in SERVED_RUNS)) if runs is None else runs.parallelism
+    runs = runs_of(name, vendor)
+    covered = frozenset().union(*(one.parallelism for one in served_runs())) if runs is None else runs.parallelism
     said = [f"accelerators of {vendor or 'an unknown vendor'}"] if runs is None else []
     if runs is not None and weights.partition(",")[0] not in runs.weights:
         said.append(f"{weights} weights")
@@ -134,9 +109,9 @@ def trust(
     estimated = 0.0 if simulated else ESTIMATED**2
     if beyond.octaves is None:
         return Trust(beyond.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
-    engine = engine_of(efficiency)
-    lacking = not_confirmed(engine, device.vendor, parallelism, weights)
-    unconfirmed = f"no served run of {engine} confirms {' or '.join(lacking)}" if lacking else ""
+    name = engine_of(efficiency)
+    lacking = not_confirmed(name, device.vendor, parallelism, weights)
+    unconfirmed = f"no served run of {name} confirms {' or '.join(lacking)}" if lacking else ""
     words = "; ".join(filter(None, (beyond.text if beyond.marked else "", unconfirmed))) or beyond.text
     square = INSIDE**2 + (GROWTH * beyond.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
     return Trust(words, unconfirmed, math.sqrt(square), beyond.marked or bool(lacking), beyond.octaves)

@@ -151,19 +151,22 @@ def _draws(
             yield rows, orders[number]
 
 
-def _without_one(pool: NestPool, kept: tuple[tuple[str, ...], ...]) -> NestPool | None:
+def _without_one(pool: NestPool, allowed: tuple[tuple[str, ...], ...]) -> NestPool | None:
     """The best mapping with one tensor passing or staying in one memory, where that is better; of all such changes."""
-    found, least, row = None, pool.best[0].score, pool.best[0].row
-    own = pool.space.kept
-    for place, name in [(node, name) for node in range(1, len(kept)) for name in kept[node]]:
-        changed = tuple(each for each in kept[place] if (each in own[place]) != (each == name))
-        residency = (*own[:place], changed, *own[place + 1 :])
-        other = NestPool(dataclasses.replace(pool.space, kept=residency), pool.objective, pool.total, pool.report)
+    better, least, row = None, pool.best[0].score, pool.best[0].row
+    current = pool.space.kept
+    # One tensor of one memory at a time; the root keeps everything.
+    for node, tensor in [(place, name) for place in range(1, len(allowed)) for name in allowed[place]]:
+        # A tensor that stays there now passes; one that passes now stays.
+        changed = tuple(name for name in allowed[node] if (name in current[node]) != (name == tensor))
+        space = dataclasses.replace(pool.space, kept=(*current[:node], changed, *current[node + 1 :]))
+        other = NestPool(space, pool.objective, pool.total, pool.report)
+        # The tile sizes are those of the best mapping so far: only the residency and the orders change.
         other.tried = pool.tried
         other.try_all((NestRows(row[None]), orders) for orders in pool.space.orders[:MOST_CHANGED])
         pool.tried = other.tried
         if other.best and other.best[0].beats(least):
-            found, least = other, other.best[0].score
-    if found is not None:
-        found.tried = pool.tried
-    return found
+            better, least = other, other.best[0].score
+    if better is not None:
+        better.tried = pool.tried
+    return better
