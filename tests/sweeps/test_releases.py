@@ -157,7 +157,7 @@ PLAIN = {"title": "X", "newest": "1", "evidence": "none", "efficiency": "derated
         ({"policy": {"token_budgets": 1}}, "there is no policy.token_budgets"),
         ({"policy": {"chunked": 2}}, "policy.chunked = 2 must be 0 or 1"),
         ({"policy": {"chunked": 1}}, "policy.chunked has no source"),
-        ({"collectives": {"kernels": ["three_shot"]}}, "collectives.kernels: 'three_shot' must be one_shot or two_shot"),
+        ({"collectives": {"kernels": ["three_shot"]}}, "'three_shot' must be one_shot or two_shot"),
         ({"collectives": {"kernels": [], "largest": "8 MiB"}}, "collectives.source is missing"),
         ({"collectives": {"source": "ours"}}, "collectives.largest is missing"),
         ({"runs": [{"vendor": "AMD", "devices": "MI300X"}]}, "runs.devices = 'MI300X' must be a list of names"),
