@@ -183,6 +183,7 @@ def launched(work: Scalar) -> Array:
 
 def elementwise(
     rows: Scalar,
+    *,
     reads: Scalar,
     writes: Scalar,
     element_bytes: Scalar,

@@ -122,22 +122,22 @@ def adapter_ops(model: Model, deployment: Deployment, lora: LoRA, tokens: Scalar
                 masked = down.inputs * (2.0 + MASK_BYTES / element)
                 products[f"lora_{target}_dropout"] = elementwise(
                     (tokens if target in TO_RESIDUAL else part) * lora.dropout,
-                    masked,
-                    0.0,
-                    element,
-                    DROPOUT_FLOPS * down.inputs,
-                    block.count,
+                    reads=masked,
+                    writes=0.0,
+                    element_bytes=element,
+                    flops=DROPOUT_FLOPS * down.inputs,
+                    count=block.count,
                 )
             for name, matrix in ((f"lora_{target}_a", down), (f"lora_{target}_b", up)):
                 products |= projection(name, tokens, matrix, element, block.count)
             outputs = up.outputs
             products[f"lora_{target}_sum"] = elementwise(
                 part if target in TO_RESIDUAL else tokens,
-                2.0 * outputs,
-                outputs,
-                element,
-                SCALED_SUM_FLOPS * outputs,
-                block.count,
+                reads=2.0 * outputs,
+                writes=outputs,
+                element_bytes=element,
+                flops=SCALED_SUM_FLOPS * outputs,
+                count=block.count,
             )
         ops |= in_layer(with_role(products, "trained_adapter"), prefix)
     return ops

@@ -70,7 +70,16 @@ def loss_ops(model: Model, deployment: Deployment, tokens: Scalar) -> Ops:
     width = model.vocabulary / deployment.tp
     return {
         # Softmax in float32 over the device's part of the vocabulary.
-        "loss": elementwise(tokens, width, width, LOSS_BYTES, 4.0 * width, 1.0, exps=width, role="loss"),
+        "loss": elementwise(
+            tokens,
+            reads=width,
+            writes=width,
+            element_bytes=LOSS_BYTES,
+            flops=4.0 * width,
+            count=1.0,
+            exps=width,
+            role="loss",
+        ),
         "loss_all_reduce": collective(
             "all_reduce", LOSS_BYTES * tokens, deployment.tp, LOSS_SUMS, parallelism="tp", role="loss"
         ),

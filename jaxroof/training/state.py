@@ -99,7 +99,15 @@ def optimizer_op(model: Model, deployment: Deployment, training: Training) -> Ke
     # Adam streams gradients and states once: 12 FLOP on 28 B at the usual sizes, bound by memory.
     reads = training.gradient_bytes + training.optimizer_bytes
     writes = training.optimizer_bytes + training.weight_bytes
-    return elementwise(owned(model, deployment, training), reads, writes, 1.0, UPDATE_FLOPS, 1.0, role="optimizer")
+    return elementwise(
+        owned(model, deployment, training),
+        reads=reads,
+        writes=writes,
+        element_bytes=1.0,
+        flops=UPDATE_FLOPS,
+        count=1.0,
+        role="optimizer",
+    )
 
 
 def offload_time(model: Model, deployment: Deployment, training: Training) -> Scalar:

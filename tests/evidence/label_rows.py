@@ -79,14 +79,26 @@ def op_of_row(name: str) -> Callable[[Any, Any, Any, Any, Any], Kernel]:
     if name == "softmax":
         return lambda b, h, m, n, k: _softmax(b, h)
     if name == "ln":
-        return lambda b, h, m, n, k: elementwise(b, NORM_READINGS * h, h, 4.0, NORM_FLOPS * h, 1.0)
+        return lambda b, h, m, n, k: elementwise(
+            b, reads=NORM_READINGS * h, writes=h, element_bytes=4.0, flops=NORM_FLOPS * h, count=1.0
+        )
     reads, flops = ARRAYS.get(name, 1.0), FLOPS.get(name, 1.0)
-    return lambda b, h, m, n, k: elementwise(b, reads * h, h, 4.0, flops * h, 1.0)
+    return lambda b, h, m, n, k: elementwise(
+        b, reads=reads * h, writes=h, element_bytes=4.0, flops=flops * h, count=1.0
+    )
 
 
 def _softmax(rows: Any, width: Any) -> Kernel:
     readings = softmax_readings(width) * width
-    return elementwise(rows, readings, width, 4.0, UNFUSED_SOFTMAX_FLOPS * width, 1.0, exps=readings)
+    return elementwise(
+        rows,
+        reads=readings,
+        writes=width,
+        element_bytes=4.0,
+        flops=UNFUSED_SOFTMAX_FLOPS * width,
+        count=1.0,
+        exps=readings,
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -255,7 +255,10 @@ def tpu_kernels(folder: Path, efficiency: Efficiency, left: Left) -> Iterator[Sc
             op, label = linear(m, k, n, BF16, BF16.bytes, 1.0), f"{m:g} x {k:g} x {n:g}"
         else:
             moved = row.numbers(("bytes",))["bytes"]
-            op, label = elementwise(moved, 1.0, 1.0, 1.0, 0.0, 1.0), f"copy of {moved:g} B"
+            op, label = (
+                elementwise(moved, reads=1.0, writes=1.0, element_bytes=1.0, flops=0.0, count=1.0),
+                f"copy of {moved:g} B",
+            )
         with eager():
             time, deviation = float(op_time(op, hardware, efficiency)), float(op_deviation(op, hardware, efficiency))
         measured, product = 1e-6 * row.numbers(("time_us",))["time_us"], row["op"] == "gemm"

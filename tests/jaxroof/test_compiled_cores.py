@@ -116,7 +116,9 @@ def test_streams_of_a_wide_core():
         launch_cycles=1000.0, launch_time=1e-6, bandwidth=0.5, vector=0.5, matrix=0.5, core_bytes=10.0
     )
     with eager():
-        timing = stream_timing(kernel, elementwise(5e5, 1.0, 1.0, 1.0, 0.0, 1.0), WIDE)
+        timing = stream_timing(
+            kernel, elementwise(5e5, reads=1.0, writes=1.0, element_bytes=1.0, flops=0.0, count=1.0), WIDE
+        )
     assert float(timing.resources["vector"]) == pytest.approx(1e6 / (200.0 * 1e9 * 10.0))
     assert float(timing.total) == pytest.approx(2e-6 + 1e6 / (0.5 * 2.8e12))
 

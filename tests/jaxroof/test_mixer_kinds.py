@@ -38,7 +38,9 @@ def ops(mixer, hidden, deployment, batch, tokens, count):
     first, last = matrices(mixer, hidden, deployment).values()
     size = deployment.activation_bytes
     found = projection("mean_in", tokens, first, size, count)
-    found["mean"] = elementwise(tokens, first.outputs, first.outputs, size, 2.0 * first.outputs, count)
+    found["mean"] = elementwise(
+        tokens, reads=first.outputs, writes=first.outputs, element_bytes=size, flops=2.0 * first.outputs, count=count
+    )
     return found | projection("mean_out", tokens, last, size, count)
 
 

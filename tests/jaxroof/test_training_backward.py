@@ -64,7 +64,7 @@ def test_other_kernels():
     """A norm moves half as much again; collectives become their conjugates; a ring goes around twice."""
     ops = {
         "norm": norm(6.0, 10.0, 2.0, 1.0),
-        "gelu": elementwise(6.0, 1.0, 1.0, 2.0, 4.0, 1.0, exps=1.0),
+        "gelu": elementwise(6.0, reads=1.0, writes=1.0, element_bytes=2.0, flops=4.0, count=1.0, exps=1.0),
         **{kind: collective(kind, 100.0, 4.0, 1.0) for kind in CONJUGATES},
     }
     found = backward_ops(ops)

@@ -200,13 +200,23 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
         down = Matrix(width, hidden, weights)
         ops = projection("up", rows, up, ACTIVATION_BYTES, 1.0, "experts", touched, row["num_tokens"])
         ops["activation"] = elementwise(
-            stored, up.outputs, width, ACTIVATION_BYTES, ACTIVATION_FLOPS * width, 1.0, exps=width
+            stored,
+            reads=up.outputs,
+            writes=width,
+            element_bytes=ACTIVATION_BYTES,
+            flops=ACTIVATION_FLOPS * width,
+            count=1.0,
+            exps=width,
         )
         ops |= projection("down", rows, down, ACTIVATION_BYTES, 1.0, "experts", touched)
         moved = stored + row["num_tokens"]
-        ops["combine"] = elementwise(moved, hidden, 0.0, ACTIVATION_BYTES, 2.0 * hidden, 1.0)
+        ops["combine"] = elementwise(
+            moved, reads=hidden, writes=0.0, element_bytes=ACTIVATION_BYTES, flops=2.0 * hidden, count=1.0
+        )
         # Zeros that the two products store for masked rows: part of their kernels.
-        zeros = elementwise(stored - rows, 0.0, up.outputs + hidden, ACTIVATION_BYTES, 0.0, 1.0)
+        zeros = elementwise(
+            stored - rows, reads=0.0, writes=up.outputs + hidden, element_bytes=ACTIVATION_BYTES, flops=0.0, count=1.0
+        )
         ops["zeros"] = dataclasses.replace(zeros, kernels=0.0)
         # The benchmark runs one layer again and again, so its weights are what L2 may still hold.
         reuse = touched * (up.inputs * up.outputs + down.inputs * down.outputs) * weights.bytes
