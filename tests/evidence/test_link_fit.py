@@ -67,7 +67,7 @@ def test_host_time_and_other_devices_are_left_out(tmp_path):
 
 def test_the_command_prints_one_line_for_bad_input(tmp_path, capsys):
     assert main(["--data", str(tmp_path / "none.csv")]) == 2
-    assert capsys.readouterr().err.strip() == f"{tmp_path / 'none.csv'}: no such file"
+    assert capsys.readouterr().err.strip() == f"link_fit: {tmp_path / 'none.csv'}: no such file"
 
 
 def test_every_fitted_constant_stands_in_the_catalogue():
