@@ -35,6 +35,7 @@ VOLATILE = (
     "history",
     "date",
     "seconds",
+    "estimate_seconds",
     "compile_seconds",
 )
 """Keys of answers and attributes that say when, where and by which version an answer was made."""

@@ -6,6 +6,8 @@ from tests.golden.answers import Question, command, dataset, folder, shortened
 
 SMALL = "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --efficiency derated"
 
+SERVED = "compare --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms --hardware H100-SXM,L20 --rate 20"
+
 ASKED = (
     f"{SMALL} --slo ttft=1s,tpot=20ms --all",
     f"{SMALL} --hardware H100-SXM,L20,MI300X,L4 --devices 1,2,4 --batch 1,64 --all",
@@ -21,6 +23,8 @@ ASKED = (
     " --efficiency derated --sort tokens_per_second_per_device --all",
     "compare --static --model Llama-3.1-70B --isl 1024 --osl 256 --hardware H100-SXM,B200-SXM --devices 2,8"
     " --batch 1,32 --all",
+    f"{SERVED} --simulate 0",
+    f"{SERVED} --simulate 1 --requests 200 --no-disaggregated",
 )
 
 

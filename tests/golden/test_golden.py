@@ -13,7 +13,7 @@ ASKED = {
     "production": ("--tp 1 --batch 8", "--prefill tp=3"),
     "datasets": ("one point", "refused"),
     "training": ("--zero 1 --recompute full",),
-    "comparisons": ("--sort usd_per_million_token", "--slo tfft"),
+    "comparisons": ("--sort usd_per_million_token", "--slo tfft", "--simulate 0"),
     "serving": ("--rate 0", "token_budgets=3"),
     "optima": ("unknown",),
     "scenarios": ("run X9",),
