@@ -6,7 +6,10 @@ from tests.golden.answers import Question, command, dataset, folder, shortened
 
 SMALL = "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --efficiency derated"
 
-SERVED = "compare --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms --hardware H100-SXM,L20 --rate 20"
+SERVED = (
+    "compare --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms --hardware H100-SXM,L20 --rate 20"
+    " --efficiency learned"
+)
 
 ASKED = (
     f"{SMALL} --slo ttft=1s,tpot=20ms --all",
