@@ -149,8 +149,8 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
         elif dataclasses.is_dataclass(value):
             lines += _field_lines(value, f"{prefix}{field.name}.")
         elif isinstance(value, dict):
-            kept = f"{prefix}{field.name}."
-            lines += [kept + _constant(type(struct), name, number) for name, number in value.items()]
+            inner = f"{prefix}{field.name}."
+            lines += [inner + _constant(type(struct), name, number) for name, number in value.items()]
         elif value is not None:
             lines.append(prefix + _constant(type(struct), field.name, value))
     return lines

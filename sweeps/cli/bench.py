@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import command_words, given, json_argument, known_names, whole_number
+from sweeps.cli.common import command_words, given, json_argument, known_names, whole_setting
 from sweeps.cli.outputs import output_argument
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure and write, or check."""
-    seed = int(whole_number("--seed", options.seed or "0", zero=True))
+    seed = whole_setting(options, "seed", 0, zero=True)
     if options.check is not None:
         if foreign := given(options, ("output", "hardware_out", "budget", "attention")):
             raise ValueError(f"--check measures what its file holds; it takes no {foreign[0]}")
@@ -109,7 +109,7 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     from sweeps.answers.bench import print_check
     from sweeps.measure.microbench.check import check_errors, checked_file
 
-    points = int(whole_number("--points", options.points or "12"))
+    points = whole_setting(options, "points", 12)
     families = known_names("--only", options.only or ",".join(FAMILIES), FAMILIES)
     precisions = known_names("--precision", options.precision or ",".join(PRECISIONS), PRECISIONS)
     check = checked_file(options.check, families, precisions, options.hardware, options.efficiency)

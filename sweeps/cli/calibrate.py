@@ -54,9 +54,7 @@ def run(options: argparse.Namespace) -> None:
     with precision("float64"):
         case = common.asked_case("request", options, run.mean_lengths)
         serving = serving_of(case, run, common.policy_settings(options.policy))
-        if entry is not None:
-            return _check(options, entry, run, serving)
-        _calibrate(options, case, run, serving)
+        _check(options, entry, run, serving) if entry else _calibrate(options, case, run, serving)
 
 
 def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -> None:
@@ -64,7 +62,6 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -
     from sweeps.answers.calibrate import record, show
     from sweeps.serving.calibration import calibrated
     from sweeps.serving.calibration.file import calibration_text
-    from sweeps.show.serving import calibration
 
     engine, start = case.engine.name, time.perf_counter()
     with Line("compiling the simulator") as bar:
@@ -75,7 +72,10 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -
         said = (engine, options.engine_version, options.measured, words)
         text = calibration_text(found, case.efficiency, case.scenario.efficiency, *said)
         saved_text(options.output, "efficiency", text, options.force)
-    write(options, "plot", lambda: calibration(found))
+    if options.plot:
+        from sweeps.show.serving import calibration
+
+        write(options, "plot", lambda: calibration(found))
     if options.json:
         return print_json(record(options, found, engine, seconds))
     show(options, case, found, engine, seconds, files(options))

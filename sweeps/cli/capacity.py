@@ -27,12 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         elif action.dest == "tp":
             action.metavar = "N,.."
             action.help = "tensor-parallel degrees (default: the smallest power of two at which the model fits)"
-    parser.add_argument(
-        "--slo",
-        metavar="LIMITS",
-        help="what has to be kept: ttft=500ms,tpot=40ms,e2e=10s by a share of the requests; ttft_p99=1s, "
-        "tpot_mean=30ms by the run",
-    )
+    what = "what has to be kept: ttft=500ms,tpot=40ms,e2e=10s by a share of the requests; ttft_p99=1s, "
+    parser.add_argument("--slo", metavar="LIMITS", help=what + "tpot_mean=30ms by the run")
     parser.add_argument("--share", metavar="SHARE", help="of the requests that have to keep it (default 0.95)")
     load = parser.add_argument_group("load")
     load.add_argument(
@@ -61,10 +57,12 @@ def run(options: argparse.Namespace) -> None:
     found = _searched(options, _load_ranges(options))
     from sweeps.answers import capacity as report
     from sweeps.serving.capacity import dataset
-    from sweeps.show.load import load
 
     write(options, "output", lambda: dataset(found))
-    write(options, "plot", lambda: load(dataset(found)))
+    if options.plot:
+        from sweeps.show.load import load
+
+        write(options, "plot", lambda: load(dataset(found)))
     if options.json:
         return print_json(report.record(found))
     report.show(found, files(options))
@@ -76,16 +74,15 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
         raise ValueError("--rates and --concurrency: give one; clients send when they have their answers")
     if options.points is not None and ".." not in (options.rates or options.concurrency or ""):
         raise ValueError(f"--points {options.points}: it needs --rates LOW..HIGH or --concurrency LOW..HIGH")
-    points = POINTS if options.points is None else int(common.whole_number("--points", options.points))
+    points = common.whole_setting(options, "points", POINTS)
     if points > MOST_POINTS:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")
     from sweeps.serving.curve import load_range
 
-    clients = None if options.concurrency == "auto" else options.concurrency
-    return {
-        "rates": options.rates and load_range(options.rates, points, "--rates"),
-        "concurrencies": clients and load_range(clients, points, "--concurrency", whole=True),
-    }
+    clients = None
+    if options.concurrency not in (None, "auto"):
+        clients = load_range(options.concurrency, points, "--concurrency", whole=True)
+    return {"rates": options.rates and load_range(options.rates, points, "--rates"), "concurrencies": clients}
 
 
 def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:

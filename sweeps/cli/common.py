@@ -183,6 +183,12 @@ def given_values(options: argparse.Namespace, names: Iterable[str]) -> dict[str,
     return {name: value for name in names if (value := getattr(options, name, None)) is not None}
 
 
+def whole_setting(options: argparse.Namespace, name: str, usual: int, zero: bool = False) -> int:
+    """The count that a flag sets; `usual` where it is not given."""
+    text = getattr(options, name)
+    return usual if text is None else int(whole_number(flag_of(name), text, zero))
+
+
 def whole_settings(options: argparse.Namespace, names: Iterable[str]) -> dict[str, float]:
     """Counts that those of these flags set which are given."""
     return {name: whole_number(flag_of(name), text) for name, text in given_values(options, names).items()}
@@ -207,11 +213,6 @@ def command_words(options: argparse.Namespace, names: Iterable[str]) -> list[str
             for each in value if isinstance(value, list) else [value]:
                 words += [flag_of(name), *([] if each is True else [each])]
     return words
-
-
-def top_rows(options: argparse.Namespace, usual: int) -> int:
-    """How many rows `--top` shows."""
-    return usual if options.top is None else int(whole_number("--top", options.top))
 
 
 def known_names(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

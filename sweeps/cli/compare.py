@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"-o {options.output}: places of several weights are not one dataset: give --weights one")
     found = _compared(options)
     shown = found.rows if options.all else found.best_layouts
-    top = common.top_rows(options, TOP)
+    top = common.whole_setting(options, "top", TOP)
     if options.output:
         _write(options, found, shown, top)
     if options.emit is not None:

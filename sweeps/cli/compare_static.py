@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--image cannot be given with --static, whose prompts are text; leave out --static")
     if served := common.given(options, SERVED):
         raise ValueError(f"{served[0]} cannot be given with --static: a batch has no traffic")
-    top = common.top_rows(options, TOP)
+    top = common.whole_setting(options, "top", TOP)
     ending = options.output and pathlib.Path(options.output).suffix.lower()
     if ending == ".json":
         raise ValueError(f"{options.output} must end in .nc, .csv, .png or .svg with --static")
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         if not found.points:
             raise ValueError(f"{options.output}: there are no points to write")
         write(options, "output", lambda: found.dataset)
-    else:
+    elif ending:
         from sweeps.show.compare import ranking
 
         write(options, "output", lambda: ranking(found, shown[:top]))

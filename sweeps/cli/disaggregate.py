@@ -64,9 +64,12 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.studies.splits import default_loads, splits
 
     found = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
-    from sweeps.show.splits import splits as picture
+    if options.output and not options.output.lower().endswith(".nc"):
+        from sweeps.show.splits import splits as picture
 
-    write(options, "output", lambda: found if options.output.lower().endswith(".nc") else picture(found))
+        write(options, "output", lambda: picture(found))
+    else:
+        write(options, "output", lambda: found)
     show_splits(case, found, options)
 
 

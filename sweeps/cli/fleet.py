@@ -55,9 +55,10 @@ def run(options: argparse.Namespace) -> None:
     limits |= {name: quantity(text, units[name], f"--{name}") for name, text in given_values(options, units).items()}
     with Line(elsewhere=False) as line:
         plan = fleet(options.traffic, **limits, with_marginals=not options.no_marginals, progress=line.show)
-    from sweeps.show.fleet import day
+    if options.output:
+        from sweeps.show.fleet import day
 
-    write(options, "output", lambda: day(plan))
+        write(options, "output", lambda: day(plan))
     if options.json:
         from sweeps.studies.fleet.record import record
 

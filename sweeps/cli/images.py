@@ -30,12 +30,12 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
         return {"encoder_tokens": options.encoder_tokens}
     if options.encoder_tokens is not None:
         raise ValueError("--image and --encoder-tokens say the same in two ways: give one")
-    from sweeps.cli.common import whole_number
+    from sweeps.cli.common import whole_number, whole_setting
     from workloads import model
     from workloads.models.images import image_sizes, prompt_images
 
     sizes = image_sizes(options.image, "--image")
-    count = int(whole_number("--images", options.images or "1"))
+    count = whole_setting(options, "images", 1)
     if getattr(options, prompt) is None:
         raise ValueError(f"--image needs --{prompt} TOKENS, the prompt's other tokens")
     text = whole_number(f"--{prompt}", getattr(options, prompt))

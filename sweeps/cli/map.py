@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import given, json_argument, whole_number
+from sweeps.cli.common import given, json_argument, whole_setting
 from sweeps.cli.outputs import output_argument, picture_argument, write
 from sweeps.cli.progress import Line
 
@@ -62,10 +62,11 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--plot draws energies; {options.arch} has none")
     found, maps = _mapped(options, layers, machine)
     if is_network:
-        from sweeps.show.nests import network_energy
-
         record = report.network_record(options, layers, machine, found)
-        write(options, "plot", lambda: network_energy(record))
+        if options.plot:
+            from sweeps.show.nests import network_energy
+
+            write(options, "plot", lambda: network_energy(record))
     else:
         one = (options, layers[0].value, machine, *maps, found and found[0])
         record = report.record(*one)
@@ -77,9 +78,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _mapped(options: argparse.Namespace, layers: list[Any], machine: Any) -> tuple[Any, tuple[Any, Any]]:
     """What searches found for each layer, None where the mapping is given; and mapping and cost of the first layer."""
-    if options.mapping is None:
-        from sweeps.studies.map.network import mapped_layers
+    from sweeps.studies.map.network import given_mapping, mapped_layers
 
+    if options.mapping is None:
         words = _search(options, machine)
         with Line() as line:
 
@@ -91,17 +92,15 @@ def _mapped(options: argparse.Namespace, layers: list[Any], machine: Any) -> tup
         return found, (found[0].mapping, found[0].cost)
     if flags := given(options, SEARCH):
         raise ValueError(f"{flags[0]} is for a search, and --mapping gives the mapping")
-    from sweeps.studies.map.network import given_mapping
-
     return None, given_mapping(options.mapping, layers[0].value, machine, options.arch)
 
 
 def _search(options: argparse.Namespace, machine: Any) -> dict[str, Any]:
     """What the flags say of a search, as `sweeps.studies.map.network.best_mapping` takes it."""
-    mappings = int(whole_number("--mappings", options.mappings or str(MAPPINGS)))
+    mappings = whole_setting(options, "mappings", MAPPINGS)
     if mappings > MOST_MAPPINGS:
         raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
-    seed, pad = int(whole_number("--seed", options.seed or "0", zero=True)), _share(options.pad or "0")
+    seed, pad = whole_setting(options, "seed", 0, zero=True), 0.0 if options.pad is None else _share(options.pad)
     objective, method = options.objective or "edp", options.search or "random"
     if objective != "cycles" and not machine.costs_energy:
         instead = "give --energies or --objective cycles"

@@ -64,9 +64,10 @@ def run(options: argparse.Namespace) -> None:
         from sweeps.studies.optimize.result import dataset
 
         written(options.output, dataset(found), options.force)
-    from sweeps.show.optimum import optimum
+    if options.plot:
+        from sweeps.show.optimum import optimum
 
-    write(options, "plot", lambda: optimum(found))
+        write(options, "plot", lambda: optimum(found))
     if options.json:
         from sweeps.studies.optimize.result import record
 

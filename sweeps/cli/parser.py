@@ -134,8 +134,9 @@ class WordFirst(argparse._SubParsersAction):  # type: ignore[type-arg]  # it tak
         """Refuse flags before the word."""
         given = sorted(getattr(namespace, "_given", ()))
         if given:
-            before = f"--{given[0].replace('_', '-')}"
-            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: {before} is before it")
+            from sweeps.cli.leaf_flags import flag
+
+            raise argparse.ArgumentError(None, f"{values[0]} stands before its flags: {flag(given[0])} is before it")
         super().__call__(parser, namespace, values, option_string)
 
 

@@ -46,9 +46,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw and write the picture; says what it shows and where it is."""
-    from sweeps.show.of_file import picture, usual_kind
+    kind = options.kind
+    if kind is None:
+        from sweeps.show.of_file import usual_kind
 
-    kind = options.kind or usual_kind(options.file)
+        kind = usual_kind(options.file)
     if kind not in KINDS:
         from hwspaces.quantities.units import nearest
 
@@ -59,6 +61,8 @@ def run(options: argparse.Namespace) -> None:
     elif kind == "floorplan":
         made = _floorplan(options)
     else:
+        from sweeps.show.of_file import picture
+
         made = picture(options.file, kind, **{name: getattr(options, name) or None for name in FILE_FLAGS})
     write(options, "output", lambda: made)
     say(f"{options.output}: {' '.join(made.texts[0].get_text().split())}")
@@ -71,8 +75,6 @@ def _default(options: argparse.Namespace) -> str | None:
 
 def _require_flags(options: argparse.Namespace, kind: str) -> None:
     """ValueError when a flag is missing, or belongs to another kind."""
-    from sweeps.show.of_file import is_sweep
-
     of_files, of_cases = common.given(options, FILE_FLAGS), common.given(options, CASE_FLAGS)
     if kind in OF_CASES:
         if options.file or of_files:
@@ -81,17 +83,17 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
                 "--model, --prefill or --isl and --osl ... describe"
             )
     elif kind == "floorplan":
+        from sweeps.show.of_file import is_sweep
+
         drawn = ("--metric", "--at") if is_sweep(options.file) else ()
         if foreign := [flag for flag in (*of_cases, *of_files) if flag not in drawn]:
             raise ValueError(f"{foreign[0]}: a floor plan is of a device, which its name and --set describe")
         if (options.file is None) == (options.hardware is None):
             raise ValueError("a floor plan needs the name of one accelerator: jaxroof plot H100-SXM --kind floorplan")
-    else:
-        if foreign := common.given(options, ("hardware", *CASE_FLAGS, "set")):
-            kinds = " or ".join(OF_CASES)
-            raise ValueError(f"{foreign[0]} is only for --kind {kinds}; --at AXIS=VALUE picks from a sweep")
-        if options.file is None:
-            raise ValueError("OUT.nc is missing: the file of a sweep, or --kind roofline with --hardware and --model")
+    elif foreign := common.given(options, ("hardware", *CASE_FLAGS, "set")):
+        raise ValueError(f"{foreign[0]} is only for --kind {' or '.join(OF_CASES)}; --at AXIS=VALUE picks from a sweep")
+    elif options.file is None:
+        raise ValueError("OUT.nc is missing: the file of a sweep, or --kind roofline with --hardware and --model")
     if options.output is None:
         raise ValueError("-o FILE is missing: a .png or .svg")
 
@@ -107,14 +109,9 @@ def _of_case(options: argparse.Namespace, kind: str) -> Any:
 
 
 def _floorplan(options: argparse.Namespace) -> Any:
-    import hwspaces
-    from sweeps.show.floorplan import floorplan
+    from sweeps.show.floorplan import named_floorplan
     from sweeps.show.of_file import best_floorplan, is_sweep
 
     if is_sweep(options.file):
         return best_floorplan(options.file, options.metric, options.at)
-    entry = hwspaces.hardware(options.file or options.hardware)
-    if not (settings := common.overrides(options.set)):
-        return floorplan(entry)
-    what = f"With {', '.join(f'{path} = {value}' for path, value in settings.items())}."
-    return floorplan(entry, hwspaces.overridden(entry, settings).hardware, what)
+    return named_floorplan(options.file or options.hardware, common.overrides(options.set))

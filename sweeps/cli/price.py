@@ -40,11 +40,10 @@ def run(options: argparse.Namespace) -> None:
     """Print the table of ops, or of points; draw and write what is asked for."""
     from sweeps.answers import price as report
 
-    fusion = "framework" if options.fusion is None else options.fusion
-    if fusion not in POLICIES:
+    if options.fusion not in (None, *POLICIES):
         from hwspaces.quantities.units import nearest
 
-        raise ValueError(f"--fusion {fusion or repr(fusion)} is not known{nearest(fusion, POLICIES)}")
+        raise ValueError(f"--fusion {options.fusion or repr('')} is not known{nearest(options.fusion, POLICIES)}")
     for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
@@ -53,7 +52,9 @@ def run(options: argparse.Namespace) -> None:
     first = {name: values[0] for name, values in over.items()}
     devices = _devices(options, settings)
     from sweeps.studies.price.named import from_text, require_sizes
+    from sweeps.studies.price.question import USUAL_POLICY
 
+    fusion = USUAL_POLICY if options.fusion is None else options.fusion
     asked: Any = from_text(options.function, options.args, fusion, first, trips, options.fused_loops)
     require_sizes(asked, over)
     answer = asked.answer(devices[0], options.efficiency, **first)

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
     names, wanted = (common.listed(getattr(options, flag)) for flag in ("metric", "knob"))
     exponent = smoothing_exponent(options.smoothing)
-    top = common.top_rows(options, TOP)
+    top = common.whole_setting(options, "top", TOP)
     if options.over is not None:
         return _maps(options, names, wanted, exponent)
     for job, flags in OWN.items():
@@ -75,14 +75,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
-    from sweeps.show.sensitivity import pair_maps
-    from sweeps.show.tornado import tornado
     from sweeps.studies.sensitivity.maps import point_dataset
 
     point, heading = found.point, found.heading
-    if options.second_order:
+    if options.plot and options.second_order:
+        from sweeps.show.sensitivity import pair_maps
+
         write(options, "plot", lambda: pair_maps(point, found.curvatures, heading))
-    else:
+    elif options.plot:
+        from sweeps.show.tornado import tornado
+
         write(options, "plot", lambda: tornado(point, found.checks, heading, top=min(top, 15)))
     write(options, "output", lambda: point_dataset(point, heading, found.checks, found.curvatures))
 
@@ -99,10 +101,12 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
     from sweeps.answers import sensitivity as report
-    from sweeps.show.sensitivity import elasticity_maps
     from sweeps.studies.sensitivity.api import sensitivity
 
     found = sensitivity(options.over, names, wanted, smoothing=exponent)
-    write(options, "plot", lambda: elasticity_maps(found))
+    if options.plot:
+        from sweeps.show.sensitivity import elasticity_maps
+
+        write(options, "plot", lambda: elasticity_maps(found))
     write(options, "output", lambda: found, [options.over])
     report.show_maps(found, files(options))

@@ -1,4 +1,4 @@
-"""What sensitivities are asked for: the point, the metrics, the knobs and the smoothing."""
+"""Questions of sensitivities: the point, the metrics, the knobs and the smoothing."""
 
 import argparse
 from typing import Any

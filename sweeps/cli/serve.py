@@ -88,10 +88,12 @@ def run(options: argparse.Namespace) -> None:
 def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving import chrome
     from sweeps.serving.files import dataset, written
-    from sweeps.show.serving_run import serving_run
 
     data = dataset(found)
-    write(options, "plot", lambda: serving_run(data))  # what cannot be drawn is said before any file is written
+    if options.plot:  # what cannot be drawn is said before any file is written
+        from sweeps.show.serving_run import serving_run
+
+        write(options, "plot", lambda: serving_run(data))
     if options.output:
         written(options.output, data, options.force)
     if options.chrome_trace:

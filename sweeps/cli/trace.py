@@ -78,7 +78,7 @@ def _stream(options: argparse.Namespace) -> Any:
     if options.file:
         words: dict[str, Any] = {name: getattr(options, name) for name in ("sort", "drop", "columns", "time_unit")}
         words["span"] = _span(options.span)
-        words["block_tokens"] = options.block_tokens and _whole("--block-tokens", options.block_tokens)
+        words["block_tokens"] = None if options.block_tokens is None else _whole("--block-tokens", options.block_tokens)
         stream = read_trace(options.file, options.format or "auto", seed=seed, **words)
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))
@@ -86,8 +86,8 @@ def _stream(options: argparse.Namespace) -> Any:
         if missing := [flag for flag in ("rate", "isl", "osl") if not getattr(options, flag)]:
             raise ValueError(f"--{missing[0]} is missing; or give a FILE")
         duration = None if options.duration is None else _number("--duration", options.duration)
-        ends = duration is not None or options.rate.strip().lower().startswith("stages")
-        requests = _whole("--requests", options.requests or str(REQUESTS)) if options.requests or not ends else None
+        usual = None if duration is not None or options.rate.strip().lower().startswith("stages") else REQUESTS
+        requests = usual if options.requests is None else _whole("--requests", options.requests)
         words = {"requests": requests, "duration": duration, "prefixes": options.prefixes, "sessions": options.sessions}
         stream = generated(options.rate, options.isl, options.osl, **words, seed=seed)
     return stream if options.first is None else first(stream, _whole("--first", options.first))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import given_values, top_rows, whole_number
+from sweeps.cli.common import given_values, whole_number, whole_setting
 from sweeps.cli.leaf_flags import flag
 
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
@@ -21,12 +21,13 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
     """Print the best layouts, or their JSON."""
     if options.devices is None:
         raise ValueError("--devices N is missing: --search tries every layout of N devices")
-    for name, value in given_values(options, CHOSEN).items():
+    if chosen := given_values(options, CHOSEN):
+        name, value = next(iter(chosen.items()))
         raise ValueError(f"{flag(name)} {value}: --search tries every one; leave it out")
     devices = int(whole_number("--devices", options.devices))
     if devices > MOST_DEVICES:
         raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
-    top = top_rows(options, TOP)
+    top = whole_setting(options, "top", TOP)
     case = training_case(options)
     from sweeps.studies.train import search
 

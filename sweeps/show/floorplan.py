@@ -1,10 +1,12 @@
 """Floor plan of a device: its dies by part and its memory stacks to scale, and the limits of its package."""
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+import hwspaces
 from hwspaces import HardwareEntry, formatted
 from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
@@ -72,6 +74,15 @@ def floorplan(entry: HardwareEntry, hardware: Hardware | None = None, what: str 
         _limits(made.add_subplot(cells[1, 1]), {name: float(use) for name, use in package_uses(hardware).items()})
     _package(made, made.add_subplot(cells[:, 0]), plan, entry.memory or "memory")
     return made
+
+
+def named_floorplan(name: str, settings: Mapping[str, Any]) -> Any:
+    """The figure of an accelerator of the catalogue or of a TOML file, with `settings` of its numbers by path."""
+    entry = hwspaces.hardware(name)
+    if not settings:
+        return floorplan(entry)
+    what = f"With {', '.join(f'{path} = {value}' for path, value in settings.items())}."
+    return floorplan(entry, hwspaces.overridden(entry, settings).hardware, what)
 
 
 def _title(entry: HardwareEntry, hardware: Hardware, area: float, count: int) -> str:

@@ -25,7 +25,10 @@ WORDS = {
 
 
 def served_runs() -> tuple[ServedRuns, ...]:
-    """Runs of every engine. None has pipeline stages, and none is of two pools."""
+    """Runs of every engine. None has pipeline stages, and none is of two pools.
+
+    Eight runs of Gaudi 3 are not among them: they are three times slower than predicted.
+    """
     return tuple(runs for name in engine_names() for runs in engine(name).runs)
 
 

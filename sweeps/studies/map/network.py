@@ -42,16 +42,16 @@ def mapped_layers(
       machine, where, search: as `best_mapping` takes them.
       report: how far the search is.
     """
-    different = {repr(entry.value): entry for entry in reversed(layers)}  # the first layer of every problem
-    keys = list(dict.fromkeys(repr(entry.value) for entry in layers))
+    first: dict[str, NestEntry] = {}  # layer of every problem, by the problem
+    for entry in layers:
+        first.setdefault(repr(entry.value), entry)
     found = {}
-    for number, key in enumerate(keys):
+    for number, (problem, entry) in enumerate(first.items()):
 
         def reported(done: int, total: int, number: int = number) -> None:
-            report(done, total, number, len(keys))
+            report(done, total, number, len(first))
 
-        entry = different[key]
-        found[key] = best_mapping(entry.name, entry.value, machine, where, report=reported, **search)
+        found[problem] = best_mapping(entry.name, entry.value, machine, where, report=reported, **search)
     return [found[repr(entry.value)] for entry in layers]
 
 
