@@ -136,6 +136,16 @@ def test_the_cost_model_is_pure(path):
     assert dotted(path) in ARRAYS or "numpy" not in imported(path)
 
 
+def test_jax_is_imported_in_one_place():
+    """Structs that were made before are pytrees from then on; `import jax` elsewhere would leave them unknown to it."""
+    found = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import) and dotted(path) != "jaxroof.numerics.arrays":
+                found += [f"{named(path)}:{node.lineno}" for alias in node.names if alias.name.split(".")[0] == "jax"]
+    assert not found, "from jaxroof.numerics.arrays import jax"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_modules_are_short_and_say_what_they_answer(path):
     text = path.read_text(encoding="utf-8")

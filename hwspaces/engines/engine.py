@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hwspaces.engines.launch import LaunchWords, launch_words
 from hwspaces.files import document
 from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.units import nearest, quantity
@@ -35,7 +36,7 @@ RELEASED = ("policy", "deployment", "precisions", "host")
 TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
-_KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower", "runs", "collectives")
+_KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower", "runs", "collectives", "launch")
 _RELEASE = ("date", "source", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER = ("vendor", "with", "without", "before", "step_time", "source")
@@ -122,6 +123,7 @@ class EngineEntry:
     slower: tuple[Slower, ...]
     runs: tuple[ServedRuns, ...]  # that confirm its predictions
     collectives: OwnCollectives
+    launch: LaunchWords | None  # how it is started, where that is known
     sources: Mapping[str, str]  # table, or dotted path of a number -> where it is from
     file: str
 
@@ -223,6 +225,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
         runs=tuple(_runs(name, one, f"{file}: runs") for one in tables.get("runs", ())),
         collectives=_collectives(_table(tables, "collectives", file), f"{file}: collectives"),
+        launch=launch_words(_table(tables, "launch", file), f"{file}: launch") if "launch" in tables else None,
         sources=sources,
         file=file,
     )

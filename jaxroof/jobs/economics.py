@@ -77,9 +77,7 @@ METRICS = {
         )
     },
     "usd_per_thousand_requests": lower("1", "US dollars per thousand requests at the device's price"),
-    "gco2_per_million_prompt_tokens": lower(
-        "1", "grams of CO2 equivalent per million prompt tokens, for electricity"
-    ),
+    "gco2_per_million_prompt_tokens": lower("1", "grams of CO2 equivalent per million prompt tokens, for electricity"),
     "joules_per_request": lower("J", "energy of a replica's devices per request"),
     "gco2_per_million_tokens": lower("1", f"grams of CO2 equivalent per million tokens, for electricity: {TOKENS}"),
 }

@@ -1,15 +1,14 @@
 """The array namespace `jnp` of the cost model: JAX's where JAX is tracing, NumPy's elsewhere.
 
 A formula is written once. Inside `jax.jit`, `jax.vmap` and `jax.grad` it is traced; called with numbers, or with
-columns of them that broadcast against each other, it runs on NumPy at once, and JAX need not even be imported.
+columns of them that broadcast against each other, it runs on NumPy at once, and JAX need not even be imported. Inside
+`eager` it runs on NumPy whatever JAX is doing.
 """
 
 import contextlib
 import contextvars
 import functools
 import importlib
-import importlib.abc
-import importlib.util
 import sys
 import threading
 import types
@@ -26,6 +25,41 @@ if TYPE_CHECKING:
 
     jax_numpy = jax.numpy
     jnp = jax.numpy
+
+_AWAITING_JAX: list[Callable[[], Any]] = []
+_IMPORTED_ONCE, _importing = threading.RLock(), False
+
+
+def with_jax(action: Callable[[], Any]) -> None:
+    """Do something with JAX: at once where it is imported, else in `import_jax`."""
+    if "jax" in sys.modules:
+        action()
+    else:
+        _AWAITING_JAX.append(action)
+
+
+def import_jax() -> None:
+    """Import JAX, and do what waits for it: structs become pytrees. Nothing where that is done.
+
+    It is called by the public names of the packages, by `jax` and `jax_numpy` of this module, and by structs that are
+    made when JAX is there: all code of the packages takes JAX from here.
+    """
+    global _importing
+    if not _AWAITING_JAX and "jax" in sys.modules:
+        return
+    with _IMPORTED_ONCE:
+        # An action that uses JAX itself comes by here again; other threads wait at the lock.
+        if _importing:
+            return
+        _importing = True
+        try:
+            importlib.import_module("jax")
+            for action in _AWAITING_JAX:
+                action()
+            _AWAITING_JAX.clear()
+        finally:
+            _importing = False
+
 
 _NEVER_TRACED: contextvars.ContextVar[bool] = contextvars.ContextVar("never_traced", default=False)
 
@@ -49,20 +83,18 @@ def is_traced() -> bool:
     # Asking whether JAX traces must not import it.
     if _NEVER_TRACED.get() or "jax" not in sys.modules:
         return False
-    state, top = _trace_states()
-    return state() != top
+    state, outside = _trace_states()
+    return state() != outside
 
 
 @functools.cache
 def _trace_states() -> tuple[Callable[[], Any], Any]:
-    """What says in which trace of JAX a thread is, and its answer where there is none: that of a thread of its own."""
-    # The answer outside of any trace is only known on a thread that has none.
+    """What says in which trace of JAX a thread is, and its answer where there is none."""
+    import_jax()
     state = importlib.import_module("jax.extend.core").get_opaque_trace_state
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(state()))
-    thread.start()
-    thread.join()
-    return state, found[0]
+    # The first question may be asked inside a trace: JAX's own context for computing at once leaves it.
+    with importlib.import_module("jax.core").eval_context():
+        return state, state()
 
 
 def _where(condition: Any, one: Any, other: Any) -> Any:
@@ -114,17 +146,17 @@ class Carrying(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class _Module:
-    """A module that is imported when one of its names is used."""
+    """JAX or a part of it, imported when one of its names is used."""
 
     def __init__(self, name: str):
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(importlib.import_module(self._name), name)
-        if not isinstance(found, types.ModuleType):
-            # The attribute found replaces this lookup from then on.
-            setattr(self, name, found)  # the next use finds it at once
-        return found
+        import_jax()
+        value = getattr(importlib.import_module(self._name), name)
+        # The attribute replaces this lookup from then on.
+        setattr(self, name, value)
+        return value
 
 
 class _Namespace:
@@ -235,44 +267,3 @@ def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) 
         state, result = step(state, one)
         found.append(result)
     return state, tuple(map(list, zip(*found, strict=True)))
-
-
-# Actions that wait for the import of JAX, by whomever: most answers are given without it.
-
-
-_AWAITED: list[Callable[[], Any]] = []
-
-
-def with_jax(action: Callable[[], Any]) -> None:
-    """Do something as soon as JAX is imported: at once where it is."""
-    if "jax" in sys.modules:
-        action()
-    else:
-        _AWAITED.append(action)
-
-
-class _Import(importlib.abc.MetaPathFinder):
-    """Finds JAX as Python does, and does what was awaited when its import is over."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """The specification of `jax`; None for every other module."""
-        if name != "jax":
-            return None
-        # Out of the way first: the search for the module would otherwise come back here.
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def executed(module: Any) -> None:
-            execute(module)
-            while _AWAITED:
-                _AWAITED.pop()()
-
-        spec.loader.exec_module = executed  # type: ignore[method-assign]
-        return spec
-
-
-if "jax" not in sys.modules:
-    sys.meta_path.insert(0, _Import())

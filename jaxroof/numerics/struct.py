@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import numpy as np
 
-from jaxroof.numerics.arrays import with_jax
+from jaxroof.numerics.arrays import import_jax, with_jax
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def struct(cls: type[T]) -> type[T]:
     kind._defaults = {
         field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING
     }
-    # A pytree for JAX, if and when JAX is imported.
+    # A pytree for JAX, as soon as JAX is there.
     with_jax(lambda: sys.modules["jax"].tree_util.register_dataclass(kind))
     return kind
 
@@ -71,6 +71,8 @@ def struct(cls: type[T]) -> type[T]:
 
 
 def _made(self: Any, **values: Any) -> None:
+    if "jax" in sys.modules:
+        import_jax()
     own = {**self._defaults, **values}
     if own.keys() != self.__dataclass_fields__.keys():
         wrong = [f"has no {name}" for name in own if name not in self.__dataclass_fields__]

@@ -131,9 +131,10 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
         except (ValueError, SyntaxError):
             expected = "DTYPE[SIZES], such as bf16[b,s,4096], module:tree, or a value such as 8, True or 'same'"
             raise ValueError(f"{flag} {where!r} must be {expected}") from None
-    import jax
     import numpy as np
     from jax import export
+
+    from jaxroof.numerics.arrays import jax
 
     dtype, sizes = match.groups()
     try:
@@ -157,8 +158,7 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
 
 def _tree(found: Any, where: str, flag: str) -> Any:
     """A tree with arrays or numbers, a model that is one, or what a function without arguments returns."""
-    import jax
-
+    from jaxroof.numerics.arrays import jax
     from workloads.traced.function import is_array
 
     if callable(found) and not any(map(is_array, jax.tree.leaves(found))):

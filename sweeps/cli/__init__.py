@@ -3,6 +3,7 @@
 import os
 import sys
 
+from jaxroof.public import jax_on_use
 from sweeps.cli import stopping
 from sweeps.cli.verbs import VERBS
 
@@ -57,7 +58,9 @@ def _status(words: list[str]) -> int:
         environment.require_streams(*streams)
         from sweeps.cli import parser
 
-        helped = parser.run(words)
+        # Most answers are given without JAX, whose import would take longer than they do.
+        with jax_on_use():
+            helped = parser.run(words)
         sys.stdout.flush()
     except BaseException as error:
         return faults.status(error, title)

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import jax
 from sweeps.run.compilers import loops_known
 from sweeps.run.points import Points, Settings, filled, scenario_at, taken
 from sweeps.run.ways import Way

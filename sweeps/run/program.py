@@ -8,11 +8,10 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.derivatives import example, output_dependence
 from sweeps.ask.question import Question
 from sweeps.run.points import in_dtype, scenario_at, used_terms

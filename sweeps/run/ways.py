@@ -72,6 +72,6 @@ def slopes(points: int, numbers: int, metrics: int) -> Way:
 
 
 def _backend() -> str:
-    import jax
+    from jaxroof.numerics.arrays import jax
 
     return jax.default_backend()

@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from hwspaces.quantities.units import plain_arguments, quantity
+from jaxroof.numerics.arrays import jax
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.leaves import leaf_long_name, leaf_unit

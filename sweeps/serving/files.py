@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from hwspaces.quantities.units import plain_arguments
+from jaxroof.numerics.arrays import jax
 from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes

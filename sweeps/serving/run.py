@@ -4,8 +4,6 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.accelerators.prices import charged_devices, server_devices, servers_text
@@ -13,6 +11,8 @@ from jaxroof.batch import STATUSES, Policy, Served, Timeline
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.scheduler import cache_blocks
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect

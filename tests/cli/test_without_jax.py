@@ -39,10 +39,10 @@ workload = { batch = [1, 8], isl = 512, osl = 64 }
 
 PROGRAM = """
 import contextlib, io, json, sys
-from sweeps.cli import parser
+from sweeps.cli import main
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        parser.run(words.split())
+        assert main(words.split()) == 0
     assert out.getvalue(), words
 print(json.dumps([name for name in ("jax", "xarray") if name in sys.modules]))
 """

@@ -154,6 +154,10 @@ PLAIN = {"title": "X", "newest": "1", "evidence": "none", "efficiency": "derated
     ("tables", "said"),
     [
         ({"memory": {}}, "there is no key memory"),
+        ({"launch": {"version": "1"}}, "launch: source is missing"),
+        ({"launch": {"images": {"AMD": 1}}}, "launch.images = {'AMD': 1} must be a table of texts"),
+        ({"launch": {"command": "vllm serve"}}, "launch.command = 'vllm serve' must be a list of texts"),
+        ({"launch": {"imagess": {}}}, "launch: there is no key imagess; did you mean images"),
         ({"policy": {"token_budgets": 1}}, "there is no policy.token_budgets"),
         ({"policy": {"chunked": 2}}, "policy.chunked = 2 must be 0 or 1"),
         ({"policy": {"chunked": 1}}, "policy.chunked has no source"),

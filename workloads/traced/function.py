@@ -133,7 +133,7 @@ def traced(
     """
     if policy not in POLICIES:
         raise ValueError(f"fusion = {policy!r} is not known; known: {', '.join(POLICIES)}")
-    import jax
+    from jaxroof.numerics.arrays import jax
 
     flat, tree = jax.tree_util.tree_flatten_with_path(args)
     # Arrays are traced; everything else is a constant of the function.

@@ -14,14 +14,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
-from jax import lax
 from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo as dialect
 
 from hwspaces.files import document
+from jaxroof.numerics.arrays import jax
 from workloads.traced.function import Traced, traced
 from workloads.traced.stablehlo_ops import ELEMENTWISE, OPERATIONS, REGIONS, array_of, is_stored, made
 
@@ -219,7 +218,7 @@ class _Reader:
             return self._while(op, operands, values)
         if name in ("if", "case"):
             branches = [functools.partial(self._block, region.blocks[0], [], values) for region in op.regions]
-            return lax.cond(operands[0], *branches) if name == "if" else lax.switch(operands[0], branches)
+            return jax.lax.cond(operands[0], *branches) if name == "if" else jax.lax.switch(operands[0], branches)
         if name in ("call", "composite"):
             callee = op.attributes["callee" if name == "call" else "decomposition"].value
 
@@ -256,13 +255,13 @@ class _Reader:
             return [results[place] for place in kept]
 
         start = [operands[place] for place in kept]
-        return given(lax.while_loop(lambda carried: self._block(test, given(carried), values)[0], after, start))
+        return given(jax.lax.while_loop(lambda carried: self._block(test, given(carried), values)[0], after, start))
 
 
 def _broadcast(value: Any, shape: tuple[int, ...]) -> Any:
     """A value in a shape that it is broadcast to, its axes the last ones."""
     own = jax.numpy.shape(value)
-    return value if own == shape else lax.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
+    return value if own == shape else jax.lax.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
 
 
 _NAMED = re.compile(r'loc\("([^"]*)"\(')

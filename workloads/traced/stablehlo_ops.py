@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo
 from jaxlib.mlir.dialects import stablehlo as dialect
+
+from jaxroof.numerics.arrays import jax
 
 Handler = Callable[..., Any]
 """An operation and its operands -> its result, or a list of its results."""

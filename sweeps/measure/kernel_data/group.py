@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from hwspaces.files import document
 from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp
 from jaxroof.roofline import op_deviation, op_time

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import hwspaces
@@ -14,6 +12,8 @@ from hwspaces.performance.surface import SurfaceTable, node_ops, read_surfaces
 from hwspaces.performance.surface_efficiency import surface_efficiency
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.roofline import op_time
 from sweeps.measure.microbench.device import Device, seen_device
 from sweeps.measure.microbench.kernels import Heads

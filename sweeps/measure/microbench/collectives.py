@@ -3,12 +3,11 @@
 import functools
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from sweeps.measure.microbench.timing import Arrays, Measurement, Numbers, TimedWork, TimingProtocol, call_time
 
 AXIS = "device"
@@ -58,10 +57,10 @@ class _ShardedArrays:
 
 
 def _reduced(count: int, mine: jax.Array) -> jax.Array:
-    total = lax.psum(mine, AXIS) * jnp.asarray(1.0 / count, mine.dtype)
-    return lax.pcast(total, AXIS, to="varying") if hasattr(lax, "pcast") else lax.pvary(total, AXIS)  # type: ignore[attr-defined]
+    total = jax.lax.psum(mine, AXIS) * jnp.asarray(1.0 / count, mine.dtype)
+    return jax.lax.pcast(total, AXIS, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary(total, AXIS)  # type: ignore[attr-defined]
 
 
 def _gathered(count: int, mine: jax.Array) -> Arrays:
-    everything = lax.optimization_barrier(lax.all_gather(mine, AXIS, tiled=True))
-    return lax.dynamic_slice_in_dim(everything, lax.axis_index(AXIS) * mine.shape[0], mine.shape[0])  # type: ignore[return-value]
+    everything = jax.lax.optimization_barrier(jax.lax.all_gather(mine, AXIS, tiled=True))
+    return jax.lax.dynamic_slice_in_dim(everything, jax.lax.axis_index(AXIS) * mine.shape[0], mine.shape[0])  # type: ignore[return-value]

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-
 from hwspaces import HardwareEntry, hardware
+from jaxroof.numerics.arrays import jax
 
 UNKNOWN_CACHE = 128e6
 """B; taken for a device whose last cache is unknown. No accelerator of 2025 has more."""

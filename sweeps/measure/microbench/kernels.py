@@ -5,10 +5,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import lax
-
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from sweeps.measure.microbench.timing import Arrays, TimedWork
 
 DTYPES = {
@@ -158,7 +156,7 @@ def vector(elements: int) -> tuple[TimedWork, float]:
 
 
 def _matmul(precision: str, state: Arrays, cold: Arrays) -> jax.Array:
-    exact = lax.Precision.HIGHEST if precision == "fp32" else lax.Precision.DEFAULT
+    exact = jax.lax.Precision.HIGHEST if precision == "fp32" else jax.lax.Precision.DEFAULT
     return jnp.dot(state[0], cold[0], precision=exact, preferred_element_type=RESULTS.get(precision))
 
 
@@ -186,7 +184,7 @@ def _norm(state: Arrays, cold: Arrays) -> Arrays:
     inputs, residual = state
     total = inputs + residual
     wide = total.astype(jnp.float32)
-    scale = lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + jnp.float32(1e-5))
+    scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + jnp.float32(1e-5))
     return (wide * scale).astype(inputs.dtype), total
 
 

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
+
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 
 Arrays = tuple[jax.Array, ...]
 """What a call carries on, or what it reads cold."""
@@ -153,8 +153,8 @@ def _program(work: TimedWork, how: TimingProtocol, sample: tuple[Arrays, ...]) -
     def turn(carried: Carried, buffers: tuple[Arrays, ...]) -> Carried:
         state, results = carried[0], []
         for cold in buffers:
-            given, cold = lax.optimization_barrier((state, cold))
-            result = lax.optimization_barrier(work.call(given, cold))
+            given, cold = jax.lax.optimization_barrier((state, cold))
+            result = jax.lax.optimization_barrier(work.call(given, cold))
             if work.feeds:
                 state = result
                 continue
@@ -164,7 +164,7 @@ def _program(work: TimedWork, how: TimingProtocol, sample: tuple[Arrays, ...]) -
         return (state if how.linked or work.feeds else _after(state, results)), tuple(results)
 
     def repeated(times: jax.Array, carried: Carried, buffers: tuple[Arrays, ...]) -> Carried:
-        return lax.fori_loop(0, times, lambda _, now: turn(now, buffers), carried)
+        return jax.lax.fori_loop(0, times, lambda _, now: turn(now, buffers), carried)
 
     shapes = jax.eval_shape(lambda state, buffers: turn((state, ()), buffers)[1], work.state, sample)
     room = tuple(jnp.zeros(array.shape, array.dtype) for array in shapes)
@@ -180,10 +180,10 @@ def _after(state: Arrays, results: list[jax.Array]) -> Arrays:
     The number stays positive and far from where arithmetic is slow.
     """
     head, *rest = state
-    firsts = [lax.slice(result, (0,) * result.ndim, (1,) * result.ndim).reshape(()) for result in results]
+    firsts = [jax.lax.slice(result, (0,) * result.ndim, (1,) * result.ndim).reshape(()) for result in results]
     value = jnp.clip(sum(first.astype(jnp.float32) for first in firsts), 0.01, 0.05)
     value = value.astype(head.dtype).reshape((1,) * head.ndim)
-    return (lax.dynamic_update_slice(head, value, (0,) * head.ndim), *rest)
+    return (jax.lax.dynamic_update_slice(head, value, (0,) * head.ndim), *rest)
 
 
 def _empty(run: Callable[..., Carried], carried: Carried, buffers: tuple[Arrays, ...]) -> tuple[Carried, float]:

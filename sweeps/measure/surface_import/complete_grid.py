@@ -5,12 +5,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hwspaces.performance.surface import FLAGS, SurfaceTable, node_ops
 from jaxroof.hardware import Hardware, matrix_peak
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from sweeps.measure.surface_import.kernel_rows import KernelRows
 
 SCATTERED = 0.5

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import Links, Transport
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import Scalar, given, struct
 from jaxroof.op import Collective as CollectiveOp
 from sweeps.measure.validate.collective_rows import (

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 import hwspaces
 from jaxroof.energy.energy import op_energy, power_known
 from jaxroof.hardware import Hardware
+from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.struct import given
 from sweeps.measure.kernel_data.attention import LABELS, decode_call, prefill_call
 from sweeps.measure.kernel_data.gemm import COPIES, gemm_call

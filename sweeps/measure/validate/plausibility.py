@@ -2,9 +2,6 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
-
 import hwspaces
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
@@ -13,6 +10,8 @@ from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import given
 from jaxroof.op import AnyOp, Kernel
 from jaxroof.roofline import op_time

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import jax
 import numpy as np
+
+from jaxroof.numerics.arrays import jax
 
 Row = TypeVar("Row")
 Label = TypeVar("Label")

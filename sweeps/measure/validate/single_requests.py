@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 import hwspaces
@@ -17,6 +16,7 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
+from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.struct import given
 from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment, require_precisions

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 import hwspaces
 import workloads
 from jaxroof.batch import Batch, Prefill
@@ -17,6 +15,7 @@ from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Model, WeightFormat
+from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.struct import given
 from jaxroof.op import Collective, Ops
 from jaxroof.roofline import op_time

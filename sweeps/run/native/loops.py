@@ -5,10 +5,10 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
 import llvmlite.binding as llvm
 import numpy as np
 
+from jaxroof.numerics.arrays import jax
 from sweeps.run.native.code import module
 from sweeps.run.native.graph import Graph, opened
 from sweeps.run.native.nests import Dims, dependence, nests

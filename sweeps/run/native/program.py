@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import jax
 from sweeps.ask.question import Question
 from sweeps.run.native.graph import Graph, Value, elementwise, opened, total
 from sweeps.run.native.loops import Bound, Loops

@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import jax
 import xarray as xr
 
 from hwspaces.files import output
 from hwspaces.files.extras import installing
 from hwspaces.quantities.units import plain_arguments
+from jaxroof.numerics.arrays import jax
 from sweeps.ask.spec import content
 from sweeps.data.shards import manifest
 from sweeps.data.shards.read import open as opened

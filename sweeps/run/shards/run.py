@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import jax
-
+from jaxroof.numerics.arrays import jax
 from sweeps.data.shards import folder, manifest
 from sweeps.run.precision import precision
 from sweeps.run.shards.work import FRAME, ShardWork

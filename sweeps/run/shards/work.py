@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from hwspaces.files import unfinished
+from jaxroof.numerics.arrays import jax
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.spec import Spec, as_tables, spec

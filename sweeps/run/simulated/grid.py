@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxroof.batch import Served, Traffic
@@ -18,7 +17,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import RATES, Objective, Service, deployed_rates, serving_metrics
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes, weights_fit
 from jaxroof.memory.legality import legal
-from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.tree import structure
 from jaxroof.scheduler import Size, cache_blocks
 from sweeps.ask.alike import alike

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import jax
 import numpy as np
 
 import workloads
@@ -16,6 +15,7 @@ from jaxroof.batch import Traffic
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import METRICS as SERVED
 from jaxroof.jobs.serve import SERVE, Objective, Service
+from jaxroof.numerics.arrays import jax
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect

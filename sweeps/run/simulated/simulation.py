@@ -8,13 +8,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
-from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served

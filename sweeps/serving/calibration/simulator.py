@@ -5,14 +5,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import least_squares
 
 from jaxroof.batch import STATUSES
 from jaxroof.efficiency import Host
 from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.scheduler import Size, simulate
 from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.serving.calibration.measured_run import METRICS

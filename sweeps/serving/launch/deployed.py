@@ -214,7 +214,7 @@ def _pool(
     repository, named = repository_of(model, asked.model)
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
     unsaid |= {"communication": asked.communication} if asked.communication else {}
-    found = LaunchedPool(
+    pool = LaunchedPool(
         role=role,
         repository=repository,
         named=named,
@@ -241,11 +241,11 @@ def _pool(
         positions=model.max_position,
         rest=unsaid | dict(asked.overrides),
     )
-    if found.ranks % found.ep:
-        raise ValueError(f"ep = {found.ep} does not divide tp x {GROUPS} = {found.ranks} devices")
-    if found.devices > found.host and found.devices % found.host:
-        raise ValueError(f"{found.devices} devices do not fill hosts of {found.host} {entry.name} each")
-    return found
+    if pool.ranks % pool.ep:
+        raise ValueError(f"ep = {pool.ep} does not divide tp x {GROUPS} = {pool.ranks} devices")
+    if pool.devices > pool.host and pool.devices % pool.host:
+        raise ValueError(f"{pool.devices} devices do not fill hosts of {pool.host} {entry.name} each")
+    return pool
 
 
 def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int:
@@ -293,8 +293,8 @@ def repository_of(entry: workloads.ModelEntry, asked: str) -> tuple[str, bool]:
     The name that was asked for wins, then the one that the catalogue's figures are from, then its aliases.
     """
     names = (asked, entry.source.partition(",")[0].strip(), *entry.aliases)
-    found = next((name for name in names if REPOSITORY.fullmatch(name) and not os.path.exists(name)), None)
-    return found or entry.name, found is not None
+    repository = next((name for name in names if REPOSITORY.fullmatch(name) and not os.path.exists(name)), None)
+    return repository or entry.name, repository is not None
 
 
 def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
@@ -306,8 +306,8 @@ def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 def _usual_cache(model: workloads.ModelEntry, engine: hwspaces.EngineEntry) -> str | None:
     """The KV cache's precision where the engine has another one beside these weights than their 16 bits."""
-    found = cache_precision(model, None, engine)
-    return None if found == cache_precision(model, None) else found
+    precision = cache_precision(model, None, engine)
+    return None if precision == cache_precision(model, None) else precision
 
 
 def _count(value: Any, name: str, zero: bool = False) -> int:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hwspaces.engines.launch import LaunchWords
 from sweeps.serving.launch import trtllm
 from sweeps.serving.launch.deployed import LaunchedPool
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, header, notes, versions
@@ -11,16 +12,6 @@ from sweeps.serving.launch.kubernetes import container, slug
 from sweeps.serving.launch.yaml_text import yaml_text
 
 VERSION = "1.6.1"
-
-WORKERS = {
-    "vllm": ("0.31.0", "dynamo.vllm", "vllm-runtime"),
-    "sglang": ("0.5.21", "dynamo.sglang", "sglang-runtime"),
-    "trtllm": ("1.3.0rc29", "dynamo.trtllm", "tensorrtllm-runtime"),
-}
-"""Engine -> the version that Dynamo's package asks for, its worker's module, and its image."""
-
-MODEL = {"vllm": "--model", "sglang": "--model-path", "trtllm": "--model"}
-"""Engine -> the flag that names the model."""
 
 TYPES = {"serve": "worker", "prefill": "prefill", "decode": "decode"}
 """Role of a pool -> type of its component."""
@@ -41,11 +32,11 @@ def manifest_text(
     Raises:
       ValueError: one line, for what cannot be started this way.
     """
-    version, _, runtime = WORKERS[name]
+    words = engine.words
     for pool in made:
         if pool.vendor != "NVIDIA":
             raise ValueError(f"{pool.hardware}: Dynamo's images are for NVIDIA GPUs")
-    image = f"nvcr.io/nvidia/ai-dynamo/{runtime}:{VERSION}"
+    image = f"nvcr.io/nvidia/ai-dynamo/{words.dynamo_image}:{VERSION}"
     front = {"name": "Frontend", "type": "frontend", "replicas": 1}
     components: list[dict[str, Any]] = [{**front, "podTemplate": _pod({"name": "main", "image": image})}]
     for pool in made:
@@ -62,7 +53,7 @@ def manifest_text(
         "spec": {"backendFramework": name, "components": components},
     }
     told = [note for pool in made for note in notes(engine, pool)] + more
-    title = f"manifest of Dynamo {VERSION} (nvidia.com/v1beta1) with {versions(engine, version)}"
+    title = f"manifest of Dynamo {VERSION} (nvidia.com/v1beta1) with {versions(engine, words.dynamo_version)}"
     return header(title, row, made, told) + yaml_text(manifest)
 
 
@@ -71,26 +62,26 @@ def _pod(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worker(name: str, engine: LaunchedEngine, pool: LaunchedPool, image: str) -> dict[str, Any]:
-    _, module, _ = WORKERS[name]
-    flags: list[Flag] = [(MODEL[name], pool.repository)]
-    flags += _trtllm_flags(pool) if name == "trtllm" else engine.flags(pool)
+    words = engine.words
+    flags: list[Flag] = [(words.dynamo_model, pool.repository)]
+    flags += _trtllm_flags(pool, words) if name == "trtllm" else engine.flags(pool, words)
     if pool.role != "serve":
         # SGLang's own flags say the role; the workers of the others have one of Dynamo's.
         flags += engine.transfer(pool) + ([] if name == "sglang" else [("--disaggregation-mode", pool.role)])
-    made = container(pool, ("python3", "-m", module), flags, image)
+    made = container(pool, ("python3", "-m", words.dynamo_module), flags, image)
     made["envFrom"] = [{"secretRef": {"name": "hf-token-secret"}}]
     return made
 
 
-def _trtllm_flags(pool: LaunchedPool) -> list[Flag]:
+def _trtllm_flags(pool: LaunchedPool, words: LaunchWords) -> list[Flag]:
     """Flags of Dynamo's TensorRT-LLM worker, which has spellings of its own."""
     trtllm.require_possible(pool)
-    settings = trtllm.config(pool, by_model="Draft_Target", by_head="max_draft_len")  # as of 1.3
-    found: list[Flag] = [("--tensor-parallel-size", str(pool.ranks))]
-    found += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--expert-parallel-size", str(pool.ep))] if pool.ep > 1 else []
-    found += [("--enable-attention-dp",)] if settings.pop("enable_attention_dp") else []
-    found += [("--max-batch-size", str(pool.max_sequences)), ("--max-num-tokens", str(pool.step_tokens))]
-    found += [("--max-seq-len", str(pool.context)), ("--free-gpu-memory-fraction", f"{pool.memory:g}")]
-    found += [("--gpus-per-node", str(pool.per_host))] if pool.hosts > 1 else []
-    return [*found, ("--override-engine-args", json.dumps(settings))]
+    settings = trtllm.config(pool, words, by_model="Draft_Target", by_head="max_draft_len")  # as of 1.3
+    arguments: list[Flag] = [("--tensor-parallel-size", str(pool.ranks))]
+    arguments += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
+    arguments += [("--expert-parallel-size", str(pool.ep))] if pool.ep > 1 else []
+    arguments += [("--enable-attention-dp",)] if settings.pop("enable_attention_dp") else []
+    arguments += [("--max-batch-size", str(pool.max_sequences)), ("--max-num-tokens", str(pool.step_tokens))]
+    arguments += [("--max-seq-len", str(pool.context)), ("--free-gpu-memory-fraction", f"{pool.memory:g}")]
+    arguments += [("--gpus-per-node", str(pool.per_host))] if pool.hosts > 1 else []
+    return [*arguments, ("--override-engine-args", json.dumps(settings))]

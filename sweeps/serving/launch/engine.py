@@ -4,9 +4,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hwspaces import formatted
+from hwspaces import EngineEntry, formatted
+from hwspaces.engines.launch import LaunchWords
 from jaxroof.batch import ORDERS
 from jaxroof.deployment import GROUPS
+from jaxroof.numerics.struct import given
 from jaxroof.version import VERSION
 from sweeps.ask.layouts import label
 from sweeps.data.labels import number
@@ -21,21 +23,26 @@ Flag = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LaunchedEngine:
-    """One engine of one version."""
+    """How the flags of one engine follow from a pool; its names, version and words are those of `hwspaces/engines/`."""
 
-    title: str
-    version: str
-    source: str  # file that declares the flags
-    images: Mapping[str, str]  # vendor -> container image of this version
-    command: tuple[str, ...]  # what starts it
-    model: tuple[str, ...]  # words before the model
-    flags: Callable[[LaunchedPool], list[Flag]]  # ValueError in one line for what the engine cannot do
-    config: Callable[[LaunchedPool], dict[str, Any]]  # contents of the file of settings; empty where there is none
+    entry: EngineEntry
+    flags: Callable[[LaunchedPool, LaunchWords], list[Flag]]  # ValueError in one line for what the engine cannot do
+    # contents of the file of settings; empty where there is none
+    config: Callable[[LaunchedPool, LaunchWords], dict[str, Any]] = lambda pool, words: {}
     # of a host's number, the first host's address, and if it leads
-    hosts: Callable[[str, str, LaunchedPool, bool], list[Flag]]
-    transfer: Callable[[LaunchedPool], list[Flag]]  # of a prefill or decode pool
-    said: frozenset[str]  # fields of the policy that its flags say
-    remarks: Callable[[LaunchedPool], list[str]]  # what it does in another way than the row
+    hosts: Callable[[str, str, LaunchedPool, bool], list[Flag]] = lambda rank, address, pool, leads: []
+    transfer: Callable[[LaunchedPool], list[Flag]] = lambda pool: []  # of a prefill or decode pool
+    remarks: Callable[[LaunchedPool, LaunchWords], list[str]]  # what it does in another way than the row
+
+    @property
+    def title(self) -> str:
+        """The engine's own name."""
+        return self.entry.title
+
+    @property
+    def words(self) -> LaunchWords:
+        """Its version, images, command and names of precisions."""
+        return given(self.entry.launch, f"launch table of {self.entry.file}")
 
 
 def switch(name: str, on: float) -> Flag:
@@ -45,23 +52,23 @@ def switch(name: str, on: float) -> Flag:
 
 def notes(engine: LaunchedEngine, pool: LaunchedPool) -> list[str]:
     """What of a pool the engine's flags do not say, a line each."""
-    found = engine.remarks(pool)
+    lines = engine.remarks(pool, engine.words)
     if not pool.named:
-        found.append(f"no repository of {pool.repository} is known: put the path of its checkpoint there")
+        lines.append(f"no repository of {pool.repository} is known: put the path of its checkpoint there")
     if pool.longest > pool.context:
         why = f"{pool.repository} has {pool.positions} positions" if pool.context == pool.positions else "as asked for"
-        found.append(f"the longest request has {pool.longest} tokens; the engine takes {pool.context} at most: {why}")
+        lines.append(f"the longest request has {pool.longest} tokens; the engine takes {pool.context} at most: {why}")
     if pool.step_tokens > pool.token_budget:
         what = "prompts are not split, and the longest request must fit in a step"
-        found.append(f"tokens of a step are {pool.step_tokens}, not the row's {pool.token_budget}: {what}")
+        lines.append(f"tokens of a step are {pool.step_tokens}, not the row's {pool.token_budget}: {what}")
     policy = policy_record(pool.policy)
-    for name in sorted(pool.changed - engine.said - {"acceptance"}):
-        found.append(f"{name} = {_text(policy[name])} has no flag in {engine.title}")
+    for name in sorted(pool.changed - engine.words.said - {"acceptance"}):
+        lines.append(f"{name} = {_text(policy[name])} has no flag in {engine.title}")
     for name, value in sorted(pool.rest.items()):
-        found.append(f"{name} = {_text(value)} has no flag here")
+        lines.append(f"{name} = {_text(value)} has no flag here")
     if float(pool.policy.acceptance):
-        found.append(f"predicted for drafted tokens that are right with probability {float(pool.policy.acceptance):g}")
-    return found
+        lines.append(f"predicted for drafted tokens that are right with probability {float(pool.policy.acceptance):g}")
+    return lines
 
 
 def order_of(pool: LaunchedPool) -> str:
@@ -116,7 +123,7 @@ def header(title: str, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], n
 
 def versions(engine: LaunchedEngine, version: str | None = None) -> str:
     """An engine with its version, and the file that declares its flags."""
-    return f"{engine.title} {version or engine.version}, flags of {engine.source}"
+    return f"{engine.title} {version or engine.words.version}, flags of {engine.words.source}"
 
 
 def layout(pool: LaunchedPool) -> str:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.serving.launch import trtllm
 from sweeps.serving.launch.deployed import LaunchedPool, resource
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, header, notes, versions
 from sweeps.serving.launch.yaml_text import yaml_text
@@ -37,15 +36,15 @@ def manifest_text(
     if len(made) > 1:
         raise ValueError("a disaggregated row needs a router between its pools: emit dynamo")
     (pool,) = made
-    if pool.hosts > 1 and engine.config(pool):
+    if pool.hosts > 1 and engine.config(pool, engine.words):
         raise ValueError(
             f"{pool.devices} devices are {pool.hosts} hosts, on which {engine.title} is started by MPI: emit dynamo or "
             "trtllm"
         )
     told = [*notes(engine, pool), *more]
-    if pool.vendor not in engine.images:
+    if pool.vendor not in engine.words.images:
         told.append(
-            f"no image of {engine.title} {engine.version} for {pool.hardware} is known: put one in place of IMAGE"
+            f"no image of {engine.title} {engine.words.version} for {pool.hardware} is known: put one in place of IMAGE"
         )
     if pool.vendor == "Google":
         told.append("GKE needs a nodeSelector: cloud.google.com/gke-tpu-accelerator and gke-tpu-topology")
@@ -78,17 +77,18 @@ def container(pool: LaunchedPool, command: tuple[str, ...], flags: list[Flag], i
 
 
 def _objects(engine: LaunchedEngine, pool: LaunchedPool) -> list[dict[str, Any]]:
-    name, settings = slug(pool.repository), engine.config(pool)
-    words = engine.flags(pool)
-    found = []
+    name, settings = slug(pool.repository), engine.config(pool, engine.words)
+    file = f"{engine.words.settings}"
+    words = engine.flags(pool, engine.words)
+    objects = []
     if settings:
-        words.append(("--extra_llm_api_options", f"{FOLDER}/{trtllm.FILE}"))
-        found.append(_object("v1", "ConfigMap", name, data={trtllm.FILE: yaml_text(settings)}))
+        words.append(("--extra_llm_api_options", f"{FOLDER}/{file}"))
+        objects.append(_object("v1", "ConfigMap", name, data={file: yaml_text(settings)}))
     labels = {"app": name}
     if pool.hosts == 1:
         pod = {"metadata": {"labels": labels}, "spec": _pod(engine, pool, words, True)}
         spec = {"replicas": pool.replicas, "selector": {"matchLabels": labels}, "template": pod}
-        return [*found, _object("apps/v1", "Deployment", name, spec=spec), _service(name, labels)]
+        return [*objects, _object("apps/v1", "Deployment", name, spec=spec), _service(name, labels)]
     leading = labels | {"role": "leader"}
     group: dict[str, Any] = {"size": pool.hosts}
     for part, marks, leads in (("leaderTemplate", leading, True), ("workerTemplate", labels, False)):
@@ -96,20 +96,20 @@ def _objects(engine: LaunchedEngine, pool: LaunchedPool) -> list[dict[str, Any]]
         group[part] = {"metadata": {"labels": marks}, "spec": _pod(engine, pool, own, leads)}
     spec = {"replicas": pool.replicas, "leaderWorkerTemplate": group}
     made = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec=spec)
-    return [*found, made, _service(name, leading)]
+    return [*objects, made, _service(name, leading)]
 
 
 def _pod(engine: LaunchedEngine, pool: LaunchedPool, words: list[Flag], serves: bool) -> dict[str, Any]:
     """The pod of one host; one that serves listens on all its addresses, since it is behind a Service."""
-    flags: list[Flag] = [(*engine.model, pool.repository), *words]
+    flags: list[Flag] = [(*engine.words.model, pool.repository), *words]
     flags += [("--host", "0.0.0.0"), ("--port", str(PORT))] if serves else []
-    made = container(pool, engine.command, flags, engine.images.get(pool.vendor or "", "IMAGE"))
+    made = container(pool, engine.words.command, flags, engine.words.images.get(pool.vendor or "", "IMAGE"))
     made["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": SECRET}}]
     if serves:
         made["ports"] = [{"containerPort": PORT}]
         made["readinessProbe"] = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 10}
     folders: dict[str, tuple[str, dict[str, Any]]] = {"shm": ("/dev/shm", {"emptyDir": {"medium": "Memory"}})}
-    if engine.config(pool):
+    if engine.config(pool, engine.words):
         folders["settings"] = (FOLDER, {"configMap": {"name": slug(pool.repository)}})
     made["volumeMounts"] = [{"name": name, "mountPath": place} for name, (place, _) in folders.items()]
     return {"containers": [made], "volumes": [{"name": name, **source} for name, (_, source) in folders.items()]}

@@ -51,11 +51,12 @@ def _starting(pool: LaunchedPool) -> Iterator[str]:
 
 
 def _commands(engine: LaunchedEngine, pool: LaunchedPool) -> Iterator[str]:
-    flags = engine.flags(pool) + (engine.transfer(pool) if pool.role != "serve" else [])
-    start: Flag = (*engine.command, *engine.model, pool.repository)
-    settings = engine.config(pool)
+    flags = engine.flags(pool, engine.words) + (engine.transfer(pool) if pool.role != "serve" else [])
+    start: Flag = (*engine.words.command, *engine.words.model, pool.repository)
+    settings = engine.config(pool, engine.words)
     if settings:
-        name = trtllm.FILE if pool.role == "serve" else f"{pool.role}_{trtllm.FILE}"
+        file = engine.words.settings
+        name = f"{file}" if pool.role == "serve" else f"{pool.role}_{file}"
         flags = [*flags, ("--extra_llm_api_options", name)]
         if pool.hosts > 1:
             tasks = ("--ntasks", str(pool.devices), "--ntasks-per-node", str(pool.per_host))
@@ -71,7 +72,7 @@ def _command(parts: list[Flag]) -> str:
     return " \\\n  ".join(shlex.join(part) for part in parts) + "\n"
 
 
-ENGINES = {"vllm": vllm.ENGINE, "sglang": sglang.ENGINE, "trtllm": trtllm.ENGINE}
+ENGINES = {one.ENGINE.entry.name: one.ENGINE for one in (vllm, sglang, trtllm)}
 """Engines by the names of `sweeps.ask.engines.ENGINES`."""
 
 KINDS = (*ENGINES, "dynamo", "kubernetes")

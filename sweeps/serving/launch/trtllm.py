@@ -7,31 +7,27 @@ the cache, so the memory's share stands there.
 
 from typing import Any
 
+from hwspaces import engine
+from hwspaces.engines.launch import LaunchWords
 from jaxroof.deployment import GROUPS
 from sweeps.serving.launch.deployed import LaunchedPool
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, weights_notes
 
-KV = {"fp8": "fp8", "fp4": "nvfp4"}
-"""Precision of the KV cache -> kv_cache_config.dtype."""
 
-FILE = "trtllm.yaml"
-"""Name of the file of settings."""
-
-
-def flags(pool: LaunchedPool) -> list[Flag]:
+def flags(pool: LaunchedPool, words: LaunchWords) -> list[Flag]:
     """Flags of the server for one replica.
 
     Raises:
       ValueError: one line, for what TensorRT-LLM refuses.
     """
     require_possible(pool)
-    found: list[Flag] = [("--backend", "pytorch"), ("--tp_size", str(pool.ranks))]
-    found += [("--pp_size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--ep_size", str(pool.ep))] if pool.ep > 1 else []
-    found += [("--max_batch_size", str(pool.max_sequences)), ("--max_num_tokens", str(pool.step_tokens))]
-    found += [("--max_seq_len", str(pool.context))]
-    found += [("--gpus_per_node", str(pool.per_host))] if pool.hosts > 1 else []
-    return found
+    arguments: list[Flag] = [("--backend", "pytorch"), ("--tp_size", str(pool.ranks))]
+    arguments += [("--pp_size", str(pool.pp))] if pool.pp > 1 else []
+    arguments += [("--ep_size", str(pool.ep))] if pool.ep > 1 else []
+    arguments += [("--max_batch_size", str(pool.max_sequences)), ("--max_num_tokens", str(pool.step_tokens))]
+    arguments += [("--max_seq_len", str(pool.context))]
+    arguments += [("--gpus_per_node", str(pool.per_host))] if pool.hosts > 1 else []
+    return arguments
 
 
 def require_possible(pool: LaunchedPool) -> None:
@@ -46,12 +42,13 @@ def require_possible(pool: LaunchedPool) -> None:
 
 
 def config(
-    pool: LaunchedPool, by_model: str = "DraftTarget", by_head: str = "num_nextn_predict_layers"
+    pool: LaunchedPool, words: LaunchWords, by_model: str = "DraftTarget", by_head: str = "num_nextn_predict_layers"
 ) -> dict[str, Any]:
     """Settings that have no flag, as the file holds them.
 
     Args:
       pool: what is started.
+      words: names of precisions.
       by_model, by_head: words of the version for drafting by a smaller model, and for the tokens that the model's own
         prediction head drafts.
     """
@@ -60,58 +57,43 @@ def config(
         "enable_block_reuse": bool(policy.prefix_caching),
         "free_gpu_memory_fraction": pool.memory,
     }
-    cache |= {"dtype": KV[pool.kv]} if pool.kv in KV else {}
+    dtype = words.cache.get(pool.kv or "")
+    cache |= {"dtype": dtype} if dtype else {}
     cache |= {"tokens_per_block": int(policy.block_size)} if "block_size" in pool.changed else {}
     capacity = "GUARANTEED_NO_EVICT" if policy.reserve else "MAX_UTILIZATION"
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "enable_attention_dp": pool.groups > 1,
         "enable_chunked_prefill": bool(policy.chunked),
         "kv_cache_config": cache,
         "scheduler_config": {"capacity_scheduler_policy": capacity},
     }
     if "graph_limit" in pool.changed:
-        found["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": int(policy.graph_limit)}
+        settings["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": int(policy.graph_limit)}
     if "hidden_host" in pool.changed:
-        found["disable_overlap_scheduler"] = not policy.hidden_host
+        settings["disable_overlap_scheduler"] = not policy.hidden_host
     if pool.drafts and pool.draft:
-        found["disable_overlap_scheduler"] = True  # as the documentation of drafting by a smaller model has it
-        found["speculative_config"] = {
+        settings["disable_overlap_scheduler"] = True  # as the documentation of drafting by a smaller model has it
+        settings["speculative_config"] = {
             "decoding_type": by_model,
             "max_draft_len": pool.drafts,
             "speculative_model": pool.draft,
         }
     elif pool.drafts:
-        found["speculative_config"] = {"decoding_type": "MTP", by_head: pool.drafts}
+        settings["speculative_config"] = {"decoding_type": "MTP", by_head: pool.drafts}
     if pool.role != "serve":
-        found["cache_transceiver_config"] = {"backend": "DEFAULT"}
-    return found
+        settings["cache_transceiver_config"] = {"backend": "DEFAULT"}
+    return settings
 
 
-def remarks(pool: LaunchedPool) -> list[str]:
+def remarks(pool: LaunchedPool, words: LaunchWords) -> list[str]:
     """What TensorRT-LLM does in another way than the row."""
-    found = ["free_gpu_memory_fraction is of the memory that is free beside the weights; the row's share is of all"]
+    notes = ["free_gpu_memory_fraction is of the memory that is free beside the weights; the row's share is of all"]
     if order_of(pool) != "mixed":
-        found.append(f"the row was simulated with {order_of(pool)} steps; TensorRT-LLM mixes prompts and decoding")
-    found += weights_notes("TensorRT-LLM", pool, {})
-    if pool.kv and pool.kv not in KV and pool.kv not in ("bf16", "fp16"):
-        found.append(f"a KV cache of {pool.kv} has no setting in TensorRT-LLM; it has {', '.join(KV)}")
-    return found
+        notes.append(f"the row was simulated with {order_of(pool)} steps; TensorRT-LLM mixes prompts and decoding")
+    notes += weights_notes("TensorRT-LLM", pool, words.quantization)
+    if pool.kv and pool.kv not in words.cache and pool.kv not in ("bf16", "fp16"):
+        notes.append(f"a KV cache of {pool.kv} has no setting in TensorRT-LLM; it has {', '.join(words.cache)}")
+    return notes
 
 
-ENGINE = LaunchedEngine(
-    title="TensorRT-LLM",
-    version="1.2.1",
-    source="tensorrt_llm/commands/serve.py and tensorrt_llm/llmapi/llm_args.py",
-    images={"NVIDIA": "nvcr.io/nvidia/tensorrt-llm/release:1.2.1"},
-    command=("trtllm-serve", "serve"),
-    model=(),
-    flags=flags,
-    config=config,
-    hosts=lambda rank, address, pool, leads: [],
-    transfer=lambda pool: [],
-    said=frozenset(
-        ("token_budget", "max_sequences", "chunked", "block_size", "reserve", "prefix_caching", "graph_limit")
-        + ("hidden_host", "order")
-    ),
-    remarks=remarks,
-)
+ENGINE = LaunchedEngine(entry=engine("trtllm"), flags=flags, config=config, remarks=remarks)

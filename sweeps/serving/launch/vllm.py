@@ -6,21 +6,14 @@ and tokens are those of one group. Experts are spread over all devices of a laye
 
 import json
 
+from hwspaces import engine
+from hwspaces.engines.launch import LaunchWords
 from jaxroof.deployment import GROUPS
 from sweeps.serving.launch.deployed import LaunchedPool
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, quantized, switch, weights_notes
 
-KV = {"fp8": "fp8", "bf16": "bfloat16", "fp16": "float16", "int8": "int8_per_token_head", "fp4": "nvfp4"}
-"""Precision of the KV cache -> value of --kv-cache-dtype."""
 
-QUANTIZED = {"fp8": "fp8", "mxfp8": "mxfp8", "w8a16": "int8_per_channel_weight_only"}
-"""Precision -> value of --quantization that makes such weights of a 16-bit checkpoint when it is loaded."""
-
-PLUGINS = {"Google": "tpu-inference", "Intel": "vllm-gaudi", "AWS": "vllm-neuron", "Huawei": "vllm-ascend"}
-"""Vendor -> the package beside vLLM that runs it on the vendor's devices; its versions and images are its own."""
-
-
-def flags(pool: LaunchedPool) -> list[Flag]:
+def flags(pool: LaunchedPool, words: LaunchWords) -> list[Flag]:
     """Flags of `vllm serve` for one replica.
 
     Raises:
@@ -35,52 +28,56 @@ def flags(pool: LaunchedPool) -> list[Flag]:
         raise ValueError(
             f"token_budget = {pool.step_tokens} must be at least max_sequences = {pool.max_sequences} in vLLM"
         )
-    found: list[Flag] = [("--tensor-parallel-size", str(pool.tp))]
-    found += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--data-parallel-size", str(pool.groups))] if pool.groups > 1 else []
-    found += [("--enable-expert-parallel",)] if pool.ep > 1 else []
-    found += [("--max-model-len", str(pool.context)), ("--max-num-seqs", str(pool.max_sequences))]
-    found += [("--max-num-batched-tokens", str(pool.step_tokens))]
-    found += [switch("enable-chunked-prefill", policy.chunked), switch("enable-prefix-caching", policy.prefix_caching)]
-    found += [("--gpu-memory-utilization", f"{pool.memory:g}")]
-    if pool.kv in KV:
-        found.append(("--kv-cache-dtype", KV[pool.kv]))
-    if method := quantized(pool, QUANTIZED):
-        found.append(("--quantization", method))
+    arguments: list[Flag] = [("--tensor-parallel-size", str(pool.tp))]
+    arguments += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
+    arguments += [("--data-parallel-size", str(pool.groups))] if pool.groups > 1 else []
+    arguments += [("--enable-expert-parallel",)] if pool.ep > 1 else []
+    arguments += [("--max-model-len", str(pool.context)), ("--max-num-seqs", str(pool.max_sequences))]
+    arguments += [("--max-num-batched-tokens", str(pool.step_tokens))]
+    arguments += [
+        switch("enable-chunked-prefill", policy.chunked),
+        switch("enable-prefix-caching", policy.prefix_caching),
+    ]
+    arguments += [("--gpu-memory-utilization", f"{pool.memory:g}")]
+    if cache := words.cache.get(pool.kv or ""):
+        arguments.append(("--kv-cache-dtype", cache))
+    if method := quantized(pool, words.quantization):
+        arguments.append(("--quantization", method))
     if "block_size" in pool.changed:
-        found.append(("--block-size", f"{float(policy.block_size):.0f}"))
+        arguments.append(("--block-size", f"{float(policy.block_size):.0f}"))
     if policy.watermark:
-        found.append(("--watermark", f"{float(policy.watermark):g}"))
+        arguments.append(("--watermark", f"{float(policy.watermark):g}"))
     if "max_waiting" in pool.changed:
-        found.append(("--max-num-queued-reqs", f"{float(policy.max_waiting):.0f}"))
+        arguments.append(("--max-num-queued-reqs", f"{float(policy.max_waiting):.0f}"))
     if "graph_limit" in pool.changed:
-        found.append(("--max-cudagraph-capture-size", f"{float(policy.graph_limit):.0f}"))
+        arguments.append(("--max-cudagraph-capture-size", f"{float(policy.graph_limit):.0f}"))
     if "hidden_host" in pool.changed:
-        found.append(switch("async-scheduling", policy.hidden_host))
+        arguments.append(switch("async-scheduling", policy.hidden_host))
     if pool.drafts:
         drafted = {"method": "draft_model", "model": pool.draft} if pool.draft else {"method": "mtp"}
-        found.append(("--speculative-config", json.dumps(drafted | {"num_speculative_tokens": pool.drafts})))
-    return found
+        arguments.append(("--speculative-config", json.dumps(drafted | {"num_speculative_tokens": pool.drafts})))
+    return arguments
 
 
-def remarks(pool: LaunchedPool) -> list[str]:
+def remarks(pool: LaunchedPool, words: LaunchWords) -> list[str]:
     """What vLLM does in another way than the row."""
-    found = []
-    if pool.vendor in PLUGINS and pool.hardware != "Arc-Pro-B60":
-        found.append(f"vLLM runs on {pool.hardware} with {PLUGINS[pool.vendor]}, whose versions are its own")
+    notes = []
+    plugin = words.plugins.get(pool.vendor or "")
+    if plugin and pool.hardware != "Arc-Pro-B60":
+        notes.append(f"vLLM runs on {pool.hardware} with {plugin}, whose versions are its own")
     if order_of(pool) != "mixed":
-        found.append(f"the row was simulated with {order_of(pool)} steps; vLLM mixes prompts and decoding in a step")
-    found += weights_notes("vLLM", pool, QUANTIZED)
-    if pool.kv and pool.kv not in KV:
-        found.append(f"a KV cache of {pool.kv} has no flag in vLLM; it has {', '.join(KV)}")
-    return found
+        notes.append(f"the row was simulated with {order_of(pool)} steps; vLLM mixes prompts and decoding in a step")
+    notes += weights_notes("vLLM", pool, words.quantization)
+    if pool.kv and pool.kv not in words.cache:
+        notes.append(f"a KV cache of {pool.kv} has no flag in vLLM; it has {', '.join(words.cache)}")
+    return notes
 
 
 def hosts(rank: str, address: str, pool: LaunchedPool, leads: bool) -> list[Flag]:
     """Flags of one host of a replica that spans several."""
-    found: list[Flag] = [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--master-addr", address)]
-    found += [("--data-parallel-address", address)] if pool.groups > 1 else []
-    return found if leads else [*found, ("--headless",)]
+    arguments: list[Flag] = [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--master-addr", address)]
+    arguments += [("--data-parallel-address", address)] if pool.groups > 1 else []
+    return arguments if leads else [*arguments, ("--headless",)]
 
 
 def transfer(pool: LaunchedPool) -> list[Flag]:
@@ -88,20 +85,4 @@ def transfer(pool: LaunchedPool) -> list[Flag]:
     return [("--kv-transfer-config", json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"}))]
 
 
-ENGINE = LaunchedEngine(
-    title="vLLM",
-    version="0.33.0",
-    source="vllm/engine/arg_utils.py and vllm/config/",
-    images={"NVIDIA": "vllm/vllm-openai:v0.33.0", "AMD": "vllm/vllm-openai-rocm:v0.33.0"},
-    command=("vllm", "serve"),
-    model=(),
-    flags=flags,
-    config=lambda pool: {},
-    hosts=hosts,
-    transfer=transfer,
-    said=frozenset(
-        ("token_budget", "max_sequences", "chunked", "block_size", "watermark", "prefix_caching", "max_waiting")
-        + ("graph_limit", "hidden_host", "order")
-    ),
-    remarks=remarks,
-)
+ENGINE = LaunchedEngine(entry=engine("vllm"), flags=flags, hosts=hosts, transfer=transfer, remarks=remarks)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from sweeps.studies.optimize.cube import Shares
 
 PENALTY = 100.0

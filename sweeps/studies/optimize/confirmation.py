@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Mapping
 
-import jax
 import numpy as np
 
 from jaxroof.jobs.serve import Objective, Service
+from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.struct import given
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes

@@ -58,7 +58,7 @@ def descended(
     multipliers = np.zeros((len(designs), len(problem.kept)))
     best = _Best(problem, designs, weights)
     with precision("float64"):
-        import jax
+        from jaxroof.numerics.arrays import jax
 
         state = adam.init(shares)
         update = jax.jit(adam.update)

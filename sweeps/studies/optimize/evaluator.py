@@ -5,12 +5,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.jobs import Job, Scenario
 from jaxroof.memory.legality import legal
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from sweeps.ask.axes import leaf, segments
 from sweeps.run.compiled import prepared
 from sweeps.run.evaluate import evaluate, gathered

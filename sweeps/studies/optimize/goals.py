@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from hwspaces.quantities.units import TEXT_UNITS, formatted, nearest, quantity
 from jaxroof.chip.area import USES
-from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.smooth import SHARPNESS, maximum, minimum
 from jaxroof.numerics.struct import Array
 from sweeps.ask.axes import number

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from sweeps.run.ways import Way
 from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimize.evaluator import Evaluator

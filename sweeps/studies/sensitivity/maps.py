@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from jaxroof.jobs import Job, Scenario
+from jaxroof.numerics.arrays import jax
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, blocks, leaf_paths
 from sweeps.ask.names import KNOB_COORDINATES, variable_attributes

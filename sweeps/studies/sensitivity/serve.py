@@ -5,13 +5,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.batch import STATUSES
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.serve import serving_metrics
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.smooth import SHARPNESS
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.scheduler import Size, cache_blocks, simulate

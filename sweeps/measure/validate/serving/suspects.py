@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxroof import batch
@@ -14,6 +13,7 @@ from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, has_experts
+from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.step.step import step_time
