@@ -60,12 +60,14 @@ class Renderer(Protocol):
         """Show one block more."""
 
 
+# A context variable: answers that other threads or tasks print do not reach the renderers of this one.
 _RENDERERS: ContextVar[tuple[Renderer, ...]] = ContextVar("renderers", default=())
 
 
 @contextmanager
 def also(renderer: Renderer) -> Iterator[None]:
     """A context in which every answer is shown by one renderer more, beside the screen."""
+    # The token restores the renderers that were active before, also where contexts are nested.
     token = _RENDERERS.set((*_RENDERERS.get(), renderer))
     try:
         yield
@@ -82,6 +84,7 @@ class Answer:
 
     def __init__(self, screen: Renderer):
         self.blocks: list[Block] = []
+        # Renderers are taken at construction: a context that opens later does not see an answer that has begun.
         self._renderers: Sequence[Renderer] = (screen, *_RENDERERS.get())
 
     def print(self, value: Any = "", end: str = "\n") -> None:
@@ -94,6 +97,7 @@ class Answer:
 
 def say(text: Any = "", end: str = "\n") -> None:
     """Print lines of text as they are, and show them to the renderers beside the screen."""
+    # Not through the screen's renderer, which wraps lines at the terminal's width and escapes characters.
     print(text, end=end)
     for renderer in _RENDERERS.get():
         renderer.show(Text(str(text), end))

@@ -15,30 +15,35 @@ from sweeps.measure.microbench.run import BenchRequest, BenchResult, best_rates
 
 def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> None:
     """Best rates of every table, against the catalogue's peaks where the device is in it."""
+    # Peaks of the catalogue; a device that is not in it has none, and its rates are printed without shares.
     out, entry = console(), device.entry
     figures = entry.figures if entry else {}
     out.print(f"{device.name} ({device.platform}, {device.count} device{'s' * (device.count > 1)})", end="\n\n")
+    # One row for every measured surface, against the matrix peak of its precision and the memory bandwidth.
     surfaces = table("surface", "grid", "best", "of peak", "best", "of peak", "fastest", "spread", numbers=_NUMBERS)
-    for made in found.tables:
-        flops, moved = best_rates(made, asked, device)
-        grid = " x ".join(f"{len(p)} {axis} {_span(p)}" for axis, p in made.axes.items())
+    for surface in found.tables:
+        # Best FLOP/s and B/s of any shape; 0 FLOP/s where a surface has no arithmetic.
+        flops, moved = best_rates(surface, asked, device)
+        grid = " x ".join(f"{len(p)} {axis} {_span(p)}" for axis, p in surface.axes.items())
         surfaces.add_row(
-            made.name,
+            surface.name,
             grid,
             formatted(flops, "FLOP/s") if flops else "-",
-            _share(flops, figures.get(f"matrix.{made.precision}")),
+            _share(flops, figures.get(f"matrix.{surface.precision}")),
             formatted(moved, "B/s"),
             _share(moved, figures.get("memory.hbm.bandwidth")),
-            formatted(float(made.seconds.min()), "s"),
-            percent(found.spreads[made.name]),
+            formatted(float(surface.seconds.min()), "s"),
+            percent(found.spreads[surface.name]),
         )
     if found.tables:
         out.print(surfaces)
         out.print()
+    # Figures of the whole device rather than of a surface: memory, vector units and collectives.
     rates = table("rate", "measured", "of peak", numbers=("measured", "of peak"))
     for name, rate in found.figures.bandwidths.items():
         rates.add_row(name.replace("_", " "), formatted(rate, "B/s"), _share(rate, figures.get("memory.hbm.bandwidth")))
     if found.figures.vector is not None:
+        # A figure that the catalogue lacks makes the peak 0, of which no share is printed.
         peak = figures.get("cores.vector_flops", 0.0) * figures.get("cores.count", 0.0)
         rates.add_row("vector fp32", formatted(found.figures.vector, "FLOP/s"), _share(found.figures.vector, peak))
     for message in found.collectives:
@@ -48,7 +53,7 @@ def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchR
     if rates.rows:
         out.print(rates)
         out.print()
-    shapes = sum(made.seconds.size for made in found.tables)
+    shapes = sum(surface.seconds.size for surface in found.tables)
     out.print(
         f"{options.output}: {shapes} shapes in {seconds:.0f} s; a dispatch takes {formatted(found.dispatch, 's')}"
     )
@@ -63,13 +68,13 @@ def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchR
 def record(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> dict[str, Any]:
     """The same for machines."""
     tables = {}
-    for made in found.tables:
-        flops, moved = best_rates(made, asked, device)
-        tables[made.name] = {
-            "axes": {axis: positions.tolist() for axis, positions in made.axes.items()},
+    for surface in found.tables:
+        flops, moved = best_rates(surface, asked, device)
+        tables[surface.name] = {
+            "axes": {axis: positions.tolist() for axis, positions in surface.axes.items()},
             "flops": flops,
             "bandwidth": moved,
-            "spread": found.spreads[made.name],
+            "spread": found.spreads[surface.name],
         }
     return {
         "device": device.name,
@@ -94,6 +99,7 @@ def print_check(rows: Sequence[FreshShape], file: str, base: str) -> None:
     shapes = table("surface", "fresh shape", *_TIMES, base, numbers=(*_TIMES, base))
     for row in sorted(rows, key=lambda row: row.table):
         shape = ", ".join(f"{axis} {position:,}" for axis, position in row.shape.items())
+        # The last error is that of the constants below the file, which predict without its surfaces.
         errors = [f"{100 * e:+.1f} %" for e in (row.error, row.drift, row.corrected, row.plain / row.measured - 1.0)]
         shapes.add_row(row.table, shape, formatted(row.measured, "s"), formatted(row.predicted, "s"), *errors)
     out.print(shapes)

@@ -10,6 +10,7 @@ from sweeps.answers.answer import say
 
 def record(options: argparse.Namespace, found: Any, engine: str, seconds: float) -> dict[str, Any]:
     """The calibration for machines."""
+    # Constants of the host in s; `told` marks those that the measured run determines.
     constants = {
         f"host.{name}": {
             "before_s": before,
@@ -40,24 +41,26 @@ def show(options: argparse.Namespace, case: Any, found: Any, engine: str, second
         f"{case.model.name} on {case.hardware.name}, {engine}: {len(stream):,} requests of {options.measured}, {loop}"
     )
     out.print(f"{found.evaluations} simulations with derivatives in {seconds:.1f} s", end="\n\n")
+    # A constant that the run cannot determine keeps its value and has no interval.
     columns = (case.efficiency.name, "calibrated", "+-")
-    made = table("overhead", *columns, "this run", numbers=columns)
+    summary = table("overhead", *columns, "this run", numbers=columns)
     for name, before in found.before.items():
         told = name in found.told
         spread = f"{100 * found.spread[name]:.0f} %" if told else "-"
         says = "tells it" if told else "cannot tell it: kept as it was"
-        made.add_row(f"host.{name}", formatted(before, "s"), formatted(found.after[name], "s"), spread, says)
-    out.print(made)
+        summary.add_row(f"host.{name}", formatted(before, "s"), formatted(found.after[name], "s"), spread, says)
+    out.print(summary)
     out.print()
+    # Mean absolute percentage errors of the requests that were fitted to and of those that were held out.
     columns = ("TTFT", "TPOT", "E2E", "TTFT and E2E")
-    made = table("MAPE", "", *columns, numbers=columns)
+    summary = table("MAPE", "", *columns, numbers=columns)
     for part, both in found.errors.items():
         requests = int(found.run.held_out.sum()) if part == "validation" else int((~found.run.held_out).sum())
         for when, each in both.items():
             cells = (f"{value:.1%}" for value in (each.ttft, each.tpot, each.e2e, each.error))
             name = f"{'held out' if part == 'validation' else part}, {requests:,}" if when == "before" else ""
-            made.add_row(name, when, *cells)
-    out.print(made)
+            summary.add_row(name, when, *cells)
+    out.print(summary)
     out.print()
     print_lines(out, "note", found.run.notes)
     print_lines(out, "file", paths)
@@ -77,8 +80,8 @@ def show_check(about: Mapping[str, Any], run: Any, found: Any) -> None:
     """Print a check: errors of a file's constants on a run, and whether they hold; `about` says where both are from."""
     from sweeps.serving.calibration.residual import STALE
 
-    made = f"{about['file']} ({', '.join(word for word in (about['engine'], about['date']) if word)})"
-    say(f"{made} on {len(run.stream):,} requests of {about['measured']}")
+    source = f"{about['file']} ({', '.join(word for word in (about['engine'], about['date']) if word)})"
+    say(f"{source} on {len(run.stream):,} requests of {about['measured']}")
     say(f"MAPE    TTFT {found.ttft:.1%}, TPOT {found.tpot:.1%}, E2E {found.e2e:.1%}; TTFT and E2E: {found.error:.1%}")
     if found.error > STALE:
         say(f"stale   the error is over {STALE:.0%}: calibrate again")

@@ -24,6 +24,7 @@ COSTS = {"usd_per_million_tokens": "USD/M\ntokens", "usd_per_million_prompt_toke
 def show(found: Search, files: Iterable[str]) -> None:
     """Print the report, and which files are written."""
     out = tables.console()
+    # Loads of the curve: numbers of clients in a closed loop, requests/s in an open one.
     fleet, loads = found.fleet, found.curve["concurrency" if found.closed else "rate"].values
     what = "clients" if found.closed else "requests/s"
     out.print(f"{fleet.model.name}: {what} at which {found.target.text}")
@@ -33,11 +34,12 @@ def show(found: Search, files: Iterable[str]) -> None:
     if able:
         out.print(_ranking(found, able, what))
         devices = {one.place.case.hardware.name: one.place.case.hardware.price for one in able}
-        whole = [one.place for one in able if one.place.server > 1]
-        rented = [f"{place.label}: {servers_text(place.devices, place.server)}" for place in whole]
+        by_server = [one.place for one in able if one.place.server > 1]
+        rented = [f"{place.label}: {servers_text(place.devices, place.server)}" for place in by_server]
         tables.print_lines(out, "server", rented)
         tables.print_lines(out, "price", [f"{name}: {price.text}" for name, price in devices.items() if price])
     else:
+        # Without any capacity, the place with the largest share of good requests shows how far the target is.
         nearest = max(found.capacities, key=lambda one: good_share_of(one.metrics))
         out.print(f"nothing keeps it at {number(loads[0])} {what}; nearest is {nearest.place.label}: {nearest.missed}")
     for line in _bounds(found, what):
@@ -101,8 +103,10 @@ def record(found: Search) -> dict[str, Any]:
 
 def _bounds(found: Search, what: str) -> list[str]:
     """Bounds of places that keep the target at every load tried, in words; empty where there are none."""
+    # Censored: the target held at every load that was tried, so the capacity itself is not known.
     bounds = [one for one in found.capacities if one.censored]
     lines = []
+    # Two causes with two remedies: too few requests for a queue to build up, or loads that are too small.
     for idle in (True, False):
         labels = [one.place.label for one in bounds if (one.place.label in found.idle) == idle]
         if not labels:
@@ -116,13 +120,15 @@ def _bounds(found: Search, what: str) -> list[str]:
 
 
 def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
+    # Columns that would be empty are left out: costs without prices, TPOT without output tokens.
     priced = any(math.isfinite(one.per_dollar) for one in able)
     output = found.output
     paid = {name: head for name, head in COSTS.items() if priced and name in found.cost(able[0])}
     heads = ["devices", what, f"{what}\n/device", *(["requests\n/USD"] if priced else []), *paid.values()]
     heads += ["TTFT p50", "p99", *(["TPOT p50", "p99 ", "tokens/s\n/device"] if output else [])]
-    made = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
+    ranking = tables.table("#", "accelerator", *heads, "beyond it", numbers=("#", *heads))
     for rank, one in enumerate(able, 1):
+        # A lower bound of a capacity is marked as one.
         more = ">= " if one.state == MORE else ""
         cells = [str(one.place.devices), f"{more}{number(one.load)}", f"{more}{number(one.per_device)}"]
         cells += [_number(one.per_dollar)] if priced else []
@@ -130,8 +136,8 @@ def _ranking(found: Search, able: list[Capacity], what: str) -> Any:
         names = ("ttft_p50", "ttft_p99", *(("tpot_p50", "tpot_p99") if output else ()))
         cells += [_time(one.metrics[name]) for name in names]
         cells += [_number(one.metrics["tokens_per_second_per_device"])] if output else []
-        made.add_row(str(rank) if found.ranked else "-", one.place.label, *cells, one.missed)
-    return made
+        ranking.add_row(str(rank) if found.ranked else "-", one.place.label, *cells, one.missed)
+    return ranking
 
 
 def _row(one: Capacity, found: Search) -> dict[str, Any]:

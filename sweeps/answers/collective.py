@@ -12,6 +12,7 @@ def record(found: CollectiveTimes) -> dict[str, Any]:
 
     rows = []
     for i, size in enumerate(found.sizes):
+        # Times in s by algorithm; one that cannot run on these devices has the time UNAVAILABLE.
         usable = {name: float(time[i]) for name, time in found.times.items() if time[i] < UNAVAILABLE}
         time = usable[found.chosen[i]]
         rows.append(
@@ -43,6 +44,7 @@ def show(found: CollectiveTimes) -> None:
         rate = formatted(float(bus_bandwidth(found.kind, found.devices, size, time)), "B/s")
         cells = []
         for name in usable:
+            # Two spaces stand in for the mark, so that times of all algorithms align.
             mark = " *" if name == found.chosen[i] else "  "
             own = float(found.times[name][i])
             cells.append("-  " if own >= UNAVAILABLE else f"{formatted(own, 's')}{mark}")

@@ -30,12 +30,16 @@ OF_PROMPTS = {
 
 def show(found: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
     """Print the ranking, its reasons, and what the numbers are of."""
-    out, asked = console(), found.question
+    out, question = console(), found.question
     out.print(_heading(found))
-    for one in asked.requests.classes:
-        out.print(f"{one.text}: {asked.target.classes[one.name].text}")
-    weights = ", ".join(filter(None, found.questions)) or f"{asked.model.precision} ({asked.model.precision_source})"
-    out.print(f"weights {weights}, engine {hwspaces.engine(asked.engine).text}, efficiency {asked.efficiency.name}")
+    for one in question.requests.classes:
+        out.print(f"{one.text}: {question.target.classes[one.name].text}")
+    weights = (
+        ", ".join(filter(None, found.questions)) or f"{question.model.precision} ({question.model.precision_source})"
+    )
+    out.print(
+        f"weights {weights}, engine {hwspaces.engine(question.engine).text}, efficiency {question.efficiency.name}"
+    )
     direction = "highest" if variable(found.metric).higher_is_better else "lowest"
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
     if shown:
@@ -52,14 +56,15 @@ def show(found: Comparison, shown: Sequence[Row], top: int, every: bool) -> None
 
 
 def _heading(found: Comparison) -> str:
-    asked = found.question
-    stream = asked.requests.sample
+    question = found.question
+    # Mean lengths in tokens; where all requests are equal, "on average" is left out.
+    stream = question.requests.sample
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
     even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
-    words = f"{asked.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
-    words += "" if asked.requests.images is None else f" with {asked.requests.images.text}"
-    if not asked.target.classes:
-        words += f", {asked.target.text}"
+    words = f"{question.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
+    words += "" if question.requests.images is None else f" with {question.requests.images.text}"
+    if not question.target.classes:
+        words += f", {question.target.text}"
     if found.rate is not None:
         words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
     return words
@@ -67,6 +72,7 @@ def _heading(found: Comparison) -> str:
 
 def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str) -> None:
     columns = {name: head for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
+    # The metric that rows are sorted by always has a column; the number of devices has one anyway.
     columns.setdefault(found.metric, found.metric)
     columns.pop("devices", None)
     heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
@@ -82,29 +88,32 @@ def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str
         "90 %\ninterval",
         "by",
     )
-    made = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout", "by")])
+    ranking = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout", "by")])
     for rank, row in enumerate(rows, 1):
         count = str(row.devices) if found.rate is None else f"{row.replicas} x {row.devices}"
         setting = row.spec["policy"].get("token_budget")
         budget = "-" if setting is None else f"{float(setting):,.0f}"
         cells = [finite_text(metric, row.metrics[metric]) for metric in columns]
+        # Interval at 90 % of the metric that decides the order, by the evidence for this row's constants.
         low, high = found.trust(row).interval(row.metrics[found.metric])
         between = f"{number(low, 2)} - {number(high, 2)}"
         how = "simulation" if row.simulated else "estimate"
         layout = f"{row.layout} {_kv(found, row)}".strip()
         name = f"{row.hardware} {_marks(found, row)}".strip()
-        made.add_row(str(rank), name, count, layout, budget, f"{row.max_sequences:,}", *cells, between, how)
-    out.print(made)
+        ranking.add_row(str(rank), name, count, layout, budget, f"{row.max_sequences:,}", *cells, between, how)
+    out.print(ranking)
 
 
 def _kv(found: Comparison, row: Row) -> str:
     """Settings beside layout and token budget that differ between rows."""
+    # The token budget is left out here: it has a column of its own.
     parts = [part for part in row.setting.split(", ") if part and not part.startswith("token_budget")]
     return ", ".join(parts)
 
 
 def _marks(found: Comparison, row: Row) -> str:
     device = found.device_of(row)
+    # Each mark qualifies another input: the device, its price, the constants of its efficiency.
     marks = "*" if device.status == "announced" else ""
     marks += "~" if device.price is not None and device.price.estimate else ""
     return marks + ("?" if found.trust(row).extrapolated else "")
@@ -123,15 +132,16 @@ def _print_marks(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
 
 def _print_details(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
     """What binds every row and what would help, prices, and whether the first row is an extrapolation."""
-    made = table("#", "a larger load is stopped by", "a change that helps", numbers=("#",))
+    details = table("#", "a larger load is stopped by", "a change that helps", numbers=("#",))
     for rank, (row, change) in enumerate(zip(rows, found.advice(rows), strict=True), 1):
-        made.add_row(str(rank), row.binds, change)
+        details.add_row(str(rank), row.binds, change)
     out.print()
-    out.print(made)
+    out.print(details)
     out.print()
     devices = {row.hardware: found.device_of(row) for row in rows}
     print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
     print_lines(out, "beyond", _beyond(found, rows))
+    # Reversed, as later entries replace earlier ones: the best-ranked row of an accelerator gives its line.
     slow = {row.hardware: said for row in reversed(rows) if (said := found.slower_cache(row))}
     print_lines(out, "cache", [f"{name}: {said}" for name, said in slow.items()])
 
@@ -142,6 +152,7 @@ def _beyond(found: Comparison, rows: Sequence[Row]) -> list[str]:
     unconfirmed: dict[str, list[str]] = {}
     for rank, row in enumerate(rows, 1):
         judged = found.trust(row)
+        # Words on the distance from the evidence alone; what no served run confirms is listed by row below.
         octaves = judged.words.removesuffix(judged.unconfirmed).removesuffix("; ")
         if judged.extrapolated and octaves:
             accelerators.setdefault(row.hardware, octaves)
@@ -168,9 +179,11 @@ def _print_reasons(out: Any, found: Comparison, every: bool) -> None:
 
 
 def _print_summary(out: Any, found: Comparison, shown: Sequence[Row]) -> None:
+    # The floor keeps an estimate that takes no measurable time from a division by zero.
     rate = found.places / max(found.estimate_seconds, 1e-9)
     words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
     if found.simulations:
+        # Seconds of simulations alone: those of the estimate before them are stated above.
         more = found.seconds - found.estimate_seconds
         least, most = (f"{requests:,}" for requests in found.requests)
         each = most if least == most else f"{least} to {most}"
@@ -182,6 +195,7 @@ def _print_summary(out: Any, found: Comparison, shown: Sequence[Row]) -> None:
         return
     first = shown[0]
     print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
+    # The best row whose interval rests on the evidence rather than on an extrapolation.
     known = next((row for row in shown if not found.trust(row).extrapolated), None)
     if known is not first:
         said = "no row is" if known is None else row_text(found, known)
@@ -195,6 +209,7 @@ def _better_estimates(found: Comparison, shown: Sequence[Row]) -> list[str]:
     simulated, estimated = ([row for row in shown if row.simulated is kind] for kind in (True, False))
     if not simulated or not estimated:
         return []
+    # Both figures turned so that lower is better, whatever the metric's own direction.
     value, other = (
         float(ascending(np.array(rows[0].metrics[found.metric]), found.metric)) for rows in (simulated, estimated)
     )
@@ -230,6 +245,7 @@ def row_text(found: Comparison, row: Row) -> str:
     words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
     if server == 1 or found.rate is None:
         return words
+    # Whole servers that are paid for, of `server` devices each.
     count = round(metrics["rented_devices"] / server)
     return f"{words} on {count} server{'s' * (count > 1)} of {server}"
 
@@ -238,11 +254,13 @@ def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = 
     """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
     if not rows:
         raise ValueError(f"{path}: there are no rows to write")
+    # A CSV file has one header: columns are the metrics that all rows have.
     names = sorted(set.intersection(*(set(row.metrics) for row in rows)) - {"devices"})
     plain = ("hardware", "devices", "layout", "replicas", "setting", "max_sequences", "simulated", "binds", "reason")
     records = []
     for rank, row in enumerate((*rows, *found.infeasible), 1):
         values = {name: row.metrics.get(name, math.nan) for name in names}
+        # CSV has neither NaN nor infinity: a figure that does not exist is an empty cell.
         numbers = {name: value if math.isfinite(value) else "" for name, value in values.items()}
         about = {name: getattr(row, name) for name in plain}
         records.append({"rank": rank if row.reason is None else "", **about, **numbers})

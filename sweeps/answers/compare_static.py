@@ -13,6 +13,7 @@ FLAGS = ("fits", "legal", "feasible")
 
 def row_record(row: StaticCandidate) -> dict[str, Any]:
     """One row for machines: SI numbers, null where the accelerator has no figure."""
+    # A figure that does not exist is null, as JSON has neither NaN nor infinity.
     metrics: dict[str, Any] = {
         name: bool(value) if name in FLAGS else value if math.isfinite(value) else None
         for name, value in row.metrics.items()
@@ -43,6 +44,7 @@ def record(found: Any, rows: tuple[Any, ...], explained: tuple[Any, ...]) -> dic
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
     from sweeps.ask.names import units, variable
 
+    # Metrics of all rows together: some accelerators lack figures that others have.
     metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})
     return {
         "model": found.model.name,
@@ -81,6 +83,7 @@ def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: in
     out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
     estimated = {name for name, price in found.prices.items() if price.estimate}
     if shown:
+        # The metric that rows are sorted by always has a column; the number of devices has one anyway.
         columns = dict(COLUMNS)
         columns.setdefault(found.metric, found.metric)
         columns.pop("devices", None)
@@ -132,6 +135,7 @@ def _print_reasons(out: Any, found: Any, explained: tuple[Any, ...], every: bool
         out.print()
     for reason, names in same.items():
         out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
+    # Layouts that the model rules out: the first one stands for all, unless all are asked for.
     if found.refused and not every:
         (layout, rule), *others = found.refused.items()
         out.print(f"\nnot possible for the model: {layout} ({rule})", end="")
@@ -141,6 +145,7 @@ def _print_reasons(out: Any, found: Any, explained: tuple[Any, ...], every: bool
 
 
 def _print_tried(out: Any, found: Any, left: int) -> None:
+    # Sizes of the grid that was computed: accelerators x layouts x batches.
     words = {"hardware": f"of {found.accelerators} accelerators", "deployment": "layouts", "batch": "batches"}
     counts = " x ".join(f"{found.sizes.get(dim, 0):,} {word}" for dim, word in words.items())
     rate = found.points / max(found.seconds, 1e-9)

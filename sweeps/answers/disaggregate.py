@@ -12,18 +12,19 @@ def show_pools(case: Any, options: argparse.Namespace, settings: dict[str, Any])
     from sweeps.answers.shared import record, throttled_lines
     from sweeps.run.answer import answer
 
-    found = answer(case)
+    result = answer(case)
     if options.json:
-        return print_json(record(case, found))
+        return print_json(record(case, result))
     out = tables.console()
+    # The heading is of the decode pool, whose deployment is the scenario's; the prefill pool follows it.
     work = case.scenario.workload
     what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
     out.print(tables.heading(case, what, settings))
     out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
-    out.print(tables.metric_table(found.metrics))
+    out.print(tables.metric_table(result.metrics))
     out.print()
-    out.print(tables.op_summary(found.steps))
-    tables.print_lines(out, "power", throttled_lines(case, found.metrics))
+    out.print(tables.op_summary(result.steps))
+    tables.print_lines(out, "power", throttled_lines(case, result.metrics))
     tables.print_lines(out, "note", tables.notes(case))
 
 
@@ -31,6 +32,7 @@ def _pool_text(deployment: Any) -> str:
     """The prefill pool in words: how many devices, and how they are spread."""
     from jaxroof.deployment import DEGREES, degree, devices
 
+    # Degrees of 1 are left out; a pool without any other degree is one device.
     spread = [(name, degree(getattr(deployment, name))) for name in DEGREES]
     words = ", ".join(f"{name} {value:g}" for name, value in spread if value != 1.0) or "tp 1"
     return f"{devices(deployment):g} devices: {words}"

@@ -20,62 +20,69 @@ MORE_TEXT = f"{100.0 * MORE:g} %"
 def printed(plan: FleetPlan, every_hour: bool) -> None:
     """Print the answer; with `every_hour` a table of the day too."""
     out = console()
-    asked, program = plan.question, plan.program
+    question, program = plan.question, plan.program
+    # Loads are requests/s by class and hour: their sum times 3600 s is a day's requests.
     requests = program.load.sum() * 3600.0
-    models = len({one.model for one in asked.classes})
-    out.print(f"{_count(models, 'model')}, {_count(len(asked.classes), 'class', 'classes')}: ", end="")
+    models = len({one.model for one in question.classes})
+    out.print(f"{_count(models, 'model')}, {_count(len(question.classes), 'class', 'classes')}: ", end="")
     out.print(f"{requests:,.0f} requests a day, {program.load.sum(axis=0).max():,.4g} per second at the peak")
-    out.print(f"headroom {100.0 * asked.headroom:g} %, loads of replicas by {plan.method}", end="\n\n")
+    out.print(f"headroom {100.0 * question.headroom:g} %, loads of replicas by {plan.method}", end="\n\n")
     tables = [_devices(plan), _replicas(plan)]
     tables += [_hours(plan)] if every_hour else []
     tables += [_one_more(plan.marginals)] if plan.marginals is not None else []
     for each in tables:
         out.print(each)
         out.print()
+    # Labels as wide as those of `print_lines`: seven characters and a space.
     for name, text in _lines(plan):
         out.print(f"{name:8}{text}")
     print_lines(out, "left out", _left_out(plan))
-    print_lines(out, "note", [note for supply in asked.supplies for note in supply.notes])
+    print_lines(out, "note", [note for supply in question.supplies for note in supply.notes])
 
 
 def _devices(plan: FleetPlan) -> Any:
     """Devices of each kind and their cost."""
     heads = ("owned", "rented", "available", "in use\nat most", "USD/h", "USD/year")
-    made = table("accelerator", *heads, numbers=heads)
+    summary = table("accelerator", *heads, numbers=heads)
     for s, supply in enumerate(plan.question.supplies):
+        # Kinds that the plan neither owns nor rents have no row.
         if not plan.rented[s] and not supply.owned:
             continue
+        # Devices of this kind in use at once: summed over classes, in the hour that needs most.
         used = plan.in_use[:, s].sum(axis=0).max()
+        # Prices are USD per second, and shown per hour.
         price = "-" if supply.price is None else f"{supply.price * 3600.0:.4g}"
         limit = "any" if supply.available is None else f"{supply.available:,}"
         counts = f"{supply.owned:,}", f"{plan.rented[s]:,.0f}", limit, f"{used:,.0f}"
-        made.add_row(supply.name, *counts, price, f"{plan.rent(s):,.0f}")
-    made.add_section()
+        summary.add_row(supply.name, *counts, price, f"{plan.rent(s):,.0f}")
+    summary.add_section()
     owned = sum(supply.owned for supply in plan.question.supplies)
-    made.add_row("total", f"{owned:,}", f"{plan.rented.sum():,.0f}", "", "", "", f"{plan.cost:,.0f}", style="bold")
-    return made
+    summary.add_row("total", f"{owned:,}", f"{plan.rented.sum():,.0f}", "", "", "", f"{plan.cost:,.0f}", style="bold")
+    return summary
 
 
 def _replicas(plan: FleetPlan) -> Any:
     """Replicas of each class."""
     heads = ("devices", "requests/s\nof one", "replicas\nat peak", "share of\nrequests")
-    made = table("class", "model", "limits", "accelerator", "layout", *heads, numbers=heads)
+    summary = table("class", "model", "limits", "accelerator", "layout", *heads, numbers=heads)
     for c, one in enumerate(plan.question.classes):
+        # Replicas are counted in the hour in which this class has its highest load.
         peak = int(np.argmax(one.load))
         every = [o for o in np.argsort(-plan.shares) if plan.program.of_class[o] == c and plan.replicas[o].any()]
+        # Small shares are summed in one row, unless there are no others.
         rows = [o for o in every if plan.shares[o] >= SMALL] or every
         for first, o in enumerate(rows):
             option = plan.options[o]
             names = (one.name, one.model, one.slo) if first == 0 else ("", "", "")
             counts = f"{option.devices}", number(option.requests_per_second), f"{plan.replicas[o, peak]:,.0f}"
-            made.add_row(*names, option.hardware, option.layout, *counts, percent(plan.shares[o]))
+            summary.add_row(*names, option.hardware, option.layout, *counts, percent(plan.shares[o]))
         if len(rows) < len(every):
             others = every[len(rows) :]
             counts = "", "", f"{plan.replicas[others, peak].sum():,.0f}", percent(plan.shares[others].sum())
-            made.add_row("", "", "", f"{len(others)} other{'s' * (len(others) > 1)}", "", *counts)
+            summary.add_row("", "", "", f"{len(others)} other{'s' * (len(others) > 1)}", "", *counts)
         if not every:
-            made.add_row(one.name, one.model, one.slo, "none", "", "", "", "", percent(0.0))
-    return made
+            summary.add_row(one.name, one.model, one.slo, "none", "", "", "", "", percent(0.0))
+    return summary
 
 
 def _hours(plan: FleetPlan) -> Any:
@@ -83,7 +90,7 @@ def _hours(plan: FleetPlan) -> Any:
     used = [s for s in range(len(plan.question.supplies)) if plan.in_use[:, s].any()]
     heads = [f"{one.name}\nload / capacity" for one in plan.question.classes]
     heads += [f"{plan.question.supplies[s].name}\nin use" for s in used]
-    made = table("hour", *heads, numbers=heads)
+    summary = table("hour", *heads, numbers=heads)
     capacity = plan.capacity.sum(axis=1)
     for hour in range(plan.program.load.shape[1]):
         cells = [
@@ -91,19 +98,19 @@ def _hours(plan: FleetPlan) -> Any:
             for load, room in zip(plan.program.load, capacity, strict=True)
         ]
         cells += [f"{plan.in_use[:, s, hour].sum():,.0f}" for s in used]
-        made.add_row(f"{hour:02}:00", *cells)
-    return made
+        summary.add_row(f"{hour:02}:00", *cells)
+    return summary
 
 
 def _one_more(found: Marginals) -> Any:
     """Marginal values of one device of each kind."""
     given = ("one more given:\ndual", "solved again")
     rented = ("one more to rent:\ndual", "solved again ")
-    made = table(f"gain in {found.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented))
+    gains = table(f"gain in {found.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented))
     for one in found.supplies:
         rent = f"{one.rent:,.0f}" if math.isfinite(one.rent) else "-"
-        made.add_row(one.name, rent, f"{one.step}", *_marginal(one.given), *_marginal(one.available))
-    return made
+        gains.add_row(one.name, rent, f"{one.step}", *_marginal(one.given), *_marginal(one.available))
+    return gains
 
 
 def _marginal(one: Marginal | None) -> tuple[str, str]:
@@ -117,16 +124,20 @@ def _again(one: Marginal) -> str:
     """What was solved again, with the error that the gaps allow."""
     if one.again is None:
         return "-"
+    # Not a number: with this change the program has no solution.
     if math.isnan(one.again):
         return "not possible"
+    # An error below one would not change a digit that is printed.
     return f"{one.again:,.0f}" + (f" ± {one.error:,.0f}" if one.error >= 1.0 else "")
 
 
 def _lines(plan: FleetPlan) -> list[tuple[str, str]]:
     """The answer in sentences."""
-    found, lines = plan.marginals, []
+    marginals, lines = plan.marginals, []
     if plan.goal == COST:
+        # USD per 1,000 requests: cost of a year over its requests; loads are those of one day by hour.
         each = plan.cost / (plan.program.load.sum() * 3600.0 * YEAR / 86400.0) * 1000.0
+        # Relative gap between the plan's cost and the lower bound that the solver proved.
         proof = max(plan.cost - plan.bound, 0.0) / plan.cost if plan.cost else 0.0
         sure = "no fleet costs less" if proof < 1e-6 else f"no fleet costs less than {plan.bound:,.0f}"
         lines.append(("cost", f"{plan.cost:,.0f} USD/year, {each:.3g} USD per 1,000 requests; {sure}"))
@@ -135,29 +146,34 @@ def _lines(plan: FleetPlan) -> list[tuple[str, str]]:
         if plan.least_cost is not None:
             why = f"everything would cost {plan.least_cost:,.0f}"
         sure = f"no fleet serves more than {percent(plan.bound)}"
+        # Where classes differ in value, shares of requests and shares of value differ too.
         if len({one.value for one in plan.question.classes}) > 1:
             requests = plan.program.requests
             weighted = (plan.served * requests).sum() / requests.sum()
             sure = f"{percent(weighted)} of their value, and no fleet more than {percent(plan.bound)}"
         lines.append(("serves", f"{percent(plan.share)} of the requests for {plan.cost:,.0f} USD/year; {sure}; {why}"))
         lines += [("", text) for text in _unserved(plan)]
+    # Replicas that start: increases from hour to hour, with the day's last hour before its first.
     started = np.maximum(plan.replicas - np.roll(plan.replicas, 1, axis=1), 0.0).sum(axis=1)
     lines.append(("starts", f"{started.sum():,.0f} replicas a day, on {started @ plan.program.devices:,.0f} devices"))
     if plan.energy is not None:
+        # Energy from J to MWh: 1 MWh is 3.6e9 J.
         energy = f"{plan.energy / 3.6e9:,.0f} MWh/year of devices in use; idle ones are not counted"
         lines.append(("energy", energy))
-    if found is None:
+    if marginals is None:
         return lines
-    for name, one in found.classes.items():
-        costs = f"costs {one.dual:,.0f} {found.unit}; in whole replicas {_again(one)}"
+    # Duals are slopes of the linear program; whole replicas are solved again, as slopes ignore rounding.
+    for name, one in marginals.classes.items():
+        costs = f"costs {one.dual:,.0f} {marginals.unit}; in whole replicas {_again(one)}"
         lines.append(("more", f"{MORE_TEXT} more {name} {costs}"))
-    if found.budget is not None:
-        lines.append(("more", f"{MORE_TEXT} more budget serves {_again(found.budget)} {found.unit} more"))
-    if found.power is not None:
-        lines.append(("more", f"1 kW more power gains {found.power:,.0f} {found.unit}"))
-    top = [int(hour) for hour in np.argsort(-found.hours, kind="stable")[:4] if found.hours[hour] > 0.01]
+    if marginals.budget is not None:
+        lines.append(("more", f"{MORE_TEXT} more budget serves {_again(marginals.budget)} {marginals.unit} more"))
+    if marginals.power is not None:
+        lines.append(("more", f"1 kW more power gains {marginals.power:,.0f} {marginals.unit}"))
+    # The hours that decide most of the cost: at most four, each with more than 1 % of it.
+    top = [int(hour) for hour in np.argsort(-marginals.hours, kind="stable")[:4] if marginals.hours[hour] > 0.01]
     if top and plan.goal == COST:
-        words = ", ".join(f"{hour:02}:00 ({percent(found.hours[hour])})" for hour in top)
+        words = ", ".join(f"{hour:02}:00 ({percent(marginals.hours[hour])})" for hour in top)
         lines.append(("hours", f"that set the cost: {words}"))
     lines.append(("solved", f"in {plan.seconds:.1f} s"))
     return lines
@@ -168,8 +184,10 @@ def _unserved(plan: FleetPlan) -> list[str]:
     texts = []
     for c, one in enumerate(plan.question.classes):
         load, served = plan.program.load[c], plan.served[c]
+        # Shortfalls of less than 1e-6 are rounding of the solver.
         short = np.flatnonzero((served < 1.0 - 1e-6) & (load > 0.0))
         if len(short):
+            # Weighted by the load of each hour: the share of the class's requests of the day.
             share = (load * served).sum() / load.sum()
             hours = ", ".join(f"{hour:02}" for hour in short)
             texts.append(f"{one.name}: {percent(share)}; not all of it in the hours {hours}")
@@ -181,8 +199,8 @@ def _left_out(plan: FleetPlan) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for name, reason in plan.question.left_out.items():
         reasons.setdefault(reason, []).append(name)
-    for one, found in plan.left_out.items():
-        for name, reason in found.items():
+    for one, refused in plan.left_out.items():
+        for name, reason in refused.items():
             reasons.setdefault(f"cannot serve {one}: {reason}", []).append(name)
     return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 

@@ -10,6 +10,7 @@ def die_record(entry: Any) -> dict[str, Any]:
     from jaxroof.chip.area import area_parts, dies
     from jaxroof.chip.cost import cost_parts, device_price
 
+    # Without known silicon there are no areas, and without areas no costs.
     hardware = entry.hardware
     if hardware.silicon is None:
         return {"die": entry.die, "area_m2": None, "dies": None, "cost_usd": None, "price_usd": None}
@@ -39,6 +40,7 @@ def print_die(entry: Any, out: Any) -> None:
         if area:
             areas.add_row(PARTS[name], f"{area * 1e6:.1f}", f"{area / total:.1%}")
     areas.add_section()
+    # The area of a kind is that of all its dies together; 1e6 mm2 are 1 m2.
     count = " + ".join(
         f"{kind['count']:g} of {kind['area_m2'] / kind['count'] * 1e6:.0f} mm2" for kind in record["dies"]
     )
@@ -48,18 +50,21 @@ def print_die(entry: Any, out: Any) -> None:
     if record["cost_usd"] is None:
         out.print("cost unknown")
         return
-    made = sum(record["cost_usd"].values())
+    # What making the device costs in USD: the sum of which the parts are shares.
+    making_cost = sum(record["cost_usd"].values())
     costs = table("cost", "USD", "share", numbers=("USD", "share"))
     for name, usd in record["cost_usd"].items():
-        costs.add_row(COST_PARTS[name], f"{usd:,.0f}", f"{usd / made:.1%}")
+        costs.add_row(COST_PARTS[name], f"{usd:,.0f}", f"{usd / making_cost:.1%}")
     costs.add_section()
-    costs.add_row("to make", f"{made:,.0f}", "")
+    costs.add_row("to make", f"{making_cost:,.0f}", "")
     costs.add_row("to buy", f"{record['price_usd']:,.0f}", "")
     out.print(costs)
     hardware = entry.hardware
+    # The cost of electricity needs a power in W; without a TDP the cost of owning is left out.
     if hardware.power.tdp is not None:
         from jaxroof.chip.cost import capital_rate, energy_price
 
+        # Both in USD/s: the capital, and the price of a J times the TDP in W.
         capital, energy = float(capital_rate(hardware)), float(energy_price(hardware)) * hardware.power.tdp
         words = f"{formatted(capital, 'USD/s')} for device, server and place and {formatted(energy, 'USD/s')}"
         out.print(f"owning  {words} for electricity at TDP, per hour of use")
@@ -105,6 +110,7 @@ def _offers(entry: Any) -> tuple[Any, ...]:
     from hwspaces.accelerators.load import CATALOGUE_PLACE
     from hwspaces.accelerators.prices import offers
 
+    # A user's file may reuse a name of the catalogue, whose offers are not for that device.
     return offers().get(entry.name, ()) if entry.file.startswith(CATALOGUE_PLACE) else ()
 
 

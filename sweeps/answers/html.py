@@ -35,6 +35,7 @@ class Page:
     def show(self, block: Block) -> None:
         """One block more."""
         if isinstance(block, Table):
+            # Text may come in parts of a line: it is collected until a table or the page's end closes it.
             self._end_line()
             self._parts.append(_table(block))
         else:
@@ -46,7 +47,7 @@ class Page:
         self._end_line()
         command = _shown(self.command)
         return (
-            f"<!DOCTYPE html>\n<!-- jaxroof {VERSION} -->\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            f'<!DOCTYPE html>\n<!-- jaxroof {VERSION} -->\n<html lang="en"><head><meta charset="utf-8">\n'
             f"<title>{command}</title>\n<style>{STYLE}</style></head>\n<body>\n<p><code>{command}</code></p>\n"
             + "\n".join(self._parts)
             + f"\n<footer>jaxroof {VERSION}</footer>\n</body></html>\n"
@@ -59,6 +60,7 @@ class Page:
         saved_text(path, "page", self.text, force)
 
     def _end_line(self) -> None:
+        # Empty lines separate blocks on the screen; on the page its margins do.
         if self._line.strip():
             self._parts.append(f"<pre>{_shown(self._line.strip(chr(10)))}</pre>")
         self._line = ""
@@ -71,6 +73,7 @@ def _table(table: Table) -> str:
     for section in table.sections:
         rows = []
         for row in section:
+            # A row may have fewer cells than there are columns: the last ones stay empty.
             cells = "".join(f"<td{kind}>{_shown(cell)}</td>" for kind, cell in zip(kinds, row.cells, strict=False))
             rows.append(f'<tr class="bold">{cells}</tr>' if row.bold else f"<tr>{cells}</tr>")
         if rows:
@@ -80,4 +83,5 @@ def _table(table: Table) -> str:
 
 def _shown(text: str) -> str:
     """Text that a browser shows as it is; control characters are escapes."""
+    # Control characters first, then those that have a meaning in HTML.
     return html.escape(escaped(text))

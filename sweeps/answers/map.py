@@ -53,7 +53,8 @@ def record(
     from workloads.nests.checks import broken_limits
 
     names = [node.name for node in machine.nodes]
-    kept = {
+    # Tensors that each memory holds; a fan-out spreads loops over instances and holds nothing.
+    kept_tensors = {
         node.name: list(own)
         for node, own in zip(machine.nodes, mapping.kept, strict=True)
         if not isinstance(node, NestFanout)
@@ -64,7 +65,7 @@ def record(
         "architecture": options.arch,
         "mapping": {
             "loops": dict(zip(names, map(_loops, mapping.factors, mapping.orders), strict=True)),
-            "keeps": kept,
+            "keeps": kept_tensors,
             **({"padded": True} if padded(problem, mapping) else {}),
         },
         "macs": float(problem.macs),
@@ -91,6 +92,7 @@ def record(
 
 def padded(problem: Any, mapping: Any) -> dict[str, float]:
     """Dimensions that the factors of a mapping make larger than they are, with what they are made."""
+    # Product of the factors at all levels: the size that the loops cover, which padding makes larger.
     reached = {name: math.prod(own.get(name, 1.0) for own in mapping.factors) for name in problem.sizes}
     return {name: size for name, size in reached.items() if size > problem.sizes[name]}
 
@@ -104,12 +106,14 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     out = console()
     out.print(f"{options.layer} on {options.arch}: {problem.macs:,.0f} MACs, {_sizes(problem)}\n")
     shown = table("node", "loops, outermost first", "holds")
-    for node, factors, order, kept in zip(machine.nodes, mapping.factors, mapping.orders, mapping.kept, strict=True):
-        where = f"in parallel, of {node.size:.0f}" if isinstance(node, NestFanout) else ", ".join(kept)
+    # A fan-out runs its loops in parallel; a memory runs them in turn, and holds tensors meanwhile.
+    for node, factors, order, tensors in zip(machine.nodes, mapping.factors, mapping.orders, mapping.kept, strict=True):
+        where = f"in parallel, of {node.size:.0f}" if isinstance(node, NestFanout) else ", ".join(tensors)
         shown.add_row(node.name, _loops(factors, order), where)
     out.print(shown)
     numbers = ("tile", "reads", "fills", "updates", "instances", "energy")
     shown = table("memory", "tensor", *numbers, numbers=numbers)
+    # Accesses are words of one instance; the energy in J is that of all instances.
     for memory in cost.instances:
         for (name, tensor), each in cost.accesses.items():
             if name == memory:
@@ -119,6 +123,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     out.print(shown)
     out.print()
     busy = f"{percent(cost.utilization)} of {machine.units:,.0f} units"
+    # Fewer cycles of arithmetic than in all: something else, such as a memory's bandwidth, sets the time.
     slow = "" if cost.cycles == cost.compute_cycles else f", {cost.compute_cycles:,.0f} of them arithmetic"
     out.print(f"time    {formatted(cost.time, 's')}: {cost.cycles:,.0f} cycles{slow}; {busy}")
     if cost.energy:
@@ -148,12 +153,16 @@ def show_network(answer: dict[str, Any], machine: NestMachine) -> None:
     shown = table("layer", *numbers, *more, *(["largest parts"] if more else []), numbers=(*numbers, *more))
     for each in answer["layers"]:
         energy, count = each["energy"], each["count"]
+        # The last part of a layer's path keeps the table narrow.
         part = each["layer"].replace("#", ".").rpartition(".")[2]
         cells = [part, str(count), f"{each['macs'] / 1e6:,.1f} M", f"{each['cycles']:,.0f}"]
+        # Share of the MACs that all units could do in these cycles.
         cells.append(percent(each["macs"] / (each["cycles"] * machine.units)))
         if more:
+            # The two components that need most energy.
             parts = sorted(each["energies"].items(), key=lambda part: -part[1])[:2]
             cells += [formatted(energy, "J"), formatted(energy / each["macs"], "J")]
+            # A layer's figures are of one occurrence, the total of all of them.
             cells.append(percent(count * energy / answer["energy"]))
             cells.append(", ".join(f"{name} {percent(part / energy)}" for name, part in parts))
         shown.add_row(*cells)

@@ -69,6 +69,7 @@ def show_entry(entry: Any) -> None:
     for fact, value in rows.items():
         facts.add_row(fact, value)
     facts.add_section()
+    # Every number of the model by the path that axes and settings use.
     for path in leaf_paths(entry.model, "model"):
         facts.add_row(path, number(leaf({"model": entry.model}, path)))
     out.print(facts)
@@ -81,6 +82,7 @@ def record(entry: Any) -> dict[str, Any]:
     from jaxroof import Deployment
     from jaxroof.memory import capacity
 
+    # One device without any split: sizes are those of the model as a whole.
     model, alone = entry.model, Deployment()
     language, encoder = float(capacity.parameter_count(model)), float(capacity.encoder_parameter_count(model))
     return {
@@ -111,6 +113,7 @@ def _billions(count: float | None) -> str:
     """A number of parameters as model names write it: 70.6B, 124M; a dash for none or an unknown one."""
     if not count:
         return "-"
+    # Limits lie where three significant digits would round up to the next unit.
     if count >= 999.5e9:
         return f"{count / 1e12:.3g}T"
     return f"{count / 1e9:.3g}B" if count >= 999.5e6 else f"{count / 1e6:.3g}M"

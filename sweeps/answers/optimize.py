@@ -27,12 +27,15 @@ def trade_offs(found: Optimum) -> Any:
     first, *others = problem.objectives
     heads = [f"changes {goal.text} by" for goal in others]
     names, more = problem.objective_names, f"1 % more {first.text}"
-    made = table("front", *names, more, *heads, numbers=(*names, more, *heads))
+    exchange = table("front", *names, more, *heads, numbers=(*names, more, *heads))
+    # Entry [i, j, 0]: change of objective j for each unit of the first one, along the front at design i.
     every = rates(found)
     for i, row in enumerate(found.objectives):
+        # Objectives are stored so that smaller is better; their sign gives the figure back.
         figures = [goal.sign * value for goal, value in zip(problem.objectives, row, strict=True)]
         cells = [formatted(v, unit_of(g.name), 4) for v, g in zip(figures, problem.objectives, strict=True)]
         cells.append(f"+{formatted(0.01 * figures[0], unit_of(first.name))}")
+        # A rate assumes balanced slopes: where they are not, it is marked as approximate.
         mark = "~" if found.balances[i].residual > UNBALANCED else ""
         for j, goal in enumerate(others, 1):
             change = every[i, j, 0] * 0.01 * figures[0]
@@ -42,25 +45,27 @@ def trade_offs(found: Optimum) -> Any:
                 continue
             sign = "-" if change < 0.0 else "+"
             cells.append(f"{mark}{sign}{formatted(abs(change), unit_of(goal.name))} ({100 * share:+.2f} %)")
-        made.add_row(f"design {i + 1}", *cells)
-    return made
+        exchange.add_row(f"design {i + 1}", *cells)
+    return exchange
 
 
 def robustness(found: Optimum) -> Any:
     """The robust and the nominal optimum in every scenario."""
-    made = given(found.robustness, "robust optimum")
+    comparison = given(found.robustness, "robust optimum")
     unit = unit_of(found.problem.objectives[0].name)
     heads = ("nominal optimum", "robust optimum", "price")
     shown = table("scenario", *heads, "nominal keeps constraints", "binds", numbers=heads)
-    for i, name in enumerate(made.scenarios):
-        misses = "" if made.nominal_keeps[i] else f"no, by {percent(np.expm1(made.nominal_excess[i]))}"
+    for i, name in enumerate(comparison.scenarios):
+        # Excess is stored as a logarithm; expm1 turns it into a relative one.
+        misses = "" if comparison.nominal_keeps[i] else f"no, by {percent(np.expm1(comparison.nominal_excess[i]))}"
+        # Weight of the scenario among those that decide: 1 where it alone does, 0 where it does not.
         share = found.balances[0].scenarios[i]
         binds = "" if share < 1e-3 else "yes" if share > 1.0 - 1e-3 else f"{percent(share)} of it"
         shown.add_row(
             name,
-            formatted(made.nominal[i], unit, 4),
-            formatted(made.robust[i], unit, 4),
-            f"{100 * made.price[i]:+.3g} %",
+            formatted(comparison.nominal[i], unit, 4),
+            formatted(comparison.robust[i], unit, 4),
+            f"{100 * comparison.price[i]:+.3g} %",
             misses or "yes",
             binds,
         )
@@ -84,8 +89,10 @@ def simulations(found: Optimum) -> Iterator[Any]:
 def means(problem: Problem) -> Iterator[str]:
     """What an objective is the mean of, and of which scenarios it is the worst."""
     if len(problem.weights) > 1:
+        # Every scenario weighs the same mix, so the members of the first one name its parts.
         parts = zip(problem.members[0], problem.weights, strict=True)
         shares = ", ".join(f"{member.workload} {percent(share)}" for member, share in parts)
+        # Rates per second average harmonically over tokens, times and costs per token arithmetically.
         kinds = {("harmonic" if harmonic(goal) else "arithmetic") for goal in problem.objectives if not goal.of}
         yield f"mix     {' and '.join(sorted(kinds))} mean by share of the tokens: {shares}"
     if len(problem.members) > 1:
@@ -100,6 +107,7 @@ def whole_numbers(found: Optimum) -> Iterator[str]:
     if gap.proved:
         yield f"whole   the best of all {gap.nodes:,} designs (proved)"
         return
+    # Counts relaxed to real numbers can only be better: the gap bounds what whole ones cost.
     text = (
         f"whole   whole numbers cost {percent(gap.value)} at most ({gap.certainty}: the relaxed optimum is by descent)"
     )
@@ -145,6 +153,7 @@ def printed(found: Optimum, seconds: float) -> None:
         )
     for note in filter(None, problem.attributes["notes"].split(" | ")):
         out.print(f"note    {note}")
+    # Stages that would round to 0.0 s are left out.
     stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items() if value > 0.05)
     out.print(
         f"{found.evaluations:,} designs and {found.gradients:,} gradients in {seconds:.1f} s, compilation included "
@@ -155,37 +164,38 @@ def printed(found: Optimum, seconds: float) -> None:
 def _designs(found: Optimum, several: bool) -> Any:
     """Variables, then goals, of the best designs and of the best point of the grid, side by side."""
     problem = found.problem
+    # A front is shown over its whole length; of a single objective only the first designs.
     count = len(found.designs) if several else min(len(found.designs), SHOWN)
+    # At most six, evenly spaced in their order, with the first and the last.
     picks = sorted({round(i * (count - 1) / max(min(count, 6) - 1, 1)) for i in range(min(count, 6))})
     heads = [f"design {pick + 1}" for pick in picks] if several else ["best", *(f"{i + 1}." for i in picks[1:])]
     columns = [found.designs[pick] for pick in picks]
     values = [found.objectives[pick] for pick in picks]
-    kept = [bool(found.feasible[pick]) for pick in picks]
+    feasible = [bool(found.feasible[pick]) for pick in picks]
+    # The best point of the grid beside them shows what the descent has gained.
     if found.grid_design is not None:
         heads.append(f"best of {len(found.grid[0]):,}\n{'sampled' if found.sampled else 'grid'} points")
         columns.append(found.grid_design)
         values.append(found.grid_objectives)
-        kept.append(True)
-    made = table("", *heads, "bounds", numbers=heads)
+        feasible.append(True)
+    designs = table("", *heads, "bounds", numbers=heads)
     for i, knob in enumerate(problem.variables):
         cells = [_shown(problem.label(knob, design[i]), knob) for design in columns]
-        bounds = (
-            "choice" if knob.choice else f"{_shown(knob.low, knob)} to {_shown(knob.high, knob)}"
-        )
-        made.add_row(knob.name, *cells, bounds)
-    made.add_section()
+        bounds = "choice" if knob.choice else f"{_shown(knob.low, knob)} to {_shown(knob.high, knob)}"
+        designs.add_row(knob.name, *cells, bounds)
+    designs.add_section()
     for j, objective in enumerate(problem.objectives):
         unit = unit_of(objective.name)
-        made.add_row(
+        designs.add_row(
             objective.text, *(formatted(objective.sign * value[j], unit, 4) for value in values), "", style="bold"
         )
     if not several:
         best = values[0][0]
-        made.add_row(
+        designs.add_row(
             "against the best", *("" if i == 0 else _ratio(value[0], best) for i, value in enumerate(values)), ""
         )
-    made.add_row("keeps constraints", *("yes" if one else "no" for one in kept), "")
-    return made
+    designs.add_row("keeps constraints", *("yes" if one else "no" for one in feasible), "")
+    return designs
 
 
 def _held(found: Optimum) -> Any:
@@ -193,22 +203,23 @@ def _held(found: Optimum) -> Any:
     objective = found.problem.objectives[0]
     value = abs(found.objectives[0, 0])
     unit = unit_of(objective.name)
-    made = table(
+    active = table(
         "held by", "at", "1 % more of it", "changes the objective by", numbers=("at", "changes the objective by")
     )
     for one in found.active:
         if abs(one.elasticity) < LEAST:
             continue
+        # One per cent of the limit, and the change of the objective to first order by its elasticity.
         step = 0.01 * one.limit
         change = 0.01 * one.elasticity * value
         name = one.name if one.kind == "constraint" else f"{one.name}, {one.kind}"
-        made.add_row(
+        active.add_row(
             name,
             formatted(one.limit, one.unit),
             f"+{formatted(step, one.unit)}",
             f"{'-' if change < 0 else '+'}{formatted(abs(change), unit)} ({one.elasticity:+.2f} %)",
         )
-    return made
+    return active
 
 
 def _ratio(value: float, best: float) -> str:

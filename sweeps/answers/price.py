@@ -25,6 +25,7 @@ def print_answer(
     out.print(f"{what}\nfusion {asked.policy}", end="\n\n")
     out.print(tables.op_table(answer.ops))
     out.print()
+    # Slowdown at the limit of electrical power; one below 0.1 % is not worth a line.
     slowed = metrics.get("slowdown", 1.0)
     limit = f", {100 * (slowed - 1):.1f} % longer under the power limit" if slowed > 1.001 else ""
     out.print(f"time    {formatted(metrics['time'], 's')}{limit}, {metrics['kernels']:,.0f} kernels")
@@ -40,6 +41,7 @@ def print_answer(
     if slopes:
         out.print()
         shown = tables.table("number", "elasticity of time", numbers=("elasticity of time",))
+        # By magnitude: a negative elasticity matters as much as a positive one.
         for path, slope in sorted(slopes.items(), key=lambda item: -abs(item[1])):
             if abs(slope) >= LEAST_SLOPE:
                 shown.add_row(path, f"{slope:+.3f}")
@@ -89,20 +91,25 @@ def points(asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
     axes = [str(axis) for axis in data["time"].dims]
     missing = [axis for axis in ("hardware", *asked.traced.symbols) if axis not in axes]
     rows = []
+    # All places of the grid, the last axis fastest.
     for place in itertools.product(*(range(data.sizes[axis]) for axis in axes)):
         at = dict(zip(axes, place, strict=True))
+        # A single accelerator has no axis: its name is an attribute of the dataset.
         row: dict[str, Any] = {"hardware": data.attrs["hardware"]} if "hardware" in missing else {}
         row |= {
             axis: data[axis].values[i] if axis == "hardware" else float(data[axis].values[i]) for axis, i in at.items()
         }
         for name in data.data_vars:
+            # A variable lacks axes that it does not depend on: its place has fewer indices.
             value = data[name].values[tuple(at[dim] for dim in data[name].dims)]
             meaning = variable(str(name))
+            # Codes are stored as integers; their flags are the words for them.
             if meaning.flags:
                 row[str(name)] = meaning.flags[int(value)]
             elif value.dtype == bool:
                 row[str(name)] = bool(value)
             else:
+                # The unit is a part of the key, except for ratios.
                 row[f"{name}{'' if meaning.unit == '1' else '_' + meaning.unit}"] = float(value)
         rows.append(row)
     return {**data.attrs, "beyond": beyond, "notes": list(notes), "points": rows}

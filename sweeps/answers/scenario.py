@@ -16,11 +16,11 @@ def show_list(as_json: bool) -> None:
     if as_json:
         keys = ("id", "title", "source")
         return print_json([{key: getattr(entry, key) for key in keys} for entry in entries])
-    found = table("id", "job", "scenario", "source")
+    listing = table("id", "job", "scenario", "source")
     for entry in entries:
-        found.add_row(entry.id, entry.spec.get("job", "request"), entry.title, entry.source)
+        listing.add_row(entry.id, entry.spec.get("job", "request"), entry.title, entry.source)
     out = console()
-    out.print(found)
+    out.print(listing)
     out.print(f"\n{len(entries)} scenarios; each is a specification: jaxroof sweep workloads/scenarios/ID.toml")
 
 
@@ -30,8 +30,9 @@ def show_rows(rows: list[Any]) -> None:
     from sweeps.studies.scenarios import outside_by_default
 
     numbers = ("expected", "found", "deviation", "predicted", "deviation of it")
-    found = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
+    comparison = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
     for row in rows:
+        # An expected value is a single number, or a range up to `most`.
         expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
         figures = [expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status)]
         predicted = [
@@ -39,13 +40,14 @@ def show_rows(rows: list[Any]) -> None:
             _share(row.predicted_deviation),
             AGREEMENTS.get(row.by_default, ""),
         ]
-        found.add_row(row.id, row.what, *figures, *predicted)
+        comparison.add_row(row.id, row.what, *figures, *predicted)
     out = console()
-    out.print(found)
+    out.print(comparison)
     show_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
     show_reasons("outside", rows, "differs", out)
     counts = collections.Counter(row.status for row in rows)
     out.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    # A second judgement: predictions with default constants, where the scenario has one.
     judged = collections.Counter(row.by_default for row in rows if row.by_default)
     if judged:
         outside = ", ".join(f"{name} ({len(some)})" for name, some in outside_by_default(rows).items())
@@ -76,6 +78,7 @@ def show_reasons(title: str, rows: list[Any], status: str, out: Any) -> None:
 
 
 def _same(row: Any) -> bool:
+    # Not a number: there is no second end of a range.
     return row.most == row.expected or math.isnan(row.most)
 
 

@@ -21,6 +21,7 @@ class _Console(Console):
 
     def render(self, *words: Any, **names: Any) -> Iterable[Segment]:
         for segment in super().render(*words, **names):
+            # Segments of control are rich's own, such as movements of the cursor; they are no text.
             yield segment if segment.control else segment._replace(text=escaped(segment.text))
 
 
@@ -33,7 +34,9 @@ def console(error: bool = False) -> Console:
       error: for bars and notes, on the stream of errors.
     """
     stream = sys.stderr if error else sys.stdout
+    # With None rich asks the terminal for its width, which a pipe does not have.
     width = None if stream.isatty() else PIPE_WIDTH
+    # The command's stream escapes control characters, rich's styles among them; its `styled` form does not.
     stream = getattr(stream, "styled", stream)
     return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
@@ -54,15 +57,17 @@ class Screen:
 
 def _drawn(table: Table) -> Drawn:
     """A table as it is drawn: numbers right-aligned and never broken, a cell one line whatever its value says."""
-    made = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in table.columns:
         right = column.number
-        made.add_column(
+        # Half a number reads as another number, so that columns of numbers are never broken.
+        drawn.add_column(
             column.title, justify="right" if right else "left", no_wrap=right or column.whole, overflow="fold"
         )
     for number, section in enumerate(table.sections):
+        # A line stands between sections, not before the first one.
         if number:
-            made.add_section()
+            drawn.add_section()
         for row in section:
-            made.add_row(*(escaped(cell, breaks=True) for cell in row.cells), style="bold" if row.bold else None)
-    return made
+            drawn.add_row(*(escaped(cell, breaks=True) for cell in row.cells), style="bold" if row.bold else None)
+    return drawn

@@ -43,6 +43,7 @@ def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
             rows = ranked(found.checks, [name])[: None if every else CHECKED]
             out.print(_one_metric(point, name, rows, found.checks[name]))
     out.print()
+    # Each turn evaluates the metrics again, so that of many knobs only those with large elasticities are turned.
     turned = len(found.checks[names[0]])
     few = "" if every or top >= len(moving) else f"; the {top} with the largest changes are shown"
     if turned < len(point.knobs):
@@ -50,6 +51,7 @@ def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
     else:
         out.print(f"knobs   {len(moving)} of {turned} have an effect, {turned - len(moving)} have none{few}")
     for name in names:
+        # The gradient is judged by knobs that have an effect: the others agree in any case.
         rows = [row for row in found.checks[name] if row.effect]
         marked = [row for row in rows if not row.agrees]
         out.print(
@@ -57,12 +59,14 @@ def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
             f"{len(rows)} knobs{f', not for {_listed(marked)}' if marked else ''}"
         )
     for step, shares in point.bounds.items():
+        # A share below FLAT counts as none.
         words = ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= FLAT)
         out.print(f"bound   {step}: {words} of its time")
     for reason, words in (("0", "0: a share of nothing"), ("switch", "switches"), ("unknown", "not set or unknown")):
         paths = [path for path, why in point.left_out.items() if why == reason]
         if paths:
             out.print(f"none    {', '.join(paths)}: {words}, no elasticity")
+    # Without smoothing the gradient at a ridge is that of the regime which holds there.
     if point.smoothing == 0.0:
         out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
     print_lines(out, "note", found.notes)
@@ -85,13 +89,14 @@ def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
         if not str(name).startswith("elasticity_of_"):
             continue
         columns = ("lowest", "median", "highest")
-        made = table(str(name).removeprefix("elasticity_of_"), *columns, numbers=columns)
+        ranges = table(str(name).removeprefix("elasticity_of_"), *columns, numbers=columns)
         for knob in found["knob"].values:
             values = array.sel(knob=knob).values
+            # Points at which an elasticity does not exist are not finite.
             known = values[np.isfinite(values)]
             ends = [f"{value:+.3f}" for value in np.quantile(known, (0.0, 0.5, 1.0))] if known.size else ["-"] * 3
-            made.add_row(str(knob), *ends)
-        out.print(made)
+            ranges.add_row(str(knob), *ends)
+        out.print(ranges)
         out.print()
     print_lines(out, "file", files)
 
@@ -137,19 +142,22 @@ def record(found: Ranking) -> dict[str, Any]:
     }
 
 
+# Signed percentages of the factors, for the heads of columns.
 SIGNS = tuple(f"{factor - 1.0:+.0%}".replace("%", " %") for factor in FACTORS)
 
 
 def _all_metrics(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], shown: Sequence[Knob]) -> Any:
     """Real changes of every metric with a knob turned down and up."""
     columns = [f"{name}\n{', '.join(SIGNS)}" for name in checks]
-    made = table("knob", "value", *columns, numbers=("value", *columns))
-    made.add_row("", "", *(metric_text(name, point.metrics[name]) for name in checks), style="bold")
+    changes = table("knob", "value", *columns, numbers=("value", *columns))
+    changes.add_row("", "", *(metric_text(name, point.metrics[name]) for name in checks), style="bold")
+    # A knob need not be turned for every metric, so that a row may lack some.
     rows = {name: {row.knob: row for row in turned} for name, turned in checks.items()}
     for knob in shown:
-        found = [rows[name].get(knob) for name in checks]
-        made.add_row(knob.path, _turned_text(knob, found[0]), *map(_both_text, found))
-    return made
+        turns = [rows[name].get(knob) for name in checks]
+        # A knob is turned to the same values for every metric; the first one gives them.
+        changes.add_row(knob.path, _turned_text(knob, turns[0]), *map(_both_text, turns))
+    return changes
 
 
 def _one_metric(point: Sensitivities, name: str, shown: Sequence[Knob], rows: Sequence[Turn]) -> Any:
@@ -157,16 +165,17 @@ def _one_metric(point: Sensitivities, name: str, shown: Sequence[Knob], rows: Se
     by_path = {row.knob: row for row in rows}
     columns = [f"knob {sign}:\n{word}" for sign in SIGNS for word in ("change", "gradient")]
     numbers = ("value", *columns, "elasticity")
-    made = table("knob", "value", *columns, "elasticity", "difference", numbers=numbers)
-    made.add_row(name, metric_text(name, point.metrics[name]), *([""] * (2 + len(columns))), style="bold")
+    changes = table("knob", "value", *columns, "elasticity", "difference", numbers=numbers)
+    changes.add_row(name, metric_text(name, point.metrics[name]), *([""] * (2 + len(columns))), style="bold")
     for knob in shown:
         row = by_path.get(knob)
         cells = ["-"] * len(columns)
         if row is not None:
+            # For each factor the real change, then the one that the gradient predicts.
             cells = [_change(x) for pair in zip(row.actual, row.predicted, strict=True) for x in pair]
         reason = f"* {row.reason}" if row is not None and not row.agrees else ""
-        made.add_row(knob.path, _turned_text(knob, row), *cells, _text(_slope(point, name, knob)), reason)
-    return made
+        changes.add_row(knob.path, _turned_text(knob, row), *cells, _text(_slope(point, name, knob)), reason)
+    return changes
 
 
 def _both_text(row: Turn | None) -> str:
@@ -176,11 +185,13 @@ def _both_text(row: Turn | None) -> str:
 
 
 def _change(change: float) -> str:
+    # Adding 0.0 turns a negative zero into a positive one, which prints without a minus sign.
     return "-" if math.isnan(change) else f"{100 * change + 0.0:+.2f} %"
 
 
 def _turned_text(knob: Knob, row: Turn | None) -> str:
     """The knob's value; of a count also what it is turned to."""
+    # A count can only become another whole number, so that the heads of columns do not tell its value.
     if row is None or not knob.count:
         return value_text(knob)
     ends = ", ".join("-" if math.isnan(value) else number(value) for value in row.values)
@@ -188,13 +199,14 @@ def _turned_text(knob: Knob, row: Turn | None) -> str:
 
 
 def _show_pairs(out: Any, name: str, knobs: Sequence[Knob], point: Sensitivities, values: np.ndarray) -> None:
-    found = pairs(name, knobs, _slopes(point, name, knobs), values)[:PAIRS]
+    shown_pairs = pairs(name, knobs, _slopes(point, name, knobs), values)[:PAIRS]
     out.print(f"\n{name}: pairs of knobs, both turned to the better")
+    # Second derivative of the metric's logarithm by the logarithms of both knobs.
     columns = ("d2 ln y", "gain")
-    made = table("knob", "and", *columns, "", numbers=columns)
-    for pair in found:
-        made.add_row(pair.first.path, pair.second.path, f"{pair.curvature:+.3f}", f"{pair.gain:+.3f}", pair.kind)
-    out.print(made)
+    listing = table("knob", "and", *columns, "", numbers=columns)
+    for pair in shown_pairs:
+        listing.add_row(pair.first.path, pair.second.path, f"{pair.curvature:+.3f}", f"{pair.gain:+.3f}", pair.kind)
+    out.print(listing)
 
 
 def value_text(knob: Knob) -> str:

@@ -46,6 +46,7 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     out.print(f"source  {found.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
+    # A run without output tokens lacks latencies such as TPOT.
     for name in (name for name in LATENCIES if f"{name}_mean" in found.metrics):
         values = [_time(found.metrics[f"{name}_{column}"]) for column in columns]
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
@@ -53,27 +54,32 @@ def show(found: Simulation, files: Iterable[str]) -> None:
     out.print()
     if found.classes:
         _print_classes(out, found)
+    # Goodput and its share say something only where there are limits.
     limited = limits(found.objective) or any(one.slo for one in found.load.classes)
     shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limited)]
     out.print(tables.metric_table({name: found.metrics[name] for name in shown}, SHARES))
     out.print()
     tables.print_lines(out, "slo", slo_lines(found))
     out.print(f"status  {status_text(found)}")
+    # Tokens of a block, the unit in which the cache is allocated.
     size, each = float(found.policy.block_size), " in each replica" if found.replicas > 1 else ""
     blocks = f"{found.blocks:,.0f} blocks of {number(size)} token{'s' * (size > 1.0)}"
     out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{each}")
     bound = binding(found)
     tables.print_lines(out, "binds", [] if bound is None else [bound.text])
+    # Simulated seconds of serving, and seconds that the simulation took.
     served, seconds = (formatted(value, "s") for value in (found.metrics["duration"], found.seconds))
     out.print(f"time    {served} of serving simulated in {seconds}")
     far = simulated_beyond(found)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
+    # Notes of the case come first; those of the simulation repeat some of them.
     tables.print_lines(out, "note", (*tables.notes(case), *(note for note in found.notes if note not in case.notes)))
     tables.print_lines(out, "file", files)
 
 
 def simulated_beyond(found: Simulation) -> Beyond:
     """How far a step under the simulated load is beyond the evidence."""
+    # A step of the mean batch at mean lengths stands for the run; the batch is one at least.
     stream, batch = found.load.stream, max(found.metrics["batch_mean"], 1.0)
     return serving_beyond(found.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
 
@@ -82,15 +88,16 @@ def _print_classes(out: Any, found: Simulation) -> None:
     """Latencies of every class of requests, and the share that keeps its limits."""
     columns = [(name, of) for name in ("ttft", "tpot", "e2e") for of in ("mean", f"p{PERCENTILES[-1]}")]
     heads = [f"{NAMES[name]}\n{of}" for name, of in columns]
-    made = tables.table("class", "requests", *heads, "good", "limits", numbers=("requests", *heads, "good"))
+    class_table = tables.table("class", "requests", *heads, "good", "limits", numbers=("requests", *heads, "good"))
+    # Limits by class in the order of the load's classes: the class's own, or the common ones.
     stream, limited = found.replica.stream, class_objectives(found.load.classes, found.objective)
     for position, (name, metrics) in enumerate(found.classes.items()):
         one = found.load.classes[position]
         values = [_time(metrics[f"{latency}_{of}"]) for latency, of in columns]
         good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
         count = f"{int(np.sum(stream.kind == position)):,}"
-        made.add_row(name, count, *values, good, limits_text(one, found.objective))
-    out.print(made)
+        class_table.add_row(name, count, *values, good, limits_text(one, found.objective))
+    out.print(class_table)
     out.print()
 
 

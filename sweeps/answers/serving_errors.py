@@ -28,6 +28,7 @@ def record(
     from sweeps.measure.validate.serving.scores import scores, worst
 
     predicted, left = found
+    # Points whose labels are in doubt are not trusted: without any other there is no worst one to name.
     trusted = any(one.point.suspect is None for one in predicted)
     return {
         "file": options.data,
@@ -44,6 +45,7 @@ def record(
             metric: {"from_error": worse.from_error, "shares": worse.shares}
             for metric in METRICS
             if trusted
+            # A list of one element gives the result a name, so that it is computed once for each metric.
             for worse in [worst(predicted, metric)]
         },
         "rows": [row_record(one, command) for one in predicted],
@@ -100,11 +102,13 @@ def show(out: Any, options: argparse.Namespace, found: tuple[list[Any], list[Any
             shown.add_row(key, value, str(row["tpot"].n), *cells)
         shown.add_section()
     out.print(shown)
+    # The worst points are looked for only among rows that nothing speaks against.
     trusted = any(one.point.suspect is None for one in predicted)
     for metric in METRICS if trusted else ():
         out.print()
         for line in worst_lines(worst(predicted, metric)):
             out.print(line)
+    # Rows in doubt are counted by the reason for the doubt.
     suspects = Counter(one.point.suspect for one in predicted if one.point.suspect is not None)
     for reason, count in suspects.most_common():
         out.print(f"{count} rows not trusted: {reason}")

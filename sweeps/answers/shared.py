@@ -40,6 +40,7 @@ def parts_text(case: Case) -> str:
     share = f"{float(memory_share(case.scenario.hardware, case.scenario.deployment)):.3g}"
     names = ("weights", "activations", "sampler", "graphs", "other", "kv_cache")
     words = ", ".join(f"{_PART_WORDS[name]} {parts[name] / GIB:.2f}" for name in names)
+    # With `memory_static`, as SGLang's --mem-fraction-static, the share covers weights and cache alone.
     deployment = case.scenario.deployment
     if float(deployment.memory_static):
         rule = "of weights and cache alone"
@@ -59,6 +60,7 @@ _PART_WORDS = {
 }
 """Part of the device's memory -> its name in a sentence."""
 
+# Engines log memory in GiB, and this sentence repeats such a log.
 GIB = 2.0**30
 
 
@@ -67,8 +69,8 @@ def memory_record(case: Case) -> dict[str, float]:
     scenario = case.scenario
     place = scenario.hardware, scenario.model, scenario.deployment
     parts = memory_parts(*place)
-    found = parts._asdict() | {"peak": parts.peak, "kv_cache": kv_capacity_bytes(*place)}
-    return {name: float(value) for name, value in found.items()}
+    amounts = parts._asdict() | {"peak": parts.peak, "kv_cache": kv_capacity_bytes(*place)}
+    return {name: float(value) for name, value in amounts.items()}
 
 
 def token_text(case: Case) -> str:
@@ -81,7 +83,9 @@ def token_text(case: Case) -> str:
 
 def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
     """Cost of a device, and of a million tokens to its owner and its tenant; None where nothing is known."""
+    # Only the first word becomes a plural: "tokens, prompt or output".
     tokens = token_text(case).replace("token", "tokens", 1)
+    # A job of prompts alone is priced per prompt token: its metrics take the names of the others.
     if "usd_per_thousand_requests" in metrics:
         metrics = metrics | {
             name.replace("_prompt_tokens", "_tokens"): value
@@ -125,7 +129,9 @@ def intervals(metrics: dict[str, Any]) -> list[str]:
         if f"{name}_spread" not in metrics:
             continue
         ranges = []
+        # Errors of kernels that are all the same, then errors that are independent of each other.
         for suffix in ("_spread", "_spread_independent"):
+            # The error is log-normal: the interval is a factor of exp(1.645 sigma) to both sides.
             factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
             low, high = (formatted(metrics[name] * by, "s") for by in (1.0 / factor, factor))
             ranges.append(f"{low} to {high}")
@@ -135,11 +141,14 @@ def intervals(metrics: dict[str, Any]) -> list[str]:
 
 def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     """What of a case is beyond the evidence of its constants, and what that does to the intervals; empty inside."""
-    found = {name: beyond(*step) for name, step in job_of(case.scenario).steps(case.scenario).items()}
-    marked = {name: one for name, one in found.items() if one.marked}
+    # One judgement for every step of the job, such as prefill and decode.
+    by_step = {name: beyond(*step) for name, step in job_of(case.scenario).steps(case.scenario).items()}
+    marked = {name: one for name, one in by_step.items() if one.marked}
     lines = [f"{name}: {one.text}" for name, one in marked.items() if one.octaves is not None]
+    # A finding without a distance in octaves is said once, not for every step.
     lines += [one.text for one in list(marked.values())[:1] if one.octaves is None]
     known = [name for name in ("step_time", "ttft", "tpot", "e2e") if f"{name}_spread" in metrics]
+    # The same case as if it were inside the evidence shows by how much the intervals are widened.
     if lines and known:
         inside = dataclasses.replace(case.scenario, efficiency=without_hulls(case.scenario.efficiency))
         before: dict[str, Any] = answer(dataclasses.replace(case, scenario=inside)).metrics
@@ -155,6 +164,7 @@ def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     """Power of a device and energy per token in words, and what the limit costs where it binds; empty if unknown."""
     if "power" not in metrics:
         return []
+    # A job with prefill and decode states the power of each phase beside the mean.
     phases = [name for name in ("prefill", "decode") if f"{name}_power" in metrics]
     parts = [f"{phase} {formatted(metrics[f'{phase}_power'], 'W')}" for phase in phases]
     detail = f" ({', '.join(parts)})" if parts else ""
@@ -170,12 +180,15 @@ def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
 def throttled_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     """Clock at which the limit of electrical power lets steps run, in words; empty where it slows none."""
     lines, hardware = [], case.scenario.hardware
+    # No prefix: the job's single step. A request or a pool has a step for each phase.
     for step in ("", "prefill_", "decode_"):
         slowdown, clock = metrics.get(f"{step}slowdown", 1.0), metrics.get(f"{step}clock")
         if slowdown <= THROTTLED:
             continue
+        # A prefill pool may have an accelerator of its own.
         place = case.scenario.prefill.hardware if step == "prefill_" and case.scenario.prefill else hardware
         phase = f"{step.rstrip('_')} " if step else ""
+        # Where the clock in Hz is not known, only the ratio to full speed can be stated.
         speed = f"{100.0 / slowdown:.0f} % of its clock"
         if clock is not None:
             speed = f"{clock * 1e-6:,.0f} of {given(place.cores.clock, 'clock') * 1e-6:,.0f} MHz"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sweeps.ask.cases import Case
     from sweeps.run.answer import OpAnswer
 
+
 def console() -> Answer:
     """An answer that the screen shows as it comes."""
     return Answer(Screen())
@@ -28,6 +29,7 @@ def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
 def print_lines(out: Answer, label: str, texts: Iterable[str]) -> None:
     """Print texts one below the other, each after what it is: "note", "file", "power"."""
     for text in texts:
+        # Labels of one width, so that the texts of an answer align.
         out.print(f"{label:7} {text}")
 
 
@@ -35,11 +37,11 @@ def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Tabl
     """Every metric with its unit, or in percent if in `shares`, and what it means."""
     from sweeps.ask.names import variable
 
-    made = table("metric", "value", "meaning", numbers=("value",))
+    listing = table("metric", "value", "meaning", numbers=("value",))
     for name, value in metrics.items():
         text = percent(value) if name in shares else metric_text(name, value)
-        made.add_row(name, text, variable(name).long_name)
-    return made
+        listing.add_row(name, text, variable(name).long_name)
+    return listing
 
 
 def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
@@ -49,17 +51,19 @@ def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
     """
     from sweeps.run.answer import OpAnswer
 
+    # Columns that would be empty for every op are left out.
     sends = any(op.message_bytes for op in ops)
     draws = any(op.power is not None for op in ops)
     each = ["FLOP\n/device", "bytes\n/device", "FLOP/B", *(["message\n/device"] if sends else [])]
     each += ["power\n/device"] if draws else []
     columns = ["runs", "time", "share", *each]
-    made = table("op", *columns, "bound", numbers=columns)
+    listing = table("op", *columns, "bound", numbers=columns)
     total = sum(op.time for op in ops)
     for op in ops:
         bound = op.bound if op.algorithm is None else f"{op.bound} ({op.algorithm})"
-        made.add_row(op.name, number(op.count), *_op_cells(op, total, sends, draws), bound)
-    made.add_section()
+        listing.add_row(op.name, number(op.count), *_op_cells(op, total, sends, draws), bound)
+    listing.add_section()
+    # Amounts add up over ops; precision, bound and algorithm belong to single ops.
     everything = OpAnswer(
         name="total",
         count=1.0,
@@ -71,22 +75,23 @@ def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
         bound="",
         algorithm=None,
     )
-    made.add_row("total", "", *_op_cells(everything, total, sends, draws), "", style="bold")
-    return made
+    listing.add_row("total", "", *_op_cells(everything, total, sends, draws), "", style="bold")
+    return listing
 
 
 def op_summary(steps: "Mapping[str, tuple[OpAnswer, ...]]", rows: int = 5) -> Table:
     """The ops that take most of every step, side by side."""
     parts = (Column("share", number=True), Column("bound", whole=True))
-    made = Table([column for step in steps for column in (Column(f"{step} step"), *parts)])
+    listing = Table([column for step in steps for column in (Column(f"{step} step"), *parts)])
     for row in range(rows):
         cells = []
         for ops in steps.values():
             total = sum(op.time for op in ops)
+            # Row r of a step is its op of rank r by time; a step may have fewer ops than there are rows.
             largest = sorted(ops, key=lambda op: -op.time)[row : row + 1]
             cells += [largest[0].name, percent(largest[0].time / total), largest[0].bound] if largest else [""] * 3
-        made.add_row(*cells)
-    return made
+        listing.add_row(*cells)
+    return listing
 
 
 def heading(case: "Case", what: str, settings: Mapping[str, str]) -> str:
@@ -115,6 +120,7 @@ def degrees_text(deployment: "Deployment") -> str:
     from jaxroof.deployment import DEGREES
 
     given = {name: getattr(deployment, name) for name in DEGREES}
+    # By tensor parallelism alone the degree is the number of devices, which the heading states.
     if all(value in (None, 1.0) for name, value in given.items() if name != "tp"):
         return ""
     return f" ({', '.join(f'{name} {value:g}' for name, value in given.items() if value not in (None, 1.0))})"
@@ -122,6 +128,7 @@ def degrees_text(deployment: "Deployment") -> str:
 
 def notes(case: "Case") -> tuple[str, ...]:
     """Notes for the reader but for the precision, which `heading` states."""
+    # The first note is that of the precision.
     return tuple(escaped(note, breaks=True) for note in case.notes[1:])
 
 
@@ -133,6 +140,7 @@ def metric_text(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
+    # Utilizations of compute (MFU) and of bandwidth (MBU) are shares of a peak.
     if name.endswith(("mfu", "mbu")):
         return percent(value)
     return amount(value, variable(name).unit)
@@ -156,6 +164,7 @@ def rows_by_reason(
     for name, reason in (lacking or {}).items():
         same.setdefault(reason, []).append(name)
     for row in rows:
+        # Reasons that begin so are about what the hardware lacks, and hold for all of its rows.
         if (row.reason or "").startswith("no "):
             same.setdefault(row.reason, []).append(row.hardware)
         else:
@@ -171,6 +180,7 @@ def write_csv(path: str, records: Sequence[Mapping[str, Any]], force: bool = Fal
 
     if not records:
         raise ValueError(f"{path}: there are no rows to write")
+    # Written under another name first: the file appears only when it is whole.
     with replacing(path, ("rows",), force=force) as name, open(name, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(records[0]))
         writer.writeheader()
@@ -194,6 +204,7 @@ def percent(share: float) -> str:
 
 def flop(count: float) -> str:
     """A count of operations as "34.4 TFLOP"."""
+    # The formatter knows FLOP/s, whose prefixes are those of a count.
     return formatted(count, "FLOP/s").removesuffix("/s") if count else "-"
 
 
@@ -203,6 +214,7 @@ def size(count: float) -> str:
 
 
 def _op_cells(op: "OpAnswer", total: float, sends: bool, draws: bool) -> list[str]:
+    # Intensity, FLOP/B, says nothing of an op without arithmetic.
     intensity = "-" if op.intensity is None or not op.flops else number(op.intensity)
     cells = [formatted(op.time, "s"), percent(op.time / total), flop(op.flops), size(op.bytes), intensity]
     cells += [size(op.message_bytes)] if sends else []

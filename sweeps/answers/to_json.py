@@ -12,4 +12,5 @@ def json_text(record: object, indent: int | None = 2) -> str:
 
     from sweeps.ask.text import finite
 
+    # JSON has neither NaN nor infinity: they become null, and the encoder refuses what is left.
     return json.dumps(finite(record), indent=indent, allow_nan=False)

@@ -23,14 +23,17 @@ def show(stream: Any, numbers: Any) -> None:
     out.print(escaped(f"source  {stream.source}", breaks=True))
     out.print()
     columns = ("mean", "p50", "p90", "p99", "max", "total")
-    made = table("tokens", *columns, numbers=columns)
+    lengths_table = table("tokens", *columns, numbers=columns)
     for name, lengths in (("prompt", numbers.isl), ("output", numbers.osl)):
-        made.add_row(name, *(number(getattr(lengths, column), 3) for column in columns))
-    out.print(made)
+        lengths_table.add_row(name, *(number(getattr(lengths, column), 3) for column in columns))
+    out.print(lengths_table)
+    # Requests that all come at once have an infinite rate; too few requests have none.
     rate = "all at once" if math.isinf(numbers.rate) else f"{number(numbers.rate)} requests/s"
     out.print(f"mean rate     {'-' if math.isnan(numbers.rate) else rate}")
     burstiness = "-" if math.isnan(numbers.burstiness) else number(numbers.burstiness)
+    # Coefficient of variation of the times between arrivals, which is 1 for a Poisson process.
     out.print(f"burstiness    {burstiness} (standard deviation over mean of the times between arrivals; Poisson: 1)")
+    # Prompt tokens that repeat a prefix of an earlier request, and the groups that share prefixes.
     cached = f"{percent(numbers.cacheable)} of the prompt tokens"
     groups = f"{numbers.groups:,} groups with {percent(numbers.grouped)} of the requests"
     out.print(f"prefix cache  could have {cached}, in {groups}")

@@ -29,10 +29,11 @@ INFERENCE = ("precision_source", "kv_precision")
 def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers; codes as words."""
     work = dataclasses.asdict(case.scenario.workload)
+    # The schedule and what is recomputed are codes in the workload, and words for readers.
     work |= {"schedule": SCHEDULES[int(work["schedule"])], "recompute": RECOMPUTES[int(work["recompute"])]}
-    asked = {name: value for name, value in case_record(case).items() if name not in INFERENCE}
+    about = {name: value for name, value in case_record(case).items() if name not in INFERENCE}
     return {
-        **asked,
+        **about,
         "workload": work,
         "notes": list(case.notes),
         "metrics": answer.metrics,
@@ -57,6 +58,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
     each = number(metrics["training_tokens_per_second_per_device"])
     flops = formatted(metrics["model_flops_per_second"], "FLOP/s")
     out.print(f"speed   {rate} tokens/s, {each} per device, {flops} per device")
+    # HFU counts recomputed FLOPs, which MFU leaves out.
     out.print(f"use     MFU {tables.percent(metrics['mfu'])}, HFU {tables.percent(metrics['hfu'])}")
     state = "fits" if metrics["fits"] else "does not fit"
     capacity = case.scenario.hardware.memory.hbm.capacity
@@ -72,6 +74,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
         out.print(f"money   {number(metrics['usd_per_billion_tokens'])} USD per billion tokens{price}")
     if "training_time" in metrics:
         cost = f", {number(metrics['training_usd'])} USD" if "training_usd" in metrics else ""
+        # A run has a length only where its number of tokens is given.
         out.print(f"run     {number(work.tokens)} tokens: {number(metrics['training_time'] / DAY)} days{cost}")
     tables.print_lines(out, "note", tables.notes(case))
 
@@ -92,20 +95,23 @@ def heading(case: Case) -> str:
 
 
 def _memory_table(case: Case, metrics: dict[str, Any]) -> Any:
-    made = tables.table("memory per device", "size", "share", numbers=("size", "share"))
+    listing = tables.table("memory per device", "size", "share", numbers=("size", "share"))
     capacity = case.scenario.hardware.memory.hbm.capacity
     for kind in MEMORY:
         held = metrics[f"{kind}_memory"]
-        made.add_row(kind, tables.size(held), tables.percent(held / capacity))
-    made.add_section()
-    made.add_row("total", tables.size(metrics["training_memory"]), tables.percent(metrics["memory_use"]), style="bold")
-    return made
+        listing.add_row(kind, tables.size(held), tables.percent(held / capacity))
+    listing.add_section()
+    listing.add_row(
+        "total", tables.size(metrics["training_memory"]), tables.percent(metrics["memory_use"]), style="bold"
+    )
+    return listing
 
 
 def _time_table(metrics: dict[str, Any]) -> Any:
     """Parts of the iteration's time; passes without the messages that they wait for."""
-    made = tables.table("time of an iteration", "time", "share", numbers=("time", "share"))
+    listing = tables.table("time of an iteration", "time", "share", numbers=("time", "share"))
     times = metrics["micro_batches"]
+    # Passes include the messages that they wait for, except those of data parallelism, and recomputation.
     waits = sum(metrics[f"{kind}_exposed"] for kind in PARTNERS if kind != "dp")
     compute = times * sum(metrics[name] for name in TIMES.values()) - waits - metrics["recompute_time"]
     rows = {
@@ -116,22 +122,24 @@ def _time_table(metrics: dict[str, Any]) -> Any:
         "update": metrics["optimizer_time"],
     }
     total = metrics["iteration_time"]
+    # The iteration's time beyond all parts is what the limit of electrical power costs.
     rows["limit of electrical power"] = total - sum(rows.values())
     for name, time in rows.items():
+        # Differences as small as rounding are no parts.
         if abs(time) > 1e-6 * total:
-            made.add_row(name, formatted(time, "s"), tables.percent(time / total))
-    made.add_section()
-    made.add_row("total", formatted(total, "s"), tables.percent(1.0), style="bold")
-    return made
+            listing.add_row(name, formatted(time, "s"), tables.percent(time / total))
+    listing.add_section()
+    listing.add_row("total", formatted(total, "s"), tables.percent(1.0), style="bold")
+    return listing
 
 
 def _communication_table(metrics: dict[str, Any]) -> Any:
-    made = tables.table("messages between", "exposed", "hidden", numbers=("exposed", "hidden"))
+    listing = tables.table("messages between", "exposed", "hidden", numbers=("exposed", "hidden"))
     for kind, words in PARTNERS.items():
         exposed, hidden = metrics[f"{kind}_exposed"], metrics[f"{kind}_hidden"]
         if exposed or hidden:
             cells = [formatted(time, "s") if time else "-" for time in (exposed, hidden)]
-            made.add_row(f"{words} ({kind})", *cells)
-    if not made.rows:
-        made.add_row("none", "-", "-")
-    return made
+            listing.add_row(f"{words} ({kind})", *cells)
+    if not listing.rows:
+        listing.add_row("none", "-", "-")
+    return listing

@@ -19,8 +19,10 @@ def main(words: list[str] | None = None) -> int:
     Raises:
       Exception: with `words`, where the fault is the program's own.
     """
+    # Words from a caller: the exit status is returned, and the caller's process goes on.
     if words is not None:
         return _status(words)
+    # The status of a failure stands until a verb has ended: an exit from here on must not look like success.
     status = 1
     try:
         status = _process()
@@ -35,6 +37,7 @@ def _process() -> int:
         try:
             os.fstat(number)
         except OSError:
+            # The lowest free number is taken, so that each closed one of the streams 0, 1 and 2 is replaced in turn.
             os.open(os.devnull, os.O_RDWR)
     try:
         stopping.name(_title(words))
@@ -51,6 +54,7 @@ def _process() -> int:
 def _status(words: list[str]) -> int:
     from sweeps.cli import environment, faults, printing
 
+    # Both streams escape what they print while the verb runs, and are the caller's own again afterwards.
     title, streams = _title(words), (sys.stdout, sys.stderr)
     stopping.name(title)
     try:
@@ -67,6 +71,7 @@ def _status(words: list[str]) -> int:
     finally:
         printing.flushed(sys.stdout, sys.stderr)
         sys.stdout, sys.stderr = streams
+    # A help ends as argparse ends it, but only after what it printed has been written out.
     if helped is not None:
         raise helped
     return 0

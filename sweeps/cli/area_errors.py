@@ -51,6 +51,7 @@ def show(out: Any, options: argparse.Namespace, rows: list[Any]) -> None:
 
     numbers = ("known\nmm2", "predicted\nmm2", "ratio")
     shown = table("device", "die", *numbers, "", numbers=numbers)
+    # Areas are m2; 1 m2 is 1e6 mm2.
     for row in rows:
         limit = "< " if row.limit else ""
         remark = "" if row.fitted else "upper limit" if row.limit else "not fitted"
@@ -60,6 +61,7 @@ def show(out: Any, options: argparse.Namespace, rows: list[Any]) -> None:
     fitted = [row for row in rows if row.fitted]
     if fitted:
         worst = max(fitted, key=lambda row: row.error)
+        # Several accelerators may share a die, which is counted once.
         count = len({row.die for row in fitted})
         out.print(f"\n{count} dies fitted to; the largest error is {worst.error:.0%}, of {worst.device}.")
     out.print("Accelerators keep the area of their die: `hardware.silicon.scale` is known over predicted.")

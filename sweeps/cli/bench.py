@@ -38,18 +38,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Measure and write, or check."""
     seed = whole_setting(options, "seed", 0, zero=True)
+    # A check reads the file that --check names: flags of a measurement contradict it.
     if options.check is not None:
         if foreign := given(options, ("output", "hardware_out", "budget", "attention")):
             raise ValueError(f"--check measures what its file holds; it takes no {foreign[0]}")
         compilation_cache()
         return _check(options, seed)
+    # The reverse: flags of a check have no meaning for a measurement.
     if of_check := given(options, ("points", "hardware", "efficiency")):
         raise ValueError(f"{of_check[0]} belongs to --check FILE.nc")
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    asked = _asked(options, seed)
+    request = _asked(options, seed)
     compilation_cache()
-    _measure(options, asked)
+    _measure(options, request)
 
 
 class BenchProgress(Line):
@@ -62,7 +64,9 @@ class BenchProgress(Line):
     def add(self, name: str, count: int) -> None:
         """One more shape is done, the `count`-th of `name`."""
         self.done += 1
+        # The floor keeps the first shape from a division by zero.
         passed = max(time.perf_counter() - self.start, 1e-9)
+        # Of a known number of shapes the time left follows from the rate, of a budget by subtraction.
         left = (self.total - self.done) * passed / self.done if self.counted else max(0.0, self.total - passed)
         text = f"{name}: {count} shapes; in all {self.done}, {self.done / passed:.2g}/s, ETA {left:,.0f} s"
         self.show(text, self.done if self.counted else min(passed, self.total), self.total)
@@ -73,6 +77,7 @@ def _asked(options: argparse.Namespace, seed: int) -> Any:
     from sweeps.measure.microbench.kernels import Heads
     from sweeps.measure.microbench.run import BenchRequest
 
+    # Query heads must be a multiple of the heads of keys and values: groups of them share one.
     heads = [text.strip() for text in (options.attention or "32,8,128").split(",")]
     if len(heads) != 3 or not all(text.isdigit() and int(text) for text in heads) or int(heads[0]) % int(heads[1]):
         raise ValueError(f"--attention {options.attention!r} must be HEADS,KV_HEADS,WIDTH, such as 32,8,128")
@@ -92,17 +97,19 @@ def _measure(options: argparse.Namespace, asked: Any) -> None:
     from sweeps.measure.microbench.run import bench
 
     device, start = seen_device(), time.perf_counter()
+    # A hardware entry needs a matrix peak and a memory bandwidth, which these two families measure.
     if options.hardware_out and not {"gemm", "bandwidth"} <= set(asked.families):
         raise ValueError("--hardware-out needs both gemm and bandwidth in --only")
     with BenchProgress(asked.budget) as bar:
-        found = bench(asked, device, bar.add)
+        result = bench(asked, device, bar.add)
+    # The file repeats the command that made it: these are the flags that matter to it.
     flags = ("output", "hardware_out", "budget", "precision", "only", "attention", "seed")
     command = " ".join(["jaxroof", "bench", *command_words(options, flags)])
-    written(options.output, asked, device, found, command, options.hardware_out, options.force)
+    written(options.output, asked, device, result, command, options.hardware_out, options.force)
     seconds = time.perf_counter() - start
     if options.json:
-        return print_json(report.record(options, asked, device, found, seconds))
-    report.print_found(options, asked, device, found, seconds)
+        return print_json(report.record(options, asked, device, result, seconds))
+    report.print_found(options, asked, device, result, seconds)
 
 
 def _check(options: argparse.Namespace, seed: int) -> None:
@@ -110,6 +117,7 @@ def _check(options: argparse.Namespace, seed: int) -> None:
     from sweeps.measure.microbench.check import check_errors, checked_file
 
     points = whole_setting(options, "points", 12)
+    # All families and precisions: those that the file lacks have no table to check.
     families = known_names("--only", options.only or ",".join(FAMILIES), FAMILIES)
     precisions = known_names("--precision", options.precision or ",".join(PRECISIONS), PRECISIONS)
     check = checked_file(options.check, families, precisions, options.hardware, options.efficiency)

@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.serving.calibration.measured_run import measured_run, serving_of
     from workloads.traces import read_measured
 
+    # Flags of a check default to those of the recorded command, so that they are filled in before the case is made.
     entry = _recorded(options) if options.check else None
     run = measured_run(read_measured(options.measured, options.format or "auto", sort=options.sort, drop=options.drop))
     if options.dp is not None:
@@ -65,38 +66,40 @@ def _calibrate(options: argparse.Namespace, case: Any, run: Any, serving: Any) -
 
     engine, start = case.engine.name, time.perf_counter()
     with Line("compiling the simulator") as bar:
-        found = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
+        result = calibrated(run, serving, lambda n, error: bar.show(f"simulation {n}: training error {error:.1%}"))
     seconds = time.perf_counter() - start
     if options.output:
         words = common.command_words(options, (name for name in vars(options) if name not in OF_THE_FILE))
         said = (engine, options.engine_version, options.measured, words)
-        text = calibration_text(found, case.efficiency, case.scenario.efficiency, *said)
+        text = calibration_text(result, case.efficiency, case.scenario.efficiency, *said)
         saved_text(options.output, "efficiency", text, options.force)
     if options.plot:
         from sweeps.show.serving import calibration
 
-        write(options, "plot", lambda: calibration(found))
+        write(options, "plot", lambda: calibration(result))
     if options.json:
-        return print_json(record(options, found, engine, seconds))
-    show(options, case, found, engine, seconds, files(options))
+        return print_json(record(options, result, engine, seconds))
+    show(options, case, result, engine, seconds, files(options))
 
 
 def _check(options: argparse.Namespace, entry: Any, run: Any, serving: Any) -> None:
     from sweeps.answers.calibrate import check_record, show_check
     from sweeps.serving.calibration.residual import residual
 
-    found = residual(run, serving)[0]
+    errors = residual(run, serving)[0]
     about = {"file": options.check, "engine": entry.engine, "date": entry.date, "measured": options.measured}
-    print_json({**about, **check_record(run, found)}) if options.json else show_check(about, run, found)
+    print_json({**about, **check_record(run, errors)}) if options.json else show_check(about, run, errors)
 
 
 def _require_together(options: argparse.Namespace) -> None:
     """ValueError, before anything is computed, for flags that do not go together."""
+    # A check writes nothing, and takes its constants from the file that it checks.
     for flag, path in (("-o", options.output), ("--plot", options.plot)):
         if path is not None and options.check:
             raise ValueError(f"{flag} {path} cannot be given with --check, which calibrates nothing")
     if options.check and options.efficiency:
         raise ValueError(f"--efficiency {options.efficiency} cannot be given with --check, which is of {options.check}")
+    # Surfaces are netCDF tables: the constants of a TOML file cannot hold them.
     if options.output and (options.efficiency or "").startswith("surface:"):
         raise ValueError(f"--efficiency {options.efficiency}: measured surfaces do not fit into a TOML file; leave -o")
 
@@ -110,10 +113,9 @@ def _recorded(options: argparse.Namespace) -> Any:
     entry = efficiency(options.check)
     parser = Parser()
     arguments(parser)
+    # A flag that is given now takes the place of the recorded one, and what belongs to a run is not repeated.
     for name, value in vars(parser.parse_args(recorded_words(entry))).items():
         if name in vars(options) and name not in OF_THE_RUN and not getattr(options, name):
             setattr(options, name, value)
     options.efficiency = options.check
     return entry
-
-

@@ -21,6 +21,7 @@ LOAD = {name: flag for name, flag in FLAGS.items() if name not in ("rate", "conc
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     common.case_arguments(parser)
+    # The shared flags take lists here, so that their placeholders and help say so.
     for action in parser._actions:
         if action.dest == "hardware":
             action.metavar, action.help = "NAME,..", "accelerators, or all: every one that is rented out"
@@ -39,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--concurrency", metavar="LOW..HIGH", help="in place of it: clients, or a list of them, or auto")
     load.add_argument("--points", metavar="N", help=f"loads from LOW to HIGH (default {POINTS})")
     load.add_argument("--tolerance", metavar="SHARE", help="of the capacity (default 2 %%)")
+    # Arrivals have a default of their own here: a search sets the rate, and only their spread is chosen.
     spread = LOAD["arrivals"]._replace(help="how requests are spread (default poisson): gamma:rate=1,cv=3")
     common.word_arguments(parser, "node", of=ComparisonWords)
     add_flags(load, LOAD | {"arrivals": spread})
@@ -54,18 +56,18 @@ def run(options: argparse.Namespace) -> None:
     common.require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
-    found = _searched(options, _load_ranges(options))
+    search = _searched(options, _load_ranges(options))
     from sweeps.answers import capacity as report
     from sweeps.serving.capacity import dataset
 
-    write(options, "output", lambda: dataset(found))
+    write(options, "output", lambda: dataset(search))
     if options.plot:
         from sweeps.show.load import load
 
-        write(options, "plot", lambda: load(dataset(found)))
+        write(options, "plot", lambda: load(dataset(search)))
     if options.json:
-        return print_json(report.record(found))
-    report.show(found, files(options))
+        return print_json(report.record(search))
+    report.show(search, files(options))
 
 
 def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
@@ -79,6 +81,7 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
         raise ValueError(f"--points {points} must be at most {MOST_POINTS}")
     from sweeps.serving.curve import load_range
 
+    # None: the search starts from loads that the accelerators are estimated to take.
     clients = None
     if options.concurrency not in (None, "auto"):
         clients = load_range(options.concurrency, points, "--concurrency", whole=True)
@@ -92,6 +95,7 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     from sweeps.cli.progress import progress
     from sweeps.serving.capacity import capacity
 
+    # Degrees are a list, which the flags of a single deployment cannot take: it is passed apart.
     degrees = None if options.tp is None else common.whole_numbers("--tp", options.tp)
     options.tp = None
     given: dict[str, Any] = {} if options.share is None else {"share": options.share}
@@ -99,7 +103,9 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
         given["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
     if options.node is not None:
         given["node"] = int(common.whole_number("--node", options.node))
-    asked = {name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")}
+    case_settings = {
+        name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")
+    }
     compilation_cache()
     with progress() as begun:
         return capacity(
@@ -112,6 +118,6 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             tp=degrees,
             begun=lambda simulations: begun(simulations).add,
             policy=common.policy_settings(options.policy),
-            **asked,
+            **case_settings,
             **common.given_values(options, LOAD),
         )

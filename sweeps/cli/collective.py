@@ -26,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print times and bus bandwidths; draw them where a picture is asked for."""
+    # Checked here, not by argparse, so that all verbs report a missing flag in the same words.
     for flag in ("hardware", "devices"):
         if getattr(options, flag) is None:
             raise ValueError(f"--{flag} is missing")
@@ -34,20 +35,21 @@ def run(options: argparse.Namespace) -> None:
 
     require_kind(options.kind)
     devices = whole_number("--devices", options.devices)
+    # A single device has nobody to exchange messages with.
     if devices < 2.0:
         raise ValueError(f"--devices = {options.devices!r} must be at least 2")
     stride = None if options.stride is None else whole_number("--stride", options.stride)
     sizes, settings = message_sizes(options.size, options.step), overrides(options.set)
-    found = times_of_collective(options.hardware, options.kind, devices, sizes, stride, options.efficiency, settings)
+    times = times_of_collective(options.hardware, options.kind, devices, sizes, stride, options.efficiency, settings)
     if options.json:
-        print_json(record(found))
+        print_json(record(times))
     else:
-        show(found)
+        show(times)
     if options.output:
         from sweeps.show.collectives import algorithms
 
-        details = f"Bus bandwidth and time over message size, efficiency {found.efficiency}."
-        what = (found.kind, found.devices, found.sizes, found.times, found.fastest)
-        write(options, "output", lambda: algorithms(found.about, details, *what))
+        details = f"Bus bandwidth and time over message size, efficiency {times.efficiency}."
+        what = (times.kind, times.devices, times.sizes, times.times, times.fastest)
+        write(options, "output", lambda: algorithms(times.about, details, *what))
         if not options.json:
-            say(f"\n{options.output}: {found.about}")
+            say(f"\n{options.output}: {times.about}")

@@ -27,6 +27,7 @@ def scored(options: argparse.Namespace) -> tuple[float, Any]:
     from hwspaces import quantity
     from sweeps.measure.validate.collective_errors import collective_errors
 
+    # The word 0 is allowed beside quantities: links at their datasheet, without any measured loss.
     losses = 0.0 if options.losses == "0" else quantity(options.losses, "1", "--losses")
     if losses > 1.0:
         raise ValueError(f"--losses = {options.losses!r} must be at most 1")
@@ -51,6 +52,7 @@ def record(options: argparse.Namespace, found: tuple[float, Any]) -> dict[str, A
         "path": options.data,
         "losses": losses,
         "rows": len(result.scored),
+        # Errors over all rows have the empty tuple as their group.
         "errors": result.errors()[()],
         "groups": [
             {**dict(zip(GROUPS, group, strict=True)), **errors} for group, errors in result.errors(*GROUPS).items()
@@ -67,6 +69,7 @@ def show(out: Any, options: argparse.Namespace, found: tuple[float, Any]) -> Non
     words = {1.0: "measured losses", 0.0: "links at their datasheet"}.get(losses, f"{losses:g} of the measured losses")
     out.print(f"Collectives in {options.data}, {words}; error: predicted / measured - 1\n")
     numbers = ("rows", "MAPE", "median", "signed median")
+    # The empty view comes first: one row over everything.
     for view in ((), *VIEWS):
         shown = table(*(view or ("",)), *numbers, numbers=numbers)
         for group, error in result.errors(*view).items():
@@ -76,6 +79,7 @@ def show(out: Any, options: argparse.Namespace, found: tuple[float, Any]) -> Non
         out.print()
     if result.left_out:
         out.print(f"{len(result.left_out)} rows left out:")
+        # Rows are left out for few reasons: each is printed once per file with its number of rows.
         for (file, reason), count in Counter((row.file, row.reason) for row in result.left_out).most_common():
             first = next(row.row for row in result.left_out if (row.file, row.reason) == (file, reason))
             out.print(f"  {count}: {reason} ({file}, from row {first})")

@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the table of metrics, or its JSON."""
     common.require_lengths(options)
+    # Requests of the first model; those of the neighbour have names and values in one flag.
     workload = {name: getattr(options, name) for name in NUMBERS}
     neighbour = common.named_settings("--neighbour", options.neighbour, "model=Llama-2-13B")
     case = common.asked_case("colocated", options, workload, neighbour=neighbour)
@@ -36,12 +37,13 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answers.shared import record
     from sweeps.run.answer import answer
 
-    found = answer(case)
+    result = answer(case)
     if options.json:
-        return print_json(record(case, found))
+        return print_json(record(case, result))
     out = tables.console()
+    # Both tenants are in the heading, since latencies of one depend on the other.
     out.print(tables.heading(case, _words(case), common.overrides(options.set)), end="\n\n")
-    out.print(tables.metric_table(found.metrics))
+    out.print(tables.metric_table(result.metrics))
     tables.print_lines(out, "note", tables.notes(case))
 
 

@@ -21,6 +21,7 @@ def word_arguments(parser: argparse._ActionsContainer, *names: str, of: type = S
     """Add flags of words; `help` in place of their own. One that sets a NAME=VALUE may be given several times."""
     for name in names:
         word = words(of)[name]
+        # A word that takes NAME=VALUE sets one of many numbers, and may therefore be given again.
         if "=VALUE" in word.flag:
             settings_argument(parser, flag_of(name), help or word.help, word.flag)
         else:
@@ -30,7 +31,9 @@ def word_arguments(parser: argparse._ActionsContainer, *names: str, of: type = S
 def case_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the flags that name hardware, model and deployment."""
     names_arguments(parser)
+    # Words without a flag have no place on a command line; those `apart` are added by single verbs.
     own = {name: word for name, word in words(SweepWords).items() if word.flag and not word.apart}
+    # Words that set leaves stand beside the deployment's own flags in the help.
     beside = [name for name, word in own.items() if word.leaf]
     word_arguments(parser, *(name for name in own if name not in ("hardware", "model", *beside)))
     deployment.arguments(parser)
@@ -67,9 +70,11 @@ def as_argument(parser: argparse._ActionsContainer) -> None:
 
 def read_as(options: argparse.Namespace) -> None:
     """Make what `--as` says part of the model's name, which is how `workloads.model` takes it."""
+    # Taken out of the options, so that the type is stated once: in the model's name.
     kind = vars(options).pop("read_as", None)
     if kind is None:
         return
+    # The verb that lists models calls the model `name`.
     key = "model" if hasattr(options, "model") else "name"
     if getattr(options, key) is None:
         raise ValueError(f"--as {kind} needs the model that it is about")
@@ -150,11 +155,12 @@ def asked_case(
       ValueError: one line that names the flag, its value and what is allowed.
     """
     require_names(options)
+    # A flag that was not given is left out, so that the job's own default applies.
     numbers = {name: workload_number(name, text) for name, text in workload.items() if text is not None}
-    asked = case_words(options)
+    case_settings = case_words(options)
     from sweeps.ask.cases import case
 
-    return case(job, workload=numbers, prefill=prefill, neighbour=neighbour, **asked)
+    return case(job, workload=numbers, prefill=prefill, neighbour=neighbour, **case_settings)
 
 
 def workload_number(name: str, text: str) -> float | str:
@@ -162,6 +168,7 @@ def workload_number(name: str, text: str) -> float | str:
     from hwspaces.quantities.leaves import declared_quantity
     from sweeps.ask.leaves import known_leaf
 
+    # Counts become numbers here; other text, such as distributions and laws, is parsed where it is used.
     declared = known_leaf(f"workload.{name}")
     return declared_quantity(text, declared, flag_of(name)) if declared.whole else text
 
@@ -170,6 +177,7 @@ def whole_number(flag: str, text: str, zero: bool = False) -> float:
     """The value of a flag that counts something; zero only where that is a sensible answer."""
     from hwspaces import quantity
 
+    # The text 0 alone: quantity() would refuse zero.
     if zero and text == "0":
         return 0.0
     value = quantity(text, "1", flag)
@@ -201,6 +209,7 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 
 def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
     """Those of these flags that are given, as they are written."""
+    # The three values of flags that were not given: without a value, switches, and lists.
     return [flag_of(name) for name in names if getattr(options, name, None) not in (None, False, [])]
 
 
@@ -210,6 +219,7 @@ def command_words(options: argparse.Namespace, names: Iterable[str]) -> list[str
     for name in names:
         value = getattr(options, name)
         if not name.startswith("_") and value not in (None, False):
+            # A flag that may be given several times is repeated once for each of its values; a switch has none.
             for each in value if isinstance(value, list) else [value]:
                 words += [flag_of(name), *([] if each is True else [each])]
     return words
@@ -217,6 +227,7 @@ def command_words(options: argparse.Namespace, names: Iterable[str]) -> list[str
 
 def known_names(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """The names in a list with commas, each once, in the order given; ValueError of one line for one not `known`."""
+    # Without repetitions, in the order given.
     names = tuple(dict.fromkeys(listed(text) or ()))
     for name in names:
         if name not in known:
@@ -239,7 +250,9 @@ def overrides(settings: list[str]) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     for path, value, setting in pairs("--set", settings, "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s"):
+        # The path below its root, by which a degree has a flag of its own.
         name = path.partition(".")[2]
+        # A number with a flag of its own is set by that flag alone: two ways could contradict each other.
         if path.startswith("workload.") or (path.startswith("deployment.") and name in deployment.degrees()):
             raise ValueError(f"--set {setting}: use {flag_of(name)}")
         values[path] = value

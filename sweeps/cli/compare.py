@@ -51,10 +51,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compare, write the file that is wanted, and print the ranking."""
+    # The static comparison has the same flags but reads other ones of them.
     if options.static:
         from sweeps.cli import compare_static
 
         return compare_static.run(options)
+    # An unknown kind is refused before anything is simulated.
     if options.emit is not None:
         from sweeps.ask.engines import ENGINES
         from sweeps.serving.launch import launch_text, require_kind
@@ -64,20 +66,21 @@ def run(options: argparse.Namespace) -> None:
             options.engine = options.emit  # flags are of the engine that was compared
     if "," in (options.weights or "") and str(options.output).lower().endswith(".nc"):
         raise ValueError(f"-o {options.output}: places of several weights are not one dataset: give --weights one")
-    found = _compared(options)
-    shown = found.rows if options.all else found.best_layouts
+    result = _compared(options)
+    shown = result.rows if options.all else result.best_layouts
     top = common.whole_setting(options, "top", TOP)
     if options.output:
-        _write(options, found, shown, top)
+        _write(options, result, shown, top)
+    # Launch flags in place of the table: those of the best row.
     if options.emit is not None:
         if not shown:
             raise ValueError(f"--emit {options.emit}: nothing serves the requests within the limits")
-        return say(launch_text(options.emit, found.record(shown[:1])["rows"][0]), end="")
+        return say(launch_text(options.emit, result.record(shown[:1])["rows"][0]), end="")
     if options.json:
-        return print_json(found.record(shown[:top]))
+        return print_json(result.record(shown[:top]))
     from sweeps.answers.compare import show
 
-    show(found, shown, top, options.all)
+    show(result, shown, top, options.all)
     if options.output:
         say(f"{options.output}: {_WRITTEN.get(pathlib.Path(options.output).suffix.lower(), 'the best rows')}")
 
@@ -111,5 +114,6 @@ def _write(options: argparse.Namespace, found: Any, shown: tuple[Any, ...], top:
     from sweeps.show.served import ranking
     from sweeps.studies.compare.comparison import dataset
 
-    made = {".nc": lambda: dataset(found), ".json": lambda: found.record(shown[:top])}
-    write(options, "output", made.get(ending, lambda: ranking(found, shown[:top])))
+    # A dataset holds every place, the other formats only what is shown; pictures are the default.
+    makers = {".nc": lambda: dataset(found), ".json": lambda: found.record(shown[:top])}
+    write(options, "output", makers.get(ending, lambda: ranking(found, shown[:top])))

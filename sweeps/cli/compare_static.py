@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> None:
     if ending == ".json":
         raise ValueError(f"{options.output} must end in .nc, .csv, .png or .svg with --static")
     numbers = common.whole_settings(options, ("isl", "osl"))
+    # Each number is tried once, even where the list repeats it.
     lists: dict[str, Any] = {
         name: list(dict.fromkeys(common.whole_numbers(f"--{name}", text)))
         for name, text in common.given_values(options, ("devices", "batch")).items()
@@ -53,22 +54,22 @@ def run(options: argparse.Namespace) -> None:
     chosen = {name: getattr(options, name) for name in words(StaticWords) if name != "max_devices"}
     chosen |= {"hardware": names, "set": settings, **numbers, **lists, **limit}
     with progress() as begun:
-        found = compare_static(options.model, **chosen, begun=lambda points: begun(points).add)
-    shown = found.rows if options.all else found.best_layouts
-    explained = found.infeasible if options.all else found.nearest_misses
+        result = compare_static(options.model, **chosen, begun=lambda points: begun(points).add)
+    shown = result.rows if options.all else result.best_layouts
+    explained = result.infeasible if options.all else result.nearest_misses
     if ending == ".csv":
         write_rows(options.output, shown, explained, options.force)
     elif ending == ".nc":
-        if not found.points:
+        if not result.points:
             raise ValueError(f"{options.output}: there are no points to write")
-        write(options, "output", lambda: found.dataset)
+        write(options, "output", lambda: result.dataset)
     elif ending:
         from sweeps.show.compare import ranking
 
-        write(options, "output", lambda: ranking(found, shown[:top]))
+        write(options, "output", lambda: ranking(result, shown[:top]))
     if options.json:
-        return print_json(record(found, shown if options.all or options.top is None else shown[:top], explained))
-    show(found, shown, explained, top, options.all)
+        return print_json(record(result, shown if options.all or options.top is None else shown[:top], explained))
+    show(result, shown, explained, top, options.all)
     if ending:
         say(f"{options.output}: {_WRITTEN.get(ending, 'the best rows')}")
 

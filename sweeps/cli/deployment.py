@@ -16,6 +16,7 @@ def flags() -> dict[str, Any]:
 
 def degrees() -> tuple[str, ...]:
     """Parallel degrees, which have flags of their own."""
+    # The placeholder N marks degrees: the other flags of that module are words and switches.
     return tuple(name for name, flag in leaf_flags("jaxroof.deployment.parallelism").items() if flag.placeholder == "N")
 
 

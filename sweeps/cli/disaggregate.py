@@ -46,15 +46,18 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answers.disaggregate import show_pools, show_splits
 
     common.require_lengths(options)
+    # Without a number of devices there is one split, which the flags describe.
     if options.devices is None and (of_search := common.given(options, SPLITTING)):
         raise ValueError(f"{of_search[0]} is for a search over splits: give --devices N too")
     workload: dict[str, Any] = {name: getattr(options, name) for name in NUMBERS} | encoder_workload(options, "isl")
+    # The flag names the exception: the cache moves layer by layer unless told otherwise.
     workload["layerwise"] = "0" if options.whole else None
     prefill = common.named_settings("--prefill", options.prefill, "tp=4")
     if options.devices is None:
-        asked = common.asked_case("disaggregated", options, workload, prefill=prefill)
-        show_pools(asked, options, common.overrides(options.set))
+        pools = common.asked_case("disaggregated", options, workload, prefill=prefill)
+        show_pools(pools, options, common.overrides(options.set))
         return
+    # A search over splits: the number of devices of both pools together is given.
     devices = int(common.whole_number("--devices", options.devices))
     from sweeps.run.simulated.objective import parse_slo
 
@@ -63,22 +66,23 @@ def run(options: argparse.Namespace) -> None:
     case = common.asked_case("disaggregated", options, workload, prefill=prefill)
     from sweeps.studies.splits import default_loads, splits
 
-    found = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
+    # Default loads reach up to what the best split can serve.
+    dataset = splits(case, devices, default_loads(case, devices) if loads is None else loads, objective)
+    # The dataset itself is written as netCDF, and drawn as a picture otherwise.
     if options.output and not options.output.lower().endswith(".nc"):
         from sweeps.show.splits import splits as picture
 
-        write(options, "output", lambda: picture(found))
+        write(options, "output", lambda: picture(dataset))
     else:
-        write(options, "output", lambda: found)
-    show_splits(case, found, options)
+        write(options, "output", lambda: dataset)
+    show_splits(case, dataset, options)
 
 
 def _loads(text: str) -> list[float]:
     from hwspaces import quantity
 
     loads = [quantity(part.strip(), "1/s", "--loads") for part in text.split(",")]
+    # Increasing loads, since splits are drawn as lines over them.
     if loads != sorted(set(loads)):
         raise ValueError(f"--loads = {text!r} must increase")
     return loads
-
-

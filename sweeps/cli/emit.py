@@ -30,7 +30,9 @@ def run(options: argparse.Namespace) -> None:
 
     text = launch_text(options.kind, row_of(options.file, number), longest)
     if options.output:
+        # The saved comparison is an input: it must not be replaced by what is made from it.
         saved_text(options.output, "launch", text, options.force, (options.file,))
         say(f"{options.output}: row {number} for {options.kind}")
     else:
+        # The text ends its own last line, so that it can be redirected into a file.
         say(text, end="")

@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     perfetto = kinds.add_parser("perfetto", help="timeline for Perfetto and chrome://tracing", description=about)
     about = "Write one training iteration as trace events: passes, messages and idle time of every pipeline stage."
     what = "the timeline, as Perfetto (ui.perfetto.dev) and chrome://tracing open it"
+    # Both kinds of work have the same output: the parser of a step and that of an iteration declare it.
     for each in _works(perfetto, about):
         output_argument(each, "-o", "--output", kinds=("timeline",), metavar="FILE.json", help=what)
     about = "Write one engine step as execution traces of MLCommons Chakra, a file per rank, as ASTRA-sim reads them."
@@ -48,6 +49,7 @@ def _folder_argument(parser: argparse.ArgumentParser, kinds: tuple[str, ...], wh
 def _works(parser: argparse.ArgumentParser, about: str) -> list[argparse.ArgumentParser]:
     """Declare the flags of a step, and those of a training iteration behind `TRAIN`; the parsers of both."""
     what = "a training iteration, not a step"
+    # The word for training comes first: flags of a step must not stand before it.
     words = parser.add_subparsers(dest="work", metavar=f"[{TRAIN}]", action=WordFirst, help=what)
     iteration = words.add_parser(TRAIN, help="one training iteration", description=about)
     train.case_arguments(iteration)
@@ -68,9 +70,11 @@ def run(options: argparse.Namespace) -> None:
     """Write what is wanted, and say what is in it."""
     if not options.output:
         raise ValueError("-o is missing: the name of what is written")
+    # Vidur takes profiles over many sizes, not a single case.
     if options.kind == "vidur":
         return vidur.run(options)
     case, what = _worded(options)
+    # Problems of Timeloop follow from shapes alone: no time is computed.
     if options.kind == "timeloop":
         from sweeps.studies.map.products import written as written_products
 
@@ -79,18 +83,20 @@ def run(options: argparse.Namespace) -> None:
         return None
     from sweeps.run.answer import answer
 
-    found = answer(case)
+    result = answer(case)
     if options.kind == "perfetto":
         from sweeps.answers.export import timeline_text
         from sweeps.studies.export import timeline, training_timeline
 
+        # Both modules have the same function `written`.
         module = training_timeline if options.work == TRAIN else timeline
-        module.written(options.output, case, found, what, options.force)
-        say(f"{options.output}: {timeline_text(found, what)}")
+        module.written(options.output, case, result, what, options.force)
+        say(f"{options.output}: {timeline_text(result, what)}")
     else:
         from sweeps.studies.export.chakra import written as written_traces
 
-        *files, groups = written_traces(options.output, case, found, what, options.force)
+        # One file for each rank, and last the file of communication groups.
+        *files, groups = written_traces(options.output, case, result, what, options.force)
         say(f"{files[0]} to {files[-1].name}: {what}" if len(files) > 1 else f"{files[0]}: {what}")
         say(f"{groups}: groups of ranks")
 
@@ -101,6 +107,7 @@ def _worded(options: argparse.Namespace) -> tuple[Any, str]:
         case = train.training_case(options)
         work = case.scenario.workload
         return case, f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens"
+    # Equal requests may be described as in `request`: their prompts become the step's prefill.
     for name, other in PROMPTS.items():
         if (given := getattr(options, name)) is None:
             continue

@@ -32,14 +32,17 @@ def status(error: BaseException, title: str) -> int:
     Raises:
       BaseException: `error` itself, where it is neither bad input nor a matter of the surroundings.
     """
+    # The reader of a pipe has ended, as `head` does: this is no error, and nobody reads a line on it.
     if isinstance(error, Unprintable) and isinstance(error.cause, BrokenPipeError):
         return BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
         print(stopping.line(signal.SIGINT), file=sys.stderr)
         return INTERRUPTED
+    # The surroundings are asked first: a lack of memory may come as any class of error.
     words = environment.explained(error)
     if words is None and isinstance(error, ValueError | OSError | Unprintable):
         words = one_line(error)
+    # Neither bad input nor the surroundings: a defect, which the caller reports.
     if words is None:
         raise error
     _print_traceback(error)
@@ -52,6 +55,7 @@ def defect(error: BaseException, title: str) -> int:
     _print_traceback(error)
     what = escaped(f"{type(error).__name__}: {one_line(error)}", breaks=True)
     words = f"{title}: a defect of jaxroof: {what[:400]} ({_place(error)}); {TRACEBACK}=1 shows the traceback to report"
+    # Written to the file descriptor: the stream object itself may be what has failed.
     try:
         os.write(2, f"{words}\n".encode(errors="backslashreplace"))
     except OSError:
@@ -61,6 +65,7 @@ def defect(error: BaseException, title: str) -> int:
 
 def one_line(error: BaseException) -> str:
     """Text of an error, in one line that is not too long."""
+    # The system's words with the file's name, without Python's number of the error.
     if isinstance(error, OSError) and error.filename is not None:
         return escaped(f"{os.fsdecode(error.filename)}: {error.strerror}", breaks=True)
     text = " ".join(str(error).split())
@@ -69,14 +74,16 @@ def one_line(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """The last line of this distribution that an error passed."""
-    root, found = os.path.abspath(__file__).removesuffix(os.path.join("sweeps", "cli", "faults.py")), ""
+    # Traceback paths are shortened to those inside of the distribution.
+    root, place = os.path.abspath(__file__).removesuffix(os.path.join("sweeps", "cli", "faults.py")), ""
     at = error.__traceback__
+    # From the outermost call inwards: the last match is where the error passed this code.
     while at is not None:
         path = at.tb_frame.f_code.co_filename
         if path.startswith(root) and path.removeprefix(root).split(os.sep)[0] in PACKAGES:
-            found = f"{path.removeprefix(root)}, line {at.tb_lineno}"
+            place = f"{path.removeprefix(root)}, line {at.tb_lineno}"
         at = at.tb_next
-    return found
+    return place
 
 
 def _print_traceback(error: BaseException) -> None:

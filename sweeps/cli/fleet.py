@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.studies.fleet.answer import fleet
 
     limits: dict[str, Any] = {"prices": options.prices}
+    # Compiling is needed only for simulations; estimates run without.
     if options.simulate is not None:
         from sweeps.run.compile_cache import compilation_cache
 

@@ -26,6 +26,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--technology takes no name, and {options.name!r} is given; --json has every constant")
     if options.technology:
         return print_json(technology_record()) if options.json else print_technologies()
+    # Prices may be by other terms than the catalogue's, which --prices names.
     if options.name is None:
         entries = [hwspaces.priced(entry, options.prices) for entry in hwspaces.catalogue().values()]
         return print_json([_record(entry) for entry in entries]) if options.json else _print_catalogue(entries)
@@ -54,10 +55,12 @@ def _print_catalogue(entries: list[Any]) -> None:
     catalogue = table("name", "vendor", "architecture", *COLUMNS, "price\nof", "sold\nby", numbers=COLUMNS)
     for entry in entries:
         announced = " *" if entry.status == "announced" else ""
+        # Of several figures for one column the first known one counts: bf16 before fp16.
         known = [[entry.figures[path] for path in paths if path in entry.figures] for paths, _ in COLUMNS.values()]
         figures = [
-            (found[0] if found else None, unit) for found, (_, unit) in zip(known, COLUMNS.values(), strict=True)
+            (values[0] if values else None, unit) for values, (_, unit) in zip(known, COLUMNS.values(), strict=True)
         ]
+        # Thousands separators are left out to keep the columns narrow.
         cells = ["-" if figure is None else number(figure / unit).replace(",", "") for figure, unit in figures]
         price = ("-", "-") if entry.price is None else ((entry.price.date or "-")[:7], entry.price.seller)
         catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells, *price)
@@ -79,6 +82,7 @@ def _print_entry(entry: Any) -> None:
     from sweeps.ask.text import escaped
 
     out = console()
+    # Words that are missing are left out; all may come from a user's file.
     words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
     out.print(escaped(f"{entry.name}: {', '.join(word for word in words if word)}", breaks=True))
     if entry.aliases:
@@ -92,6 +96,7 @@ def _print_entry(entry: Any) -> None:
     print_die(entry, out)
     out.print()
     print_prices(entry, out)
+    # Sentences on assumptions and notes are full lines, each with its kind.
     for kind, sentences in (("assumed", entry.assumptions), ("note", entry.notes)):
         if sentences:
             out.print()

@@ -24,6 +24,7 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     Raises:
       ValueError: one line, for a size that is none, or for flags that contradict each other.
     """
+    # Without images an encoder may still have tokens, such as frames of audio.
     if options.image is None:
         if options.images is not None:
             raise ValueError("--images counts images of --image WxH, which is missing")
@@ -38,6 +39,7 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     count = whole_setting(options, "images", 1)
     if getattr(options, prompt) is None:
         raise ValueError(f"--image needs --{prompt} TOKENS, the prompt's other tokens")
+    # Text tokens of the prompt: what images add is known only from the model's own encoder.
     text = whole_number(f"--{prompt}", getattr(options, prompt))
     entry = model(options.model, weights=options.weights)
     if entry.images is None:
@@ -46,5 +48,6 @@ def encoder_workload(options: argparse.Namespace, prompt: str) -> dict[str, str 
     return {
         "encoder_tokens": f"{tokens.encoder:.0f}",
         "encoder_inputs": f"{tokens.inputs:.0f}",
+        # The language model sees text and image tokens, the encoder its own patches.
         prompt: f"{text + tokens.language:.0f}",
     }

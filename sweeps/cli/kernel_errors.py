@@ -40,6 +40,7 @@ def pictures(found: Any) -> Iterator[tuple[str, Any]]:
     for family in dict.fromkeys(one.group.family for one in found.scored):
         members = [one for one in found.scored if one.group.family == family]
         for name, draw in (("predicted", measured_against_predicted), ("errors", errors_by_feature)):
+            # File names hold no commas and spaces.
             yield f"{family.replace(',', '').replace(' ', '_')}_{name}", draw(family, members)
 
 
@@ -55,6 +56,7 @@ def record(options: argparse.Namespace, found: Any) -> dict[str, Any]:
         "groups": [
             {**dict(zip(labels, key, strict=True)), **errors, "from_30_us": long.get(key, {})}
             for labels in (*VIEWS, LABELS)
+            # A list of one element gives the errors of long kernels a name within the comprehension.
             for long in [found.errors(*labels, long=True)]
             for key, errors in found.errors(*labels).items()
         ],
@@ -86,5 +88,6 @@ def _cells(errors: dict[str, float] | None) -> list[str]:
     from sweeps.answers.tables import error_cells
 
     inside = errors["coverage_90"]
+    # Rows without a predicted interval have no coverage.
     shares = error_cells(errors, "mape", "median_ape", "signed_median")
     return [f"{errors['rows']:,}", *shares, "-" if math.isnan(inside) else f"{inside:.0%}"]

@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answers import map as report
 
     if options.layer is None:
+        # Without a layer the lists are printed, to which no other flag applies.
         if flags := given(options, OF_A_LAYER):
             raise ValueError(f"LAYER is missing, which {flags[0]} is for; `jaxroof map` lists the known layers")
         return report.print_names(options.json)
@@ -60,15 +61,16 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--plot is for a network; {options.layer} is one layer")
     if options.plot is not None and not machine.costs_energy:
         raise ValueError(f"--plot draws energies; {options.arch} has none")
-    found, maps = _mapped(options, layers, machine)
+    searches, maps = _mapped(options, layers, machine)
     if is_network:
-        record = report.network_record(options, layers, machine, found)
+        record = report.network_record(options, layers, machine, searches)
         if options.plot:
             from sweeps.show.nests import network_energy
 
             write(options, "plot", lambda: network_energy(record))
     else:
-        one = (options, layers[0].value, machine, *maps, found and found[0])
+        # Without a search there is no record of one for the layer.
+        one = (options, layers[0].value, machine, *maps, searches and searches[0])
         record = report.record(*one)
     write(options, "output", lambda: record)
     if options.json:
@@ -81,6 +83,7 @@ def _mapped(options: argparse.Namespace, layers: list[Any], machine: Any) -> tup
     from sweeps.studies.map.network import given_mapping, mapped_layers
 
     if options.mapping is None:
+        # The bar shows layers that are done, with the share of the layer that is searched now.
         words = _search(options, machine)
         with Line() as line:
 
@@ -88,8 +91,8 @@ def _mapped(options: argparse.Namespace, layers: list[Any], machine: Any) -> tup
                 place = f", layer {before + 1:,.0f} of {layers:,}" if layers > 1 else ""
                 line.show(f"{done:,} of about {total:,} mappings{place}", before + min(done / total, 1.0), layers)
 
-            found = mapped_layers(layers, machine, options.arch, report, **words)
-        return found, (found[0].mapping, found[0].cost)
+            searches = mapped_layers(layers, machine, options.arch, report, **words)
+        return searches, (searches[0].mapping, searches[0].cost)
     if flags := given(options, SEARCH):
         raise ValueError(f"{flags[0]} is for a search, and --mapping gives the mapping")
     return None, given_mapping(options.mapping, layers[0].value, machine, options.arch)
@@ -102,6 +105,7 @@ def _search(options: argparse.Namespace, machine: Any) -> dict[str, Any]:
         raise ValueError(f"--mappings {mappings} must be at most {MOST_MAPPINGS}")
     seed, pad = whole_setting(options, "seed", 0, zero=True), 0.0 if options.pad is None else _share(options.pad)
     objective, method = options.objective or "edp", options.search or "random"
+    # Objectives other than cycles need energies, which some architectures do not state.
     if objective != "cycles" and not machine.costs_energy:
         instead = "give --energies or --objective cycles"
         raise ValueError(f"--objective {objective}: {options.arch} has no energies; {instead}")
@@ -113,6 +117,7 @@ def _share(text: str) -> float:
     try:
         share = float(text)
     except ValueError:
+        # Not a number fails the comparison below, like every number out of range.
         share = math.nan
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"--pad {text} must be a share from 0 to 1, such as 0.05")

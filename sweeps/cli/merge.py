@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.data.shards.merge import merge
 
     start = time.perf_counter()
+    # Points of all shards from the header of the manifest, without opening a single shard.
     points = manifest.read(pathlib.Path(options.folder)).header["points"]
     with progress() as begun:
         merge(options.folder, options.output, begun(points).add, force=options.force)

@@ -22,15 +22,15 @@ def run(options: argparse.Namespace) -> None:
     if options.name is not None:
         entry = workloads.model(options.name)
         return print_json(record(entry)) if options.json else show_entry(entry)
+    # Every model is read: only then is it known whether its architecture is covered.
     covered, refused = [], {}
     for name in workloads.names():
         try:
             covered.append(workloads.model(name))
         except ValueError as error:
+            # The name has a column of its own, and is no longer needed in the reason.
             refused[name] = str(error).removeprefix(f"{name} ")
     if options.json:
         refusals = [{"name": name, "refused": reason} for name, reason in refused.items()]
         return print_json([record(entry) for entry in covered] + refusals)
     show_catalogue(covered, refused)
-
-

@@ -48,33 +48,37 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.studies.optimize.search import searched
 
     source = content(pathlib.Path(options.spec))
+    # The specification first, then flags in place of what it says.
     source = _with_flags(source if options.space is None else in_space(source, options.space), options)
     try:
-        asked = specs.design(source)
+        # Errors of reading and of compiling the problem both name the file.
+        question = specs.design(source)
         compilation_cache()
         begin = time.perf_counter()
-        problem = specs.made(asked)
+        problem = specs.made(question)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
     with Line(elsewhere=False) as bar:
-        found = searched(problem, asked.search, lambda stage, *done: bar.show(f"{stage} {done[0]}/{done[1]}", *done))
+        result = searched(
+            problem, question.search, lambda stage, *done: bar.show(f"{stage} {done[0]}/{done[1]}", *done)
+        )
     seconds = time.perf_counter() - begin
     if options.output:
         from sweeps.serving.files import written
         from sweeps.studies.optimize.result import dataset
 
-        written(options.output, dataset(found), options.force)
+        written(options.output, dataset(result), options.force)
     if options.plot:
         from sweeps.show.optimum import optimum
 
-        write(options, "plot", lambda: optimum(found))
+        write(options, "plot", lambda: optimum(result))
     if options.json:
         from sweeps.studies.optimize.result import record
 
-        return print_json(record(found))
+        return print_json(record(result))
     from sweeps.answers.optimize import printed
 
-    printed(found, seconds)
+    printed(result, seconds)
     for path in files(options):
         say(path)
 
@@ -83,14 +87,17 @@ def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str
     """The specification with what flags say in its place."""
     from sweeps.cli.common import given_values, named_settings, whole_number
 
+    # A specification whose table is no table is passed on, and refused where specifications are checked.
     goals = dict(source.get("optimize", {})) if isinstance(source.get("optimize", {}), dict) else source["optimize"]
     given = {flag: getattr(options, flag) for flag in ("minimize", "maximize") if getattr(options, flag)}
     if given:
+        # A goal by flag takes the place of all goals of the specification, not only of the same direction.
         goals = {key: value for key, value in goals.items() if key not in ("minimize", "maximize")}
         goals |= {flag: [name.strip() for name in text.split(",")] for flag, text in given.items()}
     for flag, text in given_values(options, ("starts", "steps", "grid", "seed")).items():
         goals[flag] = int(whole_number(f"--{flag}", text, zero=flag == "seed"))
     limits = source.get("constraints", {})
+    # Limits by flag are merged into the specification's, one bound at a time.
     for flag in LIMITS:
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():
             limits = {**limits, name: {**limits.get(name, {}), flag: value}}

@@ -39,6 +39,7 @@ def output_argument(
       kinds, folder, default: as of `OutputFile`.
       **words: as `add_argument` takes them.
     """
+    # The first output of a parser brings the flag --force along, which holds for all of them.
     declared = declared_outputs(parser)
     action = parser.add_argument(*flags, **words)
     parser.set_defaults(_outputs=(*declared, OutputFile(action.dest, flags[0], kinds, folder, default)))
@@ -73,6 +74,7 @@ def declared_outputs(parser: Any) -> tuple[OutputFile, ...]:
 
 def files(options: argparse.Namespace) -> list[str]:
     """Files that a verb has been told to write, in the order of their flags."""
+    # In the order of declaration; flags without a value are not written.
     named = (getattr(options, each.dest) for each in getattr(options, "_outputs", ()))
     return [name for name in named if name is not None]
 
@@ -85,8 +87,10 @@ def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], input
       inputs: files that the dataset is made from.
     """
     path = getattr(options, dest)
+    # Data are computed by `make` only where a file is wanted.
     if path is None:
         return
+    # The ending decides on the format.
     if path.lower().endswith(".nc"):
         from sweeps.data.store import saved as saved_dataset
 
@@ -112,6 +116,7 @@ def require_outputs(options: argparse.Namespace) -> None:
       ValueError: one line that names the flag, the file and what is allowed.
     """
     declared: tuple[Any, ...] = tuple(getattr(options, "_outputs", ()))
+    # Default names first, so that they are checked like given ones.
     for each in declared:
         if getattr(options, each.dest) is None:
             setattr(options, each.dest, each.default(options))
@@ -125,12 +130,16 @@ def require_outputs(options: argparse.Namespace) -> None:
     wanted = []
     for each in given:
         path = str(getattr(options, each.dest))
+        # Some flags take a folder only where the name ends like one.
         folder = each.folder if each.folder != "shards" or output.names_folder(path) else ""
         hint = ", or in / for a folder" if each.folder == "shards" else ""
         wanted.append(output.Wanted(path, each.kinds, each.flag, folder, hint))
+    # A folder of shards never replaces files of others, and --force does not change that.
     if options.force and all(each.folder == "shards" for each in wanted):
         raise ValueError("--force is for files; no folder with files of others is written to")
+    # All files are checked together: two flags must not name the same one, nor an input.
     output.require(wanted, read_files(options), options.force)
+    # A missing plotting library is reported now rather than after a long computation.
     if any((each.folder and "png" in each.kinds) or each.path.lower().endswith((".png", ".svg")) for each in wanted):
         from sweeps.show import style
 
@@ -141,6 +150,7 @@ def read_files(options: argparse.Namespace) -> tuple[str, ...]:
     """Files and folders that all flags but those of outputs name."""
     from hwspaces.files import output
 
+    # The outputs themselves, the verb and private entries name nothing that is read.
     written = {"verb", *(each.dest for each in getattr(options, "_outputs", ()))}
     values = [value for name, value in vars(options).items() if not name.startswith("_") and name not in written]
     return output.named(*values)

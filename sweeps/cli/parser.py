@@ -20,14 +20,17 @@ def run(words: list[str]) -> SystemExit | None:
     parser = Parser(prog="jaxroof", description=about)
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    # Checked before argparse does, whose message would list all verbs instead of the nearest.
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         raise ValueError(f"there is no verb {words[0]}{_nearest(words[0], VERBS)}")
+    # Every verb is listed in the help, but only the one that is called is imported.
     for verb, summary in VERBS.items():
         description = f"{summary[0].upper()}{summary[1:]}."
         subparser = verbs.add_parser(verb, help=summary, description=description)
         if words and verb == words[0]:
             module = importlib.import_module(f"sweeps.cli.{verb}")
             module.arguments(subparser)
+            # The page is an output of every verb, and is declared at the parsers that take flags.
             for leaf in _leaves(subparser):
                 outputs.page_argument(leaf)
     try:
@@ -43,6 +46,7 @@ def run(words: list[str]) -> SystemExit | None:
     elif options.verb is None:
         parser.print_help()
     else:
+        # Surroundings and files are checked before the verb imports what takes long.
         environment.require_usable()
         from sweeps.cli.common import read_as
 
@@ -62,6 +66,7 @@ def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[
     from sweeps.answers.answer import also
     from sweeps.answers.html import Page
 
+    # JSON is printed past the answer's renderers, and the page would stay empty.
     if getattr(options, "json", False):
         raise ValueError("--html is what is said in words, and --json says it to programs: leave one of them out")
 
@@ -73,6 +78,7 @@ def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[
 
 def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """The parsers below a verb's that take flags: its own, or those of every word that may follow."""
+    # A verb may have words of its own, each with a parser.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             below = [leaf for choice in action.choices.values() for leaf in _leaves(choice)]
@@ -85,8 +91,10 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Abbreviations would make a later flag of the same beginning ambiguous.
         self.allow_abbrev = False
         self.color = False  # later versions of argparse write control characters
+        # Both registrations: argparse names the default action None as well as "store".
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
 
@@ -96,6 +104,7 @@ class Parser(argparse.ArgumentParser):
 
     def flags(self, options: argparse.Namespace | None = None) -> list[str]:
         """Every flag that it knows, or that the parser of the last word that `options` have does."""
+        # The flags of the innermost word that was parsed are those that can be meant.
         for action in self._actions:
             word = getattr(options, action.dest, None)
             if isinstance(action, argparse._SubParsersAction) and word is not None:
@@ -110,6 +119,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse what is none of an argument's choices: behind an unknown flag it is the flag's value."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            # The word before may be an unknown flag whose value is taken for a verb or an action.
             before = self._words[self._words.index(value) - 1]
             if before.startswith("-") and before not in self.flags():
                 raise ValueError(_unknown(before, self.flags()))
@@ -132,6 +142,7 @@ class WordFirst(argparse._SubParsersAction):  # type: ignore[type-arg]  # it tak
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Refuse flags before the word."""
+        # Flags before the word have been parsed for the other kind of work.
         given = sorted(getattr(namespace, "_given", ()))
         if given:
             from sweeps.cli.leaf_flags import flag

@@ -16,6 +16,7 @@ def scored(options: argparse.Namespace) -> dict[str, Any]:
     import hwspaces
     from sweeps.measure.validate.plausibility import catalogue_shares, shares_of
 
+    # Constants alone decide: no measured rows enter.
     constants = hwspaces.efficiency(options.efficiency).efficiency
     return catalogue_shares(constants) if options.hardware is None else shares_of(options.hardware, constants)
 

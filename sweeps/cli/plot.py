@@ -57,15 +57,16 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--kind {kind} is not known{nearest(kind, KINDS)}")
     _require_flags(options, kind)
     if kind in OF_CASES:
-        made = _of_case(options, kind)
+        drawing = _of_case(options, kind)
     elif kind == "floorplan":
-        made = _floorplan(options)
+        drawing = _floorplan(options)
     else:
         from sweeps.show.of_file import picture
 
-        made = picture(options.file, kind, **{name: getattr(options, name) or None for name in FILE_FLAGS})
-    write(options, "output", lambda: made)
-    say(f"{options.output}: {' '.join(made.texts[0].get_text().split())}")
+        drawing = picture(options.file, kind, **{name: getattr(options, name) or None for name in FILE_FLAGS})
+    write(options, "output", lambda: drawing)
+    # The first text of a picture is its heading, which is the answer as a sentence.
+    say(f"{options.output}: {' '.join(drawing.texts[0].get_text().split())}")
 
 
 def _default(options: argparse.Namespace) -> str | None:
@@ -76,6 +77,7 @@ def _default(options: argparse.Namespace) -> str | None:
 def _require_flags(options: argparse.Namespace, kind: str) -> None:
     """ValueError when a flag is missing, or belongs to another kind."""
     of_files, of_cases = common.given(options, FILE_FLAGS), common.given(options, CASE_FLAGS)
+    # The deployment describes a case: neither a file nor a choice within one applies.
     if kind in OF_CASES:
         if options.file or of_files:
             raise ValueError(
@@ -83,6 +85,7 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
                 "--model, --prefill or --isl and --osl ... describe"
             )
     elif kind == "floorplan":
+        # A floor plan is of a device, or of the best design in a sweep, which is chosen by a metric.
         from sweeps.show.of_file import is_sweep
 
         drawn = ("--metric", "--at") if is_sweep(options.file) else ()
@@ -100,11 +103,13 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
 
 def _of_case(options: argparse.Namespace, kind: str) -> Any:
     """The picture of one step or static batch."""
+    # A step and a static batch have different flags, of which only one set may be given.
     steps, batches = common.given(options, step.NUMBERS), common.given(options, BATCH_FLAGS)
     if steps and batches:
         raise ValueError(f"{steps[0]} is of one step and {batches[0]} of a batch: give one of them")
     case = request.request_case(options) if batches else step.step_case(options)
     what = request.request_text(case) if batches else step.step_text(case)
+    # Kinds of pictures are modules of the same name as their function.
     return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(case, what=what)
 
 

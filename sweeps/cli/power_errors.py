@@ -53,6 +53,7 @@ def show(out: Any, options: argparse.Namespace, found: tuple[list[Any], dict[str
     out.print(f"Power of kernels in {options.data}; error: predicted / measured - 1, power at most TDP")
     out.print("Left: energy model at the measured time; right: at the predicted time. Over TDP: share of rows whose")
     out.print("energy at the measured time would take more than 5 % above the limit\n")
+    # Short runs end within the meter's averaging window: with and without them are separate tables.
     for title, held_out, every in (
         ("Shapes that were held out of the fit, runs that fill the meter's window", True, False),
         ("All shapes, runs that fill the meter's window", False, False),

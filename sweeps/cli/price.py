@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the table of ops, or of points; draw and write what is asked for."""
     from sweeps.answers import price as report
 
+    # The policies are listed here to check the word without importing JAX.
     if options.fusion not in (None, *POLICIES):
         from hwspaces.quantities.units import nearest
 
@@ -49,34 +50,40 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"{flag} is missing")
     over, settings = _over(options.over)
     trips = None if options.trips is None else whole_number("--trips", options.trips)
+    # The first value of every symbol: the point that is priced op by op.
     first = {name: values[0] for name, values in over.items()}
     devices = _devices(options, settings)
     from sweeps.studies.price.named import from_text, require_sizes
     from sweeps.studies.price.question import USUAL_POLICY
 
     fusion = USUAL_POLICY if options.fusion is None else options.fusion
-    asked: Any = from_text(options.function, options.args, fusion, first, trips, options.fused_loops)
-    require_sizes(asked, over)
-    answer = asked.answer(devices[0], options.efficiency, **first)
+    question: Any = from_text(options.function, options.args, fusion, first, trips, options.fused_loops)
+    require_sizes(question, over)
+    # The first device at the first values: its ops are printed, and drawn where a picture is asked for.
+    answer = question.answer(devices[0], options.efficiency, **first)
+    # One point is printed op by op, several as rows.
     one_point = len(devices) == 1 and not settings and all(len(values) == 1 for values in over.values())
-    data = asked.sweep(devices, over, options.efficiency, settings) if not one_point or options.output else None
+    # A sweep is computed where its rows are printed or written.
+    data = question.sweep(devices, over, options.efficiency, settings) if not one_point or options.output else None
     if options.elasticities and not one_point:
         raise ValueError("--elasticities are of one point: give one accelerator and one value per size")
-    slopes = asked.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
-    judged = {device.name: asked.answer(device, options.efficiency, **first).beyond for device in devices}
+    slopes = question.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
+    judged = {device.name: question.answer(device, options.efficiency, **first).beyond for device in devices}
     beyond = {name: one.text for name, one in judged.items() if one.marked}
-    notes = () if one_point else asked.notes(devices, over, options.efficiency)
+    notes = () if one_point else question.notes(devices, over, options.efficiency)
     if options.json:
-        record = report.record(options, asked, devices[0], first, answer) | ({"elasticities": slopes} if slopes else {})
-        print_json(record if one_point else report.points(asked, notes, data, beyond))
+        record = report.record(options, question, devices[0], first, answer) | (
+            {"elasticities": slopes} if slopes else {}
+        )
+        print_json(record if one_point else report.points(question, notes, data, beyond))
     elif one_point:
-        report.print_answer(options, asked, devices[0], first, answer, slopes)
+        report.print_answer(options, question, devices[0], first, answer, slopes)
     else:
-        report.print_points(options, asked, notes, data, beyond)
+        report.print_points(options, question, notes, data, beyond)
     write(options, "output", lambda: data)
-    write(options, "plot", lambda: report.drawn(options, asked, devices[0], first, answer))
+    write(options, "plot", lambda: report.drawn(options, question, devices[0], first, answer))
     if not options.json:
-        report.print_files(options, asked, devices[0], first, data)
+        report.print_files(options, question, devices[0], first, data)
 
 
 def _devices(options: argparse.Namespace, varied: Iterable[str]) -> list[Any]:
@@ -84,6 +91,7 @@ def _devices(options: argparse.Namespace, varied: Iterable[str]) -> list[Any]:
     import hwspaces
 
     settings = overrides(options.set)
+    # A traced function has no deployment and no model: only hardware has numbers to set.
     for path in settings:
         if not path.startswith("hardware."):
             raise ValueError(f"--set {path}: a function depends on hardware alone, and on sizes that --over gives")
@@ -101,12 +109,14 @@ def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[s
     leaves: dict[str, list[str]] = {}
     for name, text in named_settings("--over", settings, "b=1,8,64").items():
         parts = [part.strip() for part in text.split(",")]
+        # A dot marks a path of hardware; a symbol of the function has none.
         if "." in name:
             if not name.startswith("hardware."):
                 raise ValueError(f"--over {name}: a function depends on numbers of hardware alone")
             leaves[name] = parts
         else:
             sizes[name] = [whole_number(f"--over {name}", part) for part in parts]
+        # Repeated values would repeat points of the grid.
         if len(set(leaves.get(name) or sizes[name])) < len(parts):
             raise ValueError(f"--over {name}={text} has a value twice")
     return sizes, leaves

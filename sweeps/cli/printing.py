@@ -30,6 +30,7 @@ class Printed:
     def __init__(self, stream: "Any", required: bool, plain: bool = True) -> None:
         self.stream, self.required, self.plain = stream, required, plain
         self.failed: OSError | None = None
+        # Characters that the stream's encoding lacks are escaped instead of raising an error.
         if plain and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
@@ -41,6 +42,7 @@ class Printed:
     def write(self, text: str) -> int:
         """Write text; the number of its characters."""
         self._tried(self.stream.write, escaped(text) if self.plain else text)
+        # Streams return the number of characters of the text that they were given, not of what was written.
         return len(text)
 
     def writelines(self, lines: "Iterable[str]") -> None:
@@ -59,10 +61,12 @@ class Printed:
             call(*words)
         except OSError as error:
             self.failed = error
+            # Nobody is told about a stream of errors that fails: there is no other place to say it.
             if self.required:
                 raise Unprintable(error) from None
 
     def __getattr__(self, name: str) -> "Any":
+        # Everything else, such as isatty and encoding, is the stream's own.
         return getattr(self.stream, name)
 
 
@@ -70,6 +74,7 @@ def printed(out: "Any", err: "Any") -> tuple[Printed, Printed]:
     """Standard output and the stream of errors as `Printed`; a closed one, which is None, takes everything."""
     import os
 
+    # A process may start without streams, which Python then sets to None.
     streams = [open(os.devnull, "w", encoding="utf-8") if stream is None else stream for stream in (out, err)]
     return Printed(streams[0], required=True), Printed(streams[1], required=False)
 

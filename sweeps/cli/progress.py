@@ -27,6 +27,7 @@ class Line:
 
     def __init__(self, text: str = "", elsewhere: bool = True, remaining: bool = True):
         self.elsewhere, self.said, self.bar = elsewhere, time.perf_counter(), None
+        # A bar needs a terminal; the drawing library is imported only there.
         if sys.stderr.isatty():
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -70,11 +71,13 @@ class Simulations(Line):
 
         compilation_cache()
         self.show("compiling the simulation")
+        # The first simulation compiles, for which there is no progress to show.
         return lambda simulations: self.add(simulations, number)
 
     def add(self, simulations: int, number: int) -> None:
         """So many more are done."""
         self.done += simulations
+        # The number is an estimate, and may be exceeded.
         self.show(f"{self.done} simulations" + (f", of about {number}" if self.done < number else ""))
 
 
@@ -111,6 +114,7 @@ class Progress:
         self.bytes, self.failures = 0, 0
         self.start = self.said = time.perf_counter()
         self._line = Line() if kind == "auto" else None
+        # Chunks may finish in several threads.
         self._lock = threading.Lock()
 
     @property
@@ -156,6 +160,7 @@ class Progress:
 
     def _show(self) -> None:
         if self._line is not None:
+            # Points of an earlier run count as done, but not for the rate.
             done, rate = self.kept + self.done, f"{rate_text(self.rate)}/s{self._beside()}"
             left = (self.points - done) / max(self.rate, 1e-9)
             ending = f"{left:,.0f} s left" if self._line.bar is None else "ETA"
@@ -173,6 +178,7 @@ class Progress:
 
     def _state(self, event: str) -> dict[str, Any]:
         done = self.kept + self.done
+        # Without a point of this run there is no rate to extrapolate by.
         left = (self.points - done) / self.rate if self.done else None
         return {
             "event": event,
@@ -189,12 +195,14 @@ class Progress:
 @contextlib.contextmanager
 def progress(kind: str = "auto") -> Iterator[Callable[[int], Progress]]:
     """A function that begins the `Progress` of a number of points, once they are known; for `with`."""
+    # A list, so that the inner function can hand the bar to the cleanup below.
     bars: list[Progress] = []
 
     def begun(points: int) -> Progress:
         bars.append(Progress(points, kind=kind))
         return bars[0]
 
+    # Every bar is taken away, also after an error.
     try:
         yield begun
     finally:

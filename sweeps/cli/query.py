@@ -40,18 +40,21 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.data.opened import opened
     from sweeps.data.querying.run import POINTS_LIMIT, query
 
+    # Three states: highest first, lowest first, or whichever is better for the variable.
     highest = True if options.highest else False if options.lowest else None
-    with opened(options.sweep) as whole:
-        dataset = as_sample(whole)
+    with opened(options.sweep) as stored:
+        # A sweep may have kept some of its points, which are then queried as a sample.
+        dataset = as_sample(stored)
         if dataset is None:
             raise ValueError(f"{options.sweep} kept counts alone, not points")
-        found = query(dataset, options.where, options.sort, top, highest, POINTS_LIMIT if limit is None else limit)
-        write(options, "output", lambda: found.rows, [options.sweep])
+        result = query(dataset, options.where, options.sort, top, highest, POINTS_LIMIT if limit is None else limit)
+        write(options, "output", lambda: result.rows, [options.sweep])
         if options.json:
-            columns = [found.rows[name].values.tolist() for name in found.rows.variables]
-            rows = [dict(zip(map(str, found.rows.variables), row, strict=True)) for row in zip(*columns, strict=True)]
-            return print_json({"matches": found.matches, "points": found.points, "rows": rows}, indent=None)
-        _table(options, dataset, found)
+            # Columns become rows: one object for every point.
+            columns = [result.rows[name].values.tolist() for name in result.rows.variables]
+            rows = [dict(zip(map(str, result.rows.variables), row, strict=True)) for row in zip(*columns, strict=True)]
+            return print_json({"matches": result.matches, "points": result.points, "rows": rows}, indent=None)
+        _table(options, dataset, result)
 
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
@@ -60,17 +63,18 @@ def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
     from sweeps.data.querying.run import named
 
     out = console()
+    # Axes first, then what the question names, then what readers usually ask for.
     varied = [name for name in labels.axes(dataset) if name in found.rows]
-    asked = named(options.where, options.sort, dataset)
-    shown = dict.fromkeys((*asked, *(name for name in SHOWN if name in dataset)))
+    mentioned = named(options.where, options.sort, dataset)
+    shown = dict.fromkeys((*mentioned, *(name for name in SHOWN if name in dataset)))
     names = [name for name in (*varied, *(name for name in shown if name not in varied)) if name in found.rows]
-    made = table(*names, numbers=names)
+    listing = table(*names, numbers=names)
     for i in range(found.rows.sizes["row"]):
         values = [found.rows[name].values[i] for name in names]
-        made.add_row(*(labels.text(dataset, name, value) for name, value in zip(names, values, strict=True)))
+        listing.add_row(*(labels.text(dataset, name, value) for name, value in zip(names, values, strict=True)))
     share = f" ({100 * found.matches / max(found.points, 1):.3g} %)"
     out.print(f"{found.matches:,} of {found.points:,} points{share}")
     if found.matches:
         out.print()
-        out.print(made)
+        out.print(listing)
     print_lines(out, "file", files(options))

@@ -33,6 +33,7 @@ def request_case(options: argparse.Namespace) -> Any:
     common.require_lengths(options)
     names = ("batch", "isl", "osl", "cached", "acceptance", "delay")
     workload = {name: getattr(options, name) for name in names}
+    # A share of the prompt becomes cached tokens, since the workload counts tokens.
     if getattr(options, "hit_rate", None) is not None:
         workload["cached"] = _found(options)
     return common.asked_case("request", options, workload | encoder_workload(options, "isl"))
@@ -46,6 +47,7 @@ def _found(options: argparse.Namespace) -> str:
     if options.cached is not None:
         raise ValueError("--hit-rate and --cached say the same in two ways: give one")
     share = declared_quantity(options.hit_rate, known_leaf("workload.hit_rate"), "--hit-rate")
+    # Rounded down: a partial token is not in the cache.
     return str(int(share * common.whole_number("--isl", options.isl)))
 
 
@@ -53,6 +55,7 @@ def request_text(case: Any) -> str:
     """The batch in words: "32 requests of 1,024 + 256 tokens"."""
     work = case.scenario.workload
     cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
+    # A single output token comes from the prefill: there is no decoding to describe.
     output = f" + {work.osl:,.0f}" if work.osl > 1.0 else ""
     what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached}{output} tokens"
     return what + (f", each with {work.encoder_tokens:,.0f} for the encoder" if work.encoder_tokens else "")
@@ -65,20 +68,22 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.run.answer import answer
 
     case = request_case(options)
-    found = answer(case)
+    result = answer(case)
+    # With at most one output token there is no decode step, and metrics of decoding are left out.
     if case.scenario.workload.osl <= 1.0:
-        metrics = without_output(found.metrics, float(case.scenario.workload.isl))
-        found = dataclasses.replace(found, metrics=metrics, steps={"prefill": found.steps["prefill"]})
+        metrics = without_output(result.metrics, float(case.scenario.workload.isl))
+        result = dataclasses.replace(result, metrics=metrics, steps={"prefill": result.steps["prefill"]})
     if options.json:
-        return print_json(shared.record(case, found))
+        return print_json(shared.record(case, result))
     out = tables.console()
     out.print(tables.heading(case, request_text(case), common.overrides(options.set)), end="\n\n")
-    shown = {name: value for name, value in found.metrics.items() if not shared.is_certainty(name)}
+    # Metrics on certainty are lines below the table, not rows of it.
+    shown = {name: value for name, value in result.metrics.items() if not shared.is_certainty(name)}
     out.print(tables.metric_table(shown))
     out.print()
-    out.print(tables.op_summary(found.steps))
+    out.print(tables.op_summary(result.steps))
     out.print()
-    for step in found.steps:
-        shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares(step).items())
+    for step in result.steps:
+        shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in result.bound_shares(step).items())
         out.print(f"{step:8}bound by {shares} of its time")
-    shared.show(case, found)
+    shared.show(case, result)

@@ -41,6 +41,7 @@ def _row(row: Any) -> dict[str, Any]:
     values = {"experiment": served.experiment, "model": served.model, "gpu": served.gpu, "tp": served.deployment.tp}
     values |= {"isl": served.requests.isl, "cached": served.requests.cached, "osl": served.requests.osl}
     for metric in METRIC_NAMES:
+        # A row may lack a measured latency: the prediction then stands alone.
         values[f"{metric}_measured_s"] = served.measured.get(metric)
         values[f"{metric}_predicted_s"] = row.predicted[metric]
         values[f"{metric}_error"] = row.error(metric)
@@ -78,6 +79,7 @@ def show(out: Any, options: argparse.Namespace, found: tuple[Any, Any]) -> None:
     out.print(summary)
     if result.unpredicted:
         out.print(f"{len(result.unpredicted)} rows not predicted:")
+        # Reasons are shared by many rows: the first six are named.
         for reason, rows in by_reason(result.unpredicted):
             which = f"rows {', '.join(str(row.row) for row in rows[:6])}{', ...' if len(rows) > 6 else ''}"
             out.print(f"  {len(rows)}: {reason} ({which})")

@@ -32,9 +32,11 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.run.compile_cache import compilation_cache
     from sweeps.studies import scenarios
 
+    # The cache of compiled programs is needed for simulations alone.
     if any(JOBS[scenarios.scenario(name).spec["job"]].simulated for name in options.ids or scenarios.names()):
         compilation_cache()
     total, count = len(options.ids or scenarios.names()), itertools.count(1)
+    # Scenarios run one after the other, so that a counter tells how many are done.
     with Line(elsewhere=False) as bar:
 
         def done(name: str) -> None:
@@ -51,5 +53,3 @@ def run(options: argparse.Namespace) -> None:
         show_rows(rows)
     if options.output is not None:
         say(f"\n{options.output}: {len(rows)} rows")
-
-

@@ -34,16 +34,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     train.workload_arguments(parser)
     common.word_arguments(parser, "engine", help="for --job serve: vllm, sglang or trtllm")
     common.word_arguments(parser, "policy", help="of the scheduler, for --job serve")
-    asked = parser.add_argument_group("what is asked")
-    asked.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
-    asked.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
-    asked.add_argument("--all", action="store_true", help=f"every knob (default: the {TOP} that change most)")
-    asked.add_argument("--top", metavar="N", help=f"rows of the table (default {TOP})")
-    asked.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
-    asked.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 49); 0: exact ones")
-    asked.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
-    dataset_argument(asked, "all of it as netCDF")
-    picture_argument(asked, "a .png or .svg: a tornado; pairs with --second-order, maps with --over")
+    group = parser.add_argument_group("what is asked")
+    group.add_argument("--metric", metavar="NAME,..", help="metrics of the job (default: the most asked for)")
+    group.add_argument("--knob", metavar="PATH,..", help="numbers, or parts: hardware.links, model, efficiency")
+    group.add_argument("--all", action="store_true", help=f"every knob (default: the {TOP} that change most)")
+    group.add_argument("--top", metavar="N", help=f"rows of the table (default {TOP})")
+    group.add_argument("--second-order", action="store_true", help="which knobs replace or need each other")
+    group.add_argument("--smoothing", metavar="P", help="exponent of gradients at ridges (default 49); 0: exact ones")
+    group.add_argument("--over", metavar="FILE", help="maps over a SPEC.toml, or over the points of a sweep's OUT.nc")
+    dataset_argument(group, "all of it as netCDF")
+    picture_argument(group, "a .png or .svg: a tornado; pairs with --second-order, maps with --over")
     common.json_argument(parser)
 
 
@@ -56,28 +56,31 @@ def run(options: argparse.Namespace) -> None:
     names, wanted = (common.listed(getattr(options, flag)) for flag in ("metric", "knob"))
     exponent = smoothing_exponent(options.smoothing)
     top = common.whole_setting(options, "top", TOP)
+    # Maps are over the points of a file, which replaces the point that flags describe.
     if options.over is not None:
         return _maps(options, names, wanted, exponent)
+    # Flags of other jobs would be ignored, so that they are refused.
     for job, flags in OWN.items():
         if job != options.job and (foreign := common.given(options, flags)):
             raise ValueError(f"{foreign[0]} is of --job {job}, and this is --job {options.job}")
     if options.job == "serve":
-        found = found_of_serve(options, names, wanted, exponent)
+        result = found_of_serve(options, names, wanted, exponent)
     else:
-        found = found_of(options, names, wanted, exponent, top)
+        result = found_of(options, names, wanted, exponent, top)
     from sweeps.answers import sensitivity as report
 
     if files(options):
-        _write(options, found, top)
+        _write(options, result, top)
     if options.json:
-        return print_json(report.record(found))
-    report.show(found, top, options.all, files(options))
+        return print_json(report.record(result))
+    report.show(result, top, options.all, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
     from sweeps.studies.sensitivity.maps import point_dataset
 
     point, heading = found.point, found.heading
+    # The picture follows the question: pairs for second order, else a tornado.
     if options.plot and options.second_order:
         from sweeps.show.sensitivity import pair_maps
 
@@ -91,6 +94,7 @@ def _write(options: argparse.Namespace, found: Any, top: int) -> None:
 
 def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float | None) -> None:
     """Elasticities over a specification's points, into a file or a picture."""
+    # Everything that describes a point is stated by the file.
     of_point = ("hardware", "model", "isl", "osl", "rate", "trace", *OWN["step"], *OWN["request"], *train.WORK, "set")
     if said := common.given(options, of_point):
         raise ValueError(f"{said[0]} is said by --over {options.over}: leave it out")
@@ -103,10 +107,11 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     from sweeps.answers import sensitivity as report
     from sweeps.studies.sensitivity.api import sensitivity
 
-    found = sensitivity(options.over, names, wanted, smoothing=exponent)
+    dataset = sensitivity(options.over, names, wanted, smoothing=exponent)
+    # The picture first: what cannot be drawn leaves no file behind.
     if options.plot:
         from sweeps.show.sensitivity import elasticity_maps
 
-        write(options, "plot", lambda: elasticity_maps(found))
-    write(options, "output", lambda: found, [options.over])
-    report.show_maps(found, files(options))
+        write(options, "plot", lambda: elasticity_maps(dataset))
+    write(options, "output", lambda: dataset, [options.over])
+    report.show_maps(dataset, files(options))

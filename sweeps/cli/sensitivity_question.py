@@ -17,6 +17,7 @@ def found_of(options: argparse.Namespace, names: Any, wanted: Any, exponent: flo
     from sweeps.answers.tables import notes
     from sweeps.studies.sensitivity.ranking import ranking
 
+    # Number of knobs whose pairs are computed: pairs grow with its square.
     pairs_of = top if options.second_order else 0
     return ranking(options.job, case.scenario, names, wanted, exponent, pairs_of, said, notes(case))
 
@@ -28,20 +29,21 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
         raise ValueError("--second-order is of a step or a request: a simulation's decisions have no gradient")
     if options.encoder_tokens is not None:
         raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
-    asked = serve.question(options)
+    question = serve.question(options)
     compilation_cache()
     from sweeps.answers.tables import heading
     from sweeps.studies.sensitivity.ranking import Ranking
     from sweeps.studies.sensitivity.serve import sensitivity_of_serve
 
-    found, said, point, checked = sensitivity_of_serve(asked, names, wanted, exponent)
+    simulated, said, point, checked = sensitivity_of_serve(question, names, wanted, exponent)
     notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
-    return Ranking(heading(found.case, found.load.text, asked.overrides), notes, point, checked, {})
+    return Ranking(heading(simulated.case, simulated.load.text, question.overrides), notes, point, checked, {})
 
 
 def _said(options: argparse.Namespace) -> tuple[str, Any]:
     """The question in words, and the case."""
     if options.job == "train":
+        # Training has a batch of sequences and no requests: flags on requests do not apply.
         if foreign := common.given(options, UNTRAINED):
             raise ValueError(f"{foreign[0]} is not of --job train")
         case = train.training_case(options)
@@ -63,6 +65,7 @@ def smoothing_exponent(text: str | None) -> float | None:
     """The exponent; None where the flag was not given."""
     if text is None:
         return None
+    # Text that is no number takes the way of numbers out of range.
     try:
         value = float(text)
     except ValueError:

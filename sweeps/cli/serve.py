@@ -47,15 +47,16 @@ def offered(options: argparse.Namespace) -> dict[str, Any]:
 
 def question(options: argparse.Namespace) -> Any:
     """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
-    policy, asked = common.policy_settings(options.policy), common.case_words(options)
+    policy, case_settings = common.policy_settings(options.policy), common.case_words(options)
     compilation_cache()
     from sweeps.run.simulated.spec import ServeSpec
 
-    return ServeSpec(**asked, **offered(options), policy=policy, slo=getattr(options, "slo", None))
+    return ServeSpec(**case_settings, **offered(options), policy=policy, slo=getattr(options, "slo", None))
 
 
 def asked(options: argparse.Namespace) -> Any:
     """The simulation that is asked for: of a row of a saved comparison, or of the flags alone."""
+    # Without a file the flags alone describe the simulation.
     if options.file is None:
         if options.row is not None:
             raise ValueError("--row is of a result of jaxroof compare --json: name the file")
@@ -66,6 +67,7 @@ def asked(options: argparse.Namespace) -> Any:
     from sweeps.run.simulated.spec import serve_spec
     from sweeps.serving.rows import row_of, row_spec
 
+    # Flags that are given replace what the row says; fields of the load have defaults, so that only given ones count.
     given = {name: value for name, value in flags.items() if value is not None and name not in LOAD}
     return serve_spec(**row_spec(row_of(options.file, number), given | offered(options)))
 
@@ -76,19 +78,21 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.answers import serve as report
     from sweeps.serving.run import simulation
 
+    # The first run compiles the scheduler, which is said until requests finish.
     with Line("compiling") as bar:
-        found = simulation(spec, lambda *done: bar.show("{:,} of {:,} requests".format(*done), *done))
+        result = simulation(spec, lambda *done: bar.show("{:,} of {:,} requests".format(*done), *done))
     if files(options):
-        _write(options, found)
+        _write(options, result)
     if options.json:
-        return print_json(report.record(found))
-    report.show(found, files(options))
+        return print_json(report.record(result))
+    report.show(result, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:
     from sweeps.serving import chrome
     from sweeps.serving.files import dataset, written
 
+    # One dataset for picture and file.
     data = dataset(found)
     if options.plot:  # what cannot be drawn is said before any file is written
         from sweeps.show.serving_run import serving_run

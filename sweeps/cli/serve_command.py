@@ -18,6 +18,7 @@ def serve_command(asked: ServeSpec) -> str:
 
 
 def _words(asked: ServeSpec) -> Iterator[str]:
+    # Model and hardware first, as a reader would write them.
     for name in ("model", "hardware", *(key for key in (*NAMED, "slo", *LOAD) if key not in ("model", "hardware"))):
         value = getattr(asked, name)
         if value is None or value is False or value == _default(name):
@@ -26,6 +27,7 @@ def _words(asked: ServeSpec) -> Iterator[str]:
         if value is not True:
             yield str(flag_text(value))
     flags = (*deployment.flags(), "adapters")
+    # Leaves of the deployment without a flag of their own are set by path.
     for name, value in asked.deployment.items():
         if name == "attention_compute":
             yield from ("--attention", value)

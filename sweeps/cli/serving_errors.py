@@ -36,14 +36,16 @@ def commands(options: argparse.Namespace) -> list[str] | None:
     from sweeps.cli.common import whole_number
     from sweeps.cli.serve_command import serve_command
 
-    found, left, _ = _read(options)
+    rows, left, _ = _read(options)
     if options.command != "all":
         number = int(whole_number("--command", options.command))
+        # A row that cannot be simulated has a reason; one that is not in the file has none.
         why = next((one.reason for one in left if one.row == number), "the file has no such row")
-        found = [one for one in found if one.row == number]
-        if not found:
+        rows = [one for one in rows if one.row == number]
+        if not rows:
             raise ValueError(f"{options.data}: row {number}: {why}")
-    return [serve_command(dataclasses.replace(one.spec, efficiency=options.efficiency)) for one in found]
+    # The same constants as in scoring, so that the command repeats the prediction.
+    return [serve_command(dataclasses.replace(one.spec, efficiency=options.efficiency)) for one in rows]
 
 
 def _read(options: argparse.Namespace) -> tuple[list[Any], list[Any], int]:
@@ -53,8 +55,8 @@ def _read(options: argparse.Namespace) -> tuple[list[Any], list[Any], int]:
     if (options.file is None) == (options.data is None):
         raise ValueError("give one FILE of measured serving points")
     options.data = options.data or options.file
-    found, left = points(options.data)
-    return [one for one in found if not options.engine or one.engine in options.engine], left, len(found) + len(left)
+    priced, left = points(options.data)
+    return [one for one in priced if not options.engine or one.engine in options.engine], left, len(priced) + len(left)
 
 
 def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
@@ -63,6 +65,7 @@ def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     from sweeps.measure.validate.serving.attempt import attempted
 
     rows, left, every = _read(options)
+    # No simulation is compiled where no row can be priced.
     predicted: list[Any] = []
     if rows:
         with _Bar("reading labels") as bar:
@@ -70,6 +73,7 @@ def scored(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
         left += failed
     if not predicted:
         wanted = f" of {', '.join(options.engine)}" if options.engine else ""
+        # The two commonest reasons are enough to see what is wrong.
         why = "; ".join(f"{reason} ({which(numbers)})" for reason, numbers in reasons(left)[:2])
         raise ValueError(f"{options.data}: none of {every} rows{wanted} can be simulated{f': {why}' if why else ''}")
     return predicted, left

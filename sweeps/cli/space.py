@@ -23,6 +23,7 @@ def run(options: argparse.Namespace) -> None:
     """Print what there is, or one space."""
     from hwspaces.accelerators.space import space, space_names
 
+    # The list takes no name, which would otherwise be ignored.
     if options.action == "list":
         if options.name is not None:
             raise ValueError(f"list takes no name, and {options.name!r} is given; `jaxroof space show {options.name}`")
@@ -30,8 +31,8 @@ def run(options: argparse.Namespace) -> None:
         return print_json([_record(one) for one in spaces]) if options.json else _print_list(spaces)
     if options.name is None:
         raise ValueError(f"show needs the name of a space: {', '.join(space_names())}")
-    found = space(options.name)
-    return print_json(_record(found)) if options.json else _print(found)
+    design_space = space(options.name)
+    return print_json(_record(design_space)) if options.json else _print(design_space)
 
 
 def _print_list(spaces: list[Any]) -> None:
@@ -55,22 +56,25 @@ def _print(found: Any) -> None:
     from sweeps.ask.text import escaped
 
     out, figures = console(), found.entry.figures
-    made = ", ".join(f"{key} {name}" for key, name in found.technologies.items() if key != "draw")
+    technologies = ", ".join(f"{key} {name}" for key, name in found.technologies.items() if key != "draw")
     out.print(escaped(f"{found.name}: {found.title}", breaks=True))
-    out.print(f"starts from {found.base}; {made}\n")
+    out.print(f"starts from {found.base}; {technologies}\n")
     knobs = table("knob", "start", "range", numbers=("start",))
     for path, value in found.knobs.items():
+        # Paths are those of the hardware, without its root, as the figures have them.
         plain = path.removeprefix("hardware.")
         knobs.add_row(plain, formatted(figures[plain], leaf_unit(plain), 4), _range_text(value))
     out.print(knobs)
     out.print()
     laws = table("figure", "at the start", "law", numbers=("at the start",))
     for path, text in found.laws.items():
+        # A law for all precisions has a star: the value at the start is shown for bf16.
         shown_at = path.replace("*", "bf16") if path.replace("*", "bf16") in figures else path
         value = formatted(figures[shown_at], leaf_unit(shown_at), 4) if shown_at in figures else "-"
         laws.add_row(path, value, text)
     out.print(laws)
     out.print()
+    # Only figures that matter to a reader; the rest is counted.
     shown = [path for path in found.held if path.startswith(HELD) and not any(word in path for word in QUIET)]
     texts = [f"{path} {formatted(figures[path], leaf_unit(path), 4)}" for path in shown]
     out.print(
@@ -90,6 +94,7 @@ def _range_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(str(one) for one in value)
     steps = f", {value['n']} steps" if "n" in value else ""
+    # Logarithmic scales step in equal ratios.
     return f"{value['from']} to {value['to']}{steps}{', in ratios' * (value.get('scale') == 'log')}"
 
 

@@ -21,10 +21,10 @@ def run(options: argparse.Namespace) -> None:
     """Print what the manifest says."""
     from sweeps.data.shards.status import status
 
-    found = status(pathlib.Path(options.folder), options.check)
+    state = status(pathlib.Path(options.folder), options.check)
     if options.json:
-        return print_json(found, indent=None)
-    _print(found)
+        return print_json(state, indent=None)
+    _print(state)
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -41,6 +41,7 @@ def _print(found: dict[str, Any]) -> None:
     say(f"made by  jaxroof {found['software']['jaxroof']}, jax {found['software']['jax']}, on {found['hardware']}")
     for name in found["missing_files"]:
         say(f"damaged  {name}")
+    # Four states: being written, damaged, complete, interrupted.
     if found["writer"]:
         say(f"state    {found['writer']} is writing")
     elif found["missing_files"]:

@@ -31,6 +31,7 @@ def step_case(options: argparse.Namespace) -> Any:
     given = {name: getattr(options, name) for name in NUMBERS}
     if given["prefill"] is None and given["decode"] is None:
         raise ValueError("a step needs --prefill TOKENS, --decode N with --context TOKENS, or both")
+    # A decode step needs both the number of sequences and how long they are.
     if (given["decode"] is None) != (given["context"] is None):
         raise ValueError("--decode and --context belong together: give both or neither")
     if given["prefill"] is None and (given["prefills"] or given["past"]):
@@ -56,22 +57,24 @@ def run(options: argparse.Namespace) -> None:
     from sweeps.run.answer import answer
 
     case = step_case(options)
-    found = answer(case)
+    result = answer(case)
     if options.json:
-        return print_json(shared.record(case, found))
-    work, metrics, ops = case.scenario.workload, found.metrics, found.steps["step"]
+        return print_json(shared.record(case, result))
+    work, metrics, ops = case.scenario.workload, result.metrics, result.steps["step"]
     out = tables.console()
     out.print(tables.heading(case, step_text(case), overrides(options.set)), end="\n\n")
     out.print(tables.op_table(ops))
     out.print()
+    # Tokens per second of each part: a mixed step has two rates.
     rates = []
     if work.prefill is not None:
         rates.append(f"{number(work.prefills * work.prefill / metrics['step_time'])} prompt tokens/s")
     if work.decode is not None:
         rates.append(f"{number(work.decode / metrics['step_time'])} decoded tokens/s")
-    shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in found.bound_shares("step").items())
+    # Shares of the step's time by the resource that limits its ops.
+    shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in result.bound_shares("step").items())
     out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
     mfu, mbu = (tables.percent(float(metrics[name])) for name in ("mfu", "mbu"))
     out.print(f"use     MFU {mfu}, MBU {mbu}")
     out.print(f"bound   {shares} of the time")
-    shared.show(case, found)
+    shared.show(case, result)

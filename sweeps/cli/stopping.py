@@ -38,10 +38,13 @@ def begin() -> None:
     """Let every signal of `SIGNALS` end this process from now on, unless its parent wants it ignored."""
     if os.name != "posix":
         return
+    # The interpreter writes each signal's number into this pipe, which a thread reads.
     reading, writing = os.pipe()
+    # A full pipe must not block the handler: one signal is enough.
     os.set_blocking(writing, False)
     _signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in SIGNALS:
+        # A parent that ignores a signal, such as nohup, wants it ignored here as well.
         if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup, or a job in the background of a script
             _signal.signal(number, _noted)
     _thread.start_new_thread(_wait, (reading,))
@@ -49,6 +52,7 @@ def begin() -> None:
 
 def name(title: str) -> None:
     """Note what runs from now on, and how the line about it begins: "jaxroof step"."""
+    # A new command: words about the previous one no longer hold.
     _said.update(title=title, words=None)
     _of_files("begun")
 
@@ -61,6 +65,7 @@ def say(words: "Callable[[str, str], str] | None") -> None:
 def line(number: int) -> str:
     """The line about a signal: what was stopped, and what is there of it."""
     signal = SIGNALS[number]
+    # A verb with a line of its own, such as a sweep that can be continued, replaces the usual one.
     if _said["words"] is not None:
         return _said["words"](_said["title"], signal)
     done = _of_files("finished") or ()
@@ -79,6 +84,7 @@ def _noted(number: int, frame: object) -> None:
 
 
 def _wait(reading: int) -> None:
+    # Other signals may have handlers of their own and are passed over.
     while (number := os.read(reading, 1)[0]) not in SIGNALS:
         pass
     _end(number)
@@ -87,8 +93,10 @@ def _wait(reading: int) -> None:
 def _end(number: int) -> None:
     """End now: the interpreter is not shut down, since threads may be inside compiled code that it would unload."""
     try:
+        # A second thread ends the process if any of the following blocks.
         _thread.start_new_thread(_end_later, (SHELL + number,))
         _end_children()
+        # A bar is on stderr, and is removed only from a terminal.
         start = TERMINAL if os.isatty(2) else ""
         os.write(2, f"{start}{line(number)}\n".encode(errors="backslashreplace"))
     finally:

@@ -56,26 +56,28 @@ def _import(options: argparse.Namespace) -> None:
 
     wanted = WantedRows(options.gpu, options.engine, options.version)
     holes = "keep" if options.keep_holes else "refuse"
-    found = imported([Path(file) for file in options.files], options.format, wanted, options.drop, holes)
+    kernels = imported([Path(file) for file in options.files], options.format, wanted, options.drop, holes)
+    # The command is stored with the tables, so that the import can be repeated.
     words = [*options.files, f"--format {options.format}"]
     words += [f"--{flag} {value}" for flag in ("gpu", "engine", "version") if (value := getattr(options, flag))]
     words += [flag for flag, given in (("--drop", options.drop), ("--keep-holes", options.keep_holes)) if given]
     provenance = {
-        "device": found.device,
-        **found.provenance,
+        "device": kernels.device,
+        **kernels.provenance,
         "date": datetime.date.today().isoformat(),
         "command": f"jaxroof surface import {' '.join(words)}",
     }
-    write_surfaces(options.output, found.tables, provenance, {}, options.force, options.files)
-    count = sum(int((table.seconds > 0).sum()) for table in found.tables)
-    say(f"{options.output}: {len(found.tables)} tables with {count} times, measured on {found.device}")
-    dropped = found.dropped
+    write_surfaces(options.output, kernels.tables, provenance, {}, options.force, options.files)
+    # Shapes that were not measured are not a number, and are not counted.
+    count = sum(int((table.seconds > 0).sum()) for table in kernels.tables)
+    say(f"{options.output}: {len(kernels.tables)} tables with {count} times, measured on {kernels.device}")
+    dropped = kernels.dropped
     if options.drop:
         say(
             f"dropped: {dropped.impossible} impossible, {dropped.duplicates} duplicate, "
             f"{dropped.holes} beside a complete grid"
         )
-    for sentence in found.left_out:
+    for sentence in kernels.left_out:
         say(f"left out  {sentence}")
 
 
@@ -85,17 +87,18 @@ def _show(file: str) -> None:
     from sweeps.answers.tables import console, table
     from sweeps.ask.text import escaped
 
-    found = read_surfaces(file)
+    surfaces = read_surfaces(file)
     out = console()
-    for key, value in found.provenance.items():
+    # Provenance comes from the file, and may hold any characters.
+    for key, value in surfaces.provenance.items():
         out.print(escaped(f"{key}  {value}", breaks=True))
-    for name, value in found.bandwidths.items():
+    for name, value in surfaces.bandwidths.items():
         out.print(f"{name.replace('_', ' ')}  {formatted(value, 'B/s')}")
     out.print()
-    made = table("table", "kind", "precision", "axes", "times", "shortest", "longest", "labels", numbers=("times",))
-    for entry in found.tables:
-        made.add_row(*_cells(entry))
-    out.print(made)
+    listing = table("table", "kind", "precision", "axes", "times", "shortest", "longest", "labels", numbers=("times",))
+    for entry in surfaces.tables:
+        listing.add_row(*_cells(entry))
+    out.print(listing)
 
 
 def _cells(entry: Any) -> list[str]:
@@ -105,6 +108,7 @@ def _cells(entry: Any) -> list[str]:
     from hwspaces import formatted
 
     axes = [f"{name} {values[0]:g}-{values[-1]:g} ({len(values)})" for name, values in entry.axes.items()]
+    # Not a number: shapes that were not measured.
     measured = entry.seconds[~np.isnan(entry.seconds)]
     times = f"{measured.size}" if measured.size == entry.seconds.size else f"{measured.size} of {entry.seconds.size}"
     labels = ", ".join(f"{name} {value:g}" for name, value in entry.labels.items())

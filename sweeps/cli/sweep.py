@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> None:
 
         return run_folder(options, _source)
     source = _source(options)
+    # Files hold every point in one piece: options of shards do not apply.
     if of_folders := given(options, ("keep", "compression", "digits", "shard_points", "scheduler", "workers")):
         raise ValueError(f"{of_folders[0]} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
@@ -65,11 +66,14 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
         source = in_space(source, options.space)
     output: dict[str, Any] = {}
     if options.keep is not None:
+        # The flag may be given several times, each time with several words.
         output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
     output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
     if output:
+        # A table that is no table is passed on, so that the check below names it.
         table = source.get("output", {})
         source["output"] = {**table, **output} if isinstance(table, dict) else table
+    # Checked here, before anything is computed, for an error that names the file.
     try:
         spec(source)
     except ValueError as error:
@@ -84,6 +88,7 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
     kind = progress_kind(options.progress)
     start, bars, compiling = time.perf_counter(), [], Compiling(kind)
 
+    # Called when the plan is known: compilation and points begin here.
     def asked(question: Any, plan: Any) -> Callable[[int], None]:
         if plan.compiled:
             compilation_cache()

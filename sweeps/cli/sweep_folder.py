@@ -23,20 +23,22 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
       options: parsed flags.
       source: the specification that they describe.
     """
+    # The clock starts before the imports, whose time is part of the run.
     start = time.perf_counter()
     watch = _Watch(progress_kind(options.progress), pathlib.Path(options.output))
+    # Set early: a signal during the imports says that the folder can be continued.
     stopping.say(watch.stopped)
     from sweeps.answers.tables import size
     from sweeps.run.shards.api import executor
     from sweeps.run.shards.run import run as run_shards
     from sweeps.run.shards.work import ShardWork
 
-    place, asked = pathlib.Path(options.output), source(options)
+    place, specification = pathlib.Path(options.output), source(options)
     counts = {name: int(n) for name, n in whole_settings(options, ("shard_points", "workers")).items()}
     compiling = Compiling(progress_kind(options.progress))
     execute = executor(options.scheduler, counts.get("workers"))
     try:
-        work = ShardWork(asked, counts.get("shard_points"), compiling)
+        work = ShardWork(specification, counts.get("shard_points"), compiling)
     except ValueError as error:
         raise ValueError(f"{options.spec}: {error}") from None
     finally:
@@ -45,11 +47,13 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
         compilation_cache()
     print_asked(work.asked, work.plan)
     try:
+        # A failure leaves the shards that are done: the event says so to programs.
         run_shards(place, work, watch, execute)  # type: ignore[arg-type]
     except (ValueError, OSError):
         watch.stop("failed")
         raise
     watch.stop("end")
+    # Points of this run alone, without shards that were there before.
     bar = watch.bar
     speed = speed_text(bar.done, time.perf_counter() - start)
     files = f"{watch.shards:,} shards of {len(work.boxes):,} in {speed}, {size(bar.bytes)}"
@@ -66,10 +70,12 @@ class _Watch:
 
     def begun(self, work: Any, kept: Mapping[int, Any], damaged: Mapping[int, str]) -> None:
         self.total, self.kept = len(work.boxes), len(kept)
+        # Damaged shards are computed again; a negative number stands for a file that is no shard.
         for number, why in damaged.items():
             self._note(f"{why}; {'it is computed again' if number >= 0 else 'it is made again'}")
         if kept:
             self._note(f"{self.kept:,} of {self.total:,} shards are there already, checked")
+        # Points in shards that are kept count as done from the start.
         self.bar = Progress(work.plan.points, sum(shard.points for shard in kept.values()), self.kind)
         self.bar.say("begin")
 
@@ -90,6 +96,7 @@ class _Watch:
 
     def stopped(self, title: str, name: str) -> str:
         """Message when it is stopped: every shard that is on the disk is whole. In JSON, an event first."""
+        # Before the manifest is read the number of shards is not known.
         there = f"{self.kept + self.shards:,} of {self.total:,} shards are there" if self.total else "nothing is lost"
         event = "" if self.bar is None else self.bar.line("interrupted")
         place = escaped(str(self.place), breaks=True)

@@ -71,21 +71,25 @@ def _stream(options: argparse.Namespace) -> Any:
     from workloads.streams.streams import first, generated, with_rate
     from workloads.traces import read_trace
 
+    # Lengths and numbers of requests come from a file or from flags, but not from both.
     if foreign := given(options, OF_DISTRIBUTIONS if options.file else OF_FILES):
         why = f"{options.file} says what requests are" if options.file else "it needs a FILE"
         raise ValueError(f"{foreign[0]} cannot be given: {why}")
     seed = _whole("--seed", options.seed)
     if options.file:
+        # How to read the file; numbers among these are checked here, and words where they are used.
         words: dict[str, Any] = {name: getattr(options, name) for name in ("sort", "drop", "columns", "time_unit")}
         words["span"] = _span(options.span)
         words["block_tokens"] = None if options.block_tokens is None else _whole("--block-tokens", options.block_tokens)
         stream = read_trace(options.file, options.format or "auto", seed=seed, **words)
+        # A rate rescales the file's arrivals, and keeps their pattern.
         if options.rate:
             stream = with_rate(stream, _number("--rate", options.rate))
     else:
         if missing := [flag for flag in ("rate", "isl", "osl") if not getattr(options, flag)]:
             raise ValueError(f"--{missing[0]} is missing; or give a FILE")
         duration = None if options.duration is None else _number("--duration", options.duration)
+        # A duration or stages say how many requests arrive, so that no number is needed.
         usual = None if duration is not None or options.rate.strip().lower().startswith("stages") else REQUESTS
         requests = usual if options.requests is None else _whole("--requests", options.requests)
         words = {"requests": requests, "duration": duration, "prefixes": options.prefixes, "sessions": options.sessions}
@@ -98,12 +102,14 @@ def _number(flag: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
+    # The comparison also refuses not a number, which stands for text that is none.
     if not 0.0 < value < math.inf:
         raise ValueError(f"{flag} is {text}; it must be a positive number")
     return value
 
 
 def _whole(flag: str, text: str) -> int:
+    # At most eighteen digits: any such number fits into 64 bits.
     if not re.fullmatch(r"\d{1,18}", text):
         raise ValueError(f"{flag} is {text}; it must be a whole number of at least 0")
     return int(text)
@@ -112,9 +118,8 @@ def _whole(flag: str, text: str) -> int:
 def _span(text: str | None) -> tuple[float, float] | None:
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+\.?\d*)\.\.(\d+\.?\d*)", text)
-    if found is None:
+    # Two numbers of seconds, without sign or exponent.
+    match = re.fullmatch(r"(\d+\.?\d*)\.\.(\d+\.?\d*)", text)
+    if match is None:
         raise ValueError(f"--span is {text}; it must be two numbers of seconds such as 0..3600")
-    return float(found[1]), float(found[2])
-
-
+    return float(match[1]), float(match[2])

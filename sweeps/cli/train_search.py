@@ -21,6 +21,7 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
     """Print the best layouts, or their JSON."""
     if options.devices is None:
         raise ValueError("--devices N is missing: --search tries every layout of N devices")
+    # A flag that the search sets would be ignored, so that it is refused.
     if chosen := given_values(options, CHOSEN):
         name, value = next(iter(chosen.items()))
         raise ValueError(f"{flag(name)} {value}: --search tries every one; leave it out")
@@ -31,10 +32,10 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
     case = training_case(options)
     from sweeps.studies.train import search
 
-    found = search(case, devices)
+    result = search(case, devices)
     if options.json:
-        return print_json(_record(case, found, devices, top))
-    _show(case, found, devices, top)
+        return print_json(_record(case, result, devices, top))
+    _show(case, result, devices, top)
 
 
 def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
@@ -64,11 +65,13 @@ def _show(case: Any, found: Any, devices: int, top: int) -> None:
     rows = found.rows(top)
     columns = ("#", "tp", "pp", "cp", "ep", "dp", "micro", "ZeRO")
     figures = ("iteration", "MFU", "memory", "bubble", "exposed", "tokens/s\n/device")
-    made = tables.table(*columns, "recompute", "schedule", *figures, numbers=(*columns, *figures))
+    listing = tables.table(*columns, "recompute", "schedule", *figures, numbers=(*columns, *figures))
     for rank, row in enumerate(rows, 1):
+        # Chunks of an interleaved schedule follow its name.
         chunks = f":{row['virtual_stages']}" if row["virtual_stages"] > 1 else ""
         degrees = [str(row[name]) for name in ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero")]
-        made.add_row(
+        listing.add_row(
+            # Without pipeline stages there is no schedule.
             *(str(rank), *degrees, row["recompute"], f"{row['schedule']}{chunks}" if row["pp"] > 1 else "-"),
             formatted(row["iteration_time"], "s"),
             tables.percent(row["mfu"]),
@@ -78,8 +81,9 @@ def _show(case: Any, found: Any, devices: int, top: int) -> None:
             number(row["training_tokens_per_second_per_device"]),
         )
     if rows:
-        out.print(made)
+        out.print(listing)
     else:
+        # The layout that needs least memory shows how much is lacking.
         least = float(found.metrics["training_memory"].min())
         capacity = tables.size(case.scenario.hardware.memory.hbm.capacity)
         out.print(f"nothing is feasible: the least that any layout needs is {tables.size(least)} of {capacity}")

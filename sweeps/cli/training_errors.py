@@ -19,6 +19,7 @@ def scored(options: argparse.Namespace) -> tuple[str, list[Any], list[Any]]:
     import hwspaces
     from sweeps.measure.validate.training_passes import EFFICIENCY, measured_passes, scored_passes
 
+    # These measurements are of eager PyTorch in fp32, which has constants of its own.
     constants = hwspaces.efficiency(options.efficiency or EFFICIENCY)
     rows, left = measured_passes(options.data)
     if not rows:
@@ -30,15 +31,15 @@ def record(options: argparse.Namespace, scored: tuple[str, list[Any], list[Any]]
     """The errors, and every row, for machines."""
     from sweeps.measure.validate.training_passes import pass_errors
 
-    efficiency, found, left = scored
+    efficiency, passes, left = scored
     return {
         "file": options.data,
         "efficiency": efficiency,
-        "errors": pass_errors(found),
+        "errors": pass_errors(passes),
         "rows": [
             row.label._asdict()
             | {"predicted_forward": row.forward, "predicted_backward": row.backward, "error": row.error}
-            for row in found
+            for row in passes
         ],
         "unpredicted": [{"name": row.name, "reason": row.reason} for row in left],
     }
@@ -49,19 +50,20 @@ def show(out: Any, options: argparse.Namespace, scored: tuple[str, list[Any], li
     from sweeps.answers.tables import error_cells, milliseconds, table
     from sweeps.measure.validate.training_passes import pass_errors
 
-    efficiency, found, left = scored
+    efficiency, passes, left = scored
     if options.rows:
         numbers = ("forward, ms\nmeasured", "\npredicted", "backward, ms\nmeasured", "\npredicted", "step\nerror")
         shown = table("run", *numbers, numbers=numbers)
-        for row in found:
+        for row in passes:
             label = row.label
+            # Inference has a forward pass alone.
             backward = row.backward if label.mode == "training" else None
             cells = (label.forward, row.forward, label.backward, backward)
             shown.add_row(label.name, *(milliseconds(time) for time in cells), f"{row.error:+.1%}")
         out.print(shown)
     numbers = ("rows", "mean absolute\nerror", "mean error")
     shown = table("device", "passes", *numbers, numbers=numbers)
-    for gpu, by_mode in pass_errors(found).items():
+    for gpu, by_mode in pass_errors(passes).items():
         for place, (mode, error) in enumerate(by_mode.items()):
             shares = (*error_cells(error, "mean_absolute_error"), f"{error['mean_error']:+.1%}")
             shown.add_row("" if place else gpu, mode, str(error["rows"]), *shares)

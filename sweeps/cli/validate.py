@@ -55,20 +55,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Predict what was measured, draw the pictures that are wanted, and print the errors."""
     module = KINDS[options.kind][0]
+    # Commands take the place of scores, and nothing is simulated.
     printed = module.commands(options) if hasattr(module, "commands") else None
     if printed is not None:
         return say("\n".join(printed))
-    found, paths = module.scored(options), []
+    scores, paths = module.scored(options), []
     if getattr(options, "plots", None):
         from sweeps.show import style
 
-        paths = style.pictures(options.plots, module.pictures(found), options.force)
+        paths = style.pictures(options.plots, module.pictures(scores), options.force)
     if options.json:
         drawn = {"pictures": paths} if hasattr(module, "PICTURES") else {}
-        return print_json(module.record(options, found) | drawn)
+        return print_json(module.record(options, scores) | drawn)
     from sweeps.answers.tables import console
 
     out = console()
-    module.show(out, options, found)
+    module.show(out, options, scores)
     for path in paths:
         out.print(path)

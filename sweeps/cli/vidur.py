@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> None:
 
     common.require_names(options)
     degrees = common.whole_numbers("--tp", options.tp)
+    # Both flags have defaults, so that two numbers come in their order.
     tokens, sequences = (int(number) for number in common.whole_settings(options, MOST).values())
     require_most(most_tokens=tokens, most_sequences=sequences)
     cases = profile_cases(common.named_words(options), degrees, common.overrides(options.set))

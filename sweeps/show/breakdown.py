@@ -41,9 +41,10 @@ def breakdown(dataset: xr.Dataset, x: str | None = None, metric: str | None = No
     which = "the best design's values" if reduce == "best" else "their middle values"
     details = f"Other axes at {which}: {where}." if place else ""
     title = f"Where the time goes, by {labels.title(dataset, x)}"
-    made = style.figure(1.8 + 4.4 * len(steps), 4.6, title, details, source_note(dataset))
-    axes = made.subplots(1, len(steps), squeeze=False)[0]
+    fig = style.figure(1.8 + 4.4 * len(steps), 4.6, title, details, source_note(dataset))
+    axes = fig.subplots(1, len(steps), squeeze=False)[0]
     colours = _colours(tables)
+    # Colours are the same in all panels, so that one legend serves them.
     for panel, (name, table) in zip(axes, tables.items(), strict=True):
         _stack(panel, dataset, x, table, colours)
         step = name.removesuffix("op_time").strip("_")
@@ -51,7 +52,7 @@ def breakdown(dataset: xr.Dataset, x: str | None = None, metric: str | None = No
     patch = style.matplotlib().patches.Patch
     handles = [patch(color=colour, label=op) for op, colour in reversed(colours.items())]
     axes[-1].legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1.2)
-    return made
+    return fig
 
 
 def _place(dataset: xr.Dataset, metric: str, reduce: str) -> dict[str, int]:
@@ -67,11 +68,14 @@ def _table(dataset: xr.Dataset, name: str, x: str, place: dict[str, int]) -> dic
     """s of every op along `x`, blocks of layers added up."""
     array = dataset[name].isel({dim: at for dim, at in place.items() if dim in dataset[name].dims})
     ops = str(array.dims[-1])
+    # The op does not depend on this axis: its time is repeated along it.
     if x not in array.dims:
         array = array.expand_dims({x: dataset.sizes[x]})
+    # An op that a design does not have takes no time.
     values = np.nan_to_num(array.transpose(x, ops).values.astype(float))
     table: dict[str, np.ndarray] = {}
     for op, column in zip(dataset[ops].values, values.T, strict=True):
+        # Names begin with the number of the block of layers, by which the same op is added up.
         number, dot, plain = str(op).partition(".")
         plain = plain if dot and number.isdigit() else str(op)
         table[plain] = table.get(plain, 0.0) + column
@@ -84,9 +88,11 @@ def _colours(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
     for table in tables.values():
         total = sum(column.sum() for column in table.values())
         for op, column in table.items():
+            # An op counts by its largest share in any step, so that none is hidden which matters in one of them.
             share[op] = max(share.get(op, 0.0), float(column.sum() / total))
     large = sorted(share, key=lambda op: -share[op])[:MOST_OPS]
     palette = style.matplotlib().colormaps["tab20"].colors
+    # Six hues of the palette, each in a dark and a light shade.
     bright = [palette[i] for i in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18, 19)]
     named = dict(zip((op for op in share if op in large), bright, strict=False))
     return named | ({REST: style.CLOUD} if len(share) > len(named) else {})
@@ -94,6 +100,7 @@ def _colours(tables: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
 
 def _stack(axes: Any, dataset: xr.Dataset, x: str, table: dict[str, np.ndarray], colours: dict[str, Any]) -> None:
     across = positions(dataset, x)
+    # Ops without a colour of their own are one bar on top of the others.
     rest = sum((column for op, column in table.items() if op not in colours), np.zeros(len(across.at)))
     columns = {op: rest if op == REST else table.get(op, np.zeros_like(rest)) for op in colours}
     total = sum(columns.values(), start=np.zeros(len(across.at)))

@@ -20,7 +20,7 @@ def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) 
     panels = grouped(scored, _name)
     error = summary(scored)
     title = f"{device}: collectives are predicted to {error['median_ape']:.0%} (median), {error['mape']:.0%} (mean)"
-    made, drawn = style.panels(
+    fig, drawn = style.panels(
         len(panels),
         COLUMNS,
         (11.0 / COLUMNS, 2.7),
@@ -32,11 +32,12 @@ def measured_against_predicted(device: str, scored: Sequence[ScoredCollective]) 
     )
     for i, (axes, (name, part)) in enumerate(zip(drawn, panels.items(), strict=True)):
         _panel(axes, name, part)
+        # Only panels at the left and at the bottom have labels of axes, which are the same for all.
         if i < len(drawn) - COLUMNS:
             axes.set_xlabel("")
         if i % COLUMNS:
             axes.set_ylabel("")
-    return made
+    return fig
 
 
 def _name(scored: ScoredCollective) -> str:
@@ -45,18 +46,22 @@ def _name(scored: ScoredCollective) -> str:
 
 
 def _panel(axes: Any, name: str, scored: Sequence[ScoredCollective]) -> None:
+    # A line for every group of devices, apart for those that cross nodes.
     groups = grouped(scored, lambda row: (row.row.participants, row.row.crosses))
     for (participants, crosses), colour in zip(sorted(groups), style.SERIES_COLOURS, strict=False):
         part = sorted(groups[participants, crosses], key=lambda s: s.row.message_bytes)
         size = np.array([s.row.message_bytes for s in part])
         kind = part[0].row.kind
+        # Bus bandwidth in B/s makes groups of any size comparable with the link.
         measured = bus_bandwidth(kind, participants, size, np.array([s.row.seconds for s in part]))
         axes.plot(size, measured, ".", ms=4, color=colour, alpha=0.75)
+        # Rows of different algorithms are predicted along lines of their own.
         for types in dict.fromkeys(s.row.algorithms for s in part):
             line = [s for s in part if s.row.algorithms == types]
             at = np.array([s.row.message_bytes for s in line])
             predicted = bus_bandwidth(kind, participants, at, np.array([s.predicted for s in line]))
             axes.plot(at, predicted, "-", lw=1.2, color=colour)
+        # An empty line brings the dot and the line into one entry of the legend.
         axes.plot([], [], "o-", ms=4, color=colour, label=f"{participants:g} devices{' across nodes' * crosses}")
     link = given(scored[0].row.links.scale_up, "scale-up link")
     axes.axhline(link.bandwidth, color=style.QUIET, lw=0.9, ls="--", zorder=1)

@@ -47,8 +47,9 @@ def algorithms(
       times: algorithm -> s, shape [sizes]; `UNAVAILABLE` where it cannot run.
       chosen: s of the chosen algorithm, shape [sizes].
     """
-    made = style.figure(11.0, 4.4, title, details)
-    left, right = made.subplots(1, 2)
+    fig = style.figure(11.0, 4.4, title, details)
+    left, right = fig.subplots(1, 2)
+    # An algorithm that cannot run at a size leaves a gap in its line.
     usable = {name: np.where(time < UNAVAILABLE, time, np.nan) for name, time in times.items()}
     usable = {name: time for name, time in usable.items() if np.isfinite(time).any()}
     panels: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
@@ -56,6 +57,7 @@ def algorithms(
         (right, lambda time: time),
     )
     for axes, shown in panels:
+        # The chosen algorithm as a wide grey line behind, whichever it is at a size.
         axes.plot(sizes, shown(chosen), color=style.CLOUD, lw=7, solid_capstyle="round", label="chosen")
         for (name, time), colour in zip(usable.items(), style.SERIES_COLOURS, strict=False):
             axes.plot(sizes, shown(time), "o-", ms=3.5, lw=1.5, color=colour, label=name.replace("_", "-"))
@@ -63,14 +65,16 @@ def algorithms(
         rate = axes is left
         log_axes(axes, sizes, values, "B/s" if rate else "s", "bus bandwidth" if rate else "time")
     right.legend(loc="upper left")
-    return made
+    return fig
 
 
 def log_axes(axes: Any, sizes: np.ndarray, values: np.ndarray, unit: str, words: str) -> None:
     """Logarithmic axes of message sizes and of `values`, in `unit` with `words` for what they are."""
     axes.set(xscale="log", yscale="log")
     low, high = float(np.log2(sizes.min())), float(np.log2(sizes.max()))
+    # Steps of 2 to 10 powers of two, the smallest that leaves few enough ticks.
     step = next(step for step in (2.0, 4.0, 6.0, 8.0, 10.0) if (high - low) / step <= MOST_TICKS or step == 10.0)
+    # Ticks at even powers of two, so that they fall on 1, 4, 16 and so on.
     ticks = 2.0 ** np.arange(np.ceil(low / 2.0) * 2.0, high + 0.5, step)
     axes.set_xticks(ticks, [binary_size(tick) for tick in ticks])
     axes.set_xticks([], minor=True)

@@ -35,13 +35,13 @@ def ranking(found: StaticComparison, rows: Sequence[StaticCandidate]) -> Any:
         details += " Pale: beyond the evidence of the constants."
     source = f"{found.points:,} points of a {work}, weights {found.model.precision}, "
     source += f"KV cache {found.kv}, efficiency {found.efficiency}; {found.dataset.attrs['source']}"
-    made = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
-    left, right = made.subplots(1, 2, width_ratios=(1.25, 1.0))
+    fig = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
+    left, right = fig.subplots(1, 2, width_ratios=(1.25, 1.0))
     names = list(dict.fromkeys(row.hardware for row in rows))
     colours = {name: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, name in enumerate(names)}
     _bars(left, rows, found.metric, colours)
     _trade(right, rows, colours)
-    return made
+    return fig
 
 
 def _bars(axes: Any, rows: Sequence[StaticCandidate], metric: str, colours: dict[str, str]) -> None:
@@ -49,6 +49,7 @@ def _bars(axes: Any, rows: Sequence[StaticCandidate], metric: str, colours: dict
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
     bars = axes.barh(places, values, height=0.72, color=[colours[row.hardware] for row in rows])
+    # Pale bars rest on constants outside of their evidence.
     for bar, row in zip(bars, rows, strict=True):
         bar.set_alpha(0.45 if extrapolated(row.metrics) else 1.0)
     for place, value in zip(places, values, strict=True):
@@ -56,6 +57,7 @@ def _bars(axes: Any, rows: Sequence[StaticCandidate], metric: str, colours: dict
     axes.set_yticks(
         places, [f"{i}.  {r.devices} x {r.hardware}, {r.layout}, batch {r.batch}" for i, r in enumerate(rows, 1)]
     )
+    # The first row at the top: the axis runs downwards.
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, values.max() * 1.16)
     axes.tick_params(axis="y", length=0, labelsize=8)
@@ -71,6 +73,7 @@ def _trade(axes: Any, rows: Sequence[StaticCandidate], colours: dict[str, str]) 
         axes.text(x, y, str(rank), ha="center", va="center", fontsize=7, color="white", fontweight="bold")
     for side, values, metric in (("x", across, "tpot"), ("y", up, RATE)):
         style.quantity_axis(axes, side, _words(metric), variable(metric).unit, values)
+    # Low TPOT and high throughput are both good: the arrow points to the upper left.
     axes.set_title("better \u2196", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
     axes.margins(0.1)
 

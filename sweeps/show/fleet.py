@@ -19,12 +19,14 @@ EDGES = np.arange(25)
 def day(plan: FleetPlan) -> Any:
     """A panel per class: its load and the capacity of its replicas, stacked by accelerator; below, devices in use."""
     classes, supplies = plan.question.classes, plan.question.supplies
+    # Kinds that are neither rented nor in use at any hour have no colour.
     shown = [s for s in range(len(supplies)) if plan.in_use[:, s].any() or plan.rented[s]]
     colours = {s: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, s in enumerate(shown)}
-    made = style.figure(9.6, 2.2 * (len(classes) + 1) + 0.3, *_heading(plan, shown))
-    panels = made.subplots(len(classes) + 1, 1, sharex=True, squeeze=False)[:, 0]
+    fig = style.figure(9.6, 2.2 * (len(classes) + 1) + 0.3, *_heading(plan, shown))
+    panels = fig.subplots(len(classes) + 1, 1, sharex=True, squeeze=False)[:, 0]
     for c, (axes, one) in enumerate(zip(panels, classes, strict=False)):
         _stacked(axes, plan.capacity[c], shown, colours)
+        # Requests/s that replicas have to serve: the load and the headroom above it.
         need = np.array(one.load) * (1.0 + plan.question.headroom)
         axes.stairs(one.load, EDGES, baseline=None, color=style.INK, lw=2.0)
         axes.stairs(need, EDGES, baseline=None, color=style.INK, lw=1.0, ls="--")
@@ -39,7 +41,7 @@ def day(plan: FleetPlan) -> Any:
     panels[-1].set_xlim(0, 24)
     panels[-1].set_xticks(range(0, 25, 3), [f"{hour:02}:00" for hour in range(0, 25, 3)])
     panels[-1].set_xlabel("time of day")
-    return made
+    return fig
 
 
 def _stacked(axes: Any, values: np.ndarray, shown: list[int], colours: dict[int, str]) -> np.ndarray:
@@ -55,11 +57,13 @@ def _stacked(axes: Any, values: np.ndarray, shown: list[int], colours: dict[int,
 
 def _devices(axes: Any, plan: FleetPlan, shown: list[int], colours: dict[int, str]) -> None:
     """Devices in use of each kind, and how many there are."""
+    # Devices by kind and hour, over all classes: shape [supply, hour].
     used = plan.in_use.sum(axis=0)
     _stacked(axes, used, shown, colours)
     there = plan.rented + plan.program.owned
     total = float(there.sum())
     axes.axhline(total, color=style.INK, lw=1.0, ls=":")
+    # Hours that set the cost are known by the duals of a plan for the least cost.
     if plan.marginals is not None and plan.goal == COST:
         for hour in np.flatnonzero(plan.marginals.hours > SOME):
             axes.axvspan(hour, hour + 1, color=style.QUIET, alpha=0.25, lw=0)
@@ -74,16 +78,17 @@ def _handles(plan: FleetPlan, shown: list[int], colours: dict[int, str]) -> list
 
     patch = package.patches.Patch
     names = [one.name for one in plan.question.supplies]
-    found = [patch(color=colours[s], alpha=0.75, lw=0, label=f"capacity of {names[s]}") for s in reversed(shown)]
+    # Reversed: the legend lists from top to bottom what is stacked from bottom to top.
+    handles = [patch(color=colours[s], alpha=0.75, lw=0, label=f"capacity of {names[s]}") for s in reversed(shown)]
     headroom = f"load and {100 * plan.question.headroom:g} % headroom"
-    found += [
+    handles += [
         Line2D([], [], color=style.INK, lw=2.0, label="load"),
         Line2D([], [], color=style.INK, lw=1.0, ls="--", label=headroom),
         Line2D([], [], color=style.INK, lw=1.0, ls=":", label="devices rented and owned"),
     ]
     if plan.marginals is not None and plan.goal == COST:
-        found.append(patch(color=style.QUIET, alpha=0.25, lw=0, label="hours that set the cost"))
-    return found
+        handles.append(patch(color=style.QUIET, alpha=0.25, lw=0, label="hours that set the cost"))
+    return handles
 
 
 def _heading(plan: FleetPlan, shown: list[int]) -> tuple[str, str, str]:

@@ -55,6 +55,7 @@ def floorplan(entry: HardwareEntry, hardware: Hardware | None = None, what: str 
     Raises:
       ValueError: one line, where the areas of its dies are unknown.
     """
+    # Without a device of its own the figure is of the catalogue's entry, whose die area may be published.
     own, hardware = hardware is None, entry.hardware if hardware is None else hardware
     if hardware.silicon is None:
         raise ValueError(
@@ -65,15 +66,16 @@ def floorplan(entry: HardwareEntry, hardware: Hardware | None = None, what: str 
     limited = package_known(hardware)
     details = _details(entry, hardware, plan, what)
     title = _title(entry, hardware, sum(areas.values()), sum(len(group.dies) for group in plan))
-    made = style.figure(10.6, 5.6, title, details, _source(entry, own))
-    cells = made.add_gridspec(
+    fig = style.figure(10.6, 5.6, title, details, _source(entry, own))
+    # Without known limits of the package the parts have the right column to themselves.
+    cells = fig.add_gridspec(
         2 if limited else 1, 2, width_ratios=(1.75, 1.0), height_ratios=(1.8, 1.0) if limited else None
     )
-    _areas(made.add_subplot(cells[0, 1]), areas)
+    _areas(fig.add_subplot(cells[0, 1]), areas)
     if limited:
-        _limits(made.add_subplot(cells[1, 1]), {name: float(use) for name, use in package_uses(hardware).items()})
-    _package(made, made.add_subplot(cells[:, 0]), plan, entry.memory or "memory")
-    return made
+        _limits(fig.add_subplot(cells[1, 1]), {name: float(use) for name, use in package_uses(hardware).items()})
+    _package(fig, fig.add_subplot(cells[:, 0]), plan, entry.memory or "memory")
+    return fig
 
 
 def named_floorplan(name: str, settings: Mapping[str, Any]) -> Any:
@@ -133,7 +135,9 @@ def _limits(axes: Any, uses: dict[str, float]) -> None:
     axes.barh(places, np.maximum(shares - 100.0, 0.0), 0.66, 100.0, color=BEYOND, hatch="////", ec="white", lw=0)
     axes.axvline(100.0, color=style.INK, lw=1.2)
     for place, share in zip(places, shares, strict=True):
+        # The tolerance keeps rounding from marking a limit that is just met.
         over = share > 100.0 + 1e-4
+        # A share inside of its bar is white, and stands beside it where the bar is too short.
         inside = {"x": share - 1.5, "ha": "right", "color": "white"} if 30.0 < share <= 100.0 else {"x": share + 1.5}
         axes.text(y=place, s=f"{share:.0f} %", va="center", fontsize=8, fontweight="bold" if over else None, **inside)
     _named_rows(axes, [LIMITS[name] for name in uses], max(118.0, 1.15 * float(shares.max())))
@@ -155,6 +159,7 @@ def _package(made: Any, axes: Any, plan: tuple[TileGroup, ...], memory: str) -> 
     low = min(box.y for box in boxes) * MM
     high = max(box.y + box.height for box in boxes) * MM
     wide = (boxes[-1].x + boxes[-1].width) * MM
+    # Sizes in mm from here on: room for two lines of letters.
     line = 0.062 * max(high - low, 0.8 * wide)  # room for two lines of letters
     axes.set(xlim=(-0.01 * wide, 1.01 * wide), ylim=(low - 1.1 * line, high + (1.4 * line)), aspect="equal")
     axes.set_axis_off()
@@ -168,6 +173,7 @@ def _package(made: Any, axes: Any, plan: tuple[TileGroup, ...], memory: str) -> 
         middle = (box.x + 0.5 * box.width) * MM
         axes.text(middle, (box.y + box.height) * MM + 0.25 * line, text, ha="center", va="bottom", fontsize=9)
     _scale(axes, wide, low - 0.45 * line)
+    # Drawn once, as names are fitted to sizes in pixels.
     made.draw_without_rendering()
     for group in plan:
         for name, place in group.parts.items():
@@ -192,6 +198,7 @@ def _in_mm(place: Rectangle) -> tuple[tuple[float, float], float, float]:
 
 def _scale(axes: Any, wide: float, y: float) -> None:
     """A bar of a round number of mm."""
+    # The longest round number of mm below 40 % of the width.
     length = max((one for one in (50.0, 20.0, 10.0, 5.0, 2.0) if one <= 0.4 * wide), default=1.0)
     axes.plot([0.0, length], [y, y], "|-", color=style.INK, lw=1.4, ms=7)
     axes.text(length, y, f"  {length:g} mm", va="center", fontsize=8.5)
@@ -200,15 +207,18 @@ def _scale(axes: Any, wide: float, y: float) -> None:
 def _name(made: Any, axes: Any, place: Rectangle, name: str, area: str, colour: str) -> None:
     """The name of a part inside of it, with its area where there is room; nothing where there is none for the name."""
     (x, y), width, height = _in_mm(place)
+    # The part's corners in pixels, less a margin on both sides.
     low, high = axes.transData.transform([(x, y), (x + width, y + height)])
     room = high - low - 2.0 * MARGIN * made.dpi / 72
     broken = textwrap.fill(name, 11, break_long_words=False)
+    # The name with its area first, then without, on one line or broken.
     texts = [f"{name}\n{area}", f"{broken}\n{area}"] if area else []
     texts += [name, broken]
     drawn = axes.text(
         x + 0.5 * width, y + 0.5 * height, "", ha="center", va="center", color=_ink(colour), linespacing=1.1
     )
     for text in dict.fromkeys(texts):
+        # The first text that fits in the largest letters, upright if it must be.
         for size in SIZES:
             for turned in (0, 90):
                 drawn.set(text=text, fontsize=size, rotation=turned)
@@ -221,4 +231,5 @@ def _name(made: Any, axes: Any, place: Rectangle, name: str, area: str, colour: 
 def _ink(colour: str) -> str:
     """Dark letters on a light colour, white ones on a dark colour."""
     red, green, blue = style.matplotlib().colors.to_rgb(colour)
+    # Brightness as the eye weighs red, green and blue.
     return style.INK if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"

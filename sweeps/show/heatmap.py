@@ -41,20 +41,22 @@ def heatmap(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | Non
     if x is None or y is None:
         raise ValueError("a heat map needs two axes, and the file has fewer; use --kind lines")
     title, details = heading(dataset, metric, (x, y), reduce)
-    made = style.figure(8.0, 5.2, title, details, source_note(dataset))
-    axes = made.add_subplot()
+    fig = style.figure(8.0, 5.2, title, details, source_note(dataset))
+    axes = fig.add_subplot()
     if labels.is_sample(dataset):
-        scatter_metric(made, axes, dataset, metric, x, y)
+        scatter_metric(fig, axes, dataset, metric, x, y)
     else:
-        metric_map(made, axes, dataset, plane(dataset, metric, x, y, reduce))
-    return made
+        metric_map(fig, axes, dataset, plane(dataset, metric, x, y, reduce))
+    return fig
 
 
 def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
     """Draw a plane's values as colours, with contours or numbers; its best place is marked, infeasible ones hatched."""
     across, up = positions(dataset, drawn.x), positions(dataset, drawn.up)
     values = drawn.values.astype(float)
+    # Values of zero and below have no place on a logarithmic scale of colours.
     finite = values[np.isfinite(values) & (values > 0)]
+    # A metric without a direction is drawn as if higher were better.
     higher = variable(drawn.metric).higher_is_better is not False
     _infeasible(axes, across.edges, up.edges, values)
     if finite.size:
@@ -69,6 +71,7 @@ def metric_map(made: Any, axes: Any, dataset: xr.Dataset, drawn: Plane) -> None:
         mark_beyond(axes, across.edges, up.edges, there)
         if there.any():
             axes.set_title(f"dots: {BEYOND_WORDS}", loc="right", fontweight="normal", fontsize=8, color=style.QUIET)
+        # The best place over the map, for the star.
         row, column = np.unravel_index(np.nanargmax(values) if higher else np.nanargmin(values), values.shape)
         if not _is_small(values):
             axes.plot(across.at[column], up.at[row], "*", ms=15, mfc="white", mec=style.INK, zorder=5, clip_on=False)
@@ -86,11 +89,12 @@ def bound_map(axes: Any, dataset: xr.Dataset, drawn: Plane, bound: str) -> None:
     _infeasible(axes, across.edges, up.edges, drawn.values)
     flags = variable(bound).flags
     palette = style.matplotlib().colors.ListedColormap([style.BOUND_COLOURS[flag] for flag in flags])
+    # Cells without a feasible point are hatched behind; a negative code stands for no bound.
     shown = np.ma.masked_where(~feasible | (codes < 0), codes)
     axes.pcolormesh(across.edges, up.edges, shown, cmap=palette, vmin=-0.5, vmax=len(flags) - 0.5, rasterized=True)
     patch = style.matplotlib().patches.Patch
-    found = bounds(bound, codes[feasible])
-    handles = [patch(color=style.BOUND_COLOURS[flags[code]], label=text) for code, text in found.items()]
+    texts = bounds(bound, codes[feasible])
+    handles = [patch(color=style.BOUND_COLOURS[flags[code]], label=text) for code, text in texts.items()]
     if not feasible.all():
         handles.append(patch(facecolor=style.INFEASIBLE, edgecolor=style.QUIET, hatch="////", label="infeasible"))
     there = beyond_there(dataset, drawn)
@@ -123,15 +127,19 @@ def _numbers(
         best = np.nanmax(values) if higher else np.nanmin(values)
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
+                # The scale of colours is dark at one end, which depends on the metric's direction.
                 colour = "white" if (norm(value) < 0.5) == higher else style.INK
                 said = ("\u2605 " if value == best else "") + labels.amount(float(value), unit)
                 axes.text(across.at[column], up.at[row], said, ha="center", va="center", color=colour, fontsize=8)
         return
+    # Contours need three positions along both axes.
     if min(values.shape) < 3:
         return
     low, high = norm.vmin, norm.vmax
+    # An almost flat map has no round numbers between its extremes.
     if high / low < 1.02:
         return
+    # Levels are round in the unit that is shown, not in SI units.
     scale = style.prefix(np.array([low, high]), unit)[1]
     levels = style.round_numbers(low / scale, high / scale, high / low > 5) * scale
     levels = levels[(levels > low) & (levels < high)]
@@ -139,6 +147,7 @@ def _numbers(
         lines = axes.contour(across.at, up.at, np.ma.masked_invalid(values), levels, colors="white", linewidths=0.9)
         said = axes.clabel(lines, fmt=lambda level: labels.amount(level, unit), fontsize=8)
         for text in said:
+            # A dark outline keeps white numbers readable on bright colours.
             effects = style.matplotlib().patheffects
             text.set_path_effects([effects.withStroke(linewidth=2, foreground="#00000066")])
 

@@ -46,7 +46,7 @@ NAMES = {
 def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per device: predicted over measured time, against measured time; dark where rows are many."""
     devices, spread = list(dict.fromkeys(one.group.device for one in scored)), _measured(scored)
-    made, panels = _panels(
+    fig, panels = _panels(
         scored,
         len(devices),
         f"{family[:1].upper()}{family[1:]}: predicted over measured time",
@@ -56,6 +56,7 @@ def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> 
     for axes, device in zip(panels, devices, strict=True):
         part = [one for one in scored if one.group.device == device]
         measured, ratio = _measured(part), _ratio(part)
+        # Ratios beyond the axis are drawn at its edge.
         shown = np.clip(ratio, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
         axes.hexbin(
             measured, shown, xscale="log", yscale="log", gridsize=45, bins="log", cmap="Greys", linewidths=0, mincnt=1
@@ -64,21 +65,23 @@ def measured_against_predicted(family: str, scored: Sequence[ScoredKernels]) -> 
         _median(axes, measured, ratio, style.SERIES_COLOURS[0])
         axes.set_title(f"{_name(device)}: {_error_text(ratio)}", fontsize=9)
         style.quantity_axis(axes, "x", "measured", "s", spread, True, (spread.min(), spread.max()))
-    return made
+    return fig
 
 
 @style.styled
 def errors_by_feature(family: str, scored: Sequence[ScoredKernels]) -> Any:
     """A panel per column of the table: median of predicted over measured time by device, 90 % range of all rows."""
+    # A column that is the same in all rows explains no error.
     names = [name for name in scored[0].group.columns if len(np.unique(_column(scored, name))) > 1]
     devices = list(dict.fromkeys(one.group.device for one in scored))
-    made, panels = _panels(
+    fig, panels = _panels(
         scored,
         len(names),
         f"{family[:1].upper()}{family[1:]}: error against everything that describes a call",
         "Predicted over measured time: line, the median of a device; shade, the range of 90 % of all rows.",
     )
     for axes, name in zip(panels, names, strict=True):
+        # Features may be zero, which a logarithmic axis does not have: they stand at one half.
         _spread(axes, np.maximum(_column(scored, name), 0.5), _ratio(scored), style.QUIET)
         for colour, device in zip(style.SERIES_COLOURS, devices, strict=False):
             part = [one for one in scored if one.group.device == device]
@@ -87,7 +90,7 @@ def errors_by_feature(family: str, scored: Sequence[ScoredKernels]) -> Any:
         axes.set_xscale("log")
         style.scaled_ticks(axes.xaxis, np.maximum(_column(scored, name), 0.5), "1", True)
     panels[0].legend(fontsize=7, ncols=2, loc="upper center")
-    return made
+    return fig
 
 
 @style.styled
@@ -95,7 +98,7 @@ def power_against_measured(scores: Sequence[PowerScore]) -> Any:
     """A panel per table and precision: predicted against measured power; short runs, which the meter blurs, in grey."""
     names = list(dict.fromkeys(score.label for score in scores))
     count, devices = sum(len(score.group) for score in scores), list(dict.fromkeys(s.group.device for s in scores))
-    made, panels = style.panels(
+    fig, panels = style.panels(
         len(names),
         COLUMNS,
         (11.0 / COLUMNS, 3.0),
@@ -104,6 +107,7 @@ def power_against_measured(scores: Sequence[PowerScore]) -> Any:
         "Colour: runs that fill the meter's window; grey: shorter runs, whose readings are of what ran before as well.",
         f"{count:,} rows of {', '.join(devices)}",
     )
+    # Equal limits of both axes: the diagonal is where predictions are right.
     top = 1.05 * max(score.measured.max() for score in scores)
     for axes, name in zip(panels, names, strict=True):
         part = [score for score in scores if score.label == name]
@@ -120,17 +124,17 @@ def power_against_measured(scores: Sequence[PowerScore]) -> Any:
         short = name.replace("_attention bfloat16", "").replace("context", "prefill").replace("generation", "decode")
         axes.set_title(f"{short}{note}", fontsize=9)
         axes.set(xlim=(0.0, top), ylim=(0.0, top), xlabel="Measured, W", ylabel="Predicted, W")
-    return made
+    return fig
 
 
 def _panels(scored: Sequence[ScoredKernels], count: int, title: str, details: str) -> tuple[Any, list[Any]]:
     """A figure and its panels, each with a line where predicted and measured times are equal."""
     engines = ", ".join(dict.fromkeys(f"{one.group.engine} {one.group.version}" for one in scored))
     source = f"{sum(len(one.group) for one in scored):,} rows of {engines}"
-    made, panels = style.panels(count, COLUMNS, (11.0 / COLUMNS, 2.6), (0.0, 0.3), title, details, source)
+    fig, panels = style.panels(count, COLUMNS, (11.0 / COLUMNS, 2.6), (0.0, 0.3), title, details, source)
     for axes in panels:
         axes.axhline(1.0, color=style.QUIET, lw=0.8, zorder=1)
-    return made, panels
+    return fig, panels
 
 
 def _spread(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str) -> None:
@@ -150,15 +154,19 @@ def _median(axes: Any, feature: np.ndarray, ratio: np.ndarray, colour: str, labe
 def _ranges(feature: np.ndarray, ratio: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Places on the axis of `feature` and the ratios there: values where few, else equal shares of rows."""
     values = np.unique(feature)
+    # Many values are summed up in ranges with equal numbers of rows.
     if len(values) > BINS:
         values = np.unique(np.quantile(feature, np.linspace(0.0, 1.0, BINS + 1)))
+        # Index of the range of every row; the last range includes its upper end.
         place = np.clip(np.searchsorted(values, feature, side="right") - 1, 0, len(values) - 2)
         groups = [ratio[place == i] for i in range(len(values) - 1)]
+        # Geometric means: the axis is logarithmic.
         at = np.sqrt(values[1:] * values[:-1])
     else:
         groups, at = [ratio[feature == value] for value in values], values
-    kept = [i for i, group in enumerate(groups) if len(group)]
-    return at[kept], [groups[i] for i in kept]
+    # Ranges may be empty where many rows have the same value.
+    filled = [i for i, group in enumerate(groups) if len(group)]
+    return at[filled], [groups[i] for i in filled]
 
 
 def _name(device: str) -> str:
@@ -191,23 +199,25 @@ def area_by_part(rows: Sequence[DieArea]) -> Any:
     """A bar per die, of the accelerator that it is worst for: predicted parts stacked; a mark where the die is."""
     shown: dict[str, DieArea] = {}
     for row in rows:
+        # A die of several accelerators is shown for the one with the largest error.
         if row.die not in shown or row.error > shown[row.die].error:
             shown[row.die] = row
-    kept = sorted(shown.values(), key=lambda row: row.known)
-    worst = max((row.error for row in kept if row.fitted), default=0.0)
+    bars = sorted(shown.values(), key=lambda row: row.known)
+    worst = max((row.error for row in bars if row.fitted), default=0.0)
     title = f"Predicted die areas are within {worst:.0%} of published sizes where fitted to"
     details = "Bars: predicted, by part. Marks: published; hollow ones were not fitted to, or are upper limits."
-    made = style.figure(8.4, 0.5 + 0.32 * len(kept), title, details, "jaxroof validate area")
-    axes, places, left = made.subplots(), np.arange(len(kept)), np.zeros(len(kept))
+    fig = style.figure(8.4, 0.5 + 0.32 * len(bars), title, details, "jaxroof validate area")
+    axes, places, left = fig.subplots(), np.arange(len(bars)), np.zeros(len(bars))
     shades = style.matplotlib().colormaps["tab10"].colors
     for (part, words), colour in zip(PARTS.items(), shades, strict=True):
-        width = np.array([row.parts[part] for row in kept]) * 1e6
+        # Areas are m2, and shown as mm2.
+        width = np.array([row.parts[part] for row in bars]) * 1e6
         axes.barh(places, width, 0.7, left, color=colour, label=words)
         left += width
-    for place, row in zip(places, kept, strict=True):
+    for place, row in zip(places, bars, strict=True):
         fill = style.INK if row.fitted else "white"
         axes.plot(row.known * 1e6, place, "D", ms=6, mfc=fill, mec=style.INK, zorder=4)
-    axes.set_yticks(places, [f"{row.die} ({row.device})" for row in kept])
+    axes.set_yticks(places, [f"{row.die} ({row.device})" for row in bars])
     axes.set_xlabel("mm2 of all dies of a device")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1.2)
-    return made
+    return fig

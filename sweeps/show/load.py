@@ -27,22 +27,24 @@ def load(dataset: xr.Dataset) -> Any:
     On the left the capacity per device of every accelerator, where there are any; on the right, over the load, the
     median and the 99th percentile of TTFT and TPOT, and throughput, of the first accelerators.
     """
+    # A closed loop is over numbers of clients, an open one over requests/s.
     axis = "concurrency" if "concurrency" in dataset.dims else "rate"
     words = "clients" if axis == "concurrency" else "requests/s"
     name = "client_capacity" if axis == "concurrency" else "capacity"
     names = [str(one) for one in dataset["hardware"].values]
     title, details = _heading(dataset, name, names, words)
     source = f"{dataset.attrs.get('source', '')}; {dataset.attrs.get('requests', '')}"
-    made = style.figure(10.5 if name in dataset else 7.0, 7.6, title, details, source)
+    fig = style.figure(10.5 if name in dataset else 7.0, 7.6, title, details, source)
     if name in dataset:
-        left, right = made.subfigures(1, 2, width_ratios=(1.0, 1.45))
+        left, right = fig.subfigures(1, 2, width_ratios=(1.0, 1.45))
         _bars(left.add_subplot(), dataset, name, names, words)
     else:
-        right = made
+        right = fig
     panels = right.subplots(3, 1, sharex=True)
     shown = [i for i in range(len(names)) if np.isfinite(dataset["ttft_p50"].values[i]).any()][:MOST_CURVES]
     for panel, (metric, label) in zip(panels, PANELS, strict=True):
         _curves(panel, dataset, axis, metric, label, shown)
+    # Empty lines make the entries of the legend: a colour each, then a style for each percentile.
     for i, colour in zip(shown, style.SERIES_COLOURS, strict=False):
         panels[0].plot([], [], color=colour, lw=1.8, label=names[i])
     panels[0].plot([], [], color=style.QUIET, lw=1.8, label="median")
@@ -52,7 +54,7 @@ def load(dataset: xr.Dataset) -> Any:
     panels[-1].set_xscale("log")
     style.scaled_ticks(panels[-1].xaxis, loads, "1", log=True)
     panels[-1].set_xlabel(f"{words} sent to each (all its devices together)")
-    return made
+    return fig
 
 
 def _heading(dataset: xr.Dataset, name: str, names: list[str], words: str) -> tuple[str, str]:
@@ -60,15 +62,16 @@ def _heading(dataset: xr.Dataset, name: str, names: list[str], words: str) -> tu
     if name not in dataset:
         return f"{model}: latency and throughput as load rises", ""
     target = f"Target: {dataset.attrs['target']}."
-    found = dataset[f"{name}_per_device"].values
-    if not np.isfinite(found).any():
+    capacities = dataset[f"{name}_per_device"].values
+    if not np.isfinite(capacities).any():
         return f"{model}: no accelerator keeps the target even at the lowest load", target
+    # A capacity is only a bound where every load that was tried keeps the target.
     bounds = [one for one, state in zip(names, dataset["state"].values, strict=True) if STATES[int(state)] == "more"]
     if bounds:
         top = labels.number(float(dataset["concurrency" if name.startswith("client") else "rate"].values[-1]))
         return f"{model}: {_listed(bounds)} keep the target at every load tried, up to {top} {words}", target
-    best = int(np.nanargmax(found))
-    amount = labels.number(float(found[best]))
+    best = int(np.nanargmax(capacities))
+    amount = labels.number(float(capacities[best]))
     return f"{model}: {names[best]} takes the most load per device, {amount} {words}", target
 
 
@@ -109,17 +112,20 @@ def _curves(axes: Any, dataset: xr.Dataset, axis: str, metric: str, label: str, 
             axes.plot(loads, values, color=colour, ls=look, lw=1.8 if look == "-" else 1.0)
             drawn.append(values)
     values = np.concatenate(drawn) if drawn else np.ones(1)
+    # Zero and infinity have no place on a logarithmic axis.
     values = values[np.isfinite(values) & (values > 0.0)]
     unit = "s" if latency else "1"
     axes.set_ylabel(style.quantity_label(label, unit, values) if values.size else label)
     axes.set_yscale("log" if latency else "linear")
     if values.size:
+        # A factor at both ends of a logarithmic axis, zero and some room for a linear one.
         limits = (
             np.array([values.min() / 1.15, values.max() * 1.15]) if latency else np.array([0.0, values.max() * 1.05])
         )
         axes.set_ylim(*limits)
         style.scaled_ticks(axes.yaxis, limits, unit, log=latency)
     style.grid_behind(axes)
+    # Limits of this latency among the attributes: limit_ttft, or limit_ttft_p99 for a percentile.
     for attribute, value in dataset.attrs.items():
         if latency and attribute.startswith(f"limit_{metric}"):
             axes.axhline(value, color=style.INK, lw=1.0, ls=":")

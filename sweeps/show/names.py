@@ -33,6 +33,7 @@ class Spot:
 
 def named(made: Any, axes: Any, spots: list[Spot]) -> None:
     """Write the name of every spot beside it, in the order given; the first ones have the best choice."""
+    # Boxes of texts are known only after drawing; from here on all sizes are pixels.
     made.draw_without_rendering()
     renderer, scale = made.canvas.get_renderer(), made.dpi / 72
     inside = np.ravel(axes.get_window_extent(renderer).get_points())
@@ -49,15 +50,19 @@ def named(made: Any, axes: Any, spots: list[Spot]) -> None:
         text = axes.annotate(spot.name, (spot.x, spot.y), **at)
         box = text.get_window_extent(renderer)
         own = _around(place, spot.radius * scale)
+        # A name may touch its own marker, which is taken out of the others.
         others = np.array([other for other in solid if not np.array_equal(other, own)] or np.zeros((0, 4)))
+        # Markers of other groups, near which the name would be read as theirs.
         strange = places[groups != spot.group]
         size = np.array([box.width, box.height])
         gap, corner = _best(place, spot.radius, size, others, lines, strange, inside, scale)
+        # Annotations are offset in points: pixels over pixels per point.
         text.xyann = tuple((corner - place) / scale)
-        found = np.array([*corner, *(corner + size)])
-        solid.append(found + np.array([-2, -1, 2, 1]) * scale)
+        placed = np.array([*corner, *(corner + size)])
+        solid.append(placed + np.array([-2, -1, 2, 1]) * scale)
+        # A distant name is led to its marker by a line, which ends at the nearest edge of the name.
         if gap > LED:
-            ends = axes.transData.inverted().transform([place, np.clip(place, found[:2], found[2:])])
+            ends = axes.transData.inverted().transform([place, np.clip(place, placed[:2], placed[2:])])
             axes.plot(*ends.T, color=style.QUIET, lw=0.5, zorder=2.5)
 
 
@@ -76,15 +81,19 @@ def _best(
     for gap in GAPS:
         for angle in ANGLES:
             toward = np.array([np.cos(angle), np.sin(angle)])
+            # The name stands beside the marker in this direction: its near edge touches the circle of this radius.
             corner = place + toward * (radius + gap) * scale - (0.5 - 0.5 * toward) * size
             box = np.array([*corner, *(corner + size)])
+            # Areas are in pixels, and cost by point^2.
             cost = gap + (COVERED * _overlap(box, solid) + STRUCK * _overlap(box, lines)) / scale**2
+            # Nearer to a marker of another group than to its own.
             if (_distance(strange, box) < _distance(place, box) - (radius - 3) * scale).any():
                 cost += ASTRAY
             if gap > LED:
                 cost += CROSSED * _crossed(place, np.clip(place, box[:2], box[2:]), radius * scale, solid)
             if (box[:2] < inside[:2]).any() or (box[2:] > inside[2:]).any():
                 cost += OUTSIDE
+            # The first of equal places stays: distances and angles are listed by preference.
             if cost < best[0]:
                 best = (cost, gap, corner)
     return best[1:]
@@ -96,14 +105,15 @@ def _around(place: np.ndarray, radius: float) -> np.ndarray:
 
 def _along(axes: Any, scale: float) -> np.ndarray:
     """Small boxes along every line of the picture."""
-    found = [np.zeros((0, 4))]
+    boxes = [np.zeros((0, 4))]
     for line in axes.lines:
         corners = axes.transData.transform(line.get_xydata())
         for start, end in itertools.pairwise(corners):
             steps = int(np.hypot(*(end - start)) / (3 * scale)) + 2
+            # Boxes of three points, at most three points apart: they cover the line without gaps.
             at = start + np.linspace(0, 1, steps)[:, None] * (end - start)
-            found.append(np.hstack([at - 1.5 * scale, at + 1.5 * scale]))
-    return np.vstack(found)
+            boxes.append(np.hstack([at - 1.5 * scale, at + 1.5 * scale]))
+    return np.vstack(boxes)
 
 
 def _distance(places: np.ndarray, box: np.ndarray) -> np.ndarray:

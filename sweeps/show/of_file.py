@@ -29,8 +29,9 @@ def usual_kind(file: str | None) -> str:
     """The kind of picture that a sweep is drawn as where nobody says which: what it kept, where that is little."""
     if file is None or not is_folder(file):
         return "overview"
-    kept = " ".join(map(str, read(pathlib.Path(file)).header["keep"]))
-    return "pareto" if "pareto" in kept else "overview" if "top" in kept or not kept else "spread"
+    # What the sweep kept of its points, as its manifest states it.
+    keep_words = " ".join(map(str, read(pathlib.Path(file)).header["keep"]))
+    return "pareto" if "pareto" in keep_words else "overview" if "top" in keep_words or not keep_words else "spread"
 
 
 def is_sweep(file: str | None) -> bool:
@@ -62,16 +63,18 @@ def picture(
     """
     how, places = labels.known(reduce or "best", REDUCTIONS, "reduction"), list(at or ())
     drawing = getattr(importlib.import_module(f"sweeps.show.{MODULES.get(kind, kind)}"), kind)
-    with opened(file) as whole:
+    with opened(file) as stored:
         if kind == "spread":
-            return drawing(whole)
+            return drawing(stored)
         if kind in WHOLE:
-            return drawing(selected(whole, places))
-        kept = as_sample(whole)
-        if kept is None:
+            return drawing(selected(stored, places))
+        # A sweep that kept some points is drawn as a sample of them.
+        points = as_sample(stored)
+        if points is None:
             raise ValueError(f"{file} kept counts of points, not points: --kind spread draws them")
-        dataset = selected(kept, places)
+        dataset = selected(points, places)
         if kind == "pareto":
+            # Names of metrics for a front, of axes for every other picture.
             return drawing(dataset, *(name and metric_name(dataset, name) for name in (x, y)))
         axes = [name and labels.known(name, labels.axes(dataset), "axis") for name in (x, y)]
         if axes[0] and axes[0] == axes[1]:
@@ -84,11 +87,11 @@ def picture(
 
 def best_floorplan(file: str, metric: str | None = None, at: Sequence[str] = ()) -> Any:
     """The floor plan of the device of a sweep's or an optimisation's best design; arguments as of `picture`."""
-    with opened(file) as whole:
-        kept = as_sample(whole)
-        if kept is None:
+    with opened(file) as stored:
+        points = as_sample(stored)
+        if points is None:
             raise ValueError(f"{file} kept counts of points, not points: it has no best design")
-        dataset = selected(kept, list(at))
+        dataset = selected(points, list(at))
         if "design" in dataset.dims:  # an optimisation's, the best first
             varied = [str(name) for name, label in dataset.coords.items() if label.dims == ("design",)]
             values = (labels.text(dataset, name, dataset[name].values[0]) for name in varied)

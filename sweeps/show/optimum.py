@@ -39,44 +39,49 @@ def words(name: str) -> str:
 
 def _slices(found: Optimum) -> Any:
     problem = found.problem
+    # One variable at a time is moved through its range, from the best design.
     cut = slices(problem, found.designs[0])
     objective = problem.objectives[0]
+    # Objectives are stored so that smaller is better; the sign gives the figure back.
     value = objective.sign * found.objectives[0, 0]
     unit = unit_of(objective.name)
-    kept = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
+    limits = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
     details = (
         "Slices through the best design: one number changes, all others stay. Shaded: a constraint is broken, with "
-        f"the one that is broken most ({kept})."
+        f"the one that is broken most ({limits})."
     )
     if any((one.octaves >= BEYOND).any() for one in cut):
         details += f" Dots, and choices in italics: {plane.BEYOND_WORDS}."
     title = f"Best design: {words(objective.name)} {formatted(value, unit)}"
     heading = title, details, problem.attributes["title"]
-    made, panels = style.panels(len(cut), COLUMNS, (10.5 / COLUMNS, 2.6), (0.0, 0.0), *heading)
+    fig, panels = style.panels(len(cut), COLUMNS, (10.5 / COLUMNS, 2.6), (0.0, 0.0), *heading)
     for panel, one in zip(panels, cut, strict=True):
         shown = _shown(one, value)
         _slice(panel, one, value, shown)
         _limits(panel, one, shown, value, unit)
         _broken(panel, one, problem)
+        # Units that words say need no label at every panel.
         if unit not in style.PLAIN_UNITS:
             panel.set_ylabel(style.quantity_label("", unit, shown).strip(), fontsize=8)
+        # The best point of the grid, for comparison; it need not lie on the slice.
         if found.grid_design is not None and found.grid_objectives is not None:
             i = problem.variables.index(one.variable)
             best = objective.sign * found.grid_objectives[0]
             panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
-    made.supylabel(words(objective.name), fontsize=9, color=style.INK)
+    fig.supylabel(words(objective.name), fontsize=9, color=style.INK)
     lines = style.matplotlib().lines
     patch = style.matplotlib().patches.Patch(color=style.INFEASIBLE, label="breaks a constraint")
     handles = [lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design"), patch]
     if found.grid_design is not None:
         points = f"best of {len(found.grid[0]):,} {'sampled' if found.sampled else 'grid'} points"
         handles.append(lines.Line2D([], [], marker="D", ls="", mfc="none", mec=style.QUIET, label=points))
-    made.legend(handles=handles, loc="outside lower right", ncols=3)
-    return made
+    fig.legend(handles=handles, loc="outside lower right", ncols=3)
+    return fig
 
 
 def _shown(one: Slice, value: float) -> np.ndarray:
     """Figures of a slice that its own axis has to show: those that keep the constraints, and what is not far off."""
+    # Values beyond a factor of FAR would flatten the rest of the curve.
     near = np.isfinite(one.objective) & (one.objective < FAR * value) & (one.objective > value / FAR)
     return np.concatenate([one.objective[near], [value]])
 
@@ -84,16 +89,17 @@ def _shown(one: Slice, value: float) -> np.ndarray:
 def _slice(panel: Any, one: Slice, value: float, shown: np.ndarray) -> None:
     variable = one.variable
     label = variable.axis.coordinates[0]
-    kept = one.violation <= KEPT
+    # Within the tolerance up to which a constraint counts as kept.
+    feasible = one.violation <= KEPT
     colour = style.SERIES_COLOURS[0]
     if variable.choice:
         places = np.arange(len(one.values))
-        panel.plot(places[kept], one.objective[kept], "o", color=colour, ms=4)
-        panel.plot(places[~kept], one.objective[~kept], "o", mfc="none", mec=colour, ms=4)
+        panel.plot(places[feasible], one.objective[feasible], "o", color=colour, ms=4)
+        panel.plot(places[~feasible], one.objective[~feasible], "o", mfc="none", mec=colour, ms=4)
         panel.set_xticks(places, [f"{name:g}" if isinstance(name, float) else str(name) for name in variable.labels])
         panel.set_xlim(-0.5, len(places) - 0.5)
     else:
-        panel.plot(one.values, np.where(kept, one.objective, np.nan), color=colour, lw=1.9)
+        panel.plot(one.values, np.where(feasible, one.objective, np.nan), color=colour, lw=1.9)
         panel.plot(one.values, one.objective, color=colour, lw=0.9, ls=(0, (3, 2)), zorder=1)
         log = variable.log and variable.high / variable.low > 4
         panel.set_xscale("log" if log else "linear")
@@ -118,7 +124,9 @@ def _mark(panel: Any, one: Slice) -> None:
         for far, label in zip(there, panel.get_xticklabels(), strict=True):
             label.set_style("italic" if far else "normal")
         return
+    # Borders halfway between samples, with both ends of the slice.
     middle = np.concatenate([one.values[:1], 0.5 * (one.values[1:] + one.values[:-1]), one.values[-1:]])
+    # Starts and ends of runs: places where the flag changes, in pairs.
     ends = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(int)))
     for first, last in ends.reshape(-1, 2):
         look = {"fill": False, "hatch": plane.HATCH, "lw": 0.0, "edgecolor": style.CLOUD, "zorder": 0}
@@ -134,6 +142,7 @@ def _room(low: float, high: float, log: bool) -> tuple[float, float]:
 
 def _limits(panel: Any, one: Slice, shown: np.ndarray, value: float, unit: str) -> None:
     """Limits of a slice's own axis: a little beyond what it shows, and no narrower than it is worth a look."""
+    # At least a factor of LEAST to both sides, so that rounding does not fill the axis.
     low, high = min(shown.min(), value / LEAST), max(shown.max(), value * LEAST)
     log = high / low > 4
     low, high = _room(low, high, log)
@@ -144,23 +153,26 @@ def _limits(panel: Any, one: Slice, shown: np.ndarray, value: float, unit: str) 
 
 def _broken(panel: Any, one: Slice, problem: Problem) -> None:
     """Shade the ranges in which a constraint is broken, each with the one that is broken most."""
-    kept = one.violation <= KEPT
+    feasible = one.violation <= KEPT
     if one.variable.choice:
         edges = np.arange(len(one.values) + 1) - 0.5
     else:
         low, high = panel.get_xlim()
+        # Halfway between samples on the axis: geometric means on a logarithmic one.
         middles = np.sqrt(one.values[1:] * one.values[:-1]) if panel.get_xscale() == "log" else None
         middles = (one.values[1:] + one.values[:-1]) / 2.0 if middles is None else middles
         edges = np.concatenate([[low], middles, [high]])
-    starts = np.flatnonzero(np.diff(np.concatenate([[True], kept])))
-    for start in starts[~kept[starts]]:
-        after = np.flatnonzero(kept[start:])
-        end = start + after[0] if len(after) else len(kept)
+    # Where a range of kept or of broken samples begins; the first sample counts as if a kept one were before it.
+    starts = np.flatnonzero(np.diff(np.concatenate([[True], feasible])))
+    for start in starts[~feasible[starts]]:
+        after = np.flatnonzero(feasible[start:])
+        end = start + after[0] if len(after) else len(feasible)
         panel.axvspan(edges[start], edges[end], color=style.INFEASIBLE, lw=0, zorder=0)
         middle = (start + end - 1) // 2
+        # The constraint that is broken most in the middle of the range names it.
         which = one.worst[middle]
         text = problem.kept[which].constraint.name.split(".")[-1] if np.isfinite(one.violation[middle]) else "illegal"
-        wide = (end - start) / len(kept)
+        wide = (end - start) / len(feasible)
         if wide > NARROW:
             x = np.sqrt(edges[start] * edges[end]) if panel.get_xscale() == "log" else (edges[start] + edges[end]) / 2
             panel.annotate(
@@ -179,26 +191,27 @@ def _front(found: Optimum) -> Any:
     problem = found.problem
     first, second = problem.objectives[:2]
     _designs, objectives, constraints = found.grid
-    kept = worst(constraints) <= KEPT
+    feasible = worst(constraints) <= KEPT
     title = f"What no other design beats: {words(first.name)} against {words(second.name)}"
     limits = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
     cloud = f"{'sampled' if found.sampled else 'grid'} points that keep {limits}"
-    made = style.figure(
+    fig = style.figure(
         7.5,
         5.0,
         title,
-        f"{len(found.designs)} designs by gradients; grey: {int(kept.sum()):,} {cloud}",
+        f"{len(found.designs)} designs by gradients; grey: {int(feasible.sum()):,} {cloud}",
         problem.attributes["title"],
     )
-    panel = made.add_subplot()
-    x, y = first.sign * objectives[kept, 0], second.sign * objectives[kept, 1]
+    panel = fig.add_subplot()
+    x, y = first.sign * objectives[feasible, 0], second.sign * objectives[feasible, 1]
     panel.scatter(x, y, s=3, lw=0, color=style.CLOUD, alpha=0.5, rasterized=True)
     across, up = first.sign * found.objectives[:, 0], second.sign * found.objectives[:, 1]
     panel.plot(across, up, "o-", color=style.SERIES_COLOURS[1], lw=1.2, ms=4, mec="white", mew=0.5)
     for side, one, values, others in (("x", first, across, x), ("y", second, up, y)):
-        shown = np.concatenate([values, np.quantile(others, [0.0, 0.7])]) if kept.any() else values
+        # The axis spans the front and 70 % of the cloud, whose upper tail would squeeze both.
+        shown = np.concatenate([values, np.quantile(others, [0.0, 0.7])]) if feasible.any() else values
         limits = shown.min() / 1.05, shown.max() * 1.05
         log = bool(limits[1] / limits[0] > 4)
         style.quantity_axis(panel, side, words(one.name), unit_of(one.name), values, log, limits)
     style.grid_behind(panel, "both")
-    return made
+    return fig

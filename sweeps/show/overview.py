@@ -32,25 +32,27 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
     x, y = map_axes(dataset, metric, x, y)
     if x is None:
         raise ValueError("the file holds a single point: there is nothing to draw over")
+    # The bound of the step that decides the metric, else that of any step there is.
     names = (BOUNDS.get(metric), "decode_bound", "bound", "prefill_bound")
     bound = next((name for name in names if name in dataset), None) if y is not None else None
     pair = _pair(dataset)
     panels = 1 + (bound is not None) + (pair is not None)
     title, details = heading(dataset, metric, (x, y), "best")
     details = details.replace("At every place", "In maps, at every place")
-    made = style.figure(0.6 + 4.9 * panels, 4.6, title, details, source_note(dataset))
-    axes = iter(made.subplots(1, panels, squeeze=False)[0])
+    fig = style.figure(0.6 + 4.9 * panels, 4.6, title, details, source_note(dataset))
+    axes = iter(fig.subplots(1, panels, squeeze=False)[0])
     first, second = next(axes), next(axes) if bound is not None else None
     if y is None:
         panel = scatter_series if labels.is_sample(dataset) else line_panel
         panel(first, dataset, metric, x, None)
     elif labels.is_sample(dataset):
-        scatter_metric(made, first, dataset, metric, x, y)
+        scatter_metric(fig, first, dataset, metric, x, y)
         if bound is not None:
             scatter_bound(second, dataset, metric, bound, x, y)
     else:
+        # One reduction over the other axes serves both maps.
         drawn = plane(dataset, metric, x, y)
-        metric_map(made, first, dataset, drawn)
+        metric_map(fig, first, dataset, drawn)
         if bound is not None:
             bound_map(second, dataset, drawn, bound)
     first.set_title("Best design at each place")
@@ -61,7 +63,7 @@ def overview(dataset: xr.Dataset, metric: str | None = None, x: str | None = Non
         third = next(axes)
         pareto_panel(third, dataset, *pair)
         third.set_title("Trade-off of both metrics")
-    return made
+    return fig
 
 
 def default_metric(dataset: xr.Dataset) -> str:
@@ -100,6 +102,7 @@ def selected(dataset: xr.Dataset, places: list[str]) -> xr.Dataset:
             raise ValueError(f"--at {name} is given twice")
         labels.known(name, labels.axes(dataset), "axis")
         held.add(name)
+        # A sample has several coordinates over one dimension of points.
         (dim,) = dataset[name].dims
         dataset = dataset.isel({dim: _places(dataset, name, text)})
     return dataset
@@ -116,16 +119,20 @@ def _places(dataset: xr.Dataset, name: str, text: str) -> int | np.ndarray:
     if labels.is_text(dataset[name]):
         known = list(dict.fromkeys(map(str, values)))
         if text not in known:
+            # Names must match exactly; numbers take the nearest place.
             raise ValueError(f"--at {name}={text} is not on the axis{nearest(text, known)}")
         return np.flatnonzero(values == text) if sample else [str(value) for value in values].index(text)
     value = quantity(text, labels.unit(dataset, name), f"--at {name}")
+    # In a sample all points with this number count, up to rounding.
     if sample:
-        found = np.flatnonzero(np.isclose(values, value, rtol=1e-6))
-        if not found.size:
+        matches = np.flatnonzero(np.isclose(values, value, rtol=1e-6))
+        if not matches.size:
             raise ValueError(f"--at {name}={text}: no point of the sample has this value")
-        return found
+        return matches
+    # On an axis the value may lie between its positions, but not beyond its ends.
     low, high = float(values.min()), float(values.max())
     if not low * (1 - 1e-6) <= value <= high * (1 + 1e-6):
         shown = [labels.text(dataset, name, end) for end in (low, high)]
         raise ValueError(f"--at {name}={text} is beyond the axis, which runs from {shown[0]} to {shown[1]}")
+    # The nearest position by ratio where all values are positive, else by difference.
     return int(np.abs(np.log(values / value) if low > 0 else values - value).argmin())

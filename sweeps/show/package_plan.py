@@ -45,21 +45,24 @@ def squarified(areas: Mapping[str, float], place: Rectangle) -> dict[str, Rectan
     left = sorted(((name, area) for name, area in areas.items() if area > 0), key=lambda item: -item[1])
     if not left:
         return {}
+    # Areas are scaled so that all parts fill the place.
     scale = place.area / sum(area for _, area in left)
     sizes = [(name, scale * area) for name, area in left]
-    found: dict[str, Rectangle] = {}
+    rectangles: dict[str, Rectangle] = {}
     while sizes:
+        # A row stands along the shorter side of what is left, which keeps its rectangles near squares.
         side = min(place.width, place.height)
         count = 1
         while count < len(sizes) and _worst(sizes[: count + 1], side) <= _worst(sizes[:count], side):
             count += 1
         row, sizes = sizes[:count], sizes[count:]
-        place = _laid(row, place, found)
-    return found
+        place = _laid(row, place, rectangles)
+    return rectangles
 
 
 def _worst(row: list[tuple[str, float]], side: float) -> float:
     """Largest ratio of sides in a row that takes all of `side`."""
+    # Depth of the row: its area over the side that it takes.
     depth = sum(area for _, area in row) / side
     return max(max(area / depth**2, depth**2 / area) for _, area in row)
 
@@ -77,6 +80,7 @@ def _laid(row: list[tuple[str, float]], place: Rectangle, found: dict[str, Recta
         else:
             found[name] = Rectangle(place.x + at, place.y + place.height - depth, length, depth)
         at += length
+    # What the row leaves: the rectangle to its right, or the one below it.
     if upright:
         return Rectangle(place.x + depth, place.y, place.width - depth, place.height)
     return Rectangle(place.x, place.y, place.width, place.height - depth)
@@ -125,9 +129,12 @@ def package_plan(hardware: Hardware) -> tuple[TileGroup, ...]:
     """
     parts = [{name: float(area) for name, area in areas.items()} for areas in parts_by_die(hardware)]
     there = [kind for kind in zip(parts, die_counts(hardware), (True, False), strict=True) if sum(kind[0].values()) > 0]
+    # With two kinds the dies with cores stand in a column.
     groups = [_group(areas, count, cores, upright=cores and len(there) > 1) for areas, count, cores in there]
+    # Memory belongs to the last kind: the dies without cores where there are any.
     groups[-1] = dataclasses.replace(groups[-1], stacks=_stacks(hardware, _box(groups[-1].dies)))
     placed, right = [], 0.0
+    # Groups from left to right, centred on one horizontal line.
     for group in groups:
         box = group.box
         placed.append(group.moved(right - box.x, -box.y - 0.5 * box.height))
@@ -152,7 +159,9 @@ def die_counts(hardware: Hardware) -> tuple[int, int]:
 
 def _group(areas: dict[str, float], number: int, cores: bool, upright: bool) -> TileGroup:
     """Equal square dies in rows, the first at the upper left; more rows than columns where `upright`."""
+    # Side of one square die: all dies of the kind are alike.
     side = math.sqrt(sum(areas.values()) / number)
+    # Rows and columns change places for an upright group.
     columns = -(-number // _columns(number)) if upright else _columns(number)
     places = [
         Rectangle((side + GAP) * (i % columns), -(side + GAP) * (i // columns), side, side) for i in range(number)
@@ -172,18 +181,22 @@ def _stacks(hardware: Hardware, around: Rectangle) -> tuple[Rectangle, ...]:
     if package is None or not float(package.stack_footprint) > 0.0:
         return ()
     left, edge = round(float(memory_stacks(hardware))), float(package.stack_edge)
+    # A stack is as deep as its footprint over the edge that it has along the die.
     depth = float(package.stack_footprint) / edge
-    found: list[Rectangle] = []
+    stacks: list[Rectangle] = []
+    # Rings of stacks, each around what stands there already.
     while left > 0:
         upright = around.height >= around.width  # the longer sides stand
         for side, least in ((upright, 1), (not upright, 0)):
+            # Stacks for which both sides together have room; the longer sides take one each at least.
             room = 2 * max(least, int((around.height if side else around.width) / edge))
             number = min(left, room)
             left -= number
-            found += _beside(around, side, -(-number // 2), edge, depth, False)
-            found += _beside(around, side, number // 2, edge, depth, True)
-        around = _box((around, *found))
-    return tuple(found)
+            # Both sides take half of them, the first one the odd stack.
+            stacks += _beside(around, side, -(-number // 2), edge, depth, False)
+            stacks += _beside(around, side, number // 2, edge, depth, True)
+        around = _box((around, *stacks))
+    return tuple(stacks)
 
 
 def _beside(around: Rectangle, upright: bool, number: int, edge: float, depth: float, beyond: bool) -> list[Rectangle]:

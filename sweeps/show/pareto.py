@@ -24,15 +24,16 @@ def pareto(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> A
     x, y = chosen_pair(dataset, x, y)
     words = f"{labels.title(dataset, x)} against {labels.title(dataset, y)}"
     of = f" of {dataset.attrs['points']:,} designs" if "points" in dataset.attrs else " design"
-    made = style.figure(7.5, 5.2, f"What no other{of} beats: {words}", source=source_note(dataset))
-    pareto_panel(made.add_subplot(), dataset, x, y)
-    return made
+    fig = style.figure(7.5, 5.2, f"What no other{of} beats: {words}", source=source_note(dataset))
+    pareto_panel(fig.add_subplot(), dataset, x, y)
+    return fig
 
 
 def chosen_pair(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> tuple[str, str]:
     """The two metrics to trade: those given, else of the usual pairs the first that varies."""
-    kept = tuple(dataset.attrs["pareto"].split(":")) if "pareto" in dataset.attrs else ()
-    for first, second in (kept, *PAIRS) if kept else PAIRS:
+    # A sweep that kept a front states its two metrics, which come first.
+    stored_pair = tuple(dataset.attrs["pareto"].split(":")) if "pareto" in dataset.attrs else ()
+    for first, second in (stored_pair, *PAIRS) if stored_pair else PAIRS:
         here = first in dataset and second in dataset and dataset[first].dims and dataset[second].dims
         if here and x in (None, first) and y in (None, second):
             return first, second
@@ -45,6 +46,7 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     """Draw all feasible designs faintly, by group, and the front of all of them, over two metrics."""
     group = group_axis(dataset)
     dims = tuple(dict.fromkeys((*dataset[x].dims, *dataset[y].dims)))
+    # A group that the metrics do not depend on has no colours to tell apart.
     if group is not None and dataset[group].dims[0] not in (*dims, *feasible(dataset).dims):
         group = None
     wanted = [name for name in dict.fromkeys((x, y, *FLAGS, *plane.extrapolations(dataset))) if name in dataset]
@@ -52,6 +54,7 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     clouds, fronts = [], []
     for name, part in _groups(dataset, group):
         first, second, far = _pairs(part, x, y)
+        # A cloud shows some of the points, while its front is searched in all of them.
         if first.size:
             pick = picked(first.size)
             best = front(_lower_better(x, first), _lower_better(y, second))
@@ -65,19 +68,22 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     for (_, across, up), colour in zip(clouds, colours, strict=False):
         size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
         axes.scatter(across, up, s=size, lw=0, color=colour, alpha=alpha, rasterized=True, zorder=1)
-    across, up, far = (np.concatenate([found[i] for found in fronts]) for i in range(3))
-    whose = np.repeat(np.arange(len(fronts)), [found[0].size for found in fronts])
+    # Fronts of the groups together: the front of all is among them.
+    across, up, far = (np.concatenate([points[i] for points in fronts]) for i in range(3))
+    whose = np.repeat(np.arange(len(fronts)), [points[0].size for points in fronts])
     best = front(_lower_better(x, across), _lower_better(y, up))
     axes.plot(across[best], up[best], color=style.INK, lw=1.2, zorder=3)
     marker = {"ms": 5, "mec": "white", "mew": 0.5} if best.size <= 60 else {"ms": 3, "mew": 0}
     for number, ((name, *_), colour) in enumerate(zip(clouds, colours, strict=False)):
         here = best[whose[best] == number]
         axes.plot(across[here], up[here], "o", **marker, color=colour, label=name, zorder=4)
+        # Hollow markers: designs outside of the evidence of their constants.
         out = here[far[here]]
         axes.plot(across[out], up[out], "o", ms=marker["ms"], mfc="white", mec=colour, mew=1.0, zorder=5)
     for side, name, i in (("x", x, 1), ("y", y, 2)):
         shown = np.concatenate([cloud[i] for cloud in clouds])
         style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), shown)
+    # An arrow to the corner in which both metrics are better.
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
     corner = variable(x).higher_is_better is not False, variable(y).higher_is_better is not False
     hollow = f"hollow: {plane.BEYOND_WORDS}   " if far[best].any() else ""
@@ -93,8 +99,10 @@ def front(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     alive = np.arange(a.size)
     if a.size > FEW:
+        # A front of some points removes every point that one of them beats.
         some = picked(a.size)
         some = some[unbeaten(a[some], b[some], some)]
+        # For every point the sampled one that is next to it from below in the first number.
         left = np.searchsorted(a[some], a, side="right") - 1
         alive = alive[(left < 0) | (b <= b[some][np.maximum(left, 0)])]
     return alive[unbeaten(a[alive], b[alive], alive)]
@@ -110,10 +118,12 @@ def _groups(dataset: xr.Dataset, group: str | None) -> list[tuple[str, xr.Datase
 
 def _pairs(dataset: xr.Dataset, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Both metrics at every feasible point of the axes that either depends on, and whether it is extrapolated; flat."""
+    # Coordinates are dropped, as they would be compared and broadcast with the values.
     arrays = xr.broadcast(dataset[x].drop_vars(dataset[x].coords), dataset[y].drop_vars(dataset[y].coords))
     mask = feasible(dataset)
     keep, far = (_spread(one, arrays[0]) for one in (mask, plane.beyond(dataset)))
     first, second = arrays[0].values, arrays[1].transpose(*arrays[0].dims).values
+    # Infeasible points may hold infinities or be missing.
     keep = keep & np.isfinite(first) & np.isfinite(second)
     return first[keep], second[keep], far[keep]
 

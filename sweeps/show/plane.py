@@ -32,11 +32,13 @@ class Positions:
     def edges(self) -> np.ndarray:
         """Borders between neighbours, and around the first and last, shape (n + 1,)."""
         at = np.log(self.at) if self.kind == "log" else self.at
+        # A single position has a cell of one unit, or of a factor of e on a logarithmic axis.
         if len(at) == 1:
             half = np.array([0.5])
             borders = np.concatenate([at - half, at + half])
         else:
             middle = (at[1:] + at[:-1]) / 2
+            # The outer borders mirror the first and the last inner one.
             borders = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
         return np.exp(borders) if self.kind == "log" else borders
 
@@ -72,6 +74,7 @@ def positions(dataset: xr.Dataset, name: str) -> Positions:
     if labels.is_text(dataset[name]):
         return Positions(name, label, unit, "index", np.arange(len(values)), tuple(map(str, values)))
     values = values.astype(float)
+    # Ticks show numbers in the unit of the label, such as TB/s.
     scale = style.prefix(values, unit)[1]
     texts = tuple(style.tick_text(_rounded(value / scale)) for value in values)
     kind = _kind(values)
@@ -86,6 +89,7 @@ def _rounded(value: float) -> float:
 def _kind(values: np.ndarray) -> str:
     if len(values) < 2:
         return "index"
+    # Equal ratios make a logarithmic axis, equal differences a linear one; else positions are counted.
     if (values > 0).all() and np.allclose(np.diff(np.log(values)), np.log(values[1] / values[0]), rtol=0.02):
         return "log"
     return "linear" if np.allclose(np.diff(values), values[1] - values[0], rtol=0.02) else "index"
@@ -122,6 +126,7 @@ def said(dataset: xr.Dataset, metric: str, value: float) -> str:
     words, number = labels.title(dataset, metric), labels.text(dataset, metric, value)
     if metric.endswith(("mfu", "mbu")):
         number = f"{100 * value:.1f} %"
+    # A space that does not break keeps the unit with its number.
     number = number.replace(" ", "\u00a0")  # a line breaks before a number, not before its unit
     if words.startswith(("tokens per", "US dollars")):
         return f"{number} {words}"
@@ -180,33 +185,39 @@ class Plane:
 
     def variable(self, dataset: xr.Dataset, name: str) -> np.ndarray:
         """Another variable at the points that hold the best values, shape (len(y), len(x))."""
+        # Indices of every place of the map: along x columns, along y rows.
         rows, columns = np.indices(self.values.shape)
         where: dict[str | None, Any] = {self.x: columns, self.y: rows}
         where.update(zip(self.others, self.chosen or (), strict=False))
         array = dataset[name]
+        # A dimension without a choice is read at its first position.
         return array.values[tuple(where.get(str(dim), np.zeros_like(rows)) for dim in array.dims)]
 
 
 def plane(dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str = "best") -> Plane:
     """`metric` over `y` and `x`, its best feasible value or its median over the other axes that it depends on."""
-    kept = [dim for dim in (y, x) if dim is not None]
-    array = masked(dataset, metric, tuple(kept))
-    others = tuple(str(dim) for dim in array.dims if dim not in kept)
-    array = array.transpose(*kept, *others)
-    shape = tuple(array.sizes[dim] for dim in kept) if y is not None else (1, array.sizes[x])
+    shown_dims = [dim for dim in (y, x) if dim is not None]
+    array = masked(dataset, metric, tuple(shown_dims))
+    # The other axes last, as one flat axis over which values are reduced.
+    others = tuple(str(dim) for dim in array.dims if dim not in shown_dims)
+    array = array.transpose(*shown_dims, *others)
+    shape = tuple(array.sizes[dim] for dim in shown_dims) if y is not None else (1, array.sizes[x])
     flat = array.values.reshape(*shape, -1)
     finite = np.isfinite(flat)
+    # Places with any feasible point; the others stay NaN.
     some = finite.any(axis=-1)
     if reduce == "median":
         values = np.full(shape, np.nan, flat.dtype)
         values[some] = np.nanmedian(flat[some], axis=-1)
         return Plane(metric, x, y, values, others, None)
     higher = variable(metric).higher_is_better
+    # Infeasible points must never be chosen, and count as the worst value.
     worst = flat.dtype.type(-np.inf if higher else np.inf)
     filled = np.where(finite, flat, worst)
+    # Position of the best point over the flattened axes, which is kept for other variables.
     index = filled.argmax(axis=-1) if higher else filled.argmin(axis=-1)
-    found = np.take_along_axis(filled, index[..., None], axis=-1)[..., 0]
-    values = np.where(some, found, np.asarray(np.nan, flat.dtype))
+    extremes = np.take_along_axis(filled, index[..., None], axis=-1)[..., 0]
+    values = np.where(some, extremes, np.asarray(np.nan, flat.dtype))
     sizes = tuple(array.sizes[dim] for dim in others)
     chosen = np.unravel_index(index, sizes) if sizes else ()
     return Plane(metric, x, y, values, others, tuple(chosen))
@@ -216,22 +227,25 @@ def influence(dataset: xr.Dataset, metric: str) -> dict[str, float]:
     """Variance of the mean of log `metric` along every axis, over the feasible points; the largest first."""
     array = masked(dataset, metric)
     finite = np.isfinite(array.values) & (array.values > 0)
+    # Logarithms weigh ratios alike, whatever the magnitude of the metric.
     logs = np.log(np.where(finite, array.values, np.asarray(1.0, array.dtype)))
-    found = {}
+    variances = {}
     pick = picked(logs.size)
     for name in labels.axes(dataset):
         (dim,) = dataset[name].dims
         if dim not in array.dims:
-            found[name] = 0.0
+            variances[name] = 0.0
         elif labels.is_sample(dataset):
-            found[name] = _explained(_bins(dataset[name].values[pick]), logs[pick], finite[pick])
+            variances[name] = _explained(_bins(dataset[name].values[pick]), logs[pick], finite[pick])
         else:
+            # Means over the other axes along this one, from feasible points alone.
             rest = tuple(i for i, other in enumerate(array.dims) if other != dim)
             count = finite.sum(axis=rest)
             total = logs.sum(axis=rest, dtype=float)
             means = total[count > 0] / count[count > 0]
-            found[name] = float(means.var()) if means.size else 0.0
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            # The variance of the means: how much this axis moves the metric by itself.
+            variances[name] = float(means.var()) if means.size else 0.0
+    return dict(sorted(variances.items(), key=lambda item: -item[1]))
 
 
 def two_axes(dataset: xr.Dataset, metric: str) -> list[str]:
@@ -239,6 +253,7 @@ def two_axes(dataset: xr.Dataset, metric: str) -> list[str]:
     ranked = [name for name in influence(dataset, metric) if distinct(dataset[name].values).size > 1]
     numeric = [name for name in ranked if not labels.is_text(dataset[name])]
     fine = [name for name in numeric if distinct(dataset[name].values).size >= 4]
+    # Axes with many numbers first: they make maps with more than a few cells.
     return [*dict.fromkeys([*fine, *numeric, *ranked])][:2]
 
 
@@ -259,6 +274,7 @@ def line_axis(dataset: xr.Dataset, metric: str, x: str | None) -> str:
 
 def group_axis(dataset: xr.Dataset, taken: tuple[str, ...] = (), most: int = 8) -> str | None:
     """The axis to tell apart by colour: what is deployed if that varies, else the one with fewest values."""
+    # Axes that deployments are told apart by, in order of preference.
     usual = ("tp", "hardware", "model", "weights", "kv", "efficiency", "batch")
     sizes = {name: distinct(dataset[name].values).size for name in labels.axes(dataset) if name not in taken}
     few = [name for name, size in sorted(sizes.items(), key=lambda item: item[1]) if 2 <= size <= most]
@@ -269,6 +285,7 @@ def picked(size: int) -> np.ndarray:
     """Positions of the points of `size` that stand for all, every time the same: all of a few, else many, in order."""
     if size <= MOST_POINTS:
         return np.arange(size)
+    # A fixed seed: the same file gives the same picture.
     return np.unique(np.random.default_rng(0).integers(0, size, MOST_POINTS))
 
 
@@ -315,6 +332,7 @@ def beyond_there(dataset: xr.Dataset, drawn: Plane) -> np.ndarray:
 
     False everywhere where the sweep did not ask for a metric `*_extrapolation`, and for medians over other axes.
     """
+    # A median is of many designs, of which no single one is beyond the evidence.
     if drawn.chosen is None and drawn.others:
         return np.zeros(drawn.values.shape, bool)
     far = [drawn.variable(dataset, name) >= BEYOND for name in extrapolations(dataset)]
@@ -326,6 +344,7 @@ def mark_beyond(axes: Any, across: np.ndarray, up: np.ndarray, there: np.ndarray
     rectangle = style.matplotlib().patches.Rectangle
     look = {"fill": False, "hatch": HATCH, "lw": 0.0, "edgecolor": style.INK, "zorder": 4}
     for row, cells in enumerate(there):
+        # Runs of marked cells in a row become one rectangle each.
         ends = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(int)))
         for first, last in ends.reshape(-1, 2):
             corner, width = (across[first], up[row]), across[last] - across[first]

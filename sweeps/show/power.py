@@ -57,11 +57,12 @@ def power(case: Case, what: str = "") -> Any:
         )
     metrics, powers = answer(case).metrics, _powers(case)
     tdp = float(given(case.scenario.hardware.power.tdp, "TDP"))
-    made = style.figure(1.6 + 4.2 * len(powers), 4.6, *_heading(case, what, metrics, powers))
-    axes = made.subplots()
+    fig = style.figure(1.6 + 4.2 * len(powers), 4.6, *_heading(case, what, metrics, powers))
+    axes = fig.subplots()
     top = 1.08 * max(tdp, *(sum(parts.values()) for parts in powers.values()))
     axes.set(xlim=(-0.75, APART * len(powers) - 0.3), ylim=(0.0, top))
     for i, parts in enumerate(powers.values()):
+        # Names of parts stay below the line of the TDP where the bar does.
         below = sum(parts.values()) <= tdp * (1.0 + 1e-9)
         _bar(axes, APART * i, parts, top, tdp if below else top)
     axes.axhline(tdp, color=style.INK, lw=1.2, ls="--", zorder=1)
@@ -70,15 +71,16 @@ def power(case: Case, what: str = "") -> Any:
     axes.set_xticks(APART * np.arange(len(powers)), names, fontsize=9.5)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel("Mean power of one device (W)")
-    return made
+    return fig
 
 
 def _powers(case: Case) -> dict[str, dict[str, float]]:
     """W by the words of `POWER_PARTS`, of every engine step."""
-    found = at_base(step_powers, case.scenario)
+    by_step = at_base(step_powers, case.scenario)
     return {
+        # W of each part: several keys may belong to one name.
         step: {words: sum(float(parts.get(name, 0.0)) for name in names) for words, names in POWER_PARTS.items()}
-        for step, parts in found.items()
+        for step, parts in by_step.items()
     }
 
 
@@ -87,11 +89,12 @@ def _heading(case: Case, what: str, metrics: dict[str, Any], powers: dict[str, d
     token = "token" if "step" in powers else "output token"
     joules = f"{formatted(metrics['joules_per_token'], 'J')} per {token}"
     drawn = {step: formatted(sum(parts.values()), "W") for step, parts in powers.items()}
+    # A single step has one power; a batch has that of its phases and a mean.
     if "step" in powers:
         said = drawn["step"]
     else:
-        whole = formatted(metrics["power"], "W")
-        said = f"{drawn['prefill']} in prefill, {drawn['decode']} in decode and {whole} over the whole batch"
+        mean_power = formatted(metrics["power"], "W")
+        said = f"{drawn['prefill']} in prefill, {drawn['decode']} in decode and {mean_power} over the whole batch"
     assumed = [name for note in case.hardware.assumptions for name in ASSUMED.findall(note)]
     weights = [note for note in case.notes if note.startswith("weights")]
     known = [f"assumed of the device: {', '.join(assumed)}"] if assumed else []
@@ -107,6 +110,7 @@ def _step_text(case: Case, step: str, metrics: dict[str, Any], parts: dict[str, 
     prefix = "" if step == "step" else f"{step}_"
     slowdown, full = metrics[f"{prefix}slowdown"], case.scenario.hardware.cores.clock
     if full is None:
+        # Slowdown is the ratio of the full clock to the one at the power limit.
         clock = "full clock" if slowdown <= 1.0 else f"{100.0 / slowdown:.1f} % of the full clock, held by TDP"
     elif slowdown <= 1.0:
         clock = f"full clock, {formatted(float(full), 'Hz')}"
@@ -124,6 +128,7 @@ def _bar(axes: Any, x: float, parts: dict[str, float], top: float, highest: floa
         floor += watts
     named = [words for words, watts in parts.items() if watts >= LEAST_SHARE * total]
     right = x + 0.5 * WIDTH
+    # Names keep a distance, and are led to their parts by lines.
     places = spaced([middles[words] for words in named], 0.05 * top, highest)
     for words, y in zip(named, places, strict=True):
         axes.plot([right, right + 0.06, right + 0.1], [middles[words], y, y], color=style.QUIET, lw=0.7, zorder=3)
@@ -134,11 +139,13 @@ def _bar(axes: Any, x: float, parts: dict[str, float], top: float, highest: floa
 
 def spaced(places: list[float], least: float, top: float) -> list[float]:
     """Rising places moved as little as keeps them `least` apart and from half of that to as far below `top`."""
-    found: list[float] = []
+    moved: list[float] = []
+    # Upwards first: each place at least the distance above the one before.
     for place in places:
-        found.append(max(place, found[-1] + least if found else 0.5 * least))
+        moved.append(max(place, moved[-1] + least if moved else 0.5 * least))
+    # Then downwards from the top, where the places were pushed too far.
     limit = top - 0.5 * least
-    for i in reversed(range(len(found))):
-        found[i] = min(found[i], limit)
-        limit = found[i] - least
-    return found
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], limit)
+        limit = moved[i] - least
+    return moved

@@ -35,19 +35,19 @@ def roofline(case: Case, what: str = "") -> Any:
       case: one step, or a request, whose two steps get a panel each.
       what: what the step works on, in words.
     """
-    found, tp = answer(case), case.scenario.deployment.tp
+    result, tp = answer(case), case.scenario.deployment.tp
     title = f"{case.model.name} on {tp:g} x {case.hardware.name}{f': {what}' if what else ''}"
     details = (
         f"Marker area is an op's share of the step's time; roofs are the datasheet's, "
-        f"times are by {case.efficiency.name} constants. {_undrawn(found.steps)}"
+        f"times are by {case.efficiency.name} constants. {_undrawn(result.steps)}"
     )
-    made = style.figure(1.0 + 7.4 * len(found.steps), 5.6, title, details, "; ".join(case.notes))
-    panels = made.subplots(1, len(found.steps), squeeze=False)[0]
-    for axes, (step, ops) in zip(panels, found.steps.items(), strict=True):
-        _panel(made, axes, case.scenario.hardware, ops)
-        if len(found.steps) > 1:
+    fig = style.figure(1.0 + 7.4 * len(result.steps), 5.6, title, details, "; ".join(case.notes))
+    panels = fig.subplots(1, len(result.steps), squeeze=False)[0]
+    for axes, (step, ops) in zip(panels, result.steps.items(), strict=True):
+        _panel(fig, axes, case.scenario.hardware, ops)
+        if len(result.steps) > 1:
             axes.set_title(f"{step.capitalize()} step")
-    return made
+    return fig
 
 
 @style.styled
@@ -64,18 +64,21 @@ def ops_roofline(ops: tuple[OpAnswer, ...], hardware: Hardware, title: str, time
         f"Marker area is an op's share of the time; roofs are the datasheet's, times are by {times} constants. "
         f"{_undrawn({'run': ops})}"
     )
-    made = style.figure(8.4, 5.6, title, details, notes)
-    _panel(made, made.subplots(1, 1), hardware, ops)
-    return made
+    fig = style.figure(8.4, 5.6, title, details, notes)
+    _panel(fig, fig.subplots(1, 1), hardware, ops)
+    return fig
 
 
 def _panel(made: Any, axes: Any, hardware: Hardware, ops: tuple[OpAnswer, ...]) -> None:
     """One step: the roofs of the hardware, and a marker for every op that computes and moves bytes."""
     total = sum(op.time for op in ops)
+    # Ops without arithmetic or without bytes have no place on logarithmic axes.
     drawn = [op for op in ops if op.flops > 0 and op.bytes > 0]
     bandwidth = hardware.memory.hbm.bandwidth
+    # Roofs of the precisions that ops compute in; without any, of one that the hardware has.
     used = [name for name in dict.fromkeys(op.precision for op in ops) if name] or [max(hardware.matrix)]
     peaks = {f"{name} matrix": hardware.matrix[name] for name in used}
+    # Intensity in FLOP/B at which the memory roof meets the highest peak.
     ridge = max(peaks.values()) / bandwidth
     low = min([op.intensity for op in drawn] + [ridge]) / 3
     high = max([op.intensity for op in drawn] + [ridge]) * 6
@@ -84,6 +87,7 @@ def _panel(made: Any, axes: Any, hardware: Hardware, ops: tuple[OpAnswer, ...]) 
     x, y = np.array([low, high]), np.array([bottom, top])
     axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
     _roofs(axes, peaks, hardware.cores.count * hardware.cores.vector_flops, bandwidth, low, high)
+    # Large markers first, so that small ones lie on top.
     for op in sorted(drawn, key=lambda op: -op.time):
         colour = style.BOUND_COLOURS[op.bound]
         axes.scatter(
@@ -103,6 +107,7 @@ def _roofs(axes: Any, peaks: dict[str, float], vector: float, bandwidth: float, 
     """Lines of the memory and matrix roofs and of the vector peak, from the lowest intensity to the highest."""
     right = high / 1.06
     for name, peak in peaks.items():
+        # Below the ridge the roof is intensity times bandwidth, above it the peak.
         axes.plot([low, peak / bandwidth, high], [low * bandwidth, peak, peak], color=style.INK, lw=1.6, zorder=2)
         text = f"{name} peak {formatted(peak, 'FLOP/s')}"
         axes.text(right, peak * 1.06, text, ha="right", va="bottom", fontsize=8.5)
@@ -115,6 +120,7 @@ def _bandwidth_label(made: Any, axes: Any, low: float, ridge: float, bandwidth: 
     """The name of the memory roof, along its slope, clear of the ops at its lower end."""
     made.draw_without_rendering()
     at = low * (ridge / low) ** 0.55
+    # The angle on the page, which depends on both scales.
     ends = axes.transData.transform([(low, low * bandwidth), (ridge, ridge * bandwidth)])
     angle = float(np.degrees(np.arctan2(*(ends[1] - ends[0])[::-1])))
     axes.annotate(
@@ -135,15 +141,20 @@ def _spots(made: Any, axes: Any, ops: list[OpAnswer], total: float) -> list[Spot
     made.draw_without_rendering()
     scale = made.dpi / 72
     groups: list[tuple[np.ndarray, float, list[OpAnswer]]] = []
+    # Ops by falling time: the first of a group is its largest marker.
     for op in sorted(ops, key=lambda op: -op.time):
         place = axes.transData.transform((op.intensity, _rate(op))) / scale
         radius = float(np.sqrt(_area(op, total) / np.pi))
+        # Markers that touch, or whose names would, form one group.
         near = (group for group in groups if np.hypot(*(group[0] - place)) < max(group[1] + radius, TOUCHING))
         group = next(near, None)
         groups.append((place, radius, [op])) if group is None else group[2].append(op)
+    # Names that occur in several groups.
     several = [name for *_, group in groups for name in {op.plain_name for op in group}]
+    # In a crowded picture only ops with a larger share get a name.
     least = LABELLED_SHARE if len(ops) <= FEW else CROWDED_SHARE
     leads = {id(group[0]): _names(group, several, total, least) for *_, group in groups}
+    # Only the largest marker of a group has a text; the others keep names away.
     return [
         Spot(op.flops / op.bytes, _rate(op), float(np.sqrt(_area(op, total) / np.pi)), leads.get(id(op), ""), number)
         for number, (*_, group) in enumerate(groups)
@@ -160,6 +171,7 @@ def _names(group: list[OpAnswer], several: list[str], total: float, least: float
         name = op.name if several.count(op.plain_name) > 1 else op.plain_name
         shares[name] = shares.get(name, 0.0) + op.time / total
     lines = [f"{name} {100 * share:.1f} %" for name, share in shares.items() if share >= least]
+    # One line more than the limit would be as long as the summary that replaces it.
     if len(lines) > MOST_NAMES + 1:
         others = sum(list(shares.values())[MOST_NAMES:])
         lines[MOST_NAMES:] = [f"{len(shares) - MOST_NAMES} others {100 * others:.1f} %"]
@@ -171,6 +183,7 @@ def _rate(op: OpAnswer) -> float:
 
 
 def _area(op: OpAnswer, total: float) -> float:
+    # Area in points^2 is the share of the time; the least is still visible.
     return max(14.0, LARGEST_MARKER * op.time / total)
 
 

@@ -28,6 +28,7 @@ def scatter_metric(made: Any, axes: Any, dataset: xr.Dataset, metric: str, x: st
     low, high = float(values[finite].min()), float(values[finite].max())
     colours = style.colour_scale(low, high, higher)
     dots = axes.scatter(across[inside], up[inside], s=9, lw=0, c=values[inside], rasterized=True, **colours)
+    # The star marks the best of all points, whether drawn or not.
     best = np.nanargmax(np.where(finite, values, np.nan)) if higher else np.nanargmin(np.where(finite, values, np.nan))
     axes.plot(across[best], up[best], "*", ms=15, mfc="white", mec=style.INK, mew=1.0, zorder=5, clip_on=False)
     words, unit = labels.title(dataset, metric), labels.unit(dataset, metric)
@@ -41,16 +42,17 @@ def scatter_bound(axes: Any, dataset: xr.Dataset, metric: str, bound: str, x: st
     pick = picked(finite.size)
     pick = pick[finite[pick]]
     across, up = _column(axes, dataset, x, "x"), _column(axes, dataset, y, "y")
-    found = bounds(bound, codes[finite])
-    for code, text in found.items():
+    texts = bounds(bound, codes[finite])
+    for code, text in texts.items():
         here, colour = pick[codes[pick] == code], style.BOUND_COLOURS[variable(bound).flags[code]]
         axes.scatter(across[here], up[here], s=9, lw=0, color=colour, label=text, rasterized=True)
-    if found:
+    if texts:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, markerscale=2.2, handletextpad=0.1)
 
 
 def bounds(bound: str, codes: np.ndarray) -> dict[int, str]:
     """Code of every resource that binds somewhere -> its name and share: "hbm (61 %)"; the most frequent first."""
+    # A negative code stands for no bound.
     shares = {int(code): (codes == code).mean() for code in np.unique(codes) if code >= 0}
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return {code: f"{variable(bound).flags[code]} ({100 * share:.0f} %)" for code, share in ordered}
@@ -63,6 +65,7 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
     pick = pick[np.isfinite(values[pick]) & (values[pick] > 0)]
     across = _column(axes, dataset, x, "x")
     kinds = distinct(dataset[group].values) if group is not None else np.array([])
+    # A colour for each value, as long as there are enough of them.
     if group is not None and 0 < kinds.size <= len(style.SERIES_COLOURS):
         for kind, colour in zip(kinds, style.SERIES_COLOURS, strict=False):
             here = pick[dataset[group].values[pick] == kind]
@@ -70,6 +73,7 @@ def scatter_series(axes: Any, dataset: xr.Dataset, metric: str, x: str, group: s
             axes.scatter(across[here], values[here], s=7, lw=0, alpha=0.5, color=colour, label=name, rasterized=True)
         legend = axes.legend(title=labels.short(dataset, group), title_fontsize=8.5, markerscale=2.5)
         for handle in legend.legend_handles:
+            # Entries of the legend are opaque, unlike the points.
             handle.set_alpha(1.0)
     else:
         axes.scatter(across[pick], values[pick], s=7, lw=0, alpha=0.5, color=style.SERIES_COLOURS[0], rasterized=True)
@@ -81,11 +85,13 @@ def _column(axes: Any, dataset: xr.Dataset, name: str, side: str) -> np.ndarray:
     """Numbers to plot a column at; names are spread a little around their places. Scales and labels the axis."""
     column, words = dataset[name], labels.title(dataset, name)
     kinds = distinct(column.values)
+    # Names and numbers with few values are drawn at counted places.
     if labels.is_text(column) or kinds.size <= 8:
         kinds, codes = np.unique(column.values, return_inverse=True)
         texts = [labels.text(dataset, name, value) for value in kinds]
         getattr(axes, f"set_{side}label")(style.quantity_label(words, "", codes))
         getattr(axes, f"set_{side}ticks")(np.arange(kinds.size), texts)
+        # Points of one value are spread by up to 0.3 of a place, always in the same way.
         return codes + np.random.default_rng(1).uniform(-0.3, 0.3, codes.size)
     values = column.values.astype(float)
     style.quantity_axis(axes, side, words, labels.unit(dataset, name), values)
@@ -113,13 +119,13 @@ def lines(dataset: xr.Dataset, metric: str, x: str | None = None, y: str | None 
     x = line_axis(dataset, metric, x)
     y = y or group_axis(dataset, taken=(x,))
     title, details = heading(dataset, metric, (x, y), reduce)
-    made = style.figure(7.5, 4.8, title, details, source_note(dataset))
-    axes = made.add_subplot()
+    fig = style.figure(7.5, 4.8, title, details, source_note(dataset))
+    axes = fig.add_subplot()
     if labels.is_sample(dataset):
         scatter_series(axes, dataset, metric, x, y)
     else:
         line_panel(axes, dataset, metric, x, y, reduce)
-    return made
+    return fig
 
 
 def line_panel(axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str | None, reduce: str = "best") -> None:
@@ -137,6 +143,7 @@ def line_panel(axes: Any, dataset: xr.Dataset, metric: str, x: str, y: str | Non
     axes.set_ylabel(style.quantity_label(words, unit, values))
     if finite.size:
         low, high = finite.min(), finite.max()
+        # A range above a factor of eight needs a logarithmic axis.
         log = bool(high / low > 8)
         limits = (low / 1.1, high * 1.1) if log else (0.0, high * 1.05)
         style.quantity_axis(axes, "y", words, unit, values, log, limits)

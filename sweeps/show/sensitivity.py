@@ -41,14 +41,15 @@ def pair_maps(point: Sensitivities, curvatures: Mapping[str, tuple[Sequence[Knob
     Raises:
       ValueError: where no metric depends on two knobs.
     """
-    drawn = {name: found for name, found in curvatures.items() if len(found[0]) > 1}
+    drawn = {name: entry for name, entry in curvatures.items() if len(entry[0]) > 1}
     if not drawn:
         raise ValueError("no metric depends on two of the knobs: there are no pairs to draw")
-    tables = {name: _triangle(point, name, *found) for name, found in drawn.items()}
+    tables = {name: _triangle(point, name, *entry) for name, entry in drawn.items()}
+    # One scale for all metrics, symmetric around no gain.
     reach = max(LEAST, *(float(np.abs(np.nan_to_num(table.filled(0.0))).max()) for table in tables.values()))
     columns = min(len(drawn), COLUMNS)
     most = max(len(knobs) for knobs, _ in drawn.values())
-    made, panels = style.panels(
+    fig, panels = style.panels(
         len(drawn),
         columns,
         (2.2 + 0.52 * most, 1.9 + 0.36 * most),
@@ -60,18 +61,20 @@ def pair_maps(point: Sensitivities, curvatures: Mapping[str, tuple[Sequence[Knob
     )
     for axes, (name, table) in zip(panels, tables.items(), strict=True):
         mesh = _pairs(axes, name, drawn[name][0], table, reach)
-    _bar(made, mesh, "substitutes            gain            complements")
-    return made
+    _bar(fig, mesh, "substitutes            gain            complements")
+    return fig
 
 
 def _triangle(point: Sensitivities, name: str, knobs: Sequence[Knob], curvatures: np.ndarray) -> np.ma.MaskedArray:
     """Gains of pairs, rows from the second knob on, columns to the last but one; masked beyond the diagonal."""
     slopes = np.array([point.elasticities[name][point.knobs.index(knob)] for knob in knobs])
+    # The last knob has no column and the first no row: each pair appears once.
     table = gains(name, slopes, curvatures)[1:, :-1]
     return np.ma.masked_array(table, np.triu(np.ones_like(table, bool), 1))
 
 
 def _pairs(axes: Any, name: str, knobs: Sequence[Knob], table: np.ma.MaskedArray, reach: float) -> Any:
+    # Not a number within the triangle: the gradient jumps at this point.
     jumps = ~np.isfinite(table.data) & ~table.mask
     shown = np.ma.masked_array(table, table.mask | jumps)
     size = len(table)
@@ -101,6 +104,7 @@ def _title(point: Sensitivities, drawn: Mapping[str, tuple[Sequence[Knob], np.nd
     strongest = []
     for name, (knobs, values) in drawn.items():
         slopes = np.array([point.elasticities[name][point.knobs.index(knob)] for knob in knobs])
+        # Pairs come sorted: the first is the strongest of its metric.
         strongest += [(abs(pair.gain), name, pair) for pair in pairs(name, knobs, slopes, values)[:1]]
     if not strongest:
         return "No pair of knobs bends any metric"
@@ -135,14 +139,16 @@ def elasticity_maps(found: xr.Dataset) -> Any:
     knobs = [str(knob) for knob in found["knob"].values][:MOST_MAPS]
     source = found.attrs.get("source", "")
     if len(chosen) == 1:
-        made = style.figure(8.0, 4.6, title, details, source)
-        _lines(made.add_subplot(), found, array, knobs, chosen[0])
-        return made
+        fig = style.figure(8.0, 4.6, title, details, source)
+        _lines(fig.add_subplot(), found, array, knobs, chosen[0])
+        return fig
     columns = min(MAP_COLUMNS, len(knobs))
-    made, panels = style.panels(len(knobs), columns, (3.1, 2.7), (1.0, 0.0), title, details, source)
+    fig, panels = style.panels(len(knobs), columns, (3.1, 2.7), (1.0, 0.0), title, details, source)
+    # Elasticities of magnitude 1 and below use the same scale in every picture.
     reach = max(1.0, float(np.nanmax(np.abs(array.values))))
     across, up = positions(found, chosen[0]), positions(found, chosen[1])
     for axes, knob in zip(panels, knobs, strict=True):
+        # Shape [up, across], as cells are drawn.
         values = array.sel(knob=knob).transpose(chosen[1], chosen[0]).values
         shown = np.ma.masked_invalid(values)
         mesh = axes.pcolormesh(
@@ -151,8 +157,8 @@ def elasticity_maps(found: xr.Dataset) -> Any:
         across.applied(axes, "x")
         up.applied(axes, "y")
         axes.set_title("\n".join(_wrapped(knob)), fontsize=8)
-    _bar(made, mesh, f"elasticity of {metric}")
-    return made
+    _bar(fig, mesh, f"elasticity of {metric}")
+    return fig
 
 
 def _lines(axes: Any, found: xr.Dataset, array: xr.DataArray, knobs: list[str], dim: str) -> None:

@@ -29,26 +29,27 @@ def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
     rows = rows[:MOST]
     if not rows:
         raise ValueError("nothing serves the requests within the limits: there is nothing to draw")
-    best, asked = rows[0], found.question_of(rows[0])
+    best, question = rows[0], found.question_of(rows[0])
     better = "higher" if variable(found.metric).higher_is_better else "lower"
     many = f"{best.replicas} replicas of " if found.rate is not None else ""
-    title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {asked.model.name}"
+    title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {question.model.name}"
+    # Ranks of rows whose constants are inside of their evidence.
     measured = [i for i, row in enumerate(rows, 1) if not found.trust(row).extrapolated]
     if measured[:1] != [1]:
         title += ", extrapolated"
     load = "the largest load" if found.rate is None else f"{labels.number(found.rate)} requests/s"
-    details = f"{_words(found.metric)} at {load} within {asked.target.text}; {better} is better.\n"
+    details = f"{_words(found.metric)} at {load} within {question.target.text}; {better} is better.\n"
     best_known = f" (the first inside: {measured[0]})" if measured and measured[0] > 1 else ""
     details += f"Lines: where 90 % of true values lie. Pale: beyond the evidence{best_known}. "
     details += "s: simulated, e: estimated from the steady state."
-    source = f"engine {asked.engine}, weights {asked.model.precision}, efficiency {asked.efficiency.name}"
-    made = style.figure(12.0, 1.2 + 0.26 * max(len(rows), 10), title, details, source)
-    left, right = made.subplots(1, 2, width_ratios=(1.3, 1.0))
+    source = f"engine {question.engine}, weights {question.model.precision}, efficiency {question.efficiency.name}"
+    fig = style.figure(12.0, 1.2 + 0.26 * max(len(rows), 10), title, details, source)
+    left, right = fig.subplots(1, 2, width_ratios=(1.3, 1.0))
     names = list(dict.fromkeys(row.hardware for row in rows))
     colours = {name: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, name in enumerate(names)}
     _bars(left, found, rows, colours)
     _trade(right, rows, colours)
-    return made
+    return fig
 
 
 def _bars(axes: Any, found: Comparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
@@ -57,6 +58,7 @@ def _bars(axes: Any, found: Comparison, rows: Sequence[Row], colours: dict[str, 
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
     judged = [found.trust(row) for row in rows]
+    # Both ends of the interval at 90 %, shape [rows, 2].
     ends = np.array([one.interval(value) for one, value in zip(judged, values, strict=True)])
     for place, row, one in zip(places, rows, judged, strict=True):
         axes.barh(
@@ -90,8 +92,10 @@ def _trade(axes: Any, rows: Sequence[Row], colours: dict[str, str]) -> None:
     axes.set_title("better \u2196", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
     axes.margins(0.1)
     axes.figure.draw_without_rendering()
+    # Places in points, to tell which markers overlap on the page.
     places = axes.transData.transform(np.column_stack([across, up])) * 72.0 / axes.figure.dpi  # points
     for rank, place in enumerate(places, 1):
+        # A number is left out where a better row's marker lies over this one.
         if all(np.hypot(*(place - other)) > DIAMETER for other in places[: rank - 1]):
             words = {"ha": "center", "va": "center", "fontsize": 7, "color": "white", "fontweight": "bold"}
             axes.text(across[rank - 1], up[rank - 1], str(rank), zorder=4.0, **words)

@@ -21,14 +21,14 @@ def predicted_against_measured(predictions: Sequence[ServingPrediction]) -> Any:
     Raises:
       ValueError: without predictions.
     """
-    made = _figure(
+    fig = _figure(
         predictions,
         3.9,
         "TTFT and TPOT under load: predicted against measured",
         "Lines: right, and 20 % off. Beside each name: median and mean absolute error of the rows that nothing speaks "
         "against; grey crosses are the others.",
     )
-    for axes, (metric, name) in zip(made.subplots(1, 2), METRICS.items(), strict=True):
+    for axes, (metric, name) in zip(fig.subplots(1, 2), METRICS.items(), strict=True):
         measured, predicted = _measured(predictions, metric), _predicted(predictions, metric)
         style.equal_axes(axes, np.concatenate([measured, predicted]), ("measured", "predicted"), HIT, 1.3)
         for colour, engine, rows in _engines(predictions):
@@ -42,7 +42,7 @@ def predicted_against_measured(predictions: Sequence[ServingPrediction]) -> Any:
             axes.scatter(*places, s=11, marker="x", lw=0.6, color=style.CLOUD, zorder=1)
         axes.set_title(name)
         axes.legend(loc="upper left", handletextpad=0.1)
-    return made
+    return fig
 
 
 @style.styled
@@ -55,23 +55,25 @@ def errors_by_concurrency(predictions: Sequence[ServingPrediction]) -> Any:
       ValueError: without a row that nothing speaks against.
     """
     trusted = [one for one in predictions if one.point.suspect is None]
-    made = _figure(
+    fig = _figure(
         trusted,
         3.2,
         "TTFT and TPOT under load: error by concurrency",
         "Predicted over measured time: dot, the median; line, the range of 90 % of rows.",
     )
     bands = [name for _, name in BANDS]
-    for axes, (metric, name) in zip(made.subplots(1, 2), METRICS.items(), strict=True):
+    for axes, (metric, name) in zip(fig.subplots(1, 2), METRICS.items(), strict=True):
         axes.axhspan(1.0 - HIT, 1.0 + HIT, color=style.INFEASIBLE, lw=0, zorder=0)
         axes.axhline(1.0, color=style.QUIET, lw=0.8, zorder=1)
         engines = list(_engines(trusted))
         for place, (colour, engine, rows) in enumerate(engines):
+            # Ratios of predicted to measured by band; a band may have none.
             groups = [[one.ratio(metric) for one in rows if band(one.point) == at] for at in bands]
-            kept = [i for i, group in enumerate(groups) if group]
-            at = np.array(kept) + 0.18 * (place - 0.5 * (len(engines) - 1))
-            found = style.spread_of(groups[i] for i in kept)
-            low, middle, high = np.clip(found, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
+            filled = [i for i, group in enumerate(groups) if group]
+            # Engines stand side by side within a band.
+            at = np.array(filled) + 0.18 * (place - 0.5 * (len(engines) - 1))
+            quantiles = style.spread_of(groups[i] for i in filled)
+            low, middle, high = np.clip(quantiles, 1.0 / style.LARGEST_RATIO, style.LARGEST_RATIO)
             axes.vlines(at, low, high, color=colour, lw=1.6, alpha=0.45)
             axes.plot(at, middle, "o", ms=4.5, color=colour, label=hwspaces.engine(engine).title)
         axes.set_title(name)
@@ -79,14 +81,14 @@ def errors_by_concurrency(predictions: Sequence[ServingPrediction]) -> Any:
         axes.set_xticks(range(len(bands)), bands)
         axes.set_xlabel("Concurrent requests")
         axes.legend(loc="upper left", ncols=3, handletextpad=0.1)
-    return made
+    return fig
 
 
 @style.styled
 def calibration(found: Calibration) -> Any:
     """A figure with a panel per latency; a dot per request: grey before, blue and orange (held out) after."""
     before, after = (found.errors["validation"][when].error for when in ("before", "after"))
-    made = style.figure(
+    fig = style.figure(
         9.6,
         4.1,
         f"Calibration takes the error of held-out requests from {before:.1%} to {after:.1%}",
@@ -94,10 +96,10 @@ def calibration(found: Calibration) -> Any:
         "absolute error.",
         f"{found.run.name}: {len(found.run.stream):,} requests, {int(found.run.held_out.sum()):,} of them held out",
     )
-    for axes, (metric, name) in zip(made.subplots(1, 2), CALIBRATED.items(), strict=True):
+    for axes, (metric, name) in zip(fig.subplots(1, 2), CALIBRATED.items(), strict=True):
         _times(axes, found, metric)
         axes.set_title(name)
-    return made
+    return fig
 
 
 def _figure(predictions: Sequence[ServingPrediction], height: float, title: str, details: str) -> Any:
@@ -125,16 +127,18 @@ def _predicted(predictions: Sequence[ServingPrediction], metric: str) -> np.ndar
 
 
 def _error_text(predictions: Sequence[ServingPrediction], metric: str) -> str:
-    found = score(predictions, metric)
-    return f"{found.median:.0%}, {found.mape:.0%}"
+    errors = score(predictions, metric)
+    return f"{errors.median:.0%}, {errors.mape:.0%}"
 
 
 def _times(axes: Any, found: Calibration, metric: str) -> None:
     measured, held = found.run.latencies[metric], found.run.held_out
     times = {when: found.simulated[when][metric] for when in ("before", "after")}
+    # Requests that have the latency in the measurement and in both simulations.
     known = np.isfinite(measured) & np.isfinite(times["before"]) & np.isfinite(times["after"])
     every = np.concatenate([measured[known], times["before"][known], times["after"][known]])
     style.equal_axes(axes, every, ("measured", "simulated"), HIT, 1.2)
+    # Requests that were fitted to and those that were held out, apart after the calibration.
     series = (
         ("before", "before", known, style.CLOUD),
         ("training, after", "after", known & ~held, style.SERIES_COLOURS[0]),

@@ -36,19 +36,20 @@ def serving_run(data: xr.Dataset) -> Any:
         raise ValueError("the dataset holds no simulation; sweeps.serve makes one")
     if not float(data.finished):
         raise ValueError(f"no request finished, so there is nothing to draw: {_left(data)}")
-    made = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}")
+    fig = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}")
     limits = json.loads(data.attrs["slo"])
-    panels = made.subplots(2, 2)
+    panels = fig.subplots(2, 2)
     _latencies(panels[0, 0], data, limits)
     _queue(panels[0, 1], data)
     _steps(panels[1, 0], data)
     _output(panels[1, 1], data, limits)
-    return made
+    return fig
 
 
 def _title(data: xr.Dataset) -> str:
     ttft, tpot = (formatted(float(data[f"{name}_p50"]), "s") for name in ("ttft", "tpot"))
     rate = number(float(data.requests_per_second))
+    # A run without output tokens has no TPOT.
     if not math.isfinite(float(data.tpot_p50)):
         return f"{rate} requests per second, the median request with TTFT {ttft}"
     return f"{rate} requests per second, the median request with TTFT {ttft} and TPOT {tpot}"
@@ -78,8 +79,9 @@ def _latencies(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
     for name, words, colour in (("ttft", "TTFT", BLUE), ("e2e", "E2E", ORANGE)):
         values = np.sort(data[name].values[np.isfinite(data[name].values)])
         shares = 100.0 * np.arange(1, len(values) + 1) / len(values)
-        kept = np.unique(np.linspace(0, len(values) - 1, CURVE).astype(int))
-        axes.step(values[kept], shares[kept], where="post", color=colour, lw=1.6, label=words)
+        # Enough points for a smooth curve, without a file of every request.
+        picks = np.unique(np.linspace(0, len(values) - 1, CURVE).astype(int))
+        axes.step(values[picks], shares[picks], where="post", color=colour, lw=1.6, label=words)
         drawn.append(values)
         if name in limits:
             label = f"{words} limit, {formatted(limits[name], 's')}"
@@ -115,7 +117,9 @@ def _steps(axes: Any, data: xr.Dataset) -> None:
     axes.set_title("Tokens per step and KV cache in use")
     edges, unit, scale = _ranges(data)
     steps = data.steps.values.astype(float)
+    # Steps in each range of time; the floor avoids a division by zero.
     count = np.maximum(_sums(data, steps, edges), 1e-30)
+    # Means per step: tokens in the range over steps in the range.
     output = _sums(data, steps * data.decoding.values, edges) / count
     prompt = _sums(data, data.prompt_tokens.values.astype(float), edges) / count
     times = edges / scale
@@ -169,14 +173,18 @@ def _over_time(axes: Any, edges: np.ndarray, unit: str, scale: float) -> None:
 def _ranges(data: xr.Dataset) -> tuple[np.ndarray, str, float]:
     """Edges of ranges of time in s over the whole run, and the unit that suits it with its seconds."""
     last = float(data.end[-1])
+    # The largest unit of which the run lasts at least two.
     unit, seconds = next((one for one in TIME_UNITS if last >= 2.0 * one[1]), TIME_UNITS[-1])
+    # At least four iterations in a range, and not fewer than eight ranges.
     return np.linspace(0.0, last, min(BINS, max(data.sizes["iteration"] // 4, 8)) + 1), unit, seconds
 
 
 def _means(data: xr.Dataset, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Means over time of what holds during iterations, by range. Shape [ranges]."""
     ends, lasts = data.end.values, data.iteration_time.values
+    # Ends of iterations, with the start of the first one before them.
     before = np.concatenate([[ends[0] - lasts[0]], ends])
+    # The running integral over time, interpolated at the edges of the ranges.
     area = np.concatenate([[0.0], np.cumsum(values * lasts)])
     return np.diff(np.interp(edges, before, area)) / np.maximum(np.diff(edges), 1e-30)
 
@@ -185,4 +193,5 @@ def _sums(data: xr.Dataset, values: np.ndarray, edges: np.ndarray) -> np.ndarray
     """Sums by range of what iterations add up to, spread evenly over each. Shape [ranges]."""
     ends, lasts = data.end.values, data.iteration_time.values
     before = np.concatenate([[ends[0] - lasts[0]], ends])
+    # The running sum grows evenly within an iteration, and is interpolated at the edges.
     return np.diff(np.interp(edges, before, np.concatenate([[0.0], np.cumsum(values)])))

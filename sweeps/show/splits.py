@@ -26,18 +26,21 @@ def splits(dataset: xr.Dataset) -> Any:
     share = prefill / (prefill + dataset["decode_devices"].values)
     title, details = _heading(dataset)
     source = f"jaxroof, efficiency {dataset.attrs['efficiency']}; mean latencies, random arrivals"
-    made = style.figure(10.0, 5.0, title, details, source)
-    left, right = made.subfigures(1, 2, width_ratios=(1.0, 1.25))
+    fig = style.figure(10.0, 5.0, title, details, source)
+    left, right = fig.subfigures(1, 2, width_ratios=(1.0, 1.25))
     axes = left.add_subplot()
+    # A negative index: no split keeps up with this load.
     known = best >= 0
     shown = np.where(known, share[np.maximum(best, 0)], np.nan)
     axes.plot(loads, shown, drawstyle="steps-mid", lw=1.8, color=style.CLOUD)
     drawn = _drawn(best, len(names))
     colours = dict(zip(drawn, style.SERIES_COLOURS, strict=False))
+    # Splits that are best at some load, from low loads to high ones.
     for split in dict.fromkeys(best[known].tolist()):
         at = np.flatnonzero(best == split)
         colour = colours.get(split, style.QUIET)  # no line of it is drawn
         axes.plot(loads[at], shown[at], "o", ms=5, color=colour)
+        # The name stands at the middle of the loads at which this split is best.
         middle = at[len(at) // 2]
         axes.annotate(
             str(names[split]),
@@ -62,13 +65,16 @@ def splits(dataset: xr.Dataset) -> Any:
     for bottom in (axes, panels[-1]):
         bottom.set_xlabel("requests/s, all devices together")
         bottom.set_xlim(0.0, loads[-1] * 1.02)
-    return made
+    return fig
 
 
 def _drawn(best: np.ndarray, count: int) -> list[int]:
     """Splits to draw, in their order."""
-    found = np.array(list(dict.fromkeys(best[best >= 0].tolist())), int)
-    chosen = found[np.unique(np.linspace(0, max(len(found) - 1, 0), MOST_LINES).round().astype(int)[: len(found)])]
+    # Splits that are best anywhere, thinned evenly if there are too many.
+    best_splits = np.array(list(dict.fromkeys(best[best >= 0].tolist())), int)
+    chosen = best_splits[
+        np.unique(np.linspace(0, max(len(best_splits) - 1, 0), MOST_LINES).round().astype(int)[: len(best_splits)])
+    ]
     chosen = chosen.tolist()
     for split in style.evenly(count, MOST_LINES).tolist():
         if len(chosen) < MOST_LINES and split not in chosen:
@@ -78,6 +84,7 @@ def _drawn(best: np.ndarray, count: int) -> list[int]:
 
 def _latency(axes: Any, dataset: xr.Dataset, metric: str, label: str, colours: dict[int, str]) -> None:
     loads = dataset["load"].values
+    # From full use on, queues grow without bound and latencies have no mean.
     values = np.where(dataset["split_use"].values < 1.0, dataset[metric].values, np.nan)
     for split, colour in colours.items():
         axes.plot(loads, values[split], color=colour, lw=1.5, label=str(dataset["split"].values[split]))
@@ -88,6 +95,7 @@ def _latency(axes: Any, dataset: xr.Dataset, metric: str, label: str, colours: d
     if limit is not None:
         axes.axhline(limit, color=style.INK, lw=1.0, ls=":")
         axes.annotate(f"limit {formatted(limit, 's')}", (0.0, limit), (2, 2), textcoords="offset points", fontsize=7.5)
+        # The axis ends at twice the limit: latencies close to full use would flatten the rest.
         high = min(high, 2.0 * limit)
     limits = np.array([0.0, max(high, limit or 0.0) * 1.08])
     style.quantity_axis(axes, "y", label, "s", limits, False, limits)

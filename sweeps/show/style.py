@@ -86,6 +86,7 @@ def styled(picture: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(picture)
     def drawn(*args: Any, **kwargs: Any) -> Any:
+        # Settings hold during the call alone: matplotlib's own are the caller's.
         with matplotlib().rc_context(SETTINGS):
             return picture(*args, **kwargs)
 
@@ -101,26 +102,32 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
       details: its particulars, in smaller letters.
       source: what the numbers are of, at the foot.
     """
+    # Widths in letters of each size for every inch of the figure.
     titles = textwrap.wrap(title, int(width * 9.8), break_on_hyphens=False)
     smalls = [
         line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5), break_on_hyphens=False)
     ]
     feet = textwrap.wrap(source, int(width * 15.5), break_on_hyphens=False)
+    # Inches above and below the drawing, by the number of lines.
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
     below = len(feet) * _SOURCE_INCHES + _MARGIN
-    whole = above + height + below
-    made = matplotlib().figure.Figure(figsize=(width, whole), layout="constrained", dpi=DOTS_PER_INCH)
-    matplotlib().backends.backend_agg.FigureCanvasAgg(made)
-    made.get_layout_engine().set(
-        rect=(_MARGIN / width, below / whole, 1 - 2 * _MARGIN / width, height / whole), wspace=0.06, hspace=0.06
+    total_height = above + height + below
+    fig = matplotlib().figure.Figure(figsize=(width, total_height), layout="constrained", dpi=DOTS_PER_INCH)
+    # A canvas without pyplot: figures are drawn without a window or global state.
+    matplotlib().backends.backend_agg.FigureCanvasAgg(fig)
+    # The layout engine places panels within what the heading leaves, in shares of the figure.
+    fig.get_layout_engine().set(
+        rect=(_MARGIN / width, below / total_height, 1 - 2 * _MARGIN / width, height / total_height),
+        wspace=0.06,
+        hspace=0.06,
     )
-    top = 1 - _MARGIN / whole
+    top = 1 - _MARGIN / total_height
     place = {"x": _MARGIN / width, "ha": "left", "linespacing": 1.25}
-    made.text(y=top, s="\n".join(titles), va="top", fontsize=12, fontweight="bold", color=INK, **place)
-    top -= len(titles) * _TITLE_INCHES / whole
-    made.text(y=top, s="\n".join(smalls), va="top", fontsize=9.5, color=INK, **place)
-    made.text(y=_MARGIN / whole / 2, s="\n".join(feet), va="bottom", fontsize=7.5, color=QUIET, **place)
-    return made
+    fig.text(y=top, s="\n".join(titles), va="top", fontsize=12, fontweight="bold", color=INK, **place)
+    top -= len(titles) * _TITLE_INCHES / total_height
+    fig.text(y=top, s="\n".join(smalls), va="top", fontsize=9.5, color=INK, **place)
+    fig.text(y=_MARGIN / total_height / 2, s="\n".join(feet), va="bottom", fontsize=7.5, color=QUIET, **place)
+    return fig
 
 
 def panels(count: int, columns: int, size: tuple[float, float], more: tuple[float, float], *heading: str) -> Any:
@@ -133,11 +140,11 @@ def panels(count: int, columns: int, size: tuple[float, float], more: tuple[floa
       *heading: title, details and source, as `figure` takes them.
     """
     rows = -(-count // columns)
-    made = figure(columns * size[0] + more[0], rows * size[1] + more[1], *heading)
-    grid = made.subplots(rows, columns, squeeze=False).ravel()
+    fig = figure(columns * size[0] + more[0], rows * size[1] + more[1], *heading)
+    grid = fig.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[count:]:
         axes.set_visible(False)
-    return made, list(grid[:count])
+    return fig, list(grid[:count])
 
 
 def saved(made: Any, path: str | os.PathLike[str], force: bool = False) -> None:
@@ -152,6 +159,7 @@ def saved(made: Any, path: str | os.PathLike[str], force: bool = False) -> None:
       ValueError: one line, for another ending, or a file that must not or cannot be written: `hwspaces.files.output`.
     """
     ending = pathlib.Path(path).suffix.lower()[1:]
+    # Settings again, since text is laid out while the figure is saved.
     with replacing(path, PICTURE, force=force) as name, matplotlib().rc_context(SETTINGS):
         made.savefig(name, format=ending, metadata=MARKS[ending])
 
@@ -169,10 +177,12 @@ def pictures(folder: str, made: Iterable[tuple[str, Any]], force: bool = False) 
 def prefix(values: np.ndarray, unit: str) -> tuple[str, float]:
     """The SI prefix that suits the middle of `values`, and its size; none for numbers that take none."""
     finite = np.abs(values[np.isfinite(values) & (values != 0)])
+    # Prices are stated per hour: a USD/s is 3600 USD/h.
     if unit == "USD/s":
         return "", 1 / 3600.0
     if unit in PLAIN_UNITS or not finite.size:
         return "", 1.0
+    # The geometric middle of the values, to which the largest prefix below it is chosen.
     middle = float(np.sqrt(float(finite.min()) * float(finite.max())))
     name = max((p for p, size in PREFIXES.items() if size <= middle * 1.001), key=PREFIXES.__getitem__, default="p")
     return name, PREFIXES[name]
@@ -287,6 +297,7 @@ def round_numbers(low: float, high: float, log: bool) -> np.ndarray:
     """Round numbers from `low` to `high`, a handful or two."""
     if log:
         decades = np.log10(high / low)
+        # More digits between powers of ten on short axes than on long ones.
         leading = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if decades < 1 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
         step = 1 if decades < MOST_DECADES else 2
         powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1, step)

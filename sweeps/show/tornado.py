@@ -39,11 +39,11 @@ def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading:
     names = list(point.metrics)
     columns = min(len(names), COLUMNS)
     rows = {name: _largest(checks, name, top) for name in names}
-    longest = max(1, *(len(found) for found in rows.values()))
+    longest = max(1, *(len(turns) for turns in rows.values()))
     best = names[0]
     first = rows[best][0].knob.path if rows[best] else "nothing"
     words = labels.words(best)
-    made, panels = style.panels(
+    fig, panels = style.panels(
         len(names),
         columns,
         (5.4, 1.0 + 0.27 * longest),
@@ -53,8 +53,8 @@ def tornado(point: Sensitivities, checks: Mapping[str, Sequence[Turn]], heading:
     )
     for axes, name in zip(panels, names, strict=True):
         _bars(axes, point, name, rows[name])
-    made.legend(handles=_handles(), loc="outside lower center", ncols=4, handlelength=1.4)
-    return made
+    fig.legend(handles=_handles(), loc="outside lower center", ncols=4, handlelength=1.4)
+    return fig
 
 
 def _largest(checks: Mapping[str, Sequence[Turn]], name: str, top: int) -> list[Turn]:
@@ -77,10 +77,12 @@ def _handles() -> list[Any]:
 
 
 def _bars(axes: Any, point: Sensitivities, name: str, rows: Sequence[Turn]) -> None:
+    # Numbers that are doubled or halved would stretch the axis: the other ones set its length.
     usual = [row.size for row in rows if not row.large] or [row.size for row in rows]
     reach = 100 * ROOM * max([LEAST, *usual])
     for place, row in enumerate(rows):
         for i, colour in enumerate((LESS, MORE)):
+            # A knob may not be turned to one side, such as a count that is 1.
             if np.isfinite(row.actual[i]):
                 _bar(axes, place + (i - 0.5) * 0.4, 100 * row.actual[i], reach, colour, not row.agrees)
                 predicted = 100 * row.predicted[i]
@@ -99,6 +101,7 @@ def _bars(axes: Any, point: Sensitivities, name: str, rows: Sequence[Turn]) -> N
 
 def _bar(axes: Any, at: float, length: float, reach: float, colour: str, differs: bool) -> None:
     """One bar; one that is longer than the axis ends with it, and its length is written there."""
+    # Bars that do not fit end with the axis, and have their length written.
     shown = float(np.clip(length, -reach, reach))
     hatched = {"hatch": HATCH, "edgecolor": "white", "linewidth": 0.0} if differs else {}
     axes.barh(at, shown, height=0.38, facecolor=colour, **hatched)
@@ -112,6 +115,7 @@ def _name(row: Turn) -> str:
     """A knob's path in short, with what a count is turned to, and a mark where the gradient differs."""
     path = row.knob.path.removeprefix("hardware.").removeprefix("deployment.").replace("transport.", "")
     if row.knob.count:
+        # A count is turned to whole numbers, which differ from the heading's share.
         ends = ", ".join("-" if np.isnan(value) else labels.number(value) for value in row.values)
         path = f"{path} {labels.number(row.knob.value)} ({ends})"
     return path if row.agrees else f"{path} *"

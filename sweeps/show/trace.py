@@ -27,16 +27,18 @@ def trace(stream: Stream) -> Any:
 
     Requests that all arrive at one time have no rate, and so no first panel.
     """
-    found = summary(stream)
-    timed = found.duration > 0.0
-    made = style.figure(9.0, 6.4 if timed else 3.4, _title(found), _details(found), f"{stream.name}: {stream.source}")
-    grid = made.add_gridspec(1 + timed, 2)
+    numbers = summary(stream)
+    timed = numbers.duration > 0.0
+    fig = style.figure(
+        9.0, 6.4 if timed else 3.4, _title(numbers), _details(numbers), f"{stream.name}: {stream.source}"
+    )
+    grid = fig.add_gridspec(1 + timed, 2)
     if timed:
-        _rate_panel(made.add_subplot(grid[0, :]), stream, found)
-    sides = (("Prompts", stream.isl, found.isl), ("Outputs", stream.osl, found.osl))
+        _rate_panel(fig.add_subplot(grid[0, :]), stream, numbers)
+    sides = (("Prompts", stream.isl, numbers.isl), ("Outputs", stream.osl, numbers.osl))
     for column, (name, tokens, lengths) in enumerate(sides):
-        _length_panel(made.add_subplot(grid[-1, column]), tokens, lengths, name, style.SERIES_COLOURS[column])
-    return made
+        _length_panel(fig.add_subplot(grid[-1, column]), tokens, lengths, name, style.SERIES_COLOURS[column])
+    return fig
 
 
 def _title(found: Summary) -> str:
@@ -68,7 +70,9 @@ def _evenness(burstiness: float) -> str:
 
 def _rate_panel(axes: Any, stream: Stream, found: Summary) -> None:
     axes.set_title("Requests over time")
+    # The largest unit of which the stream lasts at least two.
     unit, seconds = next((one for one in TIME_UNITS if found.duration >= 2.0 * one[1]), TIME_UNITS[-1])
+    # Width of a range in s: a round number for some eight requests in each, within bounds.
     width = _round_above(found.duration / min(TIME_BINS, max(len(stream) / 8.0, 8.0)))
     ends = np.append(np.arange(0.0, found.duration, width), found.duration)
     if len(ends) > 2 and ends[-1] - ends[-2] < width / 2.0:  # a range that has hardly begun is part of the one before
@@ -128,7 +132,9 @@ def _length_panel(axes: Any, tokens: np.ndarray, found: LengthSummary, name: str
 
 def _length_edges(low: float, high: float) -> np.ndarray:
     """Edges of ranges of lengths between whole numbers, as even as they can be on a logarithmic axis."""
+    # Room for a factor of 1.5 on both sides of the lengths.
     low, high = low / 1.5, high * 1.5
+    # Edges halfway between whole numbers: a length lies in one range only.
     edges = np.floor(np.geomspace(max(low, 0.5), high, LENGTH_BINS + 1)) + 0.5
     return np.unique(np.append(edges, math.ceil(high) + 0.5))
 
@@ -136,6 +142,7 @@ def _length_edges(low: float, high: float) -> np.ndarray:
 def _decades(axis: Any, low: float, high: float) -> None:
     """Ticks of a logarithmic axis: round numbers, powers of ten alone where those are too many for their labels."""
     ticks = style.round_numbers(low, high, True)
+    # Powers of ten among the ticks, in case there are too many.
     tens = ticks[np.isclose(np.log10(ticks) % 1.0, 0.0)]
     ticks = tens if len(ticks) > MOST_TICKS and len(tens) > 1 else ticks
     axis.set_minor_locator(style.matplotlib().ticker.NullLocator())
@@ -145,4 +152,5 @@ def _decades(axis: Any, low: float, high: float) -> None:
 def _round_above(value: float) -> float:
     """The next of 1, 2, 5, 10 ... that is not less."""
     power = 10.0 ** math.floor(math.log10(value))
+    # The tolerance keeps rounding from skipping a number that is just reached.
     return next((power * one for one in ROUND if power * one >= value * 0.999), 10.0 * power)
