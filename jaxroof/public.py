@@ -1,29 +1,29 @@
 """Public names of a package, written once: in its `__init__.pyi`, which editors and type checkers read as well."""
 
-import contextlib
 import sys
 
 TYPE_CHECKING = False  # of `typing`, whose import would take longer than this one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _jax_at_once = True
 
 
-@contextlib.contextmanager
-def jax_on_use() -> "Iterator[None]":
+class jax_on_use:
     """A context in which public names leave JAX alone until a formula needs it, as in the command line.
 
     Elsewhere the first public name imports JAX (0.3 s), so that all structs are pytrees before a caller sees one. Those
     made inside are pytrees once a struct is made, or a public name is used, after JAX was imported.
     """
-    global _jax_at_once
-    before, _jax_at_once = _jax_at_once, False
-    try:
-        yield
-    finally:
-        _jax_at_once = before
+
+    def __enter__(self) -> None:
+        global _jax_at_once
+        self._before, _jax_at_once = _jax_at_once, False
+
+    def __exit__(self, *error: object) -> None:
+        global _jax_at_once
+        _jax_at_once = self._before
 
 
 def public_names(package: str, stub: str) -> "tuple[list[str], Callable[[str], object], Callable[[], list[str]]]":

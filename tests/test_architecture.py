@@ -188,6 +188,7 @@ def test_rooms_have_a_page_that_lists_their_modules(room):
 
 
 VERB_LINES = 120
+"""Of a verb, comments not counted."""
 
 SHARED_BY_VERBS = {"common", "outputs", "parser", "progress"}
 
@@ -195,5 +196,8 @@ SHARED_BY_VERBS = {"common", "outputs", "parser", "progress"}
 def test_verbs_are_short_and_what_they_say_stands_elsewhere():
     files = {path.stem: path for path in (ROOT / "sweeps" / "cli").glob("*.py")}
     assert not [name for name in files if name.endswith("_report")]
-    long = {name for name, path in files.items() if len(path.read_text(encoding="utf-8").splitlines()) > VERB_LINES}
-    assert long <= SHARED_BY_VERBS
+    code = {
+        name: [line for line in path.read_text(encoding="utf-8").splitlines() if not line.strip().startswith("#")]
+        for name, path in files.items()
+    }
+    assert {name for name, lines in code.items() if len(lines) > VERB_LINES} <= SHARED_BY_VERBS

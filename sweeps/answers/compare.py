@@ -98,13 +98,13 @@ def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str
         low, high = found.trust(row).interval(row.metrics[found.metric])
         between = f"{number(low, 2)} - {number(high, 2)}"
         how = "simulation" if row.simulated else "estimate"
-        layout = f"{row.layout} {_kv(found, row)}".strip()
+        layout = f"{row.layout} {_settings(row)}".strip()
         name = f"{row.hardware} {_marks(found, row)}".strip()
         ranking.add_row(str(rank), name, count, layout, budget, f"{row.max_sequences:,}", *cells, between, how)
     out.print(ranking)
 
 
-def _kv(found: Comparison, row: Row) -> str:
+def _settings(row: Row) -> str:
     """Settings beside layout and token budget that differ between rows."""
     # The token budget is left out here: it has a column of its own.
     parts = [part for part in row.setting.split(", ") if part and not part.startswith("token_budget")]

@@ -208,8 +208,9 @@ def _front(found: Optimum) -> Any:
     across, up = first.sign * found.objectives[:, 0], second.sign * found.objectives[:, 1]
     panel.plot(across, up, "o-", color=style.SERIES_COLOURS[1], lw=1.2, ms=4, mec="white", mew=0.5)
     for side, one, values, others in (("x", first, across, x), ("y", second, up, y)):
-        # The axis spans the front and 70 % of the cloud, whose upper tail would squeeze both.
-        shown = np.concatenate([values, np.quantile(others, [0.0, 0.7])]) if feasible.any() else values
+        # The axis spans the front and the better 70 % of the cloud, whose other tail would squeeze both.
+        better = [0.0, 0.7] if one.sign > 0 else [0.3, 1.0]
+        shown = np.concatenate([values, np.quantile(others, better)]) if feasible.any() else values
         limits = shown.min() / 1.05, shown.max() * 1.05
         log = bool(limits[1] / limits[0] > 4)
         style.quantity_axis(panel, side, words(one.name), unit_of(one.name), values, log, limits)

@@ -75,8 +75,10 @@ def _panel(made: Any, axes: Any, hardware: Hardware, ops: tuple[OpAnswer, ...]) 
     # Ops without arithmetic or without bytes have no place on logarithmic axes.
     drawn = [op for op in ops if op.flops > 0 and op.bytes > 0]
     bandwidth = hardware.memory.hbm.bandwidth
-    # Roofs of the precisions that ops compute in; without any, of one that the hardware has.
-    used = [name for name in dict.fromkeys(op.precision for op in ops) if name] or [max(hardware.matrix)]
+    # Roofs of the precisions that ops compute in; without any, of the fastest that the hardware has.
+    used = [name for name in dict.fromkeys(op.precision for op in ops) if name] or [
+        max(hardware.matrix, key=hardware.matrix.__getitem__)
+    ]
     peaks = {f"{name} matrix": hardware.matrix[name] for name in used}
     # Intensity in FLOP/B at which the memory roof meets the highest peak.
     ridge = max(peaks.values()) / bandwidth
