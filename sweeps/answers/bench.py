@@ -13,7 +13,7 @@ from sweeps.measure.microbench.device import Device
 from sweeps.measure.microbench.run import BenchRequest, BenchResult, best_rates
 
 
-def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> None:
+def print_found(options: Any, asked: BenchRequest, device: Device, result: BenchResult, seconds: float) -> None:
     """Best rates of every table, against the catalogue's peaks where the device is in it."""
     # Peaks of the catalogue; a device that is not in it has none, and its rates are printed without shares.
     out, entry = console(), device.entry
@@ -21,7 +21,7 @@ def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchR
     out.print(f"{device.name} ({device.platform}, {device.count} device{'s' * (device.count > 1)})", end="\n\n")
     # One row for every measured surface, against the matrix peak of its precision and the memory bandwidth.
     surfaces = table("surface", "grid", "best", "of peak", "best", "of peak", "fastest", "spread", numbers=_NUMBERS)
-    for surface in found.tables:
+    for surface in result.tables:
         # Best FLOP/s and B/s of any shape; 0 FLOP/s where a surface has no arithmetic.
         flops, moved = best_rates(surface, asked, device)
         grid = " x ".join(f"{len(p)} {axis} {_span(p)}" for axis, p in surface.axes.items())
@@ -33,61 +33,61 @@ def print_found(options: Any, asked: BenchRequest, device: Device, found: BenchR
             formatted(moved, "B/s"),
             _share(moved, figures.get("memory.hbm.bandwidth")),
             formatted(float(surface.seconds.min()), "s"),
-            percent(found.spreads[surface.name]),
+            percent(result.spreads[surface.name]),
         )
-    if found.tables:
+    if result.tables:
         out.print(surfaces)
         out.print()
     # Figures of the whole device rather than of a surface: memory, vector units and collectives.
     rates = table("rate", "measured", "of peak", numbers=("measured", "of peak"))
-    for name, rate in found.figures.bandwidths.items():
+    for name, rate in result.figures.bandwidths.items():
         rates.add_row(name.replace("_", " "), formatted(rate, "B/s"), _share(rate, figures.get("memory.hbm.bandwidth")))
-    if found.figures.vector is not None:
+    if result.figures.vector is not None:
         # A figure that the catalogue lacks makes the peak 0, of which no share is printed.
         peak = figures.get("cores.vector_flops", 0.0) * figures.get("cores.count", 0.0)
-        rates.add_row("vector fp32", formatted(found.figures.vector, "FLOP/s"), _share(found.figures.vector, peak))
-    for message in found.collectives:
+        rates.add_row("vector fp32", formatted(result.figures.vector, "FLOP/s"), _share(result.figures.vector, peak))
+    for message in result.collectives:
         name = f"{message.name.replace('_', '-')} of {formatted(message.bytes, 'B')}"
         bandwidth = formatted(bus_bandwidth(message, device.count), "B/s")
         rates.add_row(name, f"{formatted(message.measurement.seconds, 's')}, bus {bandwidth}", "-")
     if rates.rows:
         out.print(rates)
         out.print()
-    shapes = sum(surface.seconds.size for surface in found.tables)
+    shapes = sum(surface.seconds.size for surface in result.tables)
     out.print(
-        f"{options.output}: {shapes} shapes in {seconds:.0f} s; a dispatch takes {formatted(found.dispatch, 's')}"
+        f"{options.output}: {shapes} shapes in {seconds:.0f} s; a dispatch takes {formatted(result.dispatch, 's')}"
     )
-    print_lines(out, "note", found.left_out)
-    if found.dispatch_bound:
-        out.print(f"note    {found.dispatch_bound} shapes may have waited for the host: their times are upper bounds")
+    print_lines(out, "note", result.left_out)
+    if result.dispatch_bound:
+        out.print(f"note    {result.dispatch_bound} shapes may have waited for the host: their times are upper bounds")
     if options.hardware_out:
         out.print(f"{options.hardware_out}: the device as a hardware entry")
         out.print(f"`jaxroof step --hardware {options.hardware_out} --efficiency surface:{options.output}` uses both.")
 
 
-def record(options: Any, asked: BenchRequest, device: Device, found: BenchResult, seconds: float) -> dict[str, Any]:
+def record(options: Any, asked: BenchRequest, device: Device, result: BenchResult, seconds: float) -> dict[str, Any]:
     """The same for machines."""
     tables = {}
-    for surface in found.tables:
+    for surface in result.tables:
         flops, moved = best_rates(surface, asked, device)
         tables[surface.name] = {
             "axes": {axis: positions.tolist() for axis, positions in surface.axes.items()},
             "flops": flops,
             "bandwidth": moved,
-            "spread": found.spreads[surface.name],
+            "spread": result.spreads[surface.name],
         }
     return {
         "device": device.name,
         "platform": device.platform,
         "devices": device.count,
         "tables": tables,
-        "bandwidths": found.figures.bandwidths,
-        "vector_flops": found.figures.vector,
+        "bandwidths": result.figures.bandwidths,
+        "vector_flops": result.figures.vector,
         "collectives": [
-            {"name": m.name, "bytes": m.bytes, "seconds": m.measurement.seconds} for m in found.collectives
+            {"name": m.name, "bytes": m.bytes, "seconds": m.measurement.seconds} for m in result.collectives
         ],
-        "dispatch": found.dispatch,
-        "left_out": found.left_out,
+        "dispatch": result.dispatch,
+        "left_out": result.left_out,
         "seconds": seconds,
         "file": options.output,
     }

@@ -28,35 +28,36 @@ OF_PROMPTS = {
 """Metrics of the table; the one that rows are sorted by comes to them."""
 
 
-def show(found: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
+def show(comparison: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
     """Print the ranking, its reasons, and what the numbers are of."""
-    out, question = console(), found.question
-    out.print(_heading(found))
+    out, question = console(), comparison.question
+    out.print(_heading(comparison))
     for one in question.requests.classes:
         out.print(f"{one.text}: {question.target.classes[one.name].text}")
     weights = (
-        ", ".join(filter(None, found.questions)) or f"{question.model.precision} ({question.model.precision_source})"
+        ", ".join(filter(None, comparison.questions))
+        or f"{question.model.precision} ({question.model.precision_source})"
     )
     out.print(
         f"weights {weights}, engine {hwspaces.engine(question.engine).text}, efficiency {question.efficiency.name}"
     )
-    direction = "highest" if variable(found.metric).higher_is_better else "lowest"
-    out.print(f"sorted by {found.metric}, {direction} first ({found.chosen})", end="\n\n")
+    direction = "highest" if variable(comparison.metric).higher_is_better else "lowest"
+    out.print(f"sorted by {comparison.metric}, {direction} first ({comparison.chosen})", end="\n\n")
     if shown:
-        _print_rows(out, found, shown[:top], direction)
+        _print_rows(out, comparison, shown[:top], direction)
         if len(shown) > top:
             out.print(f"... and {len(shown) - top} more; --top {len(shown)} shows them")
-        _print_marks(out, found, shown[:top])
-        _print_details(out, found, shown[:top])
+        _print_marks(out, comparison, shown[:top])
+        _print_details(out, comparison, shown[:top])
     else:
         out.print("nothing serves the requests within the limits")
-    _print_reasons(out, found, every)
+    _print_reasons(out, comparison, every)
     out.print()
-    _print_summary(out, found, shown)
+    _print_summary(out, comparison, shown)
 
 
-def _heading(found: Comparison) -> str:
-    question = found.question
+def _heading(comparison: Comparison) -> str:
+    question = comparison.question
     # Mean lengths in tokens; where all requests are equal, "on average" is left out.
     stream = question.requests.sample
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
@@ -65,18 +66,18 @@ def _heading(found: Comparison) -> str:
     words += "" if question.requests.images is None else f" with {question.requests.images.text}"
     if not question.target.classes:
         words += f", {question.target.text}"
-    if found.rate is not None:
-        words += f"; {number(found.rate)} requests/s and {100 * found.headroom:g} % headroom"
+    if comparison.rate is not None:
+        words += f"; {number(comparison.rate)} requests/s and {100 * comparison.headroom:g} % headroom"
     return words
 
 
-def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str) -> None:
+def _print_rows(out: Any, comparison: Comparison, rows: Sequence[Row], direction: str) -> None:
     columns = {name: head for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
     # The metric that rows are sorted by always has a column; the number of devices has one anyway.
-    columns.setdefault(found.metric, found.metric)
+    columns.setdefault(comparison.metric, comparison.metric)
     columns.pop("devices", None)
-    heads = {name: f"{head}\n({direction})" if name == found.metric else head for name, head in columns.items()}
-    devices = "devices" if found.rate is None else "replicas\nx devices"
+    heads = {name: f"{head}\n({direction})" if name == comparison.metric else head for name, head in columns.items()}
+    devices = "devices" if comparison.rate is None else "replicas\nx devices"
     names = (
         "#",
         "accelerator",
@@ -90,16 +91,16 @@ def _print_rows(out: Any, found: Comparison, rows: Sequence[Row], direction: str
     )
     ranking = table(*names, numbers=[name for name in names if name not in ("accelerator", "layout", "by")])
     for rank, row in enumerate(rows, 1):
-        count = str(row.devices) if found.rate is None else f"{row.replicas} x {row.devices}"
+        count = str(row.devices) if comparison.rate is None else f"{row.replicas} x {row.devices}"
         setting = row.spec["policy"].get("token_budget")
         budget = "-" if setting is None else f"{float(setting):,.0f}"
         cells = [finite_text(metric, row.metrics[metric]) for metric in columns]
         # Interval at 90 % of the metric that decides the order, by the evidence for this row's constants.
-        low, high = found.trust(row).interval(row.metrics[found.metric])
+        low, high = comparison.trust(row).interval(row.metrics[comparison.metric])
         between = f"{number(low, 2)} - {number(high, 2)}"
         how = "simulation" if row.simulated else "estimate"
         layout = f"{row.layout} {_settings(row)}".strip()
-        name = f"{row.hardware} {_marks(found, row)}".strip()
+        name = f"{row.hardware} {_marks(comparison, row)}".strip()
         ranking.add_row(str(rank), name, count, layout, budget, f"{row.max_sequences:,}", *cells, between, how)
     out.print(ranking)
 
@@ -111,16 +112,16 @@ def _settings(row: Row) -> str:
     return ", ".join(parts)
 
 
-def _marks(found: Comparison, row: Row) -> str:
-    device = found.device_of(row)
+def _marks(comparison: Comparison, row: Row) -> str:
+    device = comparison.device_of(row)
     # Each mark qualifies another input: the device, its price, the constants of its efficiency.
     marks = "*" if device.status == "announced" else ""
     marks += "~" if device.price is not None and device.price.estimate else ""
-    return marks + ("?" if found.trust(row).extrapolated else "")
+    return marks + ("?" if comparison.trust(row).extrapolated else "")
 
 
-def _print_marks(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
-    marks = "".join(_marks(found, row) for row in rows)
+def _print_marks(out: Any, comparison: Comparison, rows: Sequence[Row]) -> None:
+    marks = "".join(_marks(comparison, row) for row in rows)
     for mark, words in (
         ("*", "announced"),
         ("~", "at an estimated price: nobody sells it, as far as is known"),
@@ -130,28 +131,28 @@ def _print_marks(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
             out.print(f"{mark} {words}")
 
 
-def _print_details(out: Any, found: Comparison, rows: Sequence[Row]) -> None:
+def _print_details(out: Any, comparison: Comparison, rows: Sequence[Row]) -> None:
     """What binds every row and what would help, prices, and whether the first row is an extrapolation."""
     details = table("#", "a larger load is stopped by", "a change that helps", numbers=("#",))
-    for rank, (row, change) in enumerate(zip(rows, found.advice(rows), strict=True), 1):
+    for rank, (row, change) in enumerate(zip(rows, comparison.advice(rows), strict=True), 1):
         details.add_row(str(rank), row.binds, change)
     out.print()
     out.print(details)
     out.print()
-    devices = {row.hardware: found.device_of(row) for row in rows}
+    devices = {row.hardware: comparison.device_of(row) for row in rows}
     print_lines(out, "price", [f"{name}: {one.price.text}" for name, one in devices.items() if one.price is not None])
-    print_lines(out, "beyond", _beyond(found, rows))
+    print_lines(out, "beyond", _beyond(comparison, rows))
     # Reversed, as later entries replace earlier ones: the best-ranked row of an accelerator gives its line.
-    slow = {row.hardware: said for row in reversed(rows) if (said := found.slower_cache(row))}
+    slow = {row.hardware: said for row in reversed(rows) if (said := comparison.slower_cache(row))}
     print_lines(out, "cache", [f"{name}: {said}" for name, said in slow.items()])
 
 
-def _beyond(found: Comparison, rows: Sequence[Row]) -> list[str]:
+def _beyond(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     """How far accelerators are beyond the evidence, by their first rows; and rows with what no served run confirms."""
     accelerators: dict[str, str] = {}
     unconfirmed: dict[str, list[str]] = {}
     for rank, row in enumerate(rows, 1):
-        judged = found.trust(row)
+        judged = comparison.trust(row)
         # Words on the distance from the evidence alone; what no served run confirms is listed by row below.
         octaves = judged.words.removesuffix(judged.unconfirmed).removesuffix("; ")
         if judged.extrapolated and octaves:
@@ -162,9 +163,11 @@ def _beyond(found: Comparison, rows: Sequence[Row]) -> list[str]:
     return said + [f"row{'s' * (len(r) > 1)} {', '.join(r)}: {words}" for words, r in unconfirmed.items()]
 
 
-def _print_reasons(out: Any, found: Comparison, every: bool) -> None:
+def _print_reasons(out: Any, comparison: Comparison, every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
-    own, same = rows_by_reason(found.infeasible if every else found.nearest_misses, found.question.lacking)
+    own, same = rows_by_reason(
+        comparison.infeasible if every else comparison.nearest_misses, comparison.question.lacking
+    )
     if own:
         out.print()
         misses = table("does not serve", "devices", "layout", "because", numbers=("devices",))
@@ -174,51 +177,54 @@ def _print_reasons(out: Any, found: Comparison, every: bool) -> None:
     for reason, names in same.items():
         out.print(f"{reason}: {', '.join(dict.fromkeys(names))}")
     if every:
-        for layout, rule in found.question.refused.items():
+        for layout, rule in comparison.question.refused.items():
             out.print(f"not possible for the model: {layout} ({rule})")
 
 
-def _print_summary(out: Any, found: Comparison, shown: Sequence[Row]) -> None:
+def _print_summary(out: Any, comparison: Comparison, shown: Sequence[Row]) -> None:
     # The floor keeps an estimate that takes no measurable time from a division by zero.
-    rate = found.places / max(found.estimate_seconds, 1e-9)
-    words = f"estimate of {found.places:,} places in {found.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
-    if found.simulations:
+    rate = comparison.places / max(comparison.estimate_seconds, 1e-9)
+    words = f"estimate of {comparison.places:,} places in {comparison.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
+    if comparison.simulations:
         # Seconds of simulations alone: those of the estimate before them are stated above.
-        more = found.seconds - found.estimate_seconds
-        least, most = (f"{requests:,}" for requests in found.requests)
+        more = comparison.seconds - comparison.estimate_seconds
+        least, most = (f"{requests:,}" for requests in comparison.requests)
         each = most if least == most else f"{least} to {most}"
-        words += f", {found.simulations:,} simulations of {each} requests in {more:.1f} s"
-    if found.simulations and found.question.every_accelerator:
+        words += f", {comparison.simulations:,} simulations of {each} requests in {more:.1f} s"
+    if comparison.simulations and comparison.question.every_accelerator:
         words += ", of accelerators near the best estimate (all of those that --hardware names are simulated)"
     print_lines(out, "tried", [words])
     if not shown:
         return
     first = shown[0]
-    print_lines(out, "best", [row_text(found, first), *_class_lines(first)])
+    print_lines(out, "best", [row_text(comparison, first), *_class_lines(first)])
     # The best row whose interval rests on the evidence rather than on an extrapolation.
-    known = next((row for row in shown if not found.trust(row).extrapolated), None)
+    known = next((row for row in shown if not comparison.trust(row).extrapolated), None)
     if known is not first:
-        said = "no row is" if known is None else row_text(found, known)
+        said = "no row is" if known is None else row_text(comparison, known)
         print_lines(out, "sure", [f"the first row is an extrapolation; best inside of the evidence: {said}"])
-    print_lines(out, "below", _better_estimates(found, shown))
-    print_lines(out, "note", found.question.notes)
+    print_lines(out, "below", _better_estimates(comparison, shown))
+    print_lines(out, "note", comparison.question.notes)
 
 
-def _better_estimates(found: Comparison, shown: Sequence[Row]) -> list[str]:
+def _better_estimates(comparison: Comparison, shown: Sequence[Row]) -> list[str]:
     """The best row that is estimated, where its figure is better than that of the best simulated one."""
     simulated, estimated = ([row for row in shown if row.simulated is kind] for kind in (True, False))
     if not simulated or not estimated:
         return []
     # Both figures turned so that lower is better, whatever the metric's own direction.
     value, other = (
-        float(ascending(np.array(rows[0].metrics[found.metric]), found.metric)) for rows in (simulated, estimated)
+        float(ascending(np.array(rows[0].metrics[comparison.metric]), comparison.metric))
+        for rows in (simulated, estimated)
     )
     if other >= value:
         return []
     why = "pools are not simulated" if estimated[0].prefill is not None else "it was not simulated"
     rank = shown.index(estimated[0]) + 1
-    figure = finite_text(found.metric, estimated[0].metrics[found.metric])
-    return [f"row {rank}, an estimate, has a better {found.metric}, {figure}; {why}, so it stands below those that are"]
+    figure = finite_text(comparison.metric, estimated[0].metrics[comparison.metric])
+    return [
+        f"row {rank}, an estimate, has a better {comparison.metric}, {figure}; {why}, so it stands below those that are"
+    ]
 
 
 def _class_lines(row: Row) -> list[str]:
@@ -231,26 +237,26 @@ def _class_lines(row: Row) -> list[str]:
     return lines
 
 
-def row_text(found: Comparison, row: Row) -> str:
+def row_text(comparison: Comparison, row: Row) -> str:
     """A row in words."""
     metrics = row.metrics
-    many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if found.rate is not None else ""
+    many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if comparison.rate is not None else ""
     words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
     words += f"TTFT {finite_text('ttft', metrics['ttft_mean'])}"
     words += f", TPOT {finite_text('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
     kind = "output" if "usd_per_million_tokens" in metrics else "prompt"
     cost = metrics["usd_per_million_tokens" if kind == "output" else "usd_per_million_prompt_tokens"]
     words += " on average" + (f", {cost:.3g} USD per million {kind} tokens" if math.isfinite(cost) else "")
-    hourly, server = metrics["usd_per_hour"], found.question_of(row).options.servers[row.place[1]]
+    hourly, server = metrics["usd_per_hour"], comparison.question_of(row).options.servers[row.place[1]]
     words += f", {hourly:.4g} USD/h" if math.isfinite(hourly) else ""
-    if server == 1 or found.rate is None:
+    if server == 1 or comparison.rate is None:
         return words
     # Whole servers that are paid for, of `server` devices each.
     count = round(metrics["rented_devices"] / server)
     return f"{words} on {count} server{'s' * (count > 1)} of {server}"
 
 
-def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = False) -> None:
+def write_rows(path: str, comparison: Comparison, rows: Sequence[Row], force: bool = False) -> None:
     """Rows, then those that do not serve and their reasons, as a CSV file that appears when it is whole."""
     if not rows:
         raise ValueError(f"{path}: there are no rows to write")
@@ -258,7 +264,7 @@ def write_rows(path: str, found: Comparison, rows: Sequence[Row], force: bool = 
     names = sorted(set.intersection(*(set(row.metrics) for row in rows)) - {"devices"})
     plain = ("hardware", "devices", "layout", "replicas", "setting", "max_sequences", "simulated", "binds", "reason")
     records = []
-    for rank, row in enumerate((*rows, *found.infeasible), 1):
+    for rank, row in enumerate((*rows, *comparison.infeasible), 1):
         values = {name: row.metrics.get(name, math.nan) for name in names}
         # CSV has neither NaN nor infinity: a figure that does not exist is an empty cell.
         numbers = {name: value if math.isfinite(value) else "" for name, value in values.items()}

@@ -102,12 +102,14 @@ def _hours(plan: FleetPlan) -> Any:
     return summary
 
 
-def _one_more(found: Marginals) -> Any:
+def _one_more(marginals: Marginals) -> Any:
     """Marginal values of one device of each kind."""
     given = ("one more given:\ndual", "solved again")
     rented = ("one more to rent:\ndual", "solved again ")
-    gains = table(f"gain in {found.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented))
-    for one in found.supplies:
+    gains = table(
+        f"gain in {marginals.unit}", "rent", "added", *given, *rented, numbers=("rent", "added", *given, *rented)
+    )
+    for one in marginals.supplies:
         rent = f"{one.rent:,.0f}" if math.isfinite(one.rent) else "-"
         gains.add_row(one.name, rent, f"{one.step}", *_marginal(one.given), *_marginal(one.available))
     return gains

@@ -21,22 +21,22 @@ END = 1.0
 """Relative change of an objective for 1 % of the other from which on a design is at the end of its front."""
 
 
-def trade_offs(found: Optimum) -> Any:
+def trade_offs(optimum: Optimum) -> Any:
     """Every design of a front on a line: its objectives, and what 1 % more of the first changes of each other one."""
-    problem = found.problem
+    problem = optimum.problem
     first, *others = problem.objectives
     heads = [f"changes {goal.text} by" for goal in others]
     names, more = problem.objective_names, f"1 % more {first.text}"
     exchange = table("front", *names, more, *heads, numbers=(*names, more, *heads))
     # Entry [i, j, 0]: change of objective j for each unit of the first one, along the front at design i.
-    every = rates(found)
-    for i, row in enumerate(found.objectives):
+    every = rates(optimum)
+    for i, row in enumerate(optimum.objectives):
         # Objectives are stored so that smaller is better; their sign gives the figure back.
         figures = [goal.sign * value for goal, value in zip(problem.objectives, row, strict=True)]
         cells = [formatted(v, unit_of(g.name), 4) for v, g in zip(figures, problem.objectives, strict=True)]
         cells.append(f"+{formatted(0.01 * figures[0], unit_of(first.name))}")
         # A rate assumes balanced slopes: where they are not, it is marked as approximate.
-        mark = "~" if found.balances[i].residual > UNBALANCED else ""
+        mark = "~" if optimum.balances[i].residual > UNBALANCED else ""
         for j, goal in enumerate(others, 1):
             change = every[i, j, 0] * 0.01 * figures[0]
             share = change / figures[j]
@@ -49,17 +49,17 @@ def trade_offs(found: Optimum) -> Any:
     return exchange
 
 
-def robustness(found: Optimum) -> Any:
+def robustness(optimum: Optimum) -> Any:
     """The robust and the nominal optimum in every scenario."""
-    comparison = given(found.robustness, "robust optimum")
-    unit = unit_of(found.problem.objectives[0].name)
+    comparison = given(optimum.robustness, "robust optimum")
+    unit = unit_of(optimum.problem.objectives[0].name)
     heads = ("nominal optimum", "robust optimum", "price")
     shown = table("scenario", *heads, "nominal keeps constraints", "binds", numbers=heads)
     for i, name in enumerate(comparison.scenarios):
         # Excess is stored as a logarithm; expm1 turns it into a relative one.
         misses = "" if comparison.nominal_keeps[i] else f"no, by {percent(np.expm1(comparison.nominal_excess[i]))}"
         # Weight of the scenario among those that decide: 1 where it alone does, 0 where it does not.
-        share = found.balances[0].scenarios[i]
+        share = optimum.balances[0].scenarios[i]
         binds = "" if share < 1e-3 else "yes" if share > 1.0 - 1e-3 else f"{percent(share)} of it"
         shown.add_row(
             name,
@@ -72,9 +72,9 @@ def robustness(found: Optimum) -> Any:
     return shown
 
 
-def simulations(found: Optimum) -> Iterator[Any]:
+def simulations(optimum: Optimum) -> Iterator[Any]:
     """Every served stream at the best design: in closed form, and as one simulation has it."""
-    for one in found.confirmations:
+    for one in optimum.confirmations:
         head = f"{one.member + ': ' if one.member else ''}{one.rate:.4g} requests/s"
         heads = ("closed form", f"{one.requests:,} requests simulated", "difference")
         shown = table(head, *heads, numbers=heads)
@@ -99,9 +99,9 @@ def means(problem: Problem) -> Iterator[str]:
         yield f"robust  the objective is the worst of {', '.join(problem.scenarios)}; constraints hold in all"
 
 
-def whole_numbers(found: Optimum) -> Iterator[str]:
+def whole_numbers(optimum: Optimum) -> Iterator[str]:
     """The gap of whole numbers."""
-    gap = found.gap
+    gap = optimum.gap
     if gap is None:
         return
     if gap.proved:
@@ -126,57 +126,57 @@ LEAST = 1e-4
 """Elasticity from which on what is active is shown."""
 
 
-def printed(found: Optimum, seconds: float) -> None:
+def printed(optimum: Optimum, seconds: float) -> None:
     """Print everything."""
-    problem, out = found.problem, console()
+    problem, out = optimum.problem, console()
     out.print(problem.attributes["title"])
     goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
     out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
     several = len(problem.objectives) > 1
-    out.print(_designs(found, several))
+    out.print(_designs(optimum, several))
     if several:
-        out.print(trade_offs(found))
-    elif any(abs(one.elasticity) >= LEAST for one in found.active):
-        out.print(_held(found))
-    elif found.residual < 0.05:
+        out.print(trade_offs(optimum))
+    elif any(abs(one.elasticity) >= LEAST for one in optimum.active):
+        out.print(_held(optimum))
+    elif optimum.residual < 0.05:
         out.print("nothing holds it there: an optimum inside the bounds")
-    if found.robustness is not None:
-        out.print(robustness(found))
-    for shown in simulations(found):
+    if optimum.robustness is not None:
+        out.print(robustness(optimum))
+    for shown in simulations(optimum):
         out.print(shown)
-    for line in (*means(problem), *whole_numbers(found)):
+    for line in (*means(problem), *whole_numbers(optimum)):
         out.print(line)
-    if not several and found.residual > 0.05:
+    if not several and optimum.residual > 0.05:
         out.print(
-            f"note    {percent(found.residual)} of the slopes are not balanced by what is active: the optimum is on a "
-            "ridge between two regimes, where slopes are smoothed, or counts hold it"
+            f"note    {percent(optimum.residual)} of the slopes are not balanced by what is active: the optimum is on "
+            "a ridge between two regimes, where slopes are smoothed, or counts hold it"
         )
     for note in filter(None, problem.attributes["notes"].split(" | ")):
         out.print(f"note    {note}")
     # Stages that would round to 0.0 s are left out.
-    stages = ", ".join(f"{name} {value:.1f} s" for name, value in found.seconds.items() if value > 0.05)
+    stages = ", ".join(f"{name} {value:.1f} s" for name, value in optimum.seconds.items() if value > 0.05)
     out.print(
-        f"{found.evaluations:,} designs and {found.gradients:,} gradients in {seconds:.1f} s, compilation included "
+        f"{optimum.evaluations:,} designs and {optimum.gradients:,} gradients in {seconds:.1f} s, compilation included "
         f"({stages})"
     )
 
 
-def _designs(found: Optimum, several: bool) -> Any:
+def _designs(optimum: Optimum, several: bool) -> Any:
     """Variables, then goals, of the best designs and of the best point of the grid, side by side."""
-    problem = found.problem
+    problem = optimum.problem
     # A front is shown over its whole length; of a single objective only the first designs.
-    count = len(found.designs) if several else min(len(found.designs), SHOWN)
+    count = len(optimum.designs) if several else min(len(optimum.designs), SHOWN)
     # At most six, evenly spaced in their order, with the first and the last.
     picks = sorted({round(i * (count - 1) / max(min(count, 6) - 1, 1)) for i in range(min(count, 6))})
     heads = [f"design {pick + 1}" for pick in picks] if several else ["best", *(f"{i + 1}." for i in picks[1:])]
-    columns = [found.designs[pick] for pick in picks]
-    values = [found.objectives[pick] for pick in picks]
-    feasible = [bool(found.feasible[pick]) for pick in picks]
+    columns = [optimum.designs[pick] for pick in picks]
+    values = [optimum.objectives[pick] for pick in picks]
+    feasible = [bool(optimum.feasible[pick]) for pick in picks]
     # The best point of the grid beside them shows what the descent has gained.
-    if found.grid_design is not None:
-        heads.append(f"best of {len(found.grid[0]):,}\n{'sampled' if found.sampled else 'grid'} points")
-        columns.append(found.grid_design)
-        values.append(found.grid_objectives)
+    if optimum.grid_design is not None:
+        heads.append(f"best of {len(optimum.grid[0]):,}\n{'sampled' if optimum.sampled else 'grid'} points")
+        columns.append(optimum.grid_design)
+        values.append(optimum.grid_objectives)
         feasible.append(True)
     designs = table("", *heads, "bounds", numbers=heads)
     for i, knob in enumerate(problem.variables):
@@ -198,15 +198,15 @@ def _designs(found: Optimum, several: bool) -> Any:
     return designs
 
 
-def _held(found: Optimum) -> Any:
+def _held(optimum: Optimum) -> Any:
     """Active constraints and bounds at the best design, and the gain from one per cent more of each."""
-    objective = found.problem.objectives[0]
-    value = abs(found.objectives[0, 0])
+    objective = optimum.problem.objectives[0]
+    value = abs(optimum.objectives[0, 0])
     unit = unit_of(objective.name)
     active = table(
         "held by", "at", "1 % more of it", "changes the objective by", numbers=("at", "changes the objective by")
     )
-    for one in found.active:
+    for one in optimum.active:
         if abs(one.elasticity) < LEAST:
             continue
         # One per cent of the limit, and the change of the objective to first order by its elasticity.

@@ -26,25 +26,25 @@ MARK = " *"
 """After a change that the gradient does not predict."""
 
 
-def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
+def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
     """Print the tables, and which files are written."""
-    out, point = console(), found.point
-    out.print(found.heading, end="\n\n")
-    names, moving = list(point.metrics), ranked(found.checks)
+    out, point = console(), ranking.point
+    out.print(ranking.heading, end="\n\n")
+    names, moving = list(point.metrics), ranked(ranking.checks)
     shown = list(moving[:top])
     if every:
         shown = [*moving, *(knob for knob in point.knobs if knob not in moving)]
     if len(names) == 1:
-        out.print(_one_metric(point, names[0], shown, found.checks[names[0]]))
+        out.print(_one_metric(point, names[0], shown, ranking.checks[names[0]]))
     else:
-        out.print(_all_metrics(point, found.checks, shown))
+        out.print(_all_metrics(point, ranking.checks, shown))
         for name in names:
             out.print(f"\n{name}: real changes and those that the gradient predicts")
-            rows = ranked(found.checks, [name])[: None if every else CHECKED]
-            out.print(_one_metric(point, name, rows, found.checks[name]))
+            rows = ranked(ranking.checks, [name])[: None if every else CHECKED]
+            out.print(_one_metric(point, name, rows, ranking.checks[name]))
     out.print()
     # Each turn evaluates the metrics again, so that of many knobs only those with large elasticities are turned.
-    turned = len(found.checks[names[0]])
+    turned = len(ranking.checks[names[0]])
     few = "" if every or top >= len(moving) else f"; the {top} with the largest changes are shown"
     if turned < len(point.knobs):
         out.print(f"knobs   {turned} of {len(point.knobs)} were turned, those with the largest elasticities{few}")
@@ -52,7 +52,7 @@ def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
         out.print(f"knobs   {len(moving)} of {turned} have an effect, {turned - len(moving)} have none{few}")
     for name in names:
         # The gradient is judged by knobs that have an effect: the others agree in any case.
-        rows = [row for row in found.checks[name] if row.effect]
+        rows = [row for row in ranking.checks[name] if row.effect]
         marked = [row for row in rows if not row.agrees]
         out.print(
             f"agree   {name}: gradient and real change within {100 * TOLERANCE:g} % for {len(rows) - len(marked)} of "
@@ -69,8 +69,8 @@ def show(found: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
     # Without smoothing the gradient at a ridge is that of the regime which holds there.
     if point.smoothing == 0.0:
         out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
-    print_lines(out, "note", found.notes)
-    for name, (knobs, values) in found.curvatures.items():
+    print_lines(out, "note", ranking.notes)
+    for name, (knobs, values) in ranking.curvatures.items():
         _show_pairs(out, name, knobs, point, values)
     print_lines(out, "file", files)
 
@@ -101,13 +101,13 @@ def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
     print_lines(out, "file", files)
 
 
-def record(found: Ranking) -> dict[str, Any]:
+def record(ranking: Ranking) -> dict[str, Any]:
     """Everything for machines: SI numbers; an elasticity that does not exist is null."""
-    point = found.point
+    point = ranking.point
     return {
         "job": point.job,
-        "case": found.heading,
-        "notes": list(found.notes),
+        "case": ranking.heading,
+        "notes": list(ranking.notes),
         "smoothing": point.smoothing,
         "metrics": {name: float(value) for name, value in point.metrics.items()},
         "units": units(point.metrics),
@@ -130,14 +130,14 @@ def record(found: Ranking) -> dict[str, Any]:
                 for row in rows
                 for factor, value, predicted, actual in zip(FACTORS, row.values, row.predicted, row.actual, strict=True)
             ]
-            for name, rows in found.checks.items()
+            for name, rows in ranking.checks.items()
         },
         "pairs": {
             name: [
                 vars(p) | {"first": p.first.path, "second": p.second.path, "kind": p.kind}
                 for p in pairs(name, knobs, _slopes(point, name, knobs), values)
             ]
-            for name, (knobs, values) in found.curvatures.items()
+            for name, (knobs, values) in ranking.curvatures.items()
         },
     }
 

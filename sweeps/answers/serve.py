@@ -37,94 +37,100 @@ OF_LIMITS = ("goodput", "good_share")
 """Metrics that are shares; and those that say something only where there are limits."""
 
 
-def show(found: Simulation, files: Iterable[str]) -> None:
+def show(simulation: Simulation, files: Iterable[str]) -> None:
     """Print the report, and which files are written."""
-    case = found.case
+    case = simulation.case
     out = tables.console()
-    out.print(tables.heading(case, found.load.text, found.spec.overrides))
-    out.print(f"policy of {case.engine.name}: {policy_text(found.policy)}")
-    out.print(f"source  {found.load.stream.source}", end="\n\n")
+    out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
+    out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
+    out.print(f"source  {simulation.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
     # A run without output tokens lacks latencies such as TPOT.
-    for name in (name for name in LATENCIES if f"{name}_mean" in found.metrics):
-        values = [_time(found.metrics[f"{name}_{column}"]) for column in columns]
+    for name in (name for name in LATENCIES if f"{name}_mean" in simulation.metrics):
+        values = [_time(simulation.metrics[f"{name}_{column}"]) for column in columns]
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)
     out.print()
-    if found.classes:
-        _print_classes(out, found)
+    if simulation.classes:
+        _print_classes(out, simulation)
     # Goodput and its share say something only where there are limits.
-    limited = limits(found.objective) or any(one.slo for one in found.load.classes)
-    shown = [name for name in METRICS if name in found.metrics and (name not in OF_LIMITS or limited)]
-    out.print(tables.metric_table({name: found.metrics[name] for name in shown}, SHARES))
+    limited = limits(simulation.objective) or any(one.slo for one in simulation.load.classes)
+    shown = [name for name in METRICS if name in simulation.metrics and (name not in OF_LIMITS or limited)]
+    out.print(tables.metric_table({name: simulation.metrics[name] for name in shown}, SHARES))
     out.print()
-    tables.print_lines(out, "slo", slo_lines(found))
-    out.print(f"status  {status_text(found)}")
+    tables.print_lines(out, "slo", slo_lines(simulation))
+    out.print(f"status  {status_text(simulation)}")
     # Tokens of a block, the unit in which the cache is allocated.
-    size, each = float(found.policy.block_size), " in each replica" if found.replicas > 1 else ""
-    blocks = f"{found.blocks:,.0f} blocks of {number(size)} token{'s' * (size > 1.0)}"
-    out.print(f"memory  KV cache for {cache_tokens(found):,.0f} tokens in {blocks}{each}")
-    bound = binding(found)
+    size, each = float(simulation.policy.block_size), " in each replica" if simulation.replicas > 1 else ""
+    blocks = f"{simulation.blocks:,.0f} blocks of {number(size)} token{'s' * (size > 1.0)}"
+    out.print(f"memory  KV cache for {cache_tokens(simulation):,.0f} tokens in {blocks}{each}")
+    bound = binding(simulation)
     tables.print_lines(out, "binds", [] if bound is None else [bound.text])
     # Simulated seconds of serving, and seconds that the simulation took.
-    served, seconds = (formatted(value, "s") for value in (found.metrics["duration"], found.seconds))
+    served, seconds = (formatted(value, "s") for value in (simulation.metrics["duration"], simulation.seconds))
     out.print(f"time    {served} of serving simulated in {seconds}")
-    far = simulated_beyond(found)
+    far = simulated_beyond(simulation)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
     # Notes of the case come first; those of the simulation repeat some of them.
-    tables.print_lines(out, "note", (*tables.notes(case), *(note for note in found.notes if note not in case.notes)))
+    tables.print_lines(
+        out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
+    )
     tables.print_lines(out, "file", files)
 
 
-def simulated_beyond(found: Simulation) -> Beyond:
+def simulated_beyond(simulation: Simulation) -> Beyond:
     """How far a step under the simulated load is beyond the evidence."""
     # A step of the mean batch at mean lengths stands for the run; the batch is one at least.
-    stream, batch = found.load.stream, max(found.metrics["batch_mean"], 1.0)
-    return serving_beyond(found.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
+    stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
+    return serving_beyond(simulation.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
 
 
-def _print_classes(out: Any, found: Simulation) -> None:
+def _print_classes(out: Any, simulation: Simulation) -> None:
     """Latencies of every class of requests, and the share that keeps its limits."""
     columns = [(name, of) for name in ("ttft", "tpot", "e2e") for of in ("mean", f"p{PERCENTILES[-1]}")]
     heads = [f"{NAMES[name]}\n{of}" for name, of in columns]
     class_table = tables.table("class", "requests", *heads, "good", "limits", numbers=("requests", *heads, "good"))
     # Limits by class in the order of the load's classes: the class's own, or the common ones.
-    stream, limited = found.replica.stream, class_objectives(found.load.classes, found.objective)
-    for position, (name, metrics) in enumerate(found.classes.items()):
-        one = found.load.classes[position]
+    stream, limited = simulation.replica.stream, class_objectives(simulation.load.classes, simulation.objective)
+    for position, (name, metrics) in enumerate(simulation.classes.items()):
+        one = simulation.load.classes[position]
         values = [_time(metrics[f"{latency}_{of}"]) for latency, of in columns]
         good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
         count = f"{int(np.sum(stream.kind == position)):,}"
-        class_table.add_row(name, count, *values, good, limits_text(one, found.objective))
+        class_table.add_row(name, count, *values, good, limits_text(one, simulation.objective))
     out.print(class_table)
     out.print()
 
 
-def record(found: Simulation) -> dict[str, Any]:
+def record(simulation: Simulation) -> dict[str, Any]:
     """The simulation for machines: SI numbers; what does not exist is null."""
-    case, near = found.case, nearest(found) if not found.metrics["good_share"] else None
-    clients = None if found.load.clients is None else {"clients": found.load.clients, "think": found.load.think}
+    case, near = simulation.case, nearest(simulation) if not simulation.metrics["good_share"] else None
+    clients = (
+        None
+        if simulation.load.clients is None
+        else {"clients": simulation.load.clients, "think": simulation.load.think}
+    )
     return {
         **case_record(case),
-        "policy": policy_record(found.policy),
+        "policy": policy_record(simulation.policy),
         "load": {
-            "text": found.load.text,
-            "source": found.load.stream.source,
+            "text": simulation.load.text,
+            "source": simulation.load.stream.source,
             "closed_loop": clients,
-            **({} if found.load.images is None else {"images": found.load.images.record()}),
+            **({} if simulation.load.images is None else {"images": simulation.load.images.record()}),
         },
-        "requests": len(found.load.stream),
-        "replicas": found.replicas,
-        "slo": limits(found.objective),
+        "requests": len(simulation.load.stream),
+        "replicas": simulation.replicas,
+        "slo": limits(simulation.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
-        "kv_blocks": found.blocks,
-        "binds": None if (bound := binding(found)) is None else {**dataclasses.asdict(bound), "text": bound.text},
-        "seconds": found.seconds,
-        "notes": list(found.notes),
-        "metrics": found.metrics,
-        **({"classes": found.classes} if found.classes else {}),
-        "units": units(found.metrics),
+        "kv_blocks": simulation.blocks,
+        "binds": None if (bound := binding(simulation)) is None else {**dataclasses.asdict(bound), "text": bound.text},
+        "seconds": simulation.seconds,
+        "notes": list(simulation.notes),
+        "metrics": simulation.metrics,
+        **({"classes": simulation.classes} if simulation.classes else {}),
+        "units": units(simulation.metrics),
     }
 
 

@@ -214,9 +214,9 @@ def case_record(case: Case) -> dict[str, Any]:
     }
 
 
-def show(case: Case, found: Answer) -> None:
+def show(case: Case, answer: Answer) -> None:
     """Print what follows the tables of a step or a request: errors, power, memory, money and notes."""
-    metrics, out = found.metrics, tables.console()
+    metrics, out = answer.metrics, tables.console()
     money = money_text(case, metrics)
     for label, lines in {
         "error": intervals(metrics),
@@ -230,17 +230,17 @@ def show(case: Case, found: Answer) -> None:
         tables.print_lines(out, label, lines)
 
 
-def record(case: Case, found: Answer) -> dict[str, Any]:
+def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
-    ops = {step: [_op_record(op, table) for op in table] for step, table in found.steps.items()}
+    ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
     return {
         **case_record(case),
         "workload": dataclasses.asdict(case.scenario.workload),
         "notes": list(case.notes),
         "token_unit": token_text(case),
         "memory": memory_record(case),
-        "metrics": found.metrics,
-        "units": units(found.metrics),
+        "metrics": answer.metrics,
+        "units": units(answer.metrics),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
     }
 

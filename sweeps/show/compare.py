@@ -17,7 +17,7 @@ MOST = 40
 
 
 @style.styled
-def ranking(found: StaticComparison, rows: Sequence[StaticCandidate]) -> Any:
+def ranking(comparison: StaticComparison, rows: Sequence[StaticCandidate]) -> Any:
     """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
 
     Raises:
@@ -26,20 +26,20 @@ def ranking(found: StaticComparison, rows: Sequence[StaticCandidate]) -> Any:
     rows = rows[:MOST]
     if not rows:
         raise ValueError("nothing is feasible: there is nothing to draw")
-    best, words = rows[0], labels.words(found.metric)
-    better = "higher" if variable(found.metric).higher_is_better else "lower"
-    title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {found.model.name}"
-    work = found.dataset.attrs.get("title", "").partition(" of ")[0]
+    best, words = rows[0], labels.words(comparison.metric)
+    better = "higher" if variable(comparison.metric).higher_is_better else "lower"
+    title = f"{best.devices} x {best.hardware} ({best.layout}) is best for {comparison.model.name}"
+    work = comparison.dataset.attrs.get("title", "").partition(" of ")[0]
     details = f"{words[:1].upper()}{words[1:]} at every row's best batch, {better} is better."
     if any(extrapolated(row.metrics) for row in rows):
         details += " Pale: beyond the evidence of the constants."
-    source = f"{found.points:,} points of a {work}, weights {found.model.precision}, "
-    source += f"KV cache {found.kv}, efficiency {found.efficiency}; {found.dataset.attrs['source']}"
+    source = f"{comparison.points:,} points of a {work}, weights {comparison.model.precision}, "
+    source += f"KV cache {comparison.kv}, efficiency {comparison.efficiency}; {comparison.dataset.attrs['source']}"
     fig = style.figure(11.0, 1.2 + 0.24 * max(len(rows), 10), title, details, source)
     left, right = fig.subplots(1, 2, width_ratios=(1.25, 1.0))
     names = list(dict.fromkeys(row.hardware for row in rows))
     colours = {name: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, name in enumerate(names)}
-    _bars(left, rows, found.metric, colours)
+    _bars(left, rows, comparison.metric, colours)
     _trade(right, rows, colours)
     return fig
 

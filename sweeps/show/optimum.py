@@ -27,9 +27,9 @@ NARROW = 0.06
 
 
 @style.styled
-def optimum(found: Optimum) -> Any:
+def optimum(optimum: Optimum) -> Any:
     """Figure of a search's result."""
-    return _front(found) if len(found.problem.objectives) > 1 else _slices(found)
+    return _front(optimum) if len(optimum.problem.objectives) > 1 else _slices(optimum)
 
 
 def words(name: str) -> str:
@@ -37,13 +37,13 @@ def words(name: str) -> str:
     return leaf_long_name(name) if name.startswith(ROOTS) else labels.words(name)
 
 
-def _slices(found: Optimum) -> Any:
-    problem = found.problem
+def _slices(optimum: Optimum) -> Any:
+    problem = optimum.problem
     # One variable at a time is moved through its range, from the best design.
-    cut = slices(problem, found.designs[0])
+    cut = slices(problem, optimum.designs[0])
     objective = problem.objectives[0]
     # Objectives are stored so that smaller is better; the sign gives the figure back.
-    value = objective.sign * found.objectives[0, 0]
+    value = objective.sign * optimum.objectives[0, 0]
     unit = unit_of(objective.name)
     limits = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
     details = (
@@ -64,16 +64,16 @@ def _slices(found: Optimum) -> Any:
         if unit not in style.PLAIN_UNITS:
             panel.set_ylabel(style.quantity_label("", unit, shown).strip(), fontsize=8)
         # The best point of the grid, for comparison; it need not lie on the slice.
-        if found.grid_design is not None and found.grid_objectives is not None:
+        if optimum.grid_design is not None and optimum.grid_objectives is not None:
             i = problem.variables.index(one.variable)
-            best = objective.sign * found.grid_objectives[0]
-            panel.plot(found.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
+            best = objective.sign * optimum.grid_objectives[0]
+            panel.plot(optimum.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
     fig.supylabel(words(objective.name), fontsize=9, color=style.INK)
     lines = style.matplotlib().lines
     patch = style.matplotlib().patches.Patch(color=style.INFEASIBLE, label="breaks a constraint")
     handles = [lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design"), patch]
-    if found.grid_design is not None:
-        points = f"best of {len(found.grid[0]):,} {'sampled' if found.sampled else 'grid'} points"
+    if optimum.grid_design is not None:
+        points = f"best of {len(optimum.grid[0]):,} {'sampled' if optimum.sampled else 'grid'} points"
         handles.append(lines.Line2D([], [], marker="D", ls="", mfc="none", mec=style.QUIET, label=points))
     fig.legend(handles=handles, loc="outside lower right", ncols=3)
     return fig
@@ -187,25 +187,25 @@ def _broken(panel: Any, one: Slice, problem: Problem) -> None:
             )
 
 
-def _front(found: Optimum) -> Any:
-    problem = found.problem
+def _front(optimum: Optimum) -> Any:
+    problem = optimum.problem
     first, second = problem.objectives[:2]
-    _designs, objectives, constraints = found.grid
+    _designs, objectives, constraints = optimum.grid
     feasible = worst(constraints) <= KEPT
     title = f"What no other design beats: {words(first.name)} against {words(second.name)}"
     limits = ", ".join(dict.fromkeys(constraint.text for constraint in problem.constraints))
-    cloud = f"{'sampled' if found.sampled else 'grid'} points that keep {limits}"
+    cloud = f"{'sampled' if optimum.sampled else 'grid'} points that keep {limits}"
     fig = style.figure(
         7.5,
         5.0,
         title,
-        f"{len(found.designs)} designs by gradients; grey: {int(feasible.sum()):,} {cloud}",
+        f"{len(optimum.designs)} designs by gradients; grey: {int(feasible.sum()):,} {cloud}",
         problem.attributes["title"],
     )
     panel = fig.add_subplot()
     x, y = first.sign * objectives[feasible, 0], second.sign * objectives[feasible, 1]
     panel.scatter(x, y, s=3, lw=0, color=style.CLOUD, alpha=0.5, rasterized=True)
-    across, up = first.sign * found.objectives[:, 0], second.sign * found.objectives[:, 1]
+    across, up = first.sign * optimum.objectives[:, 0], second.sign * optimum.objectives[:, 1]
     panel.plot(across, up, "o-", color=style.SERIES_COLOURS[1], lw=1.2, ms=4, mec="white", mew=0.5)
     for side, one, values, others in (("x", first, across, x), ("y", second, up, y)):
         # The axis spans the front and the better 70 % of the cloud, whose other tail would squeeze both.

@@ -114,39 +114,39 @@ def _title(point: Sensitivities, drawn: Mapping[str, tuple[Sequence[Knob], np.nd
 
 
 @style.styled
-def elasticity_maps(found: xr.Dataset) -> Any:
+def elasticity_maps(dataset: xr.Dataset) -> Any:
     """A figure of the first `elasticity_of_<metric>` over the two longest axes of a grid, or lines over its only one.
 
     Other axes are held at their middle. One scale of colours for all knobs, from -1 to 1 or as far as it goes.
 
     Args:
-      found: of `sweeps.sensitivity` over a grid.
+      dataset: of `sweeps.sensitivity` over a grid.
 
     Raises:
       ValueError: for a sample, or a grid without axes.
     """
-    name = next(str(name) for name in found.data_vars if str(name).startswith("elasticity_of_"))
-    metric, array = name.removeprefix("elasticity_of_"), found[name]
+    name = next(str(name) for name in dataset.data_vars if str(name).startswith("elasticity_of_"))
+    metric, array = name.removeprefix("elasticity_of_"), dataset[name]
     axes_names = [str(dim) for dim in array.dims if dim != "knob"]
     if not axes_names or "point" in axes_names:
         raise ValueError("maps are drawn of a grid with at least one axis; a sample has none: read its file instead")
-    chosen = sorted(axes_names, key=lambda dim: -found.sizes[dim])[:2]
-    held = {dim: found.sizes[dim] // 2 for dim in axes_names if dim not in chosen}
+    chosen = sorted(axes_names, key=lambda dim: -dataset.sizes[dim])[:2]
+    held = {dim: dataset.sizes[dim] // 2 for dim in axes_names if dim not in chosen}
     array = array.isel(held)
-    at = ", ".join(f"{dim} = {labels.text(found, dim, found[dim].values[i])}" for dim, i in held.items())
+    at = ", ".join(f"{dim} = {labels.text(dataset, dim, dataset[dim].values[i])}" for dim, i in held.items())
     title = f"What {labels.words(metric)} depends on, and where: elasticity d ln y / d ln x"
-    details = f"{found.attrs['title']}{f'; at {at}' if at else ''}"
-    knobs = [str(knob) for knob in found["knob"].values][:MOST_MAPS]
-    source = found.attrs.get("source", "")
+    details = f"{dataset.attrs['title']}{f'; at {at}' if at else ''}"
+    knobs = [str(knob) for knob in dataset["knob"].values][:MOST_MAPS]
+    source = dataset.attrs.get("source", "")
     if len(chosen) == 1:
         fig = style.figure(8.0, 4.6, title, details, source)
-        _lines(fig.add_subplot(), found, array, knobs, chosen[0])
+        _lines(fig.add_subplot(), dataset, array, knobs, chosen[0])
         return fig
     columns = min(MAP_COLUMNS, len(knobs))
     fig, panels = style.panels(len(knobs), columns, (3.1, 2.7), (1.0, 0.0), title, details, source)
     # Elasticities of magnitude 1 and below use the same scale in every picture.
     reach = max(1.0, float(np.nanmax(np.abs(array.values))))
-    across, up = positions(found, chosen[0]), positions(found, chosen[1])
+    across, up = positions(dataset, chosen[0]), positions(dataset, chosen[1])
     for axes, knob in zip(panels, knobs, strict=True):
         # Shape [up, across], as cells are drawn.
         values = array.sel(knob=knob).transpose(chosen[1], chosen[0]).values
@@ -161,8 +161,8 @@ def elasticity_maps(found: xr.Dataset) -> Any:
     return fig
 
 
-def _lines(axes: Any, found: xr.Dataset, array: xr.DataArray, knobs: list[str], dim: str) -> None:
-    across = positions(found, dim)
+def _lines(axes: Any, dataset: xr.Dataset, array: xr.DataArray, knobs: list[str], dim: str) -> None:
+    across = positions(dataset, dim)
     for i, knob in enumerate(knobs):
         colour = style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)]
         dashes = "-" if i < len(style.SERIES_COLOURS) else "--"

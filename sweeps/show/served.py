@@ -20,7 +20,7 @@ DIAMETER = 11.0
 
 
 @style.styled
-def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
+def ranking(comparison: Comparison, rows: Sequence[Row]) -> Any:
     """A figure of `rows`, best first: bars of the metric they are sorted by; beside them TPOT against throughput.
 
     Raises:
@@ -29,16 +29,16 @@ def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
     rows = rows[:MOST]
     if not rows:
         raise ValueError("nothing serves the requests within the limits: there is nothing to draw")
-    best, question = rows[0], found.question_of(rows[0])
-    better = "higher" if variable(found.metric).higher_is_better else "lower"
-    many = f"{best.replicas} replicas of " if found.rate is not None else ""
+    best, question = rows[0], comparison.question_of(rows[0])
+    better = "higher" if variable(comparison.metric).higher_is_better else "lower"
+    many = f"{best.replicas} replicas of " if comparison.rate is not None else ""
     title = f"{many}{best.devices} x {best.hardware} ({best.layout}) is best for {question.model.name}"
     # Ranks of rows whose constants are inside of their evidence.
-    measured = [i for i, row in enumerate(rows, 1) if not found.trust(row).extrapolated]
+    measured = [i for i, row in enumerate(rows, 1) if not comparison.trust(row).extrapolated]
     if measured[:1] != [1]:
         title += ", extrapolated"
-    load = "the largest load" if found.rate is None else f"{labels.number(found.rate)} requests/s"
-    details = f"{_words(found.metric)} at {load} within {question.target.text}; {better} is better.\n"
+    load = "the largest load" if comparison.rate is None else f"{labels.number(comparison.rate)} requests/s"
+    details = f"{_words(comparison.metric)} at {load} within {question.target.text}; {better} is better.\n"
     best_known = f" (the first inside: {measured[0]})" if measured and measured[0] > 1 else ""
     details += f"Lines: where 90 % of true values lie. Pale: beyond the evidence{best_known}. "
     details += "s: simulated, e: estimated from the steady state."
@@ -47,17 +47,17 @@ def ranking(found: Comparison, rows: Sequence[Row]) -> Any:
     left, right = fig.subplots(1, 2, width_ratios=(1.3, 1.0))
     names = list(dict.fromkeys(row.hardware for row in rows))
     colours = {name: style.SERIES_COLOURS[i % len(style.SERIES_COLOURS)] for i, name in enumerate(names)}
-    _bars(left, found, rows, colours)
+    _bars(left, comparison, rows, colours)
     _trade(right, rows, colours)
     return fig
 
 
-def _bars(axes: Any, found: Comparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def _bars(axes: Any, comparison: Comparison, rows: Sequence[Row], colours: dict[str, str]) -> None:
     """One bar per row with its value and its interval; the rows' names stand at the axis."""
-    metric = found.metric
+    metric = comparison.metric
     unit, values = variable(metric).unit, np.array([row.metrics[metric] for row in rows])
     places = np.arange(len(rows))
-    judged = [found.trust(row) for row in rows]
+    judged = [comparison.trust(row) for row in rows]
     # Both ends of the interval at 90 %, shape [rows, 2].
     ends = np.array([one.interval(value) for one, value in zip(judged, values, strict=True)])
     for place, row, one in zip(places, rows, judged, strict=True):
@@ -67,7 +67,7 @@ def _bars(axes: Any, found: Comparison, rows: Sequence[Row], colours: dict[str, 
     axes.hlines(places, ends[:, 0], ends[:, 1], color=style.INK, lw=1.0, alpha=0.6)
     for place, value, end in zip(places, values, ends[:, 1], strict=True):
         axes.text(end, place, f" {labels.amount(float(value), unit)}", va="center", fontsize=8, color=style.INK)
-    several = [f"{row.replicas} x " if found.rate is not None and row.replicas > 1 else "" for row in rows]
+    several = [f"{row.replicas} x " if comparison.rate is not None and row.replicas > 1 else "" for row in rows]
     axes.set_yticks(
         places,
         [

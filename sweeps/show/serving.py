@@ -85,19 +85,20 @@ def errors_by_concurrency(predictions: Sequence[ServingPrediction]) -> Any:
 
 
 @style.styled
-def calibration(found: Calibration) -> Any:
+def calibration(calibration: Calibration) -> Any:
     """A figure with a panel per latency; a dot per request: grey before, blue and orange (held out) after."""
-    before, after = (found.errors["validation"][when].error for when in ("before", "after"))
+    before, after = (calibration.errors["validation"][when].error for when in ("before", "after"))
     fig = style.figure(
         9.6,
         4.1,
         f"Calibration takes the error of held-out requests from {before:.1%} to {after:.1%}",
         "Simulated against measured time, a dot per request. Lines: equal, and 20 % off. Beside each name: mean "
         "absolute error.",
-        f"{found.run.name}: {len(found.run.stream):,} requests, {int(found.run.held_out.sum()):,} of them held out",
+        f"{calibration.run.name}: {len(calibration.run.stream):,} requests, "
+        f"{int(calibration.run.held_out.sum()):,} of them held out",
     )
     for axes, (metric, name) in zip(fig.subplots(1, 2), CALIBRATED.items(), strict=True):
-        _times(axes, found, metric)
+        _times(axes, calibration, metric)
         axes.set_title(name)
     return fig
 
@@ -131,9 +132,9 @@ def _error_text(predictions: Sequence[ServingPrediction], metric: str) -> str:
     return f"{errors.median:.0%}, {errors.mape:.0%}"
 
 
-def _times(axes: Any, found: Calibration, metric: str) -> None:
-    measured, held = found.run.latencies[metric], found.run.held_out
-    times = {when: found.simulated[when][metric] for when in ("before", "after")}
+def _times(axes: Any, calibration: Calibration, metric: str) -> None:
+    measured, held = calibration.run.latencies[metric], calibration.run.held_out
+    times = {when: calibration.simulated[when][metric] for when in ("before", "after")}
     # Requests that have the latency in the measurement and in both simulations.
     known = np.isfinite(measured) & np.isfinite(times["before"]) & np.isfinite(times["after"])
     every = np.concatenate([measured[known], times["before"][known], times["after"][known]])

@@ -41,22 +41,22 @@ def trace(stream: Stream) -> Any:
     return fig
 
 
-def _title(found: Summary) -> str:
-    lengths = f"{number(found.isl.mean)} prompt and {number(found.osl.mean)} output tokens on average"
-    if not math.isfinite(found.rate):
-        return f"{found.requests:,} requests at one time: {lengths}"
-    return f"{number(found.rate)} requests per second for {span_text(found.duration)}: {lengths}"
+def _title(summary: Summary) -> str:
+    lengths = f"{number(summary.isl.mean)} prompt and {number(summary.osl.mean)} output tokens on average"
+    if not math.isfinite(summary.rate):
+        return f"{summary.requests:,} requests at one time: {lengths}"
+    return f"{number(summary.rate)} requests per second for {span_text(summary.duration)}: {lengths}"
 
 
-def _details(found: Summary) -> str:
-    parts = [f"{found.requests:,} requests."]
-    if math.isfinite(found.burstiness):
+def _details(summary: Summary) -> str:
+    parts = [f"{summary.requests:,} requests."]
+    if math.isfinite(summary.burstiness):
         parts.append(
-            f"They arrive {_evenness(found.burstiness)}: the times between them have a standard deviation of "
-            f"{number(found.burstiness)} times their mean."
+            f"They arrive {_evenness(summary.burstiness)}: the times between them have a standard deviation of "
+            f"{number(summary.burstiness)} times their mean."
         )
-    if found.cacheable > 0.0:
-        parts.append(f"A prefix cache could have {100.0 * found.cacheable:.1f} % of the prompt tokens.")
+    if summary.cacheable > 0.0:
+        parts.append(f"A prefix cache could have {100.0 * summary.cacheable:.1f} % of the prompt tokens.")
     return " ".join(parts)
 
 
@@ -68,13 +68,13 @@ def _evenness(burstiness: float) -> str:
     return f"{'burstier' if burstiness > 1.0 else 'more evenly'} than a Poisson process"
 
 
-def _rate_panel(axes: Any, stream: Stream, found: Summary) -> None:
+def _rate_panel(axes: Any, stream: Stream, summary: Summary) -> None:
     axes.set_title("Requests over time")
     # The largest unit of which the stream lasts at least two.
-    unit, seconds = next((one for one in TIME_UNITS if found.duration >= 2.0 * one[1]), TIME_UNITS[-1])
+    unit, seconds = next((one for one in TIME_UNITS if summary.duration >= 2.0 * one[1]), TIME_UNITS[-1])
     # Width of a range in s: a round number for some eight requests in each, within bounds.
-    width = _round_above(found.duration / min(TIME_BINS, max(len(stream) / 8.0, 8.0)))
-    ends = np.append(np.arange(0.0, found.duration, width), found.duration)
+    width = _round_above(summary.duration / min(TIME_BINS, max(len(stream) / 8.0, 8.0)))
+    ends = np.append(np.arange(0.0, summary.duration, width), summary.duration)
     if len(ends) > 2 and ends[-1] - ends[-2] < width / 2.0:  # a range that has hardly begun is part of the one before
         ends = np.delete(ends, -2)
     rates = np.histogram(stream.arrival - stream.arrival[0], ends)[0] / np.diff(ends)
@@ -82,10 +82,10 @@ def _rate_panel(axes: Any, stream: Stream, found: Summary) -> None:
     colour = style.SERIES_COLOURS[2]
     axes.stairs(rates, times, fill=True, color=colour, alpha=0.35, lw=0)
     axes.stairs(rates, times, color=colour, lw=1.2)
-    axes.axhline(found.rate, color=style.INK, lw=1.0, ls="--")
+    axes.axhline(summary.rate, color=style.INK, lw=1.0, ls="--")
     axes.annotate(
-        f"mean {number(found.rate)}",
-        (1.0, found.rate),
+        f"mean {number(summary.rate)}",
+        (1.0, summary.rate),
         xycoords=("axes fraction", "data"),
         xytext=(4, 0),
         textcoords="offset points",
@@ -94,7 +94,7 @@ def _rate_panel(axes: Any, stream: Stream, found: Summary) -> None:
         annotation_clip=False,
     )
     axes.set_xlim(0.0, times[-1])
-    axes.set_ylim(0.0, max(float(rates.max()), found.rate) * 1.08)
+    axes.set_ylim(0.0, max(float(rates.max()), summary.rate) * 1.08)
     axes.set_xlabel(f"Time ({unit})")
     axes.set_ylabel(f"Requests per second,\nin ranges of {span_text(width)}")
     for axis, limit in ((axes.xaxis, times[-1]), (axes.yaxis, axes.get_ylim()[1])):
@@ -102,9 +102,9 @@ def _rate_panel(axes: Any, stream: Stream, found: Summary) -> None:
     style.grid_behind(axes)
 
 
-def _length_panel(axes: Any, tokens: np.ndarray, found: LengthSummary, name: str, colour: str) -> None:
+def _length_panel(axes: Any, tokens: np.ndarray, length_summary: LengthSummary, name: str, colour: str) -> None:
     """Shares of requests by length on a logarithmic axis; lines at the median and the 99th percentile."""
-    edges = _length_edges(float(tokens.min()), found.max)
+    edges = _length_edges(float(tokens.min()), length_summary.max)
     shares = 100.0 * np.histogram(tokens, edges)[0] / len(tokens)
     axes.set_xscale("log")
     axes.stairs(shares, edges, fill=True, color=colour, alpha=0.35, lw=0)
@@ -112,14 +112,14 @@ def _length_panel(axes: Any, tokens: np.ndarray, found: LengthSummary, name: str
     top, low, high = 1.08 * float(shares.max()), edges[0], edges[-1]
     axes.set_ylim(0.0, top)
     axes.set_xlim(low, high)
-    words = f"all {number(found.max)} tokens"
-    if found.max > tokens.min():
+    words = f"all {number(length_summary.max)} tokens"
+    if length_summary.max > tokens.min():
         words = (
-            f"mean {number(found.mean)}, largest {number(found.max)}\n"
-            f"median {number(found.p50)} (dashed), 99 % up to {number(found.p99)} (dotted)"
+            f"mean {number(length_summary.mean)}, largest {number(length_summary.max)}\n"
+            f"median {number(length_summary.p50)} (dashed), 99 % up to {number(length_summary.p99)} (dotted)"
         )
-        axes.axvline(found.p50, color=style.INK, lw=1.0, ls="--")
-        axes.axvline(found.p99, color=style.INK, lw=1.0, ls=":")
+        axes.axvline(length_summary.p50, color=style.INK, lw=1.0, ls="--")
+        axes.axvline(length_summary.p99, color=style.INK, lw=1.0, ls=":")
     axes.set_title(name, pad=28)
     below = axes.text(0.0, 1.02, words, transform=axes.transAxes, va="bottom", fontsize=8.0, color=style.INK)
     below.set_in_layout(False)  # the title's padding makes its room
