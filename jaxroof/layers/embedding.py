@@ -141,9 +141,7 @@ def prediction_ops(model: Model, deployment: Deployment, batch: Batch, tokens: S
     return {
         **_run(PREFIX, model, deployment, batch, tokens, group_tokens, launched(drafts)),
         # Autoregressive drafting: the k-th draft needs the one before, so k - 1 further runs are serial.
-        **_run(
-            FURTHER, model, single, newest, batch.logits, batch.logits * groups, positive_part(drafts - 1.0)
-        ),
+        **_run(FURTHER, model, single, newest, batch.logits, batch.logits * groups, positive_part(drafts - 1.0)),
     }
 
 

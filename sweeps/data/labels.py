@@ -125,5 +125,3 @@ def _path(long_name: str) -> str | None:
         path = f"hardware.matrix.{long_name.removeprefix(_MATRIX)}"
         return path if leaf_long_name(path) == long_name else None
     return next((path for path, declared in leaves().items() if declared.meaning == long_name), None)
-
-
