@@ -231,8 +231,8 @@ def package_known(hardware: Hardware) -> bool:
 
 def buildable(uses: dict[str, Array]) -> Array:
     """Whether every share of a limit, as `package_uses` gives them, is at most 1, shape ()."""
-    kept = [use <= 1.0 + ROUNDING for use in uses.values()]
-    return functools.reduce(jnp.logical_and, kept)
+    within_limits = [use <= 1.0 + ROUNDING for use in uses.values()]
+    return functools.reduce(jnp.logical_and, within_limits)
 
 
 def package_uses(hardware: Hardware) -> dict[str, Array]:

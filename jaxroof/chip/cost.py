@@ -69,13 +69,13 @@ def cost_parts(hardware: Hardware) -> dict[str, Array]:
     """
     costs = _costs(hardware)
     with_cores, without = dies(hardware)
-    made = _cost_of(with_cores, costs.wafer, costs) + _cost_of(without, costs.shared_wafer, costs)
+    die_costs = _cost_of(with_cores, costs.wafer, costs) + _cost_of(without, costs.shared_wafer, costs)
     # The package is paid by what lies on it: dies and memory stacks.
     covered = with_cores.area + without.area + memory_stacks(hardware) * costs.stack_footprint
     # Known good dies still fail in assembly, with all that is bonded to them.
     lost = 1.0 / costs.package_yield
     return {
-        "dies": made * lost,
+        "dies": die_costs * lost,
         "memory": hardware.memory.hbm.capacity * costs.memory * lost,
         "package": covered * costs.package * lost,
         "test": (with_cores.count + without.count) * costs.test,

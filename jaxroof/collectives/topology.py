@@ -50,14 +50,14 @@ def tiers(links: Links, op: Collective, losses: Scalar) -> tuple[Tier, ...]:
     # Tensor parallelism has neighbours, other groups one device of each: with stride s a domain of d holds d / s of
     # them.
     stride = 1.0 if op.stride is None else op.stride
-    inner, found = 1.0, list[Tier]()
+    inner, used_tiers = 1.0, list[Tier]()
     for link in present[:-1]:
         # Not rounded: a sweep varies the group's size continuously, and uneven parts are priced by their mean.
         reached = jnp.minimum(jnp.maximum(link.devices / stride, inner), group)
-        found.append(_tier(link, inner, reached, group / reached, losses, crowded=not found))
+        used_tiers.append(_tier(link, inner, reached, group / reached, losses, crowded=not used_tiers))
         inner = reached
-    found.append(_tier(present[-1], inner, group, 1.0, losses, crowded=not found))
-    return tuple(found) if op.fanout is None else _forwarding(found, op.fanout, group)
+    used_tiers.append(_tier(present[-1], inner, group, 1.0, losses, crowded=not used_tiers))
+    return tuple(used_tiers) if op.fanout is None else _forwarding(used_tiers, op.fanout, group)
 
 
 def _forwarding(found: list[Tier], fanout: Fanout, group: Scalar) -> tuple[Tier, ...]:

@@ -138,6 +138,7 @@ def drafted_tokens(deployment: Drafting) -> Scalar:
         return 0.0
     if deployment.tree is None:
         return deployment.drafts
+    # `width` counts the nodes of one depth, `nodes` those of all depths so far.
     nodes, width = 0.0, 1.0
     for depth, branches in enumerate(deployment.tree):
         # Each node of one depth has `branches` children: nodes multiply with depth.

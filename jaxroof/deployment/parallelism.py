@@ -122,6 +122,7 @@ def _ways(deployment: Parallelism, names: tuple[str, ...]) -> Scalar:
 
 
 _LAYER, _REPLICA, _TOKENS = axes("layer"), axes("replica"), axes("tokens")
+# Axes inside one replica whose devices serve requests of their own. The unpacking below asserts that there is one.
 _GROUPS = tuple(axis.name for axis in MESH if axis.replica and axis.requests)
 
 (GROUPS,) = _GROUPS
@@ -176,6 +177,7 @@ AnyParallelism = TypeVar("AnyParallelism", bound=Parallelism)
 
 def on_one_device(deployment: AnyParallelism) -> AnyParallelism:
     """The same replica whole on one device."""
+    # A degree of None is 1, so all axes inside the replica collapse; `dp` stays as it is.
     alone: dict[str, Any] = dict.fromkeys(axes("replica"))
     return dataclasses.replace(deployment, **alone | {"tp": 1.0, "ep": None, "stages": None})
 
@@ -187,6 +189,7 @@ def devices(deployment: Parallelism) -> Scalar:
 
 def charged_share(deployment: Parallelism) -> Scalar:
     """Devices that a replica is charged for, over those that it uses."""
+    # Above 1 where the replica leaves devices of its servers unused.
     return 1.0 if deployment.charged is None else deployment.charged / replica_devices(deployment)
 
 
@@ -199,6 +202,7 @@ def largest_stage(deployment: Parallelism, layers: Scalar) -> Scalar:
     """Share of `layers` layers in the largest pipeline stage, shape (); ceil(layers / pp) / layers where even."""
     if deployment.pp is None:
         return 1.0
+    # Uneven stages say themselves how layers are spread: the fullest one over the sum of all.
     if deployment.stages is not None:
         return maximum(*deployment.stages) / sum(deployment.stages)
     # Layers per stage, rounded up: the largest stage sets the pace and the memory.

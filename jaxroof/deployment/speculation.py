@@ -50,6 +50,7 @@ def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
         right = _inside(acceptance)
         # A geometric series, by expm1 and log, as a is often close to 1.
         return -jnp.expm1((deployment.drafts + 1.0) * jnp.log(right)) / (1.0 - right)
+    # The model's own token is added in any case, so the sum over depths starts from 1.
     expected, reached = 1.0, 1.0
     for depth, right in enumerate(_by_depth(deployment.tree, acceptance)):
         # A token at depth j counts only if all before it are right: conditional probabilities multiply.
@@ -68,6 +69,7 @@ def draft_deployment(deployment: Deployment) -> Deployment:
 
     Drafts are the likeliest tokens, so no logits are sorted for them.
     """
+    # A run on a tree's depth works on several nodes of every sequence at once, as a step that verifies drafts does.
     further = None if deployment.tree is None else draft_rows(deployment) - 1.0
     return dataclasses.replace(
         deployment, drafts=further, tree=None, stages=None, offloaded=None, adapters=None, sampler="fused"
@@ -83,6 +85,7 @@ def draft_rows(deployment: Deployment) -> Scalar:
     for depth, branches in enumerate(deployment.tree):
         rows = rows + drafted_part(deployment.drafts, depth) * width
         width = width * branches
+    # Double `where`: without drafts the quotient would be 0 / 0, and its gradient not a number.
     some = deployment.drafts > 0.0
     return jnp.where(some, rows, 1.0) / jnp.where(some, minimum(deployment.drafts, float(len(deployment.tree))), 1.0)
 
@@ -100,11 +103,13 @@ def beta_acceptance(mean: Scalar, concentration: Scalar, positions: int) -> tupl
 
     Source: ours, the moments of the beta distribution, E[p^j] = product of (a + i) / (concentration + i), i < j.
     """
+    # The posterior mean of a beta distribution after `position` successes in as many trials.
     return tuple((mean * concentration + position) / (concentration + position) for position in range(positions))
 
 
 def _inside(probability: Scalar) -> Array:
     """`probability` inside (0, 1), where quotients and powers of it have a value and a gradient."""
+    # An affine map of [0, 1] rather than a clip, whose gradient would be 0 at both ends.
     return jnp.asarray(probability * (1.0 - MARGIN) + 1e-3 * MARGIN)
 
 

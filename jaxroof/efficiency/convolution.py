@@ -47,19 +47,19 @@ def cheapest_algorithm(
     direct = timing(implicit_product(op, hardware))
     if winograd is None or not op.shape.minimal:
         return direct
-    found, best = [direct], [direct.total]
+    timings, best = [direct], [direct.total]
     # Minimal filtering F(e x e, 3 x 3): fewer products, at the price of adding up transformed tiles on vector units.
     for edge in TRANSFORMS:
         product, added = filtered_product(op, edge, winograd, hardware)
         timed = timing(product)
         # Transforms do not overlap the products: their time adds, and is vector time.
-        found.append(Timing(timed.total + added, {**timed.resources, "vector": added}))
-        best.append(found[-1].total)
+        timings.append(Timing(timed.total + added, {**timed.resources, "vector": added}))
+        best.append(timings[-1].total)
     # The value is the exact minimum, its gradient shared near ties; resources are those of the algorithm that was
     # taken.
     total = cheapest(*best)
-    resources = {**found[0].resources, "vector": found[0].resources.get("vector", jnp.zeros(()))}
-    for other in found[1:]:
+    resources = {**timings[0].resources, "vector": timings[0].resources.get("vector", jnp.zeros(()))}
+    for other in timings[1:]:
         chosen = other.total <= total
         resources = {name: jnp.where(chosen, other.resources.get(name, 0.0), time) for name, time in resources.items()}
     return Timing(total, resources)

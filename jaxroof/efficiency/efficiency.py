@@ -65,17 +65,17 @@ def constant_declaration(path: str) -> Declaration | None:
     Structs of several tiers may stand on the way: the first that has such a constant tells, and all agree on its unit.
     """
     *around, name = path.split(".")
-    found: tuple[type, ...] = (Efficiency,)
+    kinds: tuple[type, ...] = (Efficiency,)
     for word in around:
-        found = tuple(inner for kind in found for inner in _below(kind, word))
-    return next((declared for kind in found if (declared := declarations(kind).get(name))), None)
+        kinds = tuple(inner for kind in kinds for inner in _below(kind, word))
+    return next((declared for kind in kinds if (declared := declarations(kind).get(name))), None)
 
 
 def _below(kind: type, field: str) -> Sequence[type]:
     """Structs that a field may hold; the one around it where it holds constants of a class of cores."""
     hint = typing.get_type_hints(kind).get(field)
-    found = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and dataclasses.is_dataclass(one)]
-    return [] if hint is None else found or [kind]
+    structs = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and dataclasses.is_dataclass(one)]
+    return [] if hint is None else structs or [kind]
 
 
 def datasheet() -> Efficiency:

@@ -75,11 +75,11 @@ def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
     Of device and shape it is the largest excess of a feature, log2(value / high) or log2(low / value): figures of one
     device move together, and the furthest says how far it is.
     """
-    found = hull_excesses(hull, op, hardware)
+    excesses = hull_excesses(hull, op, hardware)
     # A Euclidean sum over independent reasons to distrust: precision, class of cores, device, shape.
     square = jnp.asarray(precision_distance(hull, op) ** 2) + class_distance(hull, hardware) ** 2
     for device, share in ((True, 1.0), (False, SHAPE)):
-        own = [jnp.abs(octaves) for name, octaves in found.items() if FEATURES[name].device is device]
+        own = [jnp.abs(octaves) for name, octaves in excesses.items() if FEATURES[name].device is device]
         if own:
             furthest = share * (maximum(*own) if len(own) > 1 else own[0])
             square = square + furthest * furthest
@@ -90,7 +90,7 @@ def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
 
 def hull_excesses(hull: Hull, op: AnyOp, hardware: Hardware) -> dict[str, Array]:
     """Octaves above the range of every feature that `op` on `hardware` has, negative below it, 0 inside; shapes ()."""
-    found = {}
+    excesses = {}
     for one in hull.ranges:
         value = FEATURES[one.feature].value(op, hardware)
         if value is not None:
@@ -100,8 +100,8 @@ def hull_excesses(hull: Hull, op: AnyOp, hardware: Hardware) -> dict[str, Array]
             # More rows or longer messages repeat the same inner loop: only less than the least is new.
             high = math.inf if FEATURES[one.feature].repeats else math.log2(one.high)
             # Clipping subtracts the part inside: what remains is 0 inside, positive above, negative below.
-            found[one.feature] = octaves - jnp.clip(octaves, math.log2(one.low), high)
-    return found
+            excesses[one.feature] = octaves - jnp.clip(octaves, math.log2(one.low), high)
+    return excesses
 
 
 def precision_distance(hull: Hull, op: AnyOp) -> float:

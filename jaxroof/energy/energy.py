@@ -127,7 +127,7 @@ def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
 
 def joules_of(ops: Ops, hardware: Hardware) -> Joules:
     """Energy of one run of a step's ops, on hardware of which `power_known`."""
-    return Joules(*(sum(found(ops, hardware).values()) for found in (core_energies, other_energies)))
+    return Joules(*(sum(energies_of(ops, hardware).values()) for energies_of in (core_energies, other_energies)))
 
 
 def joules_by_part(ops: Ops, hardware: Hardware) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
@@ -138,7 +138,7 @@ def joules_by_part(ops: Ops, hardware: Hardware) -> tuple[dict[str, Scalar], dic
     core: dict[str, Scalar] = {}
     other: dict[str, Scalar] = {}
     for op in ops.values():
-        for found, work in ((core, _core_work(op, hardware)), (other, _other_work(op, hardware))):
+        for energies, work in ((core, _core_work(op, hardware)), (other, _other_work(op, hardware))):
             for name, joules in _joules(work, op, hardware).items():
-                found[name] = found.get(name, 0.0) + op.count * joules
+                energies[name] = energies.get(name, 0.0) + op.count * joules
     return core, other

@@ -122,11 +122,11 @@ def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
         """Costs of all phases on the whole device, or on parts of it with these bandwidths; bandwidths for next."""
         # Alone on the whole device, or each on its part of it.
         cores = jnp.where(whole, 1.0, parts)
-        found = [
+        phase_costs = [
             _phases([share_of(hardware, cores[i], bandwidths[i, phase]) for phase in range(2)], tenant)
             for i, tenant in enumerate(tenants)
         ]
-        latencies, demands = (stacked([number for one in found for number in one[k]], axis=0) for k in range(2))
+        latencies, demands = (stacked([number for one in phase_costs for number in one[k]], axis=0) for k in range(2))
         latencies, demands = (jnp.reshape(each, (2, 2, *jnp.shape(each)[1:])) for each in (latencies, demands))
         # Own prompts and tokens beside the other's tokens.
         # Where both together want more than the memory has, each gets as much less as they want beyond it.

@@ -234,7 +234,7 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
     # Without a rate the pools are taken at their full load.
     used = work.rate if work.rate is not None else cost.rate
     kept_up = jnp.asarray(True) if work.rate is None else jnp.asarray(work.rate < cost.rate)
-    found = {
+    metrics = {
         "ttft": cost.ttft,
         "tpot": cost.tpot,
         "e2e": cost.e2e,
@@ -258,7 +258,7 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
     }
     # A load beyond the bottleneck is served at the bottleneck's rate.
     tokens = minimum(used, cost.rate) * work.osl
-    return found | pooled_economics((prefill, decode), tokens) | _fit(scenario, kept_up)
+    return metrics | pooled_economics((prefill, decode), tokens) | _fit(scenario, kept_up)
 
 
 def _times(

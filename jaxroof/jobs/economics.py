@@ -93,11 +93,11 @@ def economics(
       rate: tokens/s of one replica: output tokens, or those of `jaxroof.jobs.step.step_tokens`.
       joules_per_token: of all devices of a replica and the same tokens; None: unknown.
     """
-    found = {"ridge": ridge(hardware, deployment.attention_compute), **throughput(hardware, deployment, rate)}
+    metrics = {"ridge": ridge(hardware, deployment.attention_compute), **throughput(hardware, deployment, rate)}
     emitted = _emissions(hardware, joules_per_token)
     # Rented devices that a replica leaves idle are paid for as well.
-    per_charged = found["tokens_per_second_per_device"] / charged_share(deployment)
-    return found | _owning(hardware, per_charged, joules_per_token) | emitted
+    per_charged = metrics["tokens_per_second_per_device"] / charged_share(deployment)
+    return metrics | _owning(hardware, per_charged, joules_per_token) | emitted
 
 
 def throughput(hardware: Hardware, deployment: Deployment, rate: Scalar) -> dict[str, Scalar]:
@@ -107,16 +107,18 @@ def throughput(hardware: Hardware, deployment: Deployment, rate: Scalar) -> dict
       rate: tokens/s of one replica.
     """
     per_device = rate / replica_devices(deployment)
-    found = {
+    metrics = {
         "devices": devices(deployment),
         "tokens_per_second": rate * deployment.dp,
         "tokens_per_second_per_device": per_device,
     }
     if hardware.power.tdp is not None:
-        found["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
+        metrics["tokens_per_joule_at_tdp"] = per_device / hardware.power.tdp
     if hardware.price is not None:
-        found["usd_per_million_tokens"] = usd_of_tokens(MILLION, hardware.price * charged_share(deployment), per_device)
-    return found
+        metrics["usd_per_million_tokens"] = usd_of_tokens(
+            MILLION, hardware.price * charged_share(deployment), per_device
+        )
+    return metrics
 
 
 def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
@@ -129,15 +131,15 @@ def pooled_economics(pools: Sequence[Pool], rate: Scalar) -> dict[str, Scalar]:
     # Each pool is charged for whole servers.
     charged = [count * charged_share(pool.deployment) for count, pool in zip(counts, pools, strict=True)]
     prices = [pool.hardware.price for pool in pools]
-    found = {
+    metrics = {
         "devices": sum(counts),
         "tokens_per_second": rate,
         "tokens_per_second_per_device": rate / sum(counts),
     }
     if all(price is not None for price in prices):
         price = sum(count * price for count, price in zip(charged, prices, strict=True))
-        found["usd_per_million_tokens"] = usd_of_tokens(MILLION, price, rate)
-    return found
+        metrics["usd_per_million_tokens"] = usd_of_tokens(MILLION, price, rate)
+    return metrics
 
 
 def usd_of_tokens(tokens: Scalar, price: Scalar, rate: Scalar) -> Scalar:
@@ -163,15 +165,15 @@ def _owning(hardware: Hardware, per_charged: Scalar, joules_per_token: Scalar | 
     """Die area, what a device costs, and what tokens cost its owner: capital, and energy where the joules are known."""
     if hardware.silicon is None:
         return {}
-    found = {"die_area": die_area(hardware)}
+    metrics = {"die_area": die_area(hardware)}
     if hardware.costs is None:
-        return found
-    found |= {"device_cost": device_cost(hardware), "device_price": device_price(hardware)}
+        return metrics
+    metrics |= {"device_cost": device_cost(hardware), "device_price": device_price(hardware)}
     if hardware.power.tdp is not None:
         # Capital is paid for every second, by tokens of that second; energy only for tokens that are made.
         capital = usd_of_tokens(MILLION, capital_rate(hardware), per_charged)
-        found["capital_usd_per_million_tokens"] = capital
+        metrics["capital_usd_per_million_tokens"] = capital
         if joules_per_token is not None:
             energy = MILLION * joules_per_token * energy_price(hardware)
-            found |= {"energy_usd_per_million_tokens": energy, "owning_usd_per_million_tokens": capital + energy}
-    return found
+            metrics |= {"energy_usd_per_million_tokens": energy, "owning_usd_per_million_tokens": capital + energy}
+    return metrics

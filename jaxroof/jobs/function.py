@@ -64,7 +64,7 @@ class FunctionJob(Job):
         # Ops are made once for all sums that are asked for.
         ops = functools.cache(lambda: function_ops(scenario))
         times = functools.cache(lambda: {n: op.count * op_time(op, hardware, efficiency) for n, op in ops().items()})
-        found: Lazy = {
+        terms: Lazy = {
             "run": times,
             "run_by_bound": lambda: {
                 name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, hardware, efficiency)
@@ -81,16 +81,16 @@ class FunctionJob(Job):
             "run_kernels": lambda: {name: op.count * op.kernels for name, op in ops().items()},
         }
         if evidence_known(efficiency):
-            found["run_extrapolation"] = lambda: {
+            terms["run_extrapolation"] = lambda: {
                 name: times()[name] * op_extrapolation(op, hardware, efficiency)
                 for name, op in ops().items()
                 if evidence_of(op, efficiency)
             }
         if power_known(hardware):
             joules = functools.cache(lambda: joules_of(ops(), hardware))
-            found["run_core_energy"] = lambda: {"all": joules().core}
-            found["run_other_energy"] = lambda: {"all": joules().other}
-        return found
+            terms["run_core_energy"] = lambda: {"all": joules().core}
+            terms["run_other_energy"] = lambda: {"all": joules().other}
+        return terms
 
     def tables(self, scenario: Scenario) -> Lazy:
         """Costs of every op, by field."""

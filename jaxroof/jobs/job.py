@@ -139,18 +139,18 @@ class Job:
 
     def sums(self, scenario: Scenario) -> Lazy:
         """Terms whose totals the metrics are functions of, by name."""
-        found = dict(self.others(scenario))
+        terms = dict(self.others(scenario))
         for name, (place, batch) in self.steps(scenario).items():
-            found |= step_terms(name, place, batch)
-        return found
+            terms |= step_terms(name, place, batch)
+        return terms
 
     def tables(self, scenario: Scenario) -> Lazy:
         """Costs of every op of every engine step, by field."""
         steps = self.steps(scenario)
-        found: Lazy = {}
+        costs: Lazy = {}
         for name, (place, batch) in steps.items():
-            found |= op_tables(table_prefix(name, steps), place, batch)
-        return found
+            costs |= op_tables(table_prefix(name, steps), place, batch)
+        return costs
 
 
 def table_prefix(step: str, steps: Steps) -> str:

@@ -189,19 +189,21 @@ def step_powers(scenario: Scenario) -> dict[str, dict[str, Scalar]]:
     if not power_known(hardware):
         raise ValueError("the hardware's energy per operation, static power or TDP is unknown")
     batches = {name: batch for name, (_, batch) in job.steps(scenario).items()}
+    # Times in s without a limit of electrical power, which `power_by_part` applies.
     times = {
         name: step_time(hardware, scenario.model, deployment, batch, scenario.efficiency)
         for name, batch in batches.items()
     }
+    # Only requests run in micro-batches through the stages; one engine step is priced as it stands.
     parts = 1.0
     if isinstance(work, Requests):
         parts = micro_batches(work, deployment)
-        whole = pipelined_times(times["prefill"], times["decode"], scenario.model, deployment, work)
-        times = dict(zip(times, whole, strict=True))
+        pipelined = pipelined_times(times["prefill"], times["decode"], scenario.model, deployment, work)
+        times = dict(zip(times, pipelined, strict=True))
     share = parts / degree(deployment.pp)  # of the energy of one micro-batch in all stages
-    found = {}
+    powers = {}
     for name, batch in batches.items():
         spent = joules_by_part(overlapped_ops(as_run(scenario.model, hardware), deployment, batch), hardware)
         core, other = ({part: share * joules for part, joules in each.items()} for each in spent)
-        found[name] = power_by_part(times[name], core, other, hardware)
-    return found
+        powers[name] = power_by_part(times[name], core, other, hardware)
+    return powers

@@ -180,7 +180,7 @@ def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loo
 
     first, last = ends(found.arrival, sent)
     over = ends(found.finish, done)[1]
-    whole = positive(over - first)
+    makespan = positive(over - first)
     begins = found.admitted if open_loop else found.arrival
     begun, ended = jnp.where(done, begins, 0.0), jnp.where(done, found.finish, 0.0)
     # Time in service, from begin to last token; the bound keeps divisions finite.
@@ -204,7 +204,7 @@ def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loo
 
     def rate(amounts: Array) -> Array:
         finished = jnp.where(done, amounts, 0.0)
-        part = jnp.where(lasts, jnp.sum(finished * share) / (high - low), jnp.sum(finished) / whole)
+        part = jnp.where(lasts, jnp.sum(finished * share) / (high - low), jnp.sum(finished) / makespan)
         return jnp.where(keeps, jnp.sum(finished) * every, part)
 
     return rate
@@ -277,16 +277,16 @@ def weighted_percentile(values: Array, weights: Array, shares: Array) -> Array:
     inside = jnp.where(jnp.isfinite(least), (ends[upper] - places) / unit, 1.0)
     after = jnp.minimum(upper + 1, last)
     share_after = jnp.clip(1.0 - inside, 0.0, 1.0)
-    found = ordered[upper] * (1.0 - share_after) + ordered[after] * share_after
-    return jnp.where(total > 0.0, found, jnp.nan)
+    percentiles = ordered[upper] * (1.0 - share_after) + ordered[after] * share_after
+    return jnp.where(total > 0.0, percentiles, jnp.nan)
 
 
 def _distribution(name: str, values: Array, weights: Array) -> dict[str, Array]:
     total = jnp.sum(weights)
     mean = jnp.sum(jnp.where(weights > 0.0, values, 0.0) * weights) / jnp.where(total > 0.0, total, 1.0)
-    found = {f"{name}_mean": jnp.where(total > 0.0, mean, jnp.nan)}
+    metrics = {f"{name}_mean": jnp.where(total > 0.0, mean, jnp.nan)}
     percentiles = weighted_percentile(values, weights, jnp.asarray(PERCENTILES, values.dtype) / 100.0)
-    return found | {f"{name}_p{p}": percentiles[i] for i, p in enumerate(PERCENTILES)}
+    return metrics | {f"{name}_p{p}": percentiles[i] for i, p in enumerate(PERCENTILES)}
 
 
 def _count(condition: Array) -> Array:
@@ -299,8 +299,8 @@ def deployed_rates(scenario: Scenario, replica: dict[str, Scalar]) -> dict[str, 
     Args:
       replica: `serving_metrics`; those of `RATES` are read.
     """
-    whole = {name: replica[name] * scenario.deployment.dp for name in RATES}
-    return whole | throughput(scenario.hardware, scenario.deployment, replica["tokens_per_second"])
+    rates = {name: replica[name] * scenario.deployment.dp for name in RATES}
+    return rates | throughput(scenario.hardware, scenario.deployment, replica["tokens_per_second"])
 
 
 def deployed_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:

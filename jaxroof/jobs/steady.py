@@ -74,15 +74,15 @@ def steady_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str
         load = work.rate / deployment.dp
         batch, state, use = batch_at(of, load)
     tokens = load * needs.output
-    found: dict[str, Callable[[], Scalar]] = {
+    figures: dict[str, Callable[[], Scalar]] = {
         "requests_per_second": lambda: load * deployment.dp,
         "rate_use": lambda: use[..., 0],
         "batch_mean": lambda: state.under_way[..., 0],
     }
     for latency in SHARES:
-        found[f"{latency}_mean"] = functools.partial(_mean, state, latency)
+        figures[f"{latency}_mean"] = functools.partial(_mean, state, latency)
         for percent in PERCENTILES:
-            found[f"{latency}_p{percent}"] = functools.partial(_percentile, state, latency, percent / 100.0)
+            figures[f"{latency}_p{percent}"] = functools.partial(_percentile, state, latency, percent / 100.0)
     if work.limits:
 
         def capacity() -> Scalar:
@@ -94,7 +94,7 @@ def steady_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str
             idle = of.state(jnp.full_like(batch, LEAST_BATCH)) if work.rate is None else state
             return limit_ratio(idle, work.limits, work.share)[..., 0]
 
-        found |= {"capacity": capacity, "limit_ratio": ratio}
+        figures |= {"capacity": capacity, "limit_ratio": ratio}
     power = None if of.joules is None else of.power(batch, state)[..., 0]
     # Mean power over mean token rate, of all devices of a replica.
     joules = None if power is None else power * replica_devices(deployment) / tokens
@@ -102,7 +102,7 @@ def steady_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str
     known |= economics(hardware, deployment, tokens, joules)
     # Memory at the mean number of sequences under way, each of its mean length.
     known |= fit(scenario, needs.held, maximum(state.under_way[..., 0], 1.0), 0.0)
-    return _Figures(found | {name: functools.partial(_same, value) for name, value in known.items()})
+    return _Figures(figures | {name: functools.partial(_same, value) for name, value in known.items()})
 
 
 def _same(value: Scalar) -> Scalar:

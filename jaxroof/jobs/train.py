@@ -122,6 +122,7 @@ def training_rules(scenario: Scenario) -> Iterator[Rule]:
             lambda: f"sequence parallelism: tp x cp = {cp * deployment.tp:g} does not divide {training.seq:g} tokens",
         )
     links, used = hardware.links, devices(deployment)
+    # The outermost tier of links bounds the devices that one job can span; without links that is one device.
     widest = next((link for link in (links.cluster, links.scale_out, links.scale_up) if link is not None), None)
     reach = 1.0 if widest is None else widest.devices
     yield (
@@ -137,32 +138,32 @@ def _sums(scenario: Scenario) -> Lazy:
 def training_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, Terms]) -> dict[str, Scalar]:
     """Metrics of one training iteration, by name, from terms that are summed over ops."""
     hardware, model, deployment, training = _place(scenario)
-    found = iteration(sums, *_place(scenario), scenario.efficiency)
+    cost = iteration(sums, *_place(scenario), scenario.efficiency)
     every = devices(deployment)
     flops = model_flops(model, deployment, training)
     floor = model_floor(hardware, model, deployment, training)
     # Sequences per device: MFU divides the work that the model needs by what all devices could do in the time.
     sequences = training.global_batch / every
     return {
-        "iteration_time": found.time,
-        "mfu": floor * sequences / found.time,
+        "iteration_time": cost.time,
+        "mfu": floor * sequences / cost.time,
         # HFU counts recomputation too.
-        "hfu": found.executed / found.time,
-        "model_flops_per_second": flops * sequences / found.time,
+        "hfu": cost.executed / cost.time,
+        "model_flops_per_second": flops * sequences / cost.time,
         "devices": every,
-        "micro_batches": found.micro_batches,
-        "micro_batch_forward_time": found.forward,
-        "micro_batch_backward_time": found.backward,
-        "recompute_time": found.recompute,
-        "optimizer_time": found.optimizer,
-        "bubble_time": found.bubble,
-        "bubble_share": found.bubble / found.unlimited,
-        "communication_exposed": sum(found.exposed.values()),
-        "communication_hidden": sum(found.hidden.values()),
-        **{f"{kind}_exposed": found.exposed[kind] for kind in PARALLELISMS},
-        **{f"{kind}_hidden": found.hidden[kind] for kind in PARALLELISMS},
+        "micro_batches": cost.micro_batches,
+        "micro_batch_forward_time": cost.forward,
+        "micro_batch_backward_time": cost.backward,
+        "recompute_time": cost.recompute,
+        "optimizer_time": cost.optimizer,
+        "bubble_time": cost.bubble,
+        "bubble_share": cost.bubble / cost.unlimited,
+        "communication_exposed": sum(cost.exposed.values()),
+        "communication_hidden": sum(cost.hidden.values()),
+        **{f"{kind}_exposed": cost.exposed[kind] for kind in PARALLELISMS},
+        **{f"{kind}_hidden": cost.hidden[kind] for kind in PARALLELISMS},
         **_memory(scenario),
-        **_rates(scenario, found),
+        **_rates(scenario, cost),
     }
 
 
@@ -205,6 +206,7 @@ def _rates(scenario: Scenario, found: Iteration) -> dict[str, Scalar]:
         }
     if hardware.price is not None:
         metrics["usd_per_billion_tokens"] = usd_of_tokens(BILLION, hardware.price * every, rate)
+    # Time, money and energy of a whole training run need its number of tokens.
     if training.tokens is None:
         return metrics
     metrics["training_time"] = training.tokens / rate

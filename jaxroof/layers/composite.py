@@ -56,11 +56,11 @@ def side_by_side(kind_of: Callable[[Mixer], MixerKind]) -> MixerKind:
 
     def merged(name: str) -> Callable[..., dict[str, Any]]:
         def union(mixer: SideBySide, *arguments: Any) -> dict[str, Any]:
-            found: dict[str, Any] = {}
+            combined: dict[str, Any] = {}
             # Names of the two parts' ops differ, so a union loses none.
             for part, kind in parts(mixer):
-                found |= getattr(kind, name)(part, *arguments)
-            return found
+                combined |= getattr(kind, name)(part, *arguments)
+            return combined
 
         return union
 

@@ -218,8 +218,8 @@ def _token_bytes(block: Block, deployment: Deployment) -> Scalar:
 def _sequence_bytes(block: Block, deployment: Deployment, context: Scalar) -> Scalar:
     """B of cache of one sequence in one layer, without what it holds however short it is."""
     mixer = block.attention
-    kept = context if mixer is None else mixer_kind(mixer).kept_tokens(mixer, context)
-    return kept * _token_bytes(block, deployment)
+    cached_tokens = context if mixer is None else mixer_kind(mixer).kept_tokens(mixer, context)
+    return cached_tokens * _token_bytes(block, deployment)
 
 
 def _fixed_bytes(block: Block, deployment: Deployment) -> Scalar:

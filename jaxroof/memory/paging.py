@@ -37,16 +37,16 @@ def copy_ops(model: Model, deployment: Deployment, local: Batch) -> Ops:
     if deployment.offloaded is None:
         return {}
     # All layers are copied, whichever stage has them, and copies are not rounded to blocks.
-    whole = dataclasses.replace(deployment, pp=None, stages=None, block_tokens=None)
+    unstaged = dataclasses.replace(deployment, pp=None, stages=None, block_tokens=None)
     held = 0.0
     if local.decode is not None:
         some = launched(local.decode.sequences)
         # 1 where there is no sequence, so that the mean context is a number and `some` removes it.
         sequences = local.decode.sequences + (1.0 - some)
-        held = some * sequences * kv_bytes_of_sequence(model, whole, local.decode.context / sequences)
+        held = some * sequences * kv_bytes_of_sequence(model, unstaged, local.decode.context / sequences)
     if local.prefill is not None:
         # A prompt reads the outside part of its past and writes that of its new tokens.
-        held = held + (local.prefill.past + local.prefill.tokens) * kv_bytes_per_token(model, whole)
+        held = held + (local.prefill.past + local.prefill.tokens) * kv_bytes_per_token(model, unstaged)
     layers = layer_count(model)
     # Layer by layer, so that one layer's copy can run behind the kernels of others.
     message = deployment.offloaded * held / layers

@@ -45,7 +45,7 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
 
     Source: cycles, blocks and leakage as Timeloop's reference outputs have them (see `counts`).
     """
-    found = accesses(problem, machine, mapping)
+    access_counts = accesses(problem, machine, mapping)
     used, steps, instances, fits = 1.0, 1.0, {}, True
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
         # From the outermost node inwards: instances of a memory are the copies of all fan-outs above it.
@@ -63,9 +63,9 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
     energies: dict[str, Scalar] = {}
     arithmetic = steps * (1.0 - machine.skipping * zeros)
     times = [arithmetic]
-    for node, kept in zip(machine.nodes, mapping.kept, strict=True):
+    for node, residents in zip(machine.nodes, mapping.kept, strict=True):
         if isinstance(node, NestMemory):
-            own = {(node.name, name): found[node.name, name] for name in kept}
+            own = {(node.name, name): access_counts[node.name, name] for name in residents}
             # All tiles that reside in a memory share its capacity.
             fits = jnp.logical_and(fits, sum(each.tile for each in own.values()) <= node.capacity)
             # Ports are separate resources: reads, writes, or both on one port.
@@ -77,9 +77,9 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
     for network in machine.networks.values():
         energy, bandwidth = (network.transfer_energy or {}), (network.transfer_bandwidth or {})
         spent = {}
-        for key in ((network.name, name) for name in problem.tensors if (network.name, name) in found):
+        for key in ((network.name, name) for name in problem.tensors if (network.name, name) in access_counts):
             # A word that crosses the network of a fan-out pays for the way.
-            moved = found[key]
+            moved = access_counts[key]
             spent[key] = instances[network.name] * (moved.reads + moved.updates) * energy.get(key[1], 0.0)
             times += [words / bandwidth[key[1]] for words in (moved.reads, moved.updates) if key[1] in bandwidth]
         by_tensor |= spent
@@ -93,7 +93,7 @@ def nest_cost(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> N
     acting = 1.0 - jnp.maximum(machine.gating, machine.skipping) * zeros
     energies["mac"] = machine.mac_energy * acting * steps * used
     return NestCost(
-        accesses=found,
+        accesses=access_counts,
         instances=instances,
         compute_cycles=arithmetic,
         cycles=cycles,

@@ -62,10 +62,10 @@ def accesses(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> di
     inner, units = inner_extents(mapping), len(machine.nodes)
     networks = machine.networks
     steps = math.prod((loop.count for loop in _temporal(machine, mapping, inner, units)), start=1.0)
-    found = {}
+    access_counts = {}
     for name, tensor in problem.tensors.items():
         # Memories that the tensor resides in, from the outermost; it bypasses the others.
-        homes = [place for place, kept in enumerate(mapping.kept) if name in kept]
+        homes = [place for place, residents in enumerate(mapping.kept) if name in residents]
         held = {place: _held(tensor, machine, mapping, inner, place) for place in homes}
         held[units] = _Held(1.0, steps, 0.0)
         fills: Scalar = 0.0  # of the outermost memory
@@ -89,12 +89,12 @@ def accesses(problem: NestProblem, machine: NestMachine, mapping: Mapping) -> di
                     # the words.
                     share = 1.0 / _copies(tensor, machine, mapping, inner, range(place + 1, at))
                     passing = share * moved.reads, share * moved.updates
-                    found[network.name, name] = Accesses(0.0, passing[0], 0.0, passing[1])
+                    access_counts[network.name, name] = Accesses(0.0, passing[0], 0.0, passing[1])
             if isinstance(node, NestMemory) and node.compression and name in node.compression:
                 share = jnp.minimum(node.compression[name] * tensor.density, 1.0)
                 moved = Accesses(*(share * count for count in moved))
-            found[node.name, name] = moved
-    return found
+            access_counts[node.name, name] = moved
+    return access_counts
 
 
 def _acting(problem: NestProblem, node: Any, name: str) -> Scalar:

@@ -77,8 +77,8 @@ def _of_one_token(price: Price, deployment: Deployment, acceptance: Scalar) -> P
     """The price of a step that adds one token to every sequence, where a step with drafts adds several."""
     if deployment.drafts is None:
         return price
-    kept = expected_tokens(deployment, acceptance)
-    return functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), kept)
+    expected = expected_tokens(deployment, acceptance)
+    return functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), expected)
 
 
 def _share_of_drafting_step(
@@ -100,10 +100,10 @@ def _share_of_drafting_step(
         prefill=Prefill(sequences=nothing, tokens=nothing, past=nothing), decode=decoding, logits=decoding.sequences
     )
     # Two prices, with prompts and without: the difference is what the prompts add.
-    whole, without = price(batch, rows + further), price(alone, decoding.sequences + further)
+    with_prompts, without = price(batch, rows + further), price(alone, decoding.sequences + further)
     # A drafting step yields `kept` tokens per sequence, and a caller counts one: the decode part counts 1 / kept.
     spared = jnp.where(decoding.sequences > 0, 1.0 - 1.0 / kept, 0.0)
-    device, host = (time - spared * other for time, other in zip(whole, without, strict=True))
+    device, host = (time - spared * other for time, other in zip(with_prompts, without, strict=True))
     return device, host
 
 
@@ -226,8 +226,8 @@ def step_prices(
     """
     parts = Parts(hardware, model, deployment, efficiency)
     # Tables depend on the place alone and may be shared by many simulations.
-    made = price_tables(parts, deployment, limits, encode) if tables is None else tables
-    tables = mapped(jax_numpy.asarray, made)
+    step_tables = price_tables(parts, deployment, limits, encode) if tables is None else tables
+    tables = mapped(jax_numpy.asarray, step_tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
     overlap = efficiency.host.step_time, hidden_host
     return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)

@@ -117,13 +117,13 @@ class Parts:
         """
         names = [of[kind] for of in self.kinds]
         # Ops of other kinds are left out before they are priced, which is most of the work.
-        found = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
-        return stacked([_sum(terms, wanted) for terms, wanted in zip(found, names, strict=True)])
+        quantities = _terms(self._place, prompt, decoding, logits, rows, names if self._apart else None)
+        return stacked([_sum(terms, wanted) for terms, wanted in zip(quantities, names, strict=True)])
 
     def encoder(self, requests: Scalar, encode: Encode) -> Array:
         """Sums of all quantities over the encoder's ops for requests of `encode` each, shape [quantities]."""
-        found = _encoder_terms(self._place, requests, encode)
-        return stacked([_sum(terms, terms.keys() - {HOST}) for terms in found])
+        quantities = _encoder_terms(self._place, requests, encode)
+        return stacked([_sum(terms, terms.keys() - {HOST}) for terms in quantities])
 
     def host(self, logits: Scalar) -> Array:
         """Time in s of the host, shape [1]."""
@@ -149,8 +149,8 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
         # In a trace all nodes are one batched program; on NumPy they are columns of one array.
         if is_traced():
             return jax.vmap(lambda n: jax.vmap(lambda m: function(n, m))(second))(first)
-        found = function(first[:, None], second[None, :])
-        return jnp.broadcast_to(found, (*parts.lanes, len(first), len(second), found.shape[-1]))
+        values = function(first[:, None], second[None, :])
+        return jnp.broadcast_to(values, (*parts.lanes, len(first), len(second), values.shape[-1]))
 
     # GEMMs, collectives and norms: functions of the rows alone.
     rows = table(lambda n, _: parts.sums("rows", rows=n), octaves(most_rows, ROWS))
@@ -228,10 +228,10 @@ def _priced(place: tuple[Any, ...], batch: Batch, ops: Ops, names: list[frozense
     def wanted(quantity: int) -> Ops:
         return ops if names is None else {name: op for name, op in ops.items() if name in names[quantity]}
 
-    found = [times_of(wanted(0), hardware, deployment, batch, efficiency)]
+    quantities = [times_of(wanted(0), hardware, deployment, batch, efficiency)]
     if power_known(hardware):
-        found += [core_energies(wanted(1), hardware), other_energies(wanted(2), hardware)]
-    return found
+        quantities += [core_energies(wanted(1), hardware), other_energies(wanted(2), hardware)]
+    return quantities
 
 
 def _intervals(values: Array) -> Array:

@@ -178,11 +178,11 @@ def _place(engine: Engine, state: State, candidate: AdmissionCandidate) -> Place
     chain = entry(groups.chain, inside)
     member = (group >= 0) & engine.caching
     # Prefix caching shares whole blocks only: hashes are of full blocks.
-    kept = jnp.minimum(entry(engine.keep, request), candidate.isl) // engine.size
+    kept_blocks = jnp.minimum(entry(engine.keep, request), candidate.isl) // engine.size
     # Whole blocks, and never the whole prompt: its last token has to be computed.
-    found = jnp.minimum(chain, entry(engine.shared, request) // engine.size)
-    hit = jnp.where(member, jnp.minimum(found, (candidate.target - 1) // engine.size), 0)
-    chained = jnp.where(member, jnp.maximum(hit, kept), 0)
+    cached_blocks = jnp.minimum(chain, entry(engine.shared, request) // engine.size)
+    hit = jnp.where(member, jnp.minimum(cached_blocks, (candidate.target - 1) // engine.size), 0)
+    chained = jnp.where(member, jnp.maximum(hit, kept_blocks), 0)
     growth = jnp.where(member, jnp.maximum(chained - chain, 0), 0)
     # An idle chain is used by nobody, but still cached: taking it costs no block.
     idle = jnp.where(member & (entry(groups.users, inside) == 0), chain, 0)

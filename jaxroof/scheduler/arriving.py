@@ -47,12 +47,12 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     total = entry(engine.isl, request) + entry(engine.osl, request)
     offset = total - entry(slots.end, slot)
     freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size)
-    groups, idle, kept = state.groups, 0, 0
+    groups, idle, kept_blocks = state.groups, 0, 0
     if groups is not None:
         # Blocks of the shared chain stay with the group.
         freed = freed - entry(slots.chained, slot)
         group = group_of(engine, request)
-        groups, kept = _kept(engine, groups, group, request, ends)
+        groups, kept_blocks = _kept(engine, groups, group, request, ends)
         groups, idle = left_group(groups, group, state.event, ends)
 
     # A static batch computes its ended sequences until the last one ends.
@@ -66,7 +66,7 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
         waiting=sent(engine, state.waiting, state.clock, closed, ends),
         running=running,
         offset=state.offset - ended * offset,
-        free=state.free + ended * freed - kept,
+        free=state.free + ended * freed - kept_blocks,
         idle=state.idle + idle,
         phases=counted(state.phases, offset, engine.size, jnp.where(engine.reserve, 0, -ended)),
         event=state.event + ended,

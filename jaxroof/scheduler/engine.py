@@ -78,8 +78,8 @@ def engine(
     sent = jnp.asarray(traffic.arrival, dtype=float)[order]
     place = jnp.arange(isl.shape[0], dtype=jnp.int32)
     clients = whole(isl.shape[0] if traffic.clients is None else traffic.clients)
-    kept = total_of(~refused)
-    sent = jnp.where((place < kept) & (place < clients), sent + delay, jnp.inf)
+    admissible = total_of(~refused)
+    sent = jnp.where((place < admissible) & (place < clients), sent + delay, jnp.inf)
     kind = jnp.asarray(policy.order)
 
     def ordered(values: Array | None) -> Array | None:
@@ -104,7 +104,7 @@ def engine(
         graph_step=whole(policy.graph_step),
         graph_limit=whole(policy.graph_limit),
         longest=whole(longest),
-        requests=kept,
+        requests=admissible,
         clients=clients,
         think=jnp.asarray(traffic.think, dtype=float),
         delay=jnp.asarray(delay, dtype=float),

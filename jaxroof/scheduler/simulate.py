@@ -224,7 +224,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
 
     arrival = since(run.state.waiting.arrival, zero) - run.engine.delay
-    found = Served(
+    outcomes = Served(
         arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
         admitted=time(start, events.admitted),
         first_token=time(end, _at(step, events.produced, iterations)),
@@ -246,7 +246,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     )
     # Requests were sorted (refused last): back into the order that they came in.
     given = jnp.argsort(run.order)
-    return jax.tree.map(lambda values: values[given], found), timeline
+    return jax.tree.map(lambda values: values[given], outcomes), timeline
 
 
 def _step_of(records: Record) -> Array:
@@ -346,8 +346,8 @@ def simulate(
     waits = step_prices(*place, limits, *beside, tables, prompts=False)[1]
     delay = front_delay(waits, traffic, policy, blocks, efficiency.host.request_time)
     run = begin(traffic, policy, blocks, size, delay, longest)
-    found, timeline = served(*proceed(price, run, traffic, policy, size))
-    return with_first_time(found, traffic, policy), timeline
+    outcomes, timeline = served(*proceed(price, run, traffic, policy, size))
+    return with_first_time(outcomes, traffic, policy), timeline
 
 
 def _index(events: Array, requests: int) -> Array:

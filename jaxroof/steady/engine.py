@@ -154,8 +154,8 @@ def times_and_joules(
 
     def lanes(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         batch, rows = mapped(lambda leaf: leaf[0] if jnp.ndim(leaf) else leaf, (batch, rows))
-        found = [price(batch, rows) for price in prices]
-        device, host = (jnp.stack(jnp.broadcast_arrays(*parts)) for parts in zip(*found, strict=True))
+        costs = [price(batch, rows) for price in prices]
+        device, host = (jnp.stack(jnp.broadcast_arrays(*parts)) for parts in zip(*costs, strict=True))
         return device, host
 
     priced = steps(lanes, *mapped(lambda leaf: jnp.asarray(leaf)[None], (policy, *arguments)))

@@ -69,11 +69,11 @@ def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueu
     Source: ours; the M/D/1 queue; the residual life of a renewal process, Cox, Renewal Theory, 1962.
     """
     fixed, each, full = prompt_service(times)
-    whole = fixed + full * each
-    use = load * whole / full
+    full_time = fixed + full * each
+    use = load * full_time / full
     # Beyond saturation there is no steady state; figures are told as at the last stable point.
     busiest = jnp.minimum(use, FULLEST)
-    load = busiest * full / whole
+    load = busiest * full / full_time
     own = load * each
 
     # Prompts of a step: Newton's method from below, on an increasing concave function.
@@ -88,7 +88,7 @@ def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueu
     mean = fixed + each * prompts
     # Inspection paradox: an arrival meets long steps more often, E[T^2] / E[T] on average.
     square = (fixed**2 + 2.0 * fixed * each * prompts + each**2 * prompts / evenness) / (1.0 - own**2)
-    met = jnp.minimum(square / mean, whole / evenness)
+    met = jnp.minimum(square / mean, full_time / evenness)
     met_variance = met**2 * jnp.maximum(met / mean - 1.0, 0.0)
     # Little's law on the server: probability that a step is under way when a prompt comes.
     busy = jnp.minimum(load * mean / prompts, 1.0)
@@ -99,7 +99,7 @@ def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueu
 
     # Those that find the next step full wait for another one.
     turned_away = busiest ** (full + 1.0)
-    service = whole / full
+    service = full_time / full
     # M/D/1: mean wait = rho s / (2 (1 - rho)); `turned_away` has the power of rho of many servers.
     further = turned_away * service / (2.0 * (1.0 - busiest) * evenness)
     idle = 1.0 - busiest

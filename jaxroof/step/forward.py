@@ -182,13 +182,13 @@ def draft_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     # Of a prompt the draft only needs its cache.
     if batch.prefill is not None:
         prompt = dataclasses.replace(batch, decode=None, logits=0.0)
-        found = step_ops(draft, draft_deployment(deployment), prompt)
-        ops |= in_layer(found, PREFIX)
+        run_ops = step_ops(draft, draft_deployment(deployment), prompt)
+        ops |= in_layer(run_ops, PREFIX)
     if batch.decode is not None:
         newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences, encoded=batch.encoded)
         # Autoregressive drafting: one run per draft, each on the newest token of every sequence.
-        found = step_ops(draft, draft_deployment(deployment), newest)
-        ops |= _times(found, deployment.drafts, FURTHER)
+        run_ops = step_ops(draft, draft_deployment(deployment), newest)
+        ops |= _times(run_ops, deployment.drafts, FURTHER)
     return ops
 
 
@@ -210,8 +210,8 @@ def feature_ops(draft: Model, deployment: Deployment, batch: Batch) -> Ops:
     # Further drafts have no hidden states of the target yet and take the draft's own.
     single = draft if features.every_run else dataclasses.replace(draft, features=None)
     newest = Batch(prefill=None, decode=batch.decode, logits=batch.decode.sequences)
-    found = step_ops(single, draft_deployment(deployment), newest)
-    return ops | _times(found, positive_part(drafts - 1.0), FURTHER)
+    run_ops = step_ops(single, draft_deployment(deployment), newest)
+    return ops | _times(run_ops, positive_part(drafts - 1.0), FURTHER)
 
 
 def _times(ops: Ops, runs: Scalar, prefix: str) -> Ops:

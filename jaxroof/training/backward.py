@@ -61,11 +61,11 @@ def backward_ops(ops: Ops, gradient_bytes: Scalar = 2.0, frozen: bool = False) -
       gradient_bytes: B per element of a weight's gradient, which is read and written: it accumulates.
       frozen: weights have no gradient.
     """
-    found: Ops = {}
+    gradient_ops: Ops = {}
     # Reverse mode: the last op's gradient is there first.
     for name, op in reversed(ops.items()):
-        found |= _backward(name, op, gradient_bytes, frozen)
-    return found
+        gradient_ops |= _backward(name, op, gradient_bytes, frozen)
+    return gradient_ops
 
 
 def transposed(ops: Ops) -> Ops:

@@ -23,18 +23,18 @@ def with_conversions(ops: Ops) -> Ops:
     Source: bitsandbytes, bitsandbytes/autograd/_functions.py (MatMul4Bit): weights are converted whole before the
     product of a forward pass, and again before that of its backward pass.
     """
-    found: Ops = {}
+    pass_ops: Ops = {}
     for name, op in ops.items():
         # Products at full precision pass unchanged.
         if not converts(op):
-            found[name] = op
+            pass_ops[name] = op
             continue
         assert isinstance(op, Kernel)
         shape = op.shape
         elements = shape.matrices * shape.inputs * shape.outputs
         # The converted copy is written and read again: QLoRA trades time for memory.
         stored, wide = elements * shape.weight_bytes, elements * op.operand_bytes
-        found[f"{name}{ENDING}"] = Kernel(
+        pass_ops[f"{name}{ENDING}"] = Kernel(
             kind="elementwise",
             precision=op.precision,
             count=op.count,
@@ -46,13 +46,13 @@ def with_conversions(ops: Ops) -> Ops:
             bytes=stored + wide,
         )
         # The product then reads 16-bit weights.
-        found[name] = dataclasses.replace(
+        pass_ops[name] = dataclasses.replace(
             op,
             vector_flops=None,
             bytes=op.bytes - stored + wide,
             shape=dataclasses.replace(shape, weight_bytes=op.operand_bytes),
         )
-    return found
+    return pass_ops
 
 
 def conversions_again(forward: Ops) -> Ops:

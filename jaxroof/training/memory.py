@@ -98,8 +98,8 @@ def activation_memory(model: Model, deployment: Deployment, training: Training) 
     share, pp = largest_stage(deployment, layer_count(model)), degree(deployment.pp)
     number = in_flight(training.schedule, pp, training.virtual_stages, micro_batches(training, deployment))
     layers = share * sum(
-        block.count * kept
-        for block, kept in zip(model.blocks, kept_activations(model, deployment, training), strict=True)
+        block.count * layer_bytes
+        for block, layer_bytes in zip(model.blocks, kept_activations(model, deployment, training), strict=True)
     )
     # 1F1B: the first stage holds p micro-batches' activations, the last one holds one and the logits.
     return maximum(layers * number, layers + head_activations(model, deployment, training))
@@ -127,7 +127,7 @@ def kept_activations(model: Model, deployment: Deployment, training: Training) -
     inputs = tokens * model.hidden * deployment.activation_bytes / _stream_ways(deployment)
     full = training.recompute == float(RECOMPUTES.index("full"))
     # Checkpointing: the layer's input is kept and all else computed again.
-    return [jnp.where(full, inputs, kept) for kept in _layers(model, deployment, training)]
+    return [jnp.where(full, inputs, layer_bytes) for layer_bytes in _layers(model, deployment, training)]
 
 
 def _layers(model: Model, deployment: Deployment, training: Training) -> list[Scalar]:
@@ -153,23 +153,23 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
     slots = [slot for slot in (block.attention, block.cross, block.feedforward) if slot is not None]
     normed = 1.0 if block.parallel else float(len(slots))
     norms = 2.0 * normed + (block.norms - 1.0) * normed
-    kept = tokens * hidden * element * norms / stream
-    kept = kept + tokens * hidden * training.dropout * len(slots) / stream
+    kept_bytes = tokens * hidden * element * norms / stream
+    kept_bytes = kept_bytes + tokens * hidden * training.dropout * len(slots) / stream
     # Matrices: of experts the rows that the busiest device works on, each multiplied once.
     for matrix in block_matrices(block, hidden, deployment).values():
         rows, copies = tokens, matrix.copies
         if matrix.routed and isinstance(block.feedforward, Experts):
             rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
             copies = 1.0
-        kept = kept + rows * copies * element * _kept_widths(matrix, training)
+        kept_bytes = kept_bytes + rows * copies * element * _kept_widths(matrix, training)
     # Scores: what softmax made of them, of every head, query and key.
     mixer = block.attention
     if deployment.attention_kernel == "unfused" and mixer is not None and mixer_kind(mixer).writes_scores:
         heads, keys = mixer.heads / deployment.tp, training.seq
         stored = training.recompute == float(RECOMPUTES.index("none"))
         scores = tokens * keys * heads * (SCORE_BYTES + SCORE_DROPOUT_BYTES * training.dropout)
-        kept = kept + jnp.where(stored, scores, 0.0)
-    return kept
+        kept_bytes = kept_bytes + jnp.where(stored, scores, 0.0)
+    return kept_bytes
 
 
 def _kept_widths(matrix: Matrix, training: Training) -> Scalar:

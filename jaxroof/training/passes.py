@@ -97,9 +97,9 @@ def backward_pass(forward: Pass, training: Training) -> Pass:
     if lora is None:
         return Pass(*(backward_ops(ops, gradient) for ops in forward))
     # Frozen weights need dX alone; adapters and attention need all gradients.
-    whole = {name: op for name, op in forward.layers.items() if op.role in WITH_GRADIENTS}
-    frozen = {name: op for name, op in forward.layers.items() if name not in whole}
-    layers = backward_ops(frozen, gradient, frozen=True) | backward_ops(whole, gradient)
+    with_gradients = {name: op for name, op in forward.layers.items() if op.role in WITH_GRADIENTS}
+    frozen = {name: op for name, op in forward.layers.items() if name not in with_gradients}
+    layers = backward_ops(frozen, gradient, frozen=True) | backward_ops(with_gradients, gradient)
     layers = conversions_again(forward.layers) | layers
     # The head passes dX to the layers; its own weights are frozen.
     last = conversions_again(forward.last) | backward_ops(forward.last, gradient, frozen=True)

@@ -47,8 +47,8 @@ def held(model: Model, deployment: Deployment, training: Training) -> Held:
     size = training.weight_bytes
     if frozen_formats(model):
         # Bytes over those of a trained weight: the same sum serves parameters and bytes.
-        found = _parameters(model, deployment, training, lambda weights: stored_bytes(weights, size) / size)
-        stored = found
+        weighted = _parameters(model, deployment, training, lambda weights: stored_bytes(weights, size) / size)
+        stored = weighted
     (plain, expert), bytes_of = number, tuple(size * part for part in stored)
     if training.lora is None:
         return Held(plain, expert, plain, expert, *bytes_of)
@@ -135,7 +135,7 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
     # Experts have other copies: expert parallelism splits them inside of the replica.
     if has_experts(model):
         groups.append(("expert_", parts.expert_bytes, parts.trained_expert, ways[1], replica_devices(deployment)))
-    found: dict[str, Ops] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
+    by_kind: dict[str, Ops] = {"all_reduce": {}, "reduce_scatter": {}, "all_gather": {}}
     for prefix, everything, trained, copies, stride in groups:
         gradients = trained * training.gradient_bytes
         # ZeRO-3 gathers frozen weights too, ZeRO-1 and 2 what was updated.
@@ -146,10 +146,10 @@ def data_parallel_ops(model: Model, deployment: Deployment, training: Training) 
             ("reduce_scatter", "gradient_reduce_scatter", gradients),
             ("all_gather", "weight_all_gather", weights),
         ):
-            found[kind][prefix + name] = collective(
+            by_kind[kind][prefix + name] = collective(
                 kind, message / pieces, copies, pieces, stride, parallelism="dp", role="replica"
             )
-    return found
+    return by_kind
 
 
 def buckets(model: Model, deployment: Deployment, training: Training, trained: Scalar, copies: Scalar) -> Scalar:

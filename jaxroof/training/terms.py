@@ -41,32 +41,32 @@ def training_terms(
     def times(ops: Ops) -> Terms:
         return {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
 
-    found: Lazy = {}
+    terms: Lazy = {}
     for word, make in (("forward", forward), ("backward", backward)):
         for place in Pass._fields:
-            found |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
+            terms |= _pass_terms(f"{word}_{place}", getattr(make(), place), hardware, deployment, times)
     # Selective recomputation (Korthikanti): attention cores have much memory and little work.
     attention = {name: op for name, op in forward().layers.items() if op.role in ATTENTION_CORES}
     update: Ops = {"optimizer": optimizer_op(model, deployment, training)}
     groups = {"attention": attention, "optimizer": update}
     for word, ops in groups.items():
-        found[f"{word}_compute"] = functools.partial(times, ops)
-        found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
-        found |= _energies(word, ops, hardware)
+        terms[f"{word}_compute"] = functools.partial(times, ops)
+        terms[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
+        terms |= _energies(word, ops, hardware)
     for kind, ops in data_parallel_ops(model, deployment, training).items():
-        found[f"dp_{kind}"] = functools.partial(times, ops)
-        found |= _energies(f"dp_{kind}", ops, hardware)
-    return found
+        terms[f"dp_{kind}"] = functools.partial(times, ops)
+        terms |= _energies(f"dp_{kind}", ops, hardware)
+    return terms
 
 
 def _energies(word: str, ops: Ops, hardware: Hardware) -> Lazy:
     """Energy of ops at the cores' voltage, and that of memory and links; nothing where it is unknown."""
     if not power_known(hardware):
         return {}
-    found: Lazy = {f"{word}_other_energy": functools.partial(other_energies, ops, hardware)}
+    terms: Lazy = {f"{word}_other_energy": functools.partial(other_energies, ops, hardware)}
     if any(isinstance(op, Kernel) for op in ops.values()):
-        found[f"{word}_core_energy"] = functools.partial(core_energies, ops, hardware)
-    return found
+        terms[f"{word}_core_energy"] = functools.partial(core_energies, ops, hardware)
+    return terms
 
 
 def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment, timed: Callable[[Ops], Terms]) -> Lazy:
@@ -89,23 +89,23 @@ def _pass_terms(word: str, ops: Ops, hardware: Hardware, deployment: Deployment,
     groups["weight"] = [name for name, op in ops.items() if isinstance(op, Kernel) and op.gradient == "weights"]
     for kind in ("tp", "ep"):
         groups[kind] = collectives_of(ops, kind)
-    found: Lazy = {
+    terms: Lazy = {
         f"{word}_{what}": functools.partial(timed_ones, tuple(names)) for what, names in groups.items() if names
     }
 
     # Floor and energy of all ops.
     if ops:
-        found[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
+        terms[f"{word}_floor"] = functools.partial(matrix_floors, ops, hardware)
     if ops:
-        found |= _energies(word, ops, hardware)
+        terms |= _energies(word, ops, hardware)
 
     # What hides behind kernels, and what they wait for, of the layers.
     if word.endswith("layers") and deployment.overlap != "none":
-        found[f"{word}_hidden"] = lambda: hidden_time(ops, times(), deployment)
+        terms[f"{word}_hidden"] = lambda: hidden_time(ops, times(), deployment)
     if word.endswith("layers") and deployment.cp is not None:
-        found[f"{word}_cp"] = lambda: ring_parts(ops, times())[0]
-        found[f"{word}_ring"] = lambda: ring_parts(ops, times())[1]
-    return found
+        terms[f"{word}_cp"] = lambda: ring_parts(ops, times())[0]
+        terms[f"{word}_ring"] = lambda: ring_parts(ops, times())[1]
+    return terms
 
 
 # Matrix work that a model needs per sequence of training, whatever the layout: the work that MFU counts.

@@ -59,6 +59,7 @@ class Answer:
 
     def bound_shares(self, step: str) -> dict[str, float]:
         """Share of the ops' time that every resource binds, largest first; resources that bind nothing are left out."""
+        # The time that overlap saves is a negative entry among the ops: nothing binds it.
         ops = [op for op in self.steps[step] if op.name != HIDDEN]
         total = sum(op.time for op in ops)
         shares = {bound: sum(op.time for op in ops if op.bound == bound) / total for bound in BOUNDS}
@@ -73,23 +74,27 @@ def answer(case: Case) -> Answer:
 def answer_of(scenario: Scenario) -> Answer:
     """Evaluate one scenario as `answer` does."""
     job = job_of(scenario)
+    # One traced function serves every scenario of a structure; its names were stored while it was traced.
     function, orders = _described(job)
     values, steps = at_base(function, scenario)
     metric_names, op_names = orders[structure(scenario)]
     metrics = {name: _plain(name, value) for name, value in zip(metric_names, values, strict=True)}
-    found = {}
+    answers_by_step = {}
     for (step, names), rows, (place, _) in zip(op_names.items(), steps, job.steps(scenario).values(), strict=True):
         ops = (op_answer(name, *row) for name, row in zip(names, rows, strict=True))
+        # Above 1, the clock was lowered in this step so that its mean power stays at TDP.
         slowed = float(metrics.get("slowdown" if step == "step" else f"{step}_slowdown", 1.0)) > 1.0
-        found[step] = tuple(_drawing(op, place.hardware, slowed) for op in ops if op.time != 0)
-    return Answer(metrics, found)
+        answers_by_step[step] = tuple(_drawing(op, place.hardware, slowed) for op in ops if op.time != 0)
+    return Answer(metrics, answers_by_step)
 
 
 def _drawing(op: OpAnswer, hardware: Hardware, slowed: bool) -> OpAnswer:
     """The op with the power that it draws, which binds it where that is above TDP in a step that is slowed for it."""
+    # Neither the host's time nor the time that overlap saves is work of the device, so that no power belongs to it.
     if op.energy is None or op.name in (HOST, HIDDEN) or not power_known(hardware):
         return op
     static, tdp = given(hardware.power.static, "static power"), given(hardware.power.tdp, "TDP")
+    # W: dynamic energy over the op's time, plus the power that the device draws anyway.
     power = op.energy / op.time + float(static)
     return dataclasses.replace(op, power=power, bound="power" if slowed and power > tdp else op.bound)
 
@@ -102,6 +107,7 @@ def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list[Any], list[Any
     """
     orders: dict[Any, tuple[Any, ...]] = {}
 
+    # Sums and tables are lazy terms: each is computed once here and handed to the metrics.
     def described(scenario: Scenario) -> tuple[list[Any], list[Any]]:
         sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items()}
         tables = {name: terms() for name, terms in job.tables(scenario).items()}
@@ -109,12 +115,15 @@ def _described(job: Job) -> tuple[Callable[[Scenario], tuple[list[Any], list[Any
         steps = {}
         places = job.steps(scenario)
         for step, (place, batch) in places.items():
+            # The ops are those of the model as it runs on this hardware, so that their names match the tables' keys.
             ops = step_ops(as_run(place.model, place.hardware), place.deployment, batch)
             prefix = table_prefix(step, places)
             fields = ("time", "flops", "bytes", "bound", "algorithm", "energy")
+            # Energy has a table only where the hardware's energies are known.
             columns = [tables[f"{prefix}op_{field}"] for field in fields if f"{prefix}op_{field}" in tables]
             steps[step] = {name: (ops.get(name), *(column[name] for column in columns)) for name in columns[0]}
         names = tuple(metrics), {step: tuple(rows) for step, rows in steps.items()}
+        # This runs while the function is traced: names cannot be part of a result that JAX transforms.
         orders[structure(scenario)] = names
         return list(metrics.values()), [list(rows.values()) for rows in steps.values()]
 
@@ -125,6 +134,7 @@ def op_answer(
     name: str, op: AnyOp | None, time: Any, flops: Any, moved: Any, bound: Any, algorithm: Any, energy: Any = None
 ) -> OpAnswer:
     """One op as plain numbers; the host is none of the model's ops and runs once."""
+    # The host is listed beside the ops without being one: it has no count and no message.
     count = 1.0 if op is None else float(op.count)
     return OpAnswer(
         name=name,
@@ -142,6 +152,7 @@ def op_answer(
 
 
 def _plain(name: str, value: Any) -> float | bool | str:
+    # A metric such as a bound is stored as a code, the position of its text in the flags.
     flags = variable(name).flags
     if flags:
         return flags[int(value)]

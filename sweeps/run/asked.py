@@ -38,6 +38,7 @@ def answers_over(
       progress: called with the number of points that are done.
     """
     shape = tuple(axis.size for axis in axes)
+    # The grid's shape is restored at the end, since points are stored flat with the last axis fastest.
     parts = evaluate(answers(question.job, question.names), question.base, boxes_of(axes), progress=progress)
     return {name: _stored(column).reshape(shape) for name, column in gathered(parts, math.prod(shape)).items()}
 
@@ -69,9 +70,11 @@ def asked(spec: Spec) -> AskedSweep:
 
 def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
     """ValueError with the broken rule when any point's deployment cannot be."""
+    # Legality is a job of its own: its only metric says whether the deployment breaks a rule.
     legal, dims = _verdicts(Question(legality(job), base.scenario), axes)
     if bool(legal.all()):
         return
+    # The first illegal point, at position 0 along the axes that the verdict does not depend on.
     corner = dict(zip(dims, np.argwhere(~legal)[0].tolist(), strict=True))
     place = [corner.get(axis.name, 0) for axis in axes]
     scenario = scenario_at(base.scenario, [dict(values_at(axes, place))])
@@ -80,24 +83,27 @@ def _refuse_illegal(job: Job, base: Case, axes: tuple[Axis, ...]) -> None:
 
 def _verdicts(question: Question, axes: tuple[Axis, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
     """Whether the points are legal, and the axes that this is over: few of those that a large grid has."""
+    # Small grids stay on NumPy; larger ones are computed in chunks over the axes that legality depends on.
     if math.prod(axis.size for axis in axes) <= MOST_EAGER:
         return answers_over(question, axes)["legal"], tuple(axis.name for axis in axes)
     from sweeps.data.store import dataset, fill
     from sweeps.run.engine import Plan
 
     plan = Plan(question, axes)
-    found = fill(dataset(axes, plan.outputs, {}), plan.pieces())["legal"]
-    return found.values, tuple(map(str, found.dims))
+    legal = fill(dataset(axes, plan.outputs, {}), plan.pieces())["legal"]
+    return legal.values, tuple(map(str, legal.dims))
 
 
 def values_at(axes: tuple[Axis, ...], place: Sequence[int]) -> list[tuple[str, Any]]:
     """Values that the axes set at a position along each, by path; whole structs come before their leaves."""
-    found = [
+    settings = [
+        # A choice holds whole structs by index; any other column holds one number per position.
         (path, column.items[column.index[i]] if isinstance(column, Choice) else float(column[i]))
         for axis, i in zip(axes, place, strict=True)
         for path, column in axis.columns.items()
     ]
-    return sorted(found, key=lambda item: item[0].count("."))
+    # Fewer dots come first: a struct that replaces its parent would undo a leaf that was set before.
+    return sorted(settings, key=lambda item: item[0].count("."))
 
 
 def names_at(base: Case, axes: tuple[Axis, ...], place: Sequence[int]) -> dict[str, str]:

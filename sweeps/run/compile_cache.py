@@ -34,22 +34,25 @@ def compilation_cache() -> None:
     Raises:
       ValueError: one line, where the folder of JAX_COMPILATION_CACHE_DIR cannot be made.
     """
-    asked = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if asked is not None and "://" not in asked:
+    configured = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    # A folder of a remote store (`gs://...`) is not made here.
+    if configured is not None and "://" not in configured:
         try:
-            os.makedirs(asked, exist_ok=True)
+            os.makedirs(configured, exist_ok=True)
         except OSError as error:
-            why = f"{asked} is not a folder and cannot be made: {error.strerror}"
+            why = f"{configured} is not a folder and cannot be made: {error.strerror}"
             raise ValueError(f"JAX_COMPILATION_CACHE_DIR: {why}; unset it, or name another") from None
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")  # a shared one
-    if asked is None:
+    if configured is None:
         folder = _folder()
         if folder is None:
             return
         jax.config.update("jax_compilation_cache_dir", folder)
         warnings.filterwarnings("default", "Error (reading|writing) persistent compilation cache")
+        # The hook for warnings is installed once per process, however often this is called.
         if not isinstance(warnings.showwarning, _Mending):
             warnings.showwarning = _Mending(folder, warnings.showwarning)
+    # JAX keeps only programs that took a second or longer by default; here all are kept.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
@@ -65,6 +68,7 @@ def kept_programs() -> Iterator[None]:
         yield
         return
     shortest = jax.config.jax_persistent_cache_min_compile_time_secs if imported else None  # type: ignore[attr-defined]
+    # JAX reads the environment when it is imported: settings go there where that is still to come.
     if imported:
         _keep(folder, 0.0)
     else:
@@ -75,12 +79,14 @@ def kept_programs() -> Iterator[None]:
     try:
         yield
     finally:
+        # Somebody else may have replaced the hook in between, which is then theirs to restore.
         if warnings.showwarning is mending:
             warnings.showwarning = shown
         if not imported:
             del os.environ[FOLDER], os.environ[SHORTEST]
             if before is not None:
                 os.environ[SHORTEST] = before
+            # 1 s is JAX's own default, to which it returns if it was imported inside the context.
             shortest = float(before or 1.0)
         if "jax" in sys.modules:
             _keep(None, shortest)
@@ -90,6 +96,7 @@ def _settled(imported: bool) -> bool:
     """Whether JAX has been told where to keep programs, or to keep none."""
     if imported:
         return jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
+    # The texts that JAX itself takes for true.
     may = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "true").lower() in ("1", "true", "yes", "on", "y", "t")
     return FOLDER in os.environ or not may
 
@@ -112,6 +119,7 @@ def _folder(made: bool = True) -> str | None:
     with contextlib.suppress(OSError):
         if made:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Rights are those of the nearest folder that exists, in which the missing ones would be made.
     there = folder if made else next(place for place in (folder, *folder.parents) if place.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return None
@@ -125,13 +133,14 @@ def danger(folder: pathlib.Path) -> str | None:
     """Who else may put programs into a folder, in words; None where it is the user's alone, or is not there."""
     if not hasattr(os, "geteuid"):  # not a Unix
         return None
-    for found in (os.stat, os.lstat):  # a link of somebody else's may lead elsewhere tomorrow
+    for status_of in (os.stat, os.lstat):  # a link of somebody else's may lead elsewhere tomorrow
         try:
-            state = found(folder)
+            state = status_of(folder)
         except OSError:
             return None
         if state.st_uid != os.geteuid():
             return f"{folder} belongs to another user; remove it, or set XDG_CACHE_HOME to a folder of your own"
+    # Programs are executed as they are read: whoever may write here could run code as this user.
     if os.stat(folder).st_mode & stat.S_IWOTH:
         return f"every user may write into {folder}; chmod o-w {folder}"
     return None
@@ -160,14 +169,14 @@ class _Mending:
 
 def emptied(folder: pathlib.Path) -> bool:
     """Remove JAX's files from a folder; whether all of them are gone."""
-    kept = 0
+    remaining = 0
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name.endswith(ENTRIES):
             try:
                 path.unlink(missing_ok=True)  # another process may have been quicker
             except OSError:
-                kept += 1
-    return not kept
+                remaining += 1
+    return not remaining
 
 
 def _cause(text: str) -> str:

@@ -36,6 +36,7 @@ def called(
 ) -> Any:
     """The program of a structure, called for as many points at a time as `way` says."""
     number, varies = len(part.index), any(np.ndim(leaf) for leaf in jax.tree.leaves(part.settings))
+    # Lanes are the points of one call; without a limit a single call takes all of them.
     lanes = way.lanes or number
     lanes = min(lanes, number) if way.at_most else lanes
     first = filled(part.settings, 0, lanes, number)
@@ -43,14 +44,17 @@ def called(
 
     def chunk(low: int) -> Any:
         settings = first if low == 0 else filled(part.settings, low, lanes, number)
-        found = jax.device_get(program(base, settings, *others))
+        results = jax.device_get(program(base, settings, *others))
+        # Points beyond the last one fill the call up and are cut off here.
         own = min(lanes, number - low)
         if varies:
-            return own, jax.tree.map(lambda values: values[:own], found)
-        return own, jax.tree.map(lambda value: np.broadcast_to(value, (own, *np.shape(value))), found)
+            return own, jax.tree.map(lambda values: values[:own], results)
+        # Without settings that vary, one result holds for all points.
+        return own, jax.tree.map(lambda value: np.broadcast_to(value, (own, *np.shape(value))), results)
 
     chunks = []
     with concurrent.futures.ThreadPoolExecutor(way.threads) as pool:
+        # XLA releases Python's lock while it computes, so that threads run several calls at once.
         calls = map if way.threads == 1 else pool.map
         for own, columns in calls(chunk, range(0, number, lanes)):
             chunks.append(columns)
@@ -65,11 +69,13 @@ def _program(function: Callable[..., Any], base: Scenario, settings: Settings, w
     leaves, structure = jax.tree.flatten(settings)
     along = structure.unflatten([0 if np.ndim(leaf) else None for leaf in leaves])  # type: ignore[attr-defined]
     varies = tuple(bool(np.ndim(leaf)) for leaf in leaves)
+    # A base whose numbers are compiled in is known by identity; else its structure is enough.
     own = id(base) if way.constants else jax.tree.structure(base)
     key = function, own, structure, varies, way.options, jax.config.jax_enable_x64  # type: ignore[attr-defined]
     with _LOCK:
         if key not in _KNOWN:
             _KNOWN[key] = base, _mapped(function, base, along, way)
+            # The program that has not been used for longest goes first.
             if len(_KNOWN) > MOST_KNOWN:
                 _KNOWN.popitem(last=False)
         _KNOWN.move_to_end(key)
@@ -91,11 +97,13 @@ def _mapped(function: Callable[..., Any], base: Scenario, along: Any, way: Way) 
     def over_points(base: Scenario, settings: Settings, *others: Any) -> Any:
         if not jax.tree.leaves(along):
             return at_a_point(base, settings, *others)
+        # Only settings with a leading dimension are mapped over; base and further arguments are shared.
         return jax.vmap(at_a_point, in_axes=(None, along, *(None for _ in others)))(base, settings, *others)
 
     options = dict(way.options) or None
     if not way.constants:
         return jax.jit(over_points, compiler_options=options)
+    # The base is captured here, so that its numbers become constants that the compiler folds.
     program = jax.jit(lambda settings, *others: over_points(base, settings, *others), compiler_options=options)
     return lambda _, settings, *others: program(settings, *others)
 
@@ -109,6 +117,7 @@ def _looped(function: Callable[..., Any], base: Scenario, settings: Settings) ->
 
     def at_a_point(columns: list[jax.Array]) -> Any:
         own = iter(columns)
+        # Leaves that vary come from the columns of the call; the others are constants of the loop.
         filled = [next(own) if known else leaf for known, leaf in zip(varies, leaves, strict=True)]
         return function(scenario_at(base, structure.unflatten(filled)))  # type: ignore[attr-defined]
 

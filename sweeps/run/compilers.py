@@ -80,6 +80,7 @@ class Compiler(abc.ABC):
         """
         columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
         values = columns + POINT_VALUES + self._held(program, len(sizes))
+        # Points whose columns, outputs and intermediate numbers fill the platform's budget of bytes.
         return part_lengths(sizes, points or max(1, int(self._call_bytes() / (dtype.itemsize * values))))
 
     def _call_bytes(self) -> float:
@@ -149,14 +150,16 @@ class LLVM(Compiler):
         least, most = LOOP_POINTS
         points = points or min(most, max(least, math.prod(sizes) // PARTS))
         work = program.work(sizes)
+        # Axes that cause the most work are cut first; the innermost loop's axis stays last, hence whole if possible.
         order = [*sorted(program.order[:-1], key=lambda axis: -work[axis]), *program.order[-1:]]
-        found = dict(zip(order, part_lengths([sizes[axis] for axis in order], points), strict=True))
-        return [found[axis] for axis in range(len(sizes))]
+        length_by_axis = dict(zip(order, part_lengths([sizes[axis] for axis in order], points), strict=True))
+        return [length_by_axis[axis] for axis in range(len(sizes))]
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
         """A question as loops; ValueError with what to install where there is no LLVM."""
         try:
             from sweeps.run.native.program import NativeProgram
+        # llvmlite is an optional dependency.
         except ModuleNotFoundError:
             raise ValueError(f"compiler = 'llvm' needs llvmlite: {installing('llvm')}") from None
         from sweeps.run.program import kept
@@ -174,6 +177,7 @@ class LLVM(Compiler):
         """A thread per core."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
+                # The bound `result` waits for the call when it is called.
                 yield lambda call, starts: pool.submit(call, starts).result
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -201,6 +205,7 @@ class XLA(Compiler):
         """Outputs over all axes, where they stay in the device's memory; a CPU's calls are far from the machine's."""
         if self._devices[0].platform == "cpu":
             return 0
+        # Outputs with fewer dimensions than axes are small, and tables have a number per op.
         return sum(max(1, len(program.ops.get(name, ()))) for name in program.names if len(program.dims[name]) == axes)
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
@@ -213,9 +218,10 @@ class XLA(Compiler):
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
     ) -> Callable[[Sequence[int]], Results]:
         """A function of starts that is compiled for these lengths already: one chunk has been computed."""
-        made = super().chunks(program, base, settings, lengths)
-        jax.block_until_ready(made([0] * len(lengths)))
-        return made
+        compute = super().chunks(program, base, settings, lengths)
+        # The first chunk is computed here so that compilation ends before progress is reported.
+        jax.block_until_ready(compute([0] * len(lengths)))
+        return compute
 
     def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
         return jax.device_put(part, device)
@@ -223,6 +229,7 @@ class XLA(Compiler):
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
         """Calls return before they are done; devices take turns."""
+        # None leaves the placement to JAX, which needs no copy to a chosen device.
         devices = itertools.cycle(self._devices if len(self._devices) > 1 else [None])
 
         def begin(call: Callable[..., Results], starts: Sequence[int]) -> Callable[[], Results]:
@@ -242,10 +249,12 @@ def chosen(sizes: Sequence[int], most_eager: int) -> str:
     Args:
       most_eager: points up to which nothing is compiled.
     """
+    # A float product cannot overflow for grids with many axes.
     points, longest = int(np.prod(sizes, dtype=float)), max(sizes, default=1)
     most, most_long = most_eager, min(most_eager, LONGEST_EAGER)
     if points > most or longest > most_long:
         return "llvm" if loops_known() else "xla"
+    # Beside a GPU or TPU, NumPy competes with compilation time alone, so that its share is smaller.
     if (points > most // BESIDE_DEVICE or longest > most_long // BESIDE_DEVICE) and beside_device():
         return "xla"
     return "numpy"
@@ -271,6 +280,7 @@ def device_bytes(devices: Sequence[Any]) -> float:
     most = CHUNK_BYTES.get(devices[0].platform, CHUNK_BYTES["cpu"])
     if devices[0].platform == "cpu":
         return most
+    # Not every platform reports its memory.
     limits = [(device.memory_stats() or {}).get("bytes_limit") for device in devices]
     return min([most, *(2.0 ** math.floor(math.log2(DEVICE_SHARE * limit)) for limit in limits if limit)])
 
@@ -300,6 +310,7 @@ class _Parts:
     def _part(self, axis: int, start: int, device: Any) -> dict[str, Any]:
         if (axis, start, device) not in self._known:
             end = start + self._lengths[axis]
+            # A leaf of shape () does not vary along the axis and is passed as it is.
             part = mapped(lambda leaf: leaf[start:end] if leaf.ndim else leaf, self._settings[axis])
             self._known[axis, start, device] = self._put(part, device)
         return self._known[axis, start, device]

@@ -35,14 +35,17 @@ def device_at(dataset: xr.Dataset, point: Mapping[str, int]) -> tuple[hwspaces.H
     source = {key: value for key, value in json.loads(dataset.attrs["spec"]).items() if key in KEYS}
     if "mode" not in dataset.attrs:  # an optimisation, whose ranges are bounds
         source["mode"] = "sample"
+    # Axes of a sample are kept as ranges: the file's own coordinates say where the point is.
     base, axes, _ = unsampled(spec(source))
     values = {}
+    # Coordinates that depend on other dimensions than the point names cannot be read there.
     for name, label in dataset.coords.items():
         if set(label.dims) <= point.keys():
             values[str(name)] = label.isel({dim: point[dim] for dim in label.dims}).values[()]
     settings = [_setting(axis, values[axis.coordinates[0].name]) for axis in axes if axis.coordinates[0].name in values]
     with eager():
         device = mapped(float, scenario_at(base.scenario, settings).hardware)
+    # The file may sweep over accelerators; else the base of its specification is the device.
     entry = hwspaces.hardware(str(values["hardware"])) if "hardware" in values else base.hardware
     return entry, device
 
@@ -60,4 +63,5 @@ def _setting(axis: Axis, value: Any) -> dict[str, Any]:
             path: column.items[column.index[i]] if isinstance(column, Choice) else column[i]
             for path, column in axis.columns.items()
         }
+    # A number between positions, as an optimiser finds: the axis sets all of its paths to that.
     return {path: float(value) for path in axis.columns}

@@ -57,14 +57,15 @@ class Plan:
         self.points = math.prod(sizes)
         self.compiler = COMPILERS[compiler or chosen(sizes, most_eager)]()
         chunk = (chunk_points, max(most, LEAST))
-        made = functools.partial(self._made, question, list(blocks(axes)), np.dtype(dtype), chunk, compiling)
+        make_blocks = functools.partial(self._made, question, list(blocks(axes)), np.dtype(dtype), chunk, compiling)
+        # Machine code is tried first where it was chosen by default; XLA knows every operation of a job.
         try:
-            self._blocks = made()
+            self._blocks = make_blocks()
         except Unsupported:
             if compiler is not None:
                 raise
             self.compiler = COMPILERS["xla"]()  # which `software` says
-            self._blocks = made()
+            self._blocks = make_blocks()
         self.outputs = _merged_outputs(self._blocks, axes)
 
     def _made(
@@ -76,12 +77,12 @@ class Plan:
         compiling: Callable[[int, int], None],
     ) -> list["_Block"]:
         """All blocks, one for each combination of structures."""
-        found = []
+        grid_blocks = []
         for number, parts in enumerate(combinations, start=1):
             if self.compiled:
                 compiling(number, len(combinations))
-            found.append(_Block(question, self.axes, parts, dtype, self.compiler, *chunk))
-        return found
+            grid_blocks.append(_Block(question, self.axes, parts, dtype, self.compiler, *chunk))
+        return grid_blocks
 
     @property
     def compiled(self) -> bool:
@@ -96,6 +97,7 @@ class Plan:
     def boxes(self, points: int = 1) -> Iterator[Box]:
         """The sweep in boxes of about `points` points, at least a chunk each, in an order of their own."""
         for number, block in enumerate(self._blocks):
+            # At least one chunk per box, since a chunk is what one call computes.
             for corner, chunks in gathered(block.counts, max(1, points // block.chunk_points)):
                 yield self._box(number, corner, chunks)
 
@@ -129,6 +131,7 @@ class Plan:
 
     def _box(self, number: int, corner: tuple[int, ...], chunks: tuple[int, ...]) -> Box:
         block = self._blocks[number]
+        # Along these axes the box is not the first, so that variables without them have been stored before.
         repeated = {axis.name for axis, low in zip(self.axes, corner, strict=True) if low}
         names = frozenset(name for name in block.program.names if repeated <= set(self.outputs[name].dims))
         return Box(number, corner, chunks, block.owned(corner, chunks), names)
@@ -140,7 +143,9 @@ class Plan:
         with self.compiler.working() as begin:
             for chunk in chunks:
                 wanted = everything or chunk.names
+                # A chunk of which no variable is new needs no call: `dict` then returns an empty result.
                 begun.append((chunk, begin(*self._blocks[chunk.block].call(chunk.corner)) if wanted else dict))
+                # Calls that run ahead keep all cores or devices busy while results are stored.
                 if len(begun) > self.compiler.ahead:
                     done, results = begun.popleft()
                     yield done, results()
@@ -172,6 +177,7 @@ class _Block:
         self._sizes = [len(positions) for positions in self.positions]
         self.program = compiler.program(question, settings, dtype)
         self._lengths = compiler.lengths(self.program, self._sizes, chunk_points, settings, stored)
+        # A smaller limit on request replaces what suits, but never enlarges it.
         if math.prod(self._lengths) > most:
             self._lengths = compiler.lengths(self.program, self._sizes, int(most), settings, stored)
         self.chunk_points = math.prod(self._lengths)
@@ -190,6 +196,7 @@ class _Block:
     def own(self, name: str, values: Array, chunk: Box) -> View:
         """One variable of a chunk over its own positions."""
         over = tuple(i in self.program.dims[name] for i in range(len(self.axes)))
+        # Ranges inside the computed array, which may begin with positions of the chunk before.
         inside = tuple((place.start, place.stop) for place in self._inside(chunk, over))
         return View(values, inside, over)
 
@@ -197,6 +204,7 @@ class _Block:
         """One output of one chunk, spread over the dimensions that other blocks add to it."""
         over = [i in self.program.dims[output.name] for i in range(len(self.axes))]
         values = values[self._inside(chunk, over)]
+        # One index per dimension of the output; a new axis of size 1 where this block does not vary but others do.
         index, spread = [], []
         for i, axis in enumerate(self.axes):
             if axis.name in output.dims:
@@ -204,6 +212,7 @@ class _Block:
                 spread.append(slice(None) if over[i] else np.newaxis)
         values = values[tuple(spread)]
         if output.ops:
+            # Blocks may have different ops: these go to their places among those of the whole variable.
             index.append(as_slice(np.array([output.ops.index(op) for op in self.program.ops[output.name]])))
         shape = [len(i) if isinstance(i, np.ndarray) else i.stop - i.start for i in index]
         return Piece(output.name, tuple(index), np.broadcast_to(values, shape))
@@ -218,11 +227,13 @@ class _Block:
         return zip(chunk.corner, self._lengths, strict=True)
 
     def _start(self, axis: int, number: int) -> int:
+        # The last chunk is moved back to end at the axis' end, since a program has one fixed shape.
         return min(number * self._lengths[axis], self._sizes[axis] - self._lengths[axis])
 
 
 def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Output]:
     """Every variable of every block: its dimensions are those of any block, and those that blocks are split along."""
+    # Along these axes blocks hold different positions, so that even constant outputs differ by block.
     split = {i for i in range(len(axes)) if len({part.positions[i].tobytes() for part in parts}) > 1}
     outputs = {}
     for name in dict.fromkeys(name for part in parts for name in part.program.names):
@@ -233,6 +244,7 @@ def _merged_outputs(parts: list[_Block], axes: tuple[Axis, ...]) -> dict[str, Ou
         ops = tuple(dict.fromkeys(op for program in programs for op in program.ops.get(name, ())))
         if ops:
             dims, shape = (*dims, "op"), (*shape, len(ops))
+        # Incomplete where a block lacks the output or some of its ops: blanks remain there.
         complete = len(programs) == len(parts) and all(program.ops.get(name, ()) == ops for program in programs)
         outputs[name] = Output(name, dims, shape, np.dtype(programs[0].dtypes[name]), ops, complete)
     return outputs

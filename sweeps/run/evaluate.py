@@ -27,8 +27,8 @@ def _float64(leaf: Any) -> Any:
 
 def at_base(function: Function, base: Scenario, way: Way = EAGERLY, others: tuple[Any, ...] = ()) -> Any:
     """What `function` returns at the base itself, as NumPy arrays."""
-    ((_, found),) = evaluate(function, base, [ALONE], way, others)
-    return mapped(lambda column: column[0], found)
+    ((_, columns),) = evaluate(function, base, [ALONE], way, others)
+    return mapped(lambda column: column[0], columns)
 
 
 def evaluate(
@@ -65,14 +65,15 @@ def evaluate(
 
 def gathered(parts: Iterable[tuple[Points, dict[str, np.ndarray]]], number: int) -> dict[str, np.ndarray]:
     """Columns of all points, shapes (number,), from those of parts; blank where a structure has no such answer."""
-    found: dict[str, np.ndarray] = {}
+    gathered_columns: dict[str, np.ndarray] = {}
     for part, columns in parts:
         for name, values in columns.items():
-            if name not in found:
+            if name not in gathered_columns:
+                # Dimensions behind those of the points, such as ops, stay as they are.
                 inner = values.shape[part.index.ndim :]
-                found[name] = np.full((number, *inner), blank(values.dtype), values.dtype)
-            found[name][part.index] = values
-    return found
+                gathered_columns[name] = np.full((number, *inner), blank(values.dtype), values.dtype)
+            gathered_columns[name][part.index] = values
+    return gathered_columns
 
 
 def _eagerly(
@@ -80,17 +81,19 @@ def _eagerly(
 ) -> Any:
     """On NumPy; in columns of at most as many points as `way` says, or in a box."""
     number, place = part.index.size, in_dtype(base, FLOAT64)
+    # An index of more dimensions is a box of a grid, computed at once by broadcasting.
     if part.index.ndim != 1:
         with eager():
-            found = function(scenario_at(place, mapped(_float64, part.settings)), *others)
+            results = function(scenario_at(place, mapped(_float64, part.settings)), *others)
         progress(number)
-        return mapped(lambda value: np.broadcast_to(value, part.index.shape), found)
+        return mapped(lambda value: np.broadcast_to(value, part.index.shape), results)
     chunks = []
     for low in range(0, number, way.lanes or number):
         own = min(way.lanes or number, number - low)
         settings = mapped(_float64, filled(part.settings, low, own, number))
         with eager():
-            found = function(scenario_at(place, settings), *others)
-        chunks.append(mapped(lambda value, own=own: np.broadcast_to(value, (own,)), found))
+            results = function(scenario_at(place, settings), *others)
+        # Results that no setting changes have shape () and are repeated for every point.
+        chunks.append(mapped(lambda value, own=own: np.broadcast_to(value, (own,)), results))
         progress(own)
     return chunks[0] if len(chunks) == 1 else mapped(lambda *values: np.concatenate(values), *chunks)

@@ -67,8 +67,10 @@ def ops_beyond(ops: Ops, hardware: Hardware, efficiency: Efficiency, host: float
       ops: numbers of shape (), computed on NumPy.
       host: s that the host takes beside them.
     """
+    # Without the shapes of its evidence an efficiency cannot tell how far it is used beyond them.
     if not evidence_known(efficiency):
         return Beyond(None, ())
+    # Seconds per step: every op counts by its share of the step's time.
     times = [float(op.count * op_time(op, hardware, efficiency)) for op in ops.values()]
     total = sum(times) + host
     octaves, said = 0.0, dict[str, Any]()
@@ -79,18 +81,22 @@ def ops_beyond(ops: Ops, hardware: Hardware, efficiency: Efficiency, host: float
         for name, (weight, words) in _causes(op, hardware, efficiency).items():
             before, text, heaviest = said.get(name, (0.0, "", 0.0))
             share = time / total * weight
+            # Shares add up over ops; the words are those of the op that contributes most.
             said[name] = before + share, words if share > heaviest else text, max(share, heaviest)
     order = sorted(said.values(), key=lambda one: -one[0])
+    # A cause is named where it contributes its part of the threshold at least.
     return Beyond(octaves, tuple(words for share, words, _ in order[:CAUSES] if share >= BEYOND / CAUSES))
 
 
 def extrapolated(metrics: Mapping[str, float]) -> bool:
     """Whether a batch's prefill or decode steps are beyond the evidence by its metrics, or nothing is known of it."""
+    # Written with `not <` so that NaN, which stands for unknown evidence, counts as extrapolated.
     return not max(metrics["prefill_extrapolation"], metrics["decode_extrapolation"]) < BEYOND
 
 
 def serving_beyond(scenario: Scenario, sequences: float, isl: float, osl: float) -> Beyond:
     """The same of a step under load: the mean batch that decodes, at the middle of its outputs, beside one prompt."""
+    # Requests that decode are at the middle of their outputs on average, hence ISL + OSL / 2 tokens of context.
     decode = Decode(sequences=sequences, context=sequences * (isl + 0.5 * osl))
     prefill = Prefill(sequences=1.0, tokens=isl, past=0.0)
     return beyond(scenario, Batch(prefill=prefill, decode=decode, logits=sequences + 1.0))
@@ -100,6 +106,7 @@ def without_hulls(tree: Any) -> Any:
     """An efficiency, or a part of one, that knows of no evidence: its intervals are those inside of the hull."""
     if not dataclasses.is_dataclass(tree) or isinstance(tree, Hull):
         return tree
+    # Other dataclasses are searched for hulls in turn.
     fields = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree) if field.name != "hull"}
     changed = {name: without_hulls(value) for name, value in fields.items() if dataclasses.is_dataclass(value)}
     hull = {"hull": None} if hasattr(tree, "hull") else {}
@@ -110,21 +117,24 @@ def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, 
     """Octaves that every feature counts for, and the words for it."""
     hull = op_hull(op, efficiency)
     entry = getattr(efficiency, op.kind) if isinstance(op, Kernel) else None
+    # Kernels without a hull of their own size are judged by that of all surfaces of their kind.
     hull = entry.hull if hull is None and isinstance(entry, Surfaces) else hull
     if hull is None:
         return {}
-    ranges, found = {one.feature: one for one in hull.ranges}, {}
+    ranges, causes = {one.feature: one for one in hull.ranges}, {}
     for name, excess in hull_excesses(hull, op, hardware).items():
         octaves, feature = float(excess), FEATURES[name]
         if octaves != 0.0:
+            # Positive octaves are above the measured range, negative ones below it.
             side = ("above the largest", ranges[name].high) if octaves > 0.0 else ("below the least", ranges[name].low)
             words = (
                 f"{feature.words} {abs(octaves):.1f} octaves {side[0]} measured ({formatted(side[1], feature.unit)})"
             )
-            found[name] = (1.0 if feature.device else SHAPE) * abs(octaves), words
+            # An octave of a shape counts for less than one of a device.
+            causes[name] = (1.0 if feature.device else SHAPE) * abs(octaves), words
     distance = precision_distance(hull, op)
     if distance > 0.0 and isinstance(op, Kernel):
-        found["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
+        causes["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
     if (octaves := float(class_distance(hull, hardware))) > 0.0:
-        found["compiled"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
-    return found
+        causes["compiled"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
+    return causes

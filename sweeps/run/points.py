@@ -23,8 +23,10 @@ from sweeps.data.pieces import part_lengths
 def scenario_at(base: Scenario, settings: Iterable[Mapping[str, Any]]) -> Scenario:
     """`base` with the trees that `settings` have by path, whole structs first, then their leaves; then by its laws."""
     paths = [(path, tree) for setting in settings for path, tree in setting.items()]
+    # Fewer dots first: replacing a struct after its leaf would undo the leaf.
     for path, tree in sorted(paths, key=lambda item: item[0].count(".")):
         base = replaced(base, path, tree)
+    # Laws set quantities from others, hence after everything that may change these.
     return lawful(base)
 
 
@@ -39,12 +41,14 @@ def answers_at(job: Job, scenario: Scenario, names: Collection[str] | None = Non
     Args:
       names: of the metrics that are wanted, in their order; None: all. What the job does not have here is left out.
     """
+    # Of these only the names are used: computing them all would cost more than the metrics need.
     sums, tables = some_terms(job, scenario)
     wanted = terms_of(job, scenario, names)
-    found = {name: sum(terms().values()) for name, terms in job.sums(scenario).items() if name in wanted}
-    zeros = {name: jnp.zeros(()) for name in sums if name not in found}
+    used_sums = {name: sum(terms().values()) for name, terms in job.sums(scenario).items() if name in wanted}
+    # A sum that no wanted metric depends on may be any number.
+    zeros = {name: jnp.zeros(()) for name in sums if name not in used_sums}
     zero_tables = {name: {"": jnp.zeros(())} for name in tables}
-    metrics = _chosen(job.metrics(scenario, found | zeros, zero_tables), names)
+    metrics = _chosen(job.metrics(scenario, used_sums | zeros, zero_tables), names)
     return {name: jnp.asarray(value) for name, value in metrics.items()}
 
 
@@ -58,6 +62,7 @@ def terms_of(job: Job, scenario: Scenario, names: Collection[str] | None) -> Col
     """Names of the sums and tables that metrics need: the same in all scenarios of one structure."""
     if names is None:
         return some_terms(job, scenario)[0]
+    # Neither names nor structure depend on values: one entry serves all points of a sweep.
     key = job, tuple(names), structure(scenario)
     if key not in _USED:
         _USED[key] = used_terms(job, scenario, lambda *terms: _chosen(job.metrics(*terms), names))
@@ -73,6 +78,7 @@ def used_terms(job: Job, scenario: Scenario, answers: Callable[..., Mapping[str,
     sums, tables = some_terms(job, scenario)
     if not (sums or tables):
         return frozenset()
+    # Each sum and table marks itself; marks that reach a metric tell that it is needed.
     marks = {name: frozenset({name}) for name in sums}, {n: {"some op": frozenset({n})} for n in tables}
     unmarked = mapped(lambda _: frozenset(), scenario)
     uses = output_dependence(answers, (example(scenario), sums, tables), (unmarked, *marks))
@@ -107,8 +113,10 @@ def points_of(axes: tuple[Axis, ...], dtype: Any = float) -> Iterator[Points]:
     shape = tuple(axis.size for axis in axes)
     for combination in blocks(axes):
         sizes = [len(segment.positions) for segment in combination]
+        # One row per axis: the position of every point along it.
         places = np.indices(sizes).reshape(len(sizes), math.prod(sizes))
         positions = [segment.positions[place] for segment, place in zip(combination, places, strict=True)]
+        # A grid without axes is one point.
         index = np.ravel_multi_index(positions, shape) if shape else np.zeros(1, int)
         settings = [
             mapped(lambda leaf, place=place: np.asarray(leaf[place] if np.ndim(leaf) else leaf, dtype), s)
@@ -126,9 +134,11 @@ def boxes_of(axes: tuple[Axis, ...], most: int = BOX) -> Iterator[Points]:
     shape = tuple(axis.size for axis in axes)
     for combination in blocks(axes):
         sizes = [len(segment.positions) for segment in combination]
+        # Boxes of unequal length are fine here, as nothing is compiled for their shape.
         lengths = part_lengths(sizes, most, equal=False)
         for corner in itertools.product(*map(range, (0,) * len(sizes), sizes, lengths)):
             places = [np.arange(low, min(low + n, size)) for low, n, size in zip(corner, lengths, sizes, strict=True)]
+            # Positions along each axis in a dimension of their own; their flat places follow by broadcasting.
             index = np.ix_(*(s.positions[place] for s, place in zip(combination, places, strict=True)))
             settings = [
                 mapped(functools.partial(_placed, place, i, len(axes)), segment.settings)
@@ -144,6 +154,7 @@ def _placed(place: np.ndarray, axis: int, dimensions: int, leaf: Any) -> Any:
 def along(leaf: Any, axis: int, dimensions: int) -> np.ndarray:
     """A leaf that varies along an axis in the shape that it has in a grid; one that does not as it is."""
     column = np.asarray(leaf, float)
+    # Size 1 along all other axes, so that NumPy broadcasts.
     return column.reshape([-1 if i == axis else 1 for i in range(dimensions)]) if column.ndim else column[()]
 
 
@@ -151,6 +162,7 @@ def filled(settings: Settings, low: int, lanes: int, number: int) -> Settings:
     """Settings of `lanes` points from `low` on; the last point fills up what lies beyond it."""
     if lanes == number:
         return settings
+    # Places beyond the end repeat the last point; the caller drops their results.
     return taken(settings, np.minimum(np.arange(low, low + lanes), number - 1))
 
 

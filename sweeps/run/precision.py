@@ -24,6 +24,7 @@ def precision(dtype: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _mode(wanted: bool) -> Iterator[None]:
+    # JAX is not imported yet and will read its environment variable.
     if "jax" not in sys.modules:
         before = os.environ.get(VARIABLE)
         os.environ[VARIABLE] = str(wanted)
@@ -33,6 +34,7 @@ def _mode(wanted: bool) -> Iterator[None]:
             os.environ.pop(VARIABLE)
             if before is not None:
                 os.environ[VARIABLE] = before
+            # JAX was imported in between: it gets the setting that it would have had outside, by its own rule.
             if "jax" in sys.modules:
                 jax.config.update("jax_enable_x64", (before or "").lower() in ("1", "true", "yes", "on", "y", "t"))
         return

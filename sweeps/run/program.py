@@ -43,6 +43,7 @@ class Terms:
         self.dtype = dtype
         self.names: tuple[str, ...] = ()
         self.ops: dict[str, tuple[str, ...]] = {}
+        # One point stands for all: shapes and names are the same at each.
         self.point = jax.tree.map(lambda leaf: leaf.reshape(-1)[0] if leaf.ndim else leaf, settings)
         scenario, job = scenario_at(base, self.point), question.job
         self._sums, self._tables = tuple(job.sums(scenario)), tuple(job.tables(scenario))
@@ -53,11 +54,13 @@ class Terms:
         scenario, job = scenario_at(base, settings), self.question.job
         sums = {name: terms() for name, terms in job.sums(scenario).items() if name in self._used}
         tables = {name: terms() for name, terms in job.tables(scenario).items() if name in self._used}
+        # Stored while JAX traces, because names cannot be part of a traced result.
         self.ops = {name: tuple(terms) for name, terms in tables.items()}
         return {"sums": sums, "tables": tables}
 
     def answers(self, base: Scenario, settings: Settings, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """Outputs by name, from the parts of every sum, and from tables term by term."""
+        # Sums and tables that nothing depends on are zeros.
         unused = jnp.zeros((), self.dtype)
         sums = {name: sum(found["sums"].get(name, [unused])) for name in self._sums}
         tables = {
@@ -72,6 +75,7 @@ class Terms:
         if question.names is not None:
             answers = {name: answers[name] for name in question.names if name in answers}
         if question.breakdown:
+            # Ops become the last dimension of a table.
             columns = {name: jnp.stack([*map(jnp.asarray, terms.values())]) for name, terms in tables.items()}
             answers = {**answers, **columns}
         self.names = tuple(answers)
@@ -85,11 +89,13 @@ def groups(dims: dict[str, Dims]) -> list[Dims]:
 
 def kept(make: Callable[..., Any], question: Question, settings: Settings, dtype: np.dtype) -> Any:
     """The program `make(question, settings, dtype)`: one that is there already, where only numbers differ."""
+    # Two questions share a program where they differ in numbers only.
     varies = jax.tree.map(lambda leaf: bool(leaf.ndim), settings)
     leaves, structure = jax.tree.flatten(varies)
     own = make, question.job, question.names, question.breakdown, jax.tree.structure(question.base)
     key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64  # type: ignore[attr-defined]
     if key in _KEPT:
+        # The order of use decides which program is dropped first.
         _KEPT.move_to_end(key)
         return _KEPT[key]
     _KEPT[key] = make(question, settings, dtype)
@@ -123,14 +129,17 @@ class XlaProgram:
         base = in_dtype(question.base, dtype)
         self._terms = Terms(question, base, settings, dtype)
         point = self._terms.point
+        # Every varying leaf is marked with its axis; marks tell which axes a term depends on.
         axis_of = [
             jax.tree.map(lambda leaf, i=i: frozenset({i} if leaf.ndim else ()), setting)
             for i, setting in enumerate(settings)
         ]
         term_dims = output_dependence(self._terms.terms, (base, point), (_unmarked(base), axis_of))
+        # Terms over the same axes are added before the sums meet over all axes.
         self._groups = {name: groups(dims) for name, dims in term_dims["sums"].items()}
         self._dims_of_terms = term_dims["sums"]
         first_dims = {"sums": self._groups, "tables": term_dims["tables"]}
+        # Shapes and types alone: nothing is computed here.
         shapes = jax.eval_shape(self._first_at_a_point, base, point)
         self.dims: dict[str, Dims] = output_dependence(
             self._terms.answers, (base, point, example(shapes)), (_unmarked(base), axis_of, first_dims)
@@ -151,6 +160,7 @@ class XlaProgram:
     def _first_at_a_point(self, base: Scenario, settings: Settings) -> dict[str, dict[str, Any]]:
         """Sums of the terms that depend on the same axes, and tables term by term."""
         terms, dims = self._terms.terms(base, settings), self._dims_of_terms
+        # One partial sum for each set of axes that terms of this sum depend on.
         sums = {
             name: [
                 sum(
@@ -168,10 +178,13 @@ class XlaProgram:
         """Both functions, one `vmap` per axis, innermost last axis first."""
         varies = jax.tree.map(lambda leaf: 0 if leaf.ndim else None, settings)
         first, second = self._first_at_a_point, self._terms.answers
+        # The last axis is mapped first, and thus innermost, so that dimensions come in the order of the axes.
         for i in reversed(range(len(settings))):
             here = [varies[j] if j == i else None for j in range(len(settings))]
+            # An axis along which no leaf varies needs no mapping.
             if not jax.tree.leaves(here):
                 continue
+            # Results that do not depend on this axis get no dimension for it.
             over = jax.tree.map(
                 lambda d, i=i: 0 if i in d else None, first_dims, is_leaf=lambda d: isinstance(d, frozenset)
             )

@@ -42,6 +42,7 @@ _WEIGHTS = WeightFormat(bytes=2.0, compute="bf16")
 def prefill_groups(folder: Path) -> list[KernelGroup]:
     """Causal attention of new prompts to themselves: `aic_attention_context`."""
     frame = table(folder / "aic_attention_context.parquet", (*GROUPED, "seq_q", "kv_past"))
+    # Whether there is a window decides which op runs and is structure; the window's width is a number of the call.
     frame = frame.assign(windowed=frame.window > 0)
     return groups(frame, "prefill attention", LABELS, (*SHAPE, "seq_q", "kv_past"), prefill_call)
 
@@ -52,6 +53,7 @@ def decode_groups(folder: Path) -> list[KernelGroup]:
     Rows that are faster than physically possible, which the table marks, are left out.
     """
     frame = table(folder / "aic_attention_generation.parquet", (*GROUPED, "kv_len"))
+    # As for prompts: windowed rows are another structure.
     frame = frame.assign(windowed=frame.window > 0)
     if "suspect" in frame.columns:
         frame = frame[frame.suspect == 0]
@@ -61,6 +63,7 @@ def decode_groups(folder: Path) -> list[KernelGroup]:
 def latent_context_groups(folder: Path) -> list[KernelGroup]:
     """Causal attention of new prompts to themselves and their past, without projections: `aic_mla_context`."""
     frame = _replayed(table(folder / "aic_mla_context.parquet", (*LATENT, "seq_q")))
+    # Absorbed heads multiply queries with the latent vectors themselves (arXiv:2405.04434, 2.1.2): another shape.
     frame = frame.assign(absorbed=frame.backend.isin(ABSORBED))
     labels, numbers = LATENT_LABELS | {"absorbed": ""}, ("batch", "seq_q", "kv_past", "n_heads")
     return groups(frame, "latent prefill attention", labels, numbers, latent_context_call)
@@ -81,6 +84,7 @@ def prefill_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
         return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
+        # `Prefill` holds totals over all sequences, the table lengths of one.
         tokens = row["batch"] * row["seq_q"]
         prefill = Prefill(sequences=row["batch"], tokens=tokens, past=row["batch"] * row["kv_past"])
         return _warm(*prefill_attention(_attention(row, windowed), deployment, prefill, 1.0).values())
@@ -96,6 +100,7 @@ def decode_call(attn_dtype: str, kv_dtype: str, windowed: bool) -> Call | None:
         return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
+        # `Decode.context` is the sum over all sequences, the table's `kv_len` the length of one.
         decode = Decode(sequences=row["batch"], context=row["batch"] * row["kv_len"])
         return _warm(*decode_attention(_attention(row, windowed), deployment, decode, 1.0).values())
 
@@ -111,6 +116,7 @@ def latent_context_call(mla_dtype: str, kv_dtype: str, absorbed: bool) -> Call |
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
         new, past = row["seq_q"], row["kv_past"]
+        # Without a limit of sight every new token attends to the past and to all new tokens up to itself.
         pairs = attended_pairs(new, past, Sight(limit=None, kind=None))
         shape = _latent_shape(row, deployment, absorbed, new, new + past, pairs)
         return _warm(fused_attention("prefill_attention", deployment, shape, 1.0))
@@ -126,6 +132,7 @@ def latent_decode_call(mla_dtype: str, kv_dtype: str) -> Call | None:
         return None
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
+        # The new token attends to itself beside its past.
         keys = row["kv_past"] + 1.0
         shape = _latent_shape(row, deployment, True, 1.0, keys, keys)
         return _warm(fused_attention("decode_attention", deployment, shape, 1.0))
@@ -161,7 +168,10 @@ def _latent_shape(
         keys=keys,
         pairs=pairs,
         heads=row["n_heads"],
+        # Absorbed, all heads read one latent vector per token, as multi-query attention; expanded, each has its own
+        # keys.
         kv_heads=1.0 if absorbed else row["n_heads"],
+        # Scores are products over the unrotated and the rotated part of a key together.
         key_width=VECTOR + ROPE if absorbed else NOPE + ROPE,
         value_width=VECTOR if absorbed else VALUE,
         kv_bytes=deployment.kv_bytes,

@@ -47,11 +47,13 @@ def routing(distribution: str, tokens: int, experts: int, top_k: int, devices: i
         counts = balanced_rows(tokens, experts, top_k, devices)[None]
     else:
         counts = power_law_rows(float(distribution.rsplit("_", 1)[1]), tokens, experts, top_k, devices, adjoining)
+    # Means over the draws; a balanced routing is a single one.
     rows = np.mean(np.sum(counts, axis=1))
     touched, largest = np.mean(np.sum(counts > 0, axis=1)), np.mean(np.max(counts, axis=1))
     if distribution == "balanced":  # a token's choices are as far apart as they can be
         visitors = min(tokens, rows)
     else:
+        # Each of a token's top_k choices is here with the share rows / (tokens top_k), independently of the others.
         visitors = tokens * (1.0 - max(1.0 - rows / (tokens * top_k), 0.0) ** top_k)
     return Routing(float(rows), float(touched), float(largest), float(visitors))
 
@@ -62,6 +64,7 @@ def balanced_rows(tokens: int, experts: int, top_k: int, devices: int) -> np.nda
     The choices of a token are a stride of experts / top_k apart, and the next token's are one further, or so much
     further that tokens spread over the stride where they are fewer.
     """
+    # Ceiling division: the number of experts need not be a multiple of top_k.
     held, stride = experts // devices, -(-experts // top_k)
     choices = np.arange(top_k) * stride
     if tokens < stride:
@@ -81,7 +84,9 @@ def power_law_rows(
     """
     choices = tokens * top_k
     low, high = (1.0, BUSIEST * tokens) if choices > experts else SCARCE
+    # Seeded by the shape alone, so that one shape has one routing in every run.
     uniform = np.random.default_rng(experts * 1000 + tokens).random((DRAWS, experts))
+    # The inverse of the cumulative distribution of x^-exponent between both bounds, at uniform random numbers.
     power = 1.0 - exponent
     loads = ((high**power - low**power) * uniform + low**power) ** (1.0 / power)
     counts = np.minimum(np.rint(loads / np.sum(loads, axis=1, keepdims=True) * choices), tokens).astype(int)
@@ -103,6 +108,7 @@ def _fill(counts: np.ndarray, total: int, limit: int) -> None:
         free = order[counts[order] < limit] if missing > 0 else order[counts[order] > 0]
         if len(free) == 0:
             return
+        # At most half of the candidates change in one round, so that corrections spread over several experts.
         chosen = free[: min(abs(missing), max(len(free) // 2, 1))]
         counts[chosen] += step
 
@@ -110,6 +116,7 @@ def _fill(counts: np.ndarray, total: int, limit: int) -> None:
 FILE = "aic_moe.parquet"
 
 FORMATS = DENSE | {
+    # MXFP4: 4 bits per weight and a scale of 1 B per 32 weights, in B.
     "w4a16_mxfp4": WeightFormat(bytes=0.5 + 1.0 / 32, compute="bf16", dequantised=True),
     "w4a8_mxfp4_mxfp8": WeightFormat(bytes=0.5 + 1.0 / 32, compute="fp8", scaled=True),
 }
@@ -165,13 +172,16 @@ def routed(frame: Any) -> Any:
     releases = list(zip(frame.backend, frame.version, strict=True))
     frame = frame.assign(adjoining=[release in ADJOINING for release in releases])
     names = [*ROUTING, "adjoining"]
+    # Many rows share one routing: each distinct one is drawn once and merged back by its columns.
     kinds = frame[names].drop_duplicates()
-    found = [routing(str(row[0]), *map(int, row[1:-1]), bool(row[-1])) for row in kinds.itertuples(index=False)]
-    kinds = kinds.assign(**{name: [getattr(each, name) for each in found] for name in Routing._fields})
+    routings = [routing(str(row[0]), *map(int, row[1:-1]), bool(row[-1])) for row in kinds.itertuples(index=False)]
+    kinds = kinds.assign(**{name: [getattr(each, name) for each in routings] for name in Routing._fields})
     frame = frame.merge(kinds, on=names, how="left")
+    # Where choices are made again on the device, every visiting token has `topk` rows there instead of its share.
     again = np.asarray([release in CHOSEN_AGAIN for release in releases])
     scale = np.where(again, frame.visitors * frame.topk / np.maximum(frame.rows, 1e-9), 1.0)
     sources = frame.kernel_source.astype(str)
+    # Gated experts have two up projections (gate and up, as SwiGLU), ungated ones a single one.
     ungated = [size in UNGATED_SIZES for size in zip(frame.hidden_size, frame.inter_size, strict=True)]
     ungated = sources.str.contains(UNGATED) | (np.asarray(ungated) & ~frame.adjoining)
     masked = sources.str.contains(MASKED) | (sources.str.contains(WHOLE) & (frame.dtype == "fp8_block"))
@@ -196,6 +206,7 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
     def call(row: Columns) -> tuple[AnyOp, ...]:
         rows, stored, hidden = row["rows"], row["stored"], row["hidden_size"]
         width, touched = row["inter_size"] / row["moe_tp_size"], row["touched"]
+        # Gate and up projection are one product with their widths side by side.
         up = Matrix(hidden, row["up_projections"] * width, weights)
         down = Matrix(width, hidden, weights)
         ops = projection("up", rows, up, ACTIVATION_BYTES, 1.0, "experts", touched, row["num_tokens"])
@@ -209,6 +220,7 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
             exps=width,
         )
         ops |= projection("down", rows, down, ACTIVATION_BYTES, 1.0, "experts", touched)
+        # Combining reads every stored row and writes one row per token, `hidden` elements each.
         moved = stored + row["num_tokens"]
         ops["combine"] = elementwise(
             moved, reads=hidden, writes=0.0, element_bytes=ACTIVATION_BYTES, flops=2.0 * hidden, count=1.0

@@ -18,6 +18,7 @@ FILE = "aic_gemm.parquet"
 FORMATS = {
     "bfloat16": WeightFormat(bytes=2.0, compute="bf16"),
     "fp8": WeightFormat(bytes=1.0, compute="fp8"),
+    # B per weight with its scale: 4 B per block of 128 x 128; 1 B per 16 weights; further below 2 B per 128 weights.
     "fp8_block": WeightFormat(bytes=1.0 + 4.0 / 128**2, compute="fp8", scaled=True),
     "nvfp4": WeightFormat(bytes=0.5 + 1.0 / 16, compute="fp4"),
     "sq": WeightFormat(bytes=1.0, compute="int8"),
@@ -53,6 +54,7 @@ def gemm_call(dtype: str) -> Call | None:
 
     def call(row: Columns) -> tuple[AnyOp, ...]:
         ops = projection("gemm", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
+        # B that pass through L2 between two readings of the same copy of the weights.
         rotated = row["copies"] * row["k"] * row["n"] * weights.bytes
         return tuple(dataclasses.replace(op, reuse_bytes=rotated) for op in ops.values())
 
@@ -64,6 +66,7 @@ def _copies(frame: Any) -> np.ndarray:
     caches = {device: _cache_bytes(device) for device in frame.gpu.unique()}
     sizes = {dtype: float(weights.bytes) for dtype, weights in FORMATS.items()}
     bytes_ = frame.n.to_numpy(float) * frame.k.to_numpy(float) * frame.dtype.astype(str).map(sizes).to_numpy(float)
+    # Copies of each row's weights that fill L2.
     needed = np.ceil(frame.gpu.astype(str).map(caches).to_numpy(float) / bytes_)
     return np.where(frame.backend == "trtllm", np.minimum(TRTLLM_COPIES, needed), COPIES)
 

@@ -54,16 +54,18 @@ class KernelGroup:
 def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
     """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
     rows, parts = len(group), []
+    # One size for large tables and powers of two for small ones: few shapes are compiled.
     size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
     for start in range(0, rows, size):
         count = min(size, rows - start)
         columns = {
+            # Padding repeats the last row, which is a valid call, and is cut off from the result.
             name: np.pad(column[start : start + count], (0, size - count), mode="edge")
             for name, column in group.columns.items()
         }
         parts.append(np.stack(_times(group.call, columns, hardware, efficiency))[:, :count])
-    found = np.concatenate(parts, axis=1)
-    return found[0], found[1]
+    figures = np.concatenate(parts, axis=1)
+    return figures[0], figures[1]
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -91,6 +93,7 @@ MOST_COLUMNS = 1_000
 
 def _require_believable(path: Path) -> None:
     """ValueError for a file of more values than are read, or of rows that take the parser minutes."""
+    # A csv has to be counted line by line; a parquet file states both numbers in its metadata.
     if path.suffix == ".csv":
         rows = lines(str(path), LARGEST, LONGEST_ROW)
         columns = next(rows, "").count(",") + 1
@@ -98,8 +101,8 @@ def _require_believable(path: Path) -> None:
     else:
         from pyarrow import parquet
 
-        found = parquet.read_metadata(path)
-        columns, count = found.num_columns, found.num_rows
+        metadata = parquet.read_metadata(path)
+        columns, count = metadata.num_columns, metadata.num_rows
     if columns > MOST_COLUMNS:
         raise ValueError(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
     if columns * count > MOST_VALUES:
@@ -122,6 +125,7 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
         frame = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
     except Exception as error:  # of pandas and pyarrow, whatever a damaged file makes of them
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    # Where rows have more cells than the header, pandas makes the first columns an index instead of failing.
     if path.suffix == ".csv" and not isinstance(frame.index, pandas.RangeIndex):
         raise ValueError(f"{path}: its rows have more values than there are columns")
     frame.columns = [" ".join(str(name).split()) for name in frame.columns]
@@ -150,15 +154,16 @@ def groups(
         It returns the same function for the same values.
     """
     keys = ["gpu", "backend", "version", "kernel_source", *labels]
-    found = []
+    kernel_groups = []
     for values, rows in frame.groupby(keys, sort=True, observed=True):
         named = dict(zip(keys, values, strict=True))
         kinds = {name: named[name] for name in labels}
         function = call(**kinds)
+        # A structure that is not modelled has no op, and its rows are left out.
         if function is None:
             continue
         precision = " ".join(text.format(kinds[name]) for name, text in labels.items() if text).strip()
-        found.append(
+        kernel_groups.append(
             KernelGroup(
                 family=family,
                 precision=precision,
@@ -168,7 +173,8 @@ def groups(
                 device=str(named["gpu"]),
                 call=function,
                 columns={name: rows[name].to_numpy(float) for name in numbers},
+                # The tables' times are in us.
                 seconds=rows["latency_us"].to_numpy(float) * 1e-6,
             )
         )
-    return found
+    return kernel_groups

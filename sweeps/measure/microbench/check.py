@@ -48,6 +48,7 @@ class FreshShape(NamedTuple):
     @property
     def corrected(self) -> float:
         """Error of the fresh shape's time relative to the known one's, both of the same moment."""
+        # The quotient of both ratios: what the state of the machine does to either time cancels.
         return (1.0 + self.error) / (1.0 + self.drift) - 1.0
 
 
@@ -72,19 +73,22 @@ class FileCheck:
         """
         random, numbers = np.random.default_rng(seed), Numbers(seed)
         how = protocol(self.device.platform, self.device.cache_bytes)
-        asked = [(table, shape) for table in self.tables for shape in fresh_shapes(table, points, random)]
+        cases = [(table, shape) for table in self.tables for shape in fresh_shapes(table, points, random)]
         rows = []
-        for place in random.permutation(len(asked)):
-            table, shape = asked[place]
+        for place in random.permutation(len(cases)):
+            table, shape = cases[place]
 
             def timed(shape: dict[str, int], table: SurfaceTable = table) -> tuple[float, float]:
                 """Measured and predicted."""
                 predicted = predicted_time(table, shape, self.hardware, self.efficiency)
+                # Attention runs by the implementation that the table was measured with, by XLA where the file names
+                # none.
                 implementation = self.implementations.get(table.name, "xla")
                 kernel = work(_family(table), table.precision, _heads(table), implementation, shape)
                 return call_time(kernel, numbers, how, expected=predicted).seconds, predicted
 
             plain = predicted_time(table, shape, self.hardware, self.base.efficiency)
+            # The known shape is timed right after the fresh one, so that both see the machine in one state.
             rows.append(FreshShape(table.name, shape, *timed(shape), plain, *timed(known_shape(table, shape))))
             said("check", len(rows))
         return rows
@@ -108,8 +112,9 @@ def checked_file(
       ValueError: one line that names the file, or what is not known.
     """
     file = read_surfaces(path)
-    asked = [table for table in file.tables if _family(table) in families and table.precision in precisions]
-    tables = tuple(table for table in asked if KINDS.get(_family(table)) == table.kind)
+    candidates = [table for table in file.tables if _family(table) in families and table.precision in precisions]
+    # A table whose name and kind do not belong together is none that a benchmark wrote.
+    tables = tuple(table for table in candidates if KINDS.get(_family(table)) == table.kind)
     if not tables:
         raise ValueError(f"{path}: no table of `jaxroof bench` among those asked for")
     base = hwspaces.efficiency(efficiency)
@@ -117,6 +122,7 @@ def checked_file(
         entry = hwspaces.hardware(hardware or file.provenance.get("device", ""))
     except ValueError as error:
         raise ValueError(f"--hardware, the device of {path}, is needed: {error}") from None
+    # Measured tables go in front of the base constants, which price every op that no table holds.
     surfaces = surface_efficiency(path, base, entry.hardware)
     implementations = {table.name: file.provenance.get(f"{table.name}_implementation", "xla") for table in tables}
     return FileCheck(tables, entry.hardware, surfaces.efficiency, base, seen_device(hardware), implementations)
@@ -128,37 +134,40 @@ def _family(table: SurfaceTable) -> str:
 
 def check_errors(rows: Sequence[FreshShape]) -> dict[str, dict[str, float]]:
     """Median magnitudes of the errors of `FreshShape`, of every table and of all of them."""
-    found = {}
+    medians = {}
     for name in [*sorted({row.table for row in rows}), "all"]:
         chosen = [row for row in rows if name in (row.table, "all")]
-        found[name] = {
+        medians[name] = {
             "shapes": len(chosen),
             "error": float(np.median([abs(row.error) for row in chosen])),
             "drift": float(np.median([abs(row.drift) for row in chosen])),
             "corrected": float(np.median([abs(row.corrected) for row in chosen])),
             "plain": float(np.median([abs(row.plain / row.measured - 1.0) for row in chosen])),
         }
-    return found
+    return medians
 
 
 def known_shape(table: SurfaceTable, shape: dict[str, int]) -> dict[str, int]:
     """The nearest position of the grid."""
     return {
-        axis: int(positions[np.argmin(abs(np.log(positions / shape[axis])))]) for axis, positions in table.axes.items()
+        # Distance in the logarithm, as positions of the grid are in ratios.
+        axis: int(positions[np.argmin(abs(np.log(positions / shape[axis])))])
+        for axis, positions in table.axes.items()
     }
 
 
 def fresh_shapes(table: SurfaceTable, points: int, random: np.random.Generator) -> list[dict[str, int]]:
     """Random shapes inside the table, uniform in the logarithm of every axis, none of them a position of the grid."""
-    found: list[dict[str, int]] = []
-    while len(found) < points:
+    shapes: list[dict[str, int]] = []
+    while len(shapes) < points:
         shape = {}
         for axis, positions in table.axes.items():
             low, high, step = positions[0], positions[-1], MULTIPLES.get(axis, 1)
             value = np.exp(random.uniform(np.log(low), np.log(high)))
+            # Rounding may leave the range of the table, beyond which it holds no time to interpolate.
             shape[axis] = int(np.clip(round(value / step) * step, low, high))
-        found.append(shape)
-    return found
+        shapes.append(shape)
+    return shapes
 
 
 def predicted_time(table: SurfaceTable, shape: dict[str, int], hardware: Hardware, efficiency: Efficiency) -> float:

@@ -31,7 +31,9 @@ def collective(name: str, message: int, numbers: Numbers, how: TimingProtocol) -
     if len(devices) < 2:
         raise ValueError("a collective needs more than one device")
     mesh, count = Mesh(np.array(devices), (AXIS,)), len(devices)
+    # Elements of 2 B, a multiple of the number of devices, as every device has an equal part.
     size = max(count, message // 2 // count * count)
+    # Every device holds a whole vector to reduce, but only its part of what is gathered.
     wanted = jax.ShapeDtypeStruct((count * size if name == "all_reduce" else size,), jnp.bfloat16)
     part = functools.partial(_reduced if name == "all_reduce" else _gathered, count)
     spec = PartitionSpec(AXIS)
@@ -42,6 +44,7 @@ def collective(name: str, message: int, numbers: Numbers, how: TimingProtocol) -
 
 def bus_bandwidth(found: TimedCollective, devices: int) -> float:
     """B/s over each device's links: the bytes that a ring moves over each of them, over the time."""
+    # A ring moves (n - 1) / n of the message over each link to gather it, and twice that to reduce it everywhere.
     passes = (2.0 if found.name == "all_reduce" else 1.0) * (devices - 1.0) / devices
     return passes * found.bytes / found.measurement.seconds
 
@@ -57,10 +60,12 @@ class _ShardedArrays:
 
 
 def _reduced(count: int, mine: jax.Array) -> jax.Array:
+    # The mean instead of the sum: results are fed back as state, and would overflow otherwise.
     total = jax.lax.psum(mine, AXIS) * jnp.asarray(1.0 / count, mine.dtype)
     return jax.lax.pcast(total, AXIS, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary(total, AXIS)  # type: ignore[attr-defined]
 
 
 def _gathered(count: int, mine: jax.Array) -> Arrays:
+    # The barrier keeps the compiler from gathering the used part alone.
     everything = jax.lax.optimization_barrier(jax.lax.all_gather(mine, AXIS, tiled=True))
     return jax.lax.dynamic_slice_in_dim(everything, jax.lax.axis_index(AXIS) * mine.shape[0], mine.shape[0])  # type: ignore[return-value]

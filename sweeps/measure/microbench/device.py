@@ -43,6 +43,7 @@ def seen_device(name: str | None = None) -> Device:
     entry = hardware(name) if name else _entry(first.device_kind)
     cpu = first.platform == "cpu"
     figures = entry.figures if entry else {}
+    # A CPU is described by the operating system; an accelerator by its catalogue entry, then by what JAX says.
     return Device(
         name=_processor() if cpu else first.device_kind,
         platform=first.platform,
@@ -67,6 +68,7 @@ def hardware_toml(device: Device, figures: DeviceFigures, date: str) -> str:
     measured = f"measured by jaxroof bench on {date}"
     lines = [f"# {device.name}, {measured}.", "", f"[accelerator.{_key(device.name)}]"]
     lines += [f'product = "{_quoted(device.name)}"', f"date = {date}", f'source = "{measured}"']
+    # Every figure has a source of its own, in a table at the end of the file.
     sources = {}
     for precision, rate in sorted(figures.matrix.items()):
         lines.append(f"matrix.{precision}_GFLOPs = {rate / 1e9:.6g}")
@@ -87,6 +89,7 @@ def hardware_toml(device: Device, figures: DeviceFigures, date: str) -> str:
     if figures.links is not None:
         bandwidth, latency = figures.links
         lines.append(f"links.scale_up.bandwidth_GBps = {bandwidth / 1e9:.6g}")
+        # A ring all-reduce over n devices has 2 (n - 1) steps, each of which takes one latency.
         lines.append(f"links.scale_up.latency_us = {latency * 1e6 / (2.0 * (device.count - 1)):.6g}")
         lines.append(f"links.scale_up.devices = {device.count}")
         sources["links.scale_up.bandwidth"] = f"{measured}: bus bandwidth of the largest all-reduce"
@@ -106,15 +109,16 @@ def _entry(kind: str) -> HardwareEntry | None:
 def _versions(device: jax.Device) -> dict[str, str]:
     from jaxlib import version as jaxlib
 
-    found = {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "python": host.python_version()}
+    versions = {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "python": host.python_version()}
     runtime = getattr(device.client, "platform_version", None)
     if runtime:
-        found["platform_version"] = " ".join(str(runtime).split())
+        versions["platform_version"] = " ".join(str(runtime).split())
+    # NVIDIA's kernel module states its version in this file.
     driver = Path("/proc/driver/nvidia/version")
     if device.platform != "cpu" and driver.is_file():
         match = re.search(r"Kernel Module\D*([\d.]+)", driver.read_text(encoding="utf-8", errors="replace"))
-        found["driver"] = match.group(1) if match else "unknown"
-    return found
+        versions["driver"] = match.group(1) if match else "unknown"
+    return versions
 
 
 def _processor() -> str:
@@ -124,6 +128,7 @@ def _processor() -> str:
 def _cpuinfo() -> Mapping[str, str]:
     """Key -> text of the first processor; empty where the operating system has no such file."""
     path = Path("/proc/cpuinfo")
+    # Processors are separated by empty lines; the first one stands for all of them.
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines() if path.is_file() else []
     return {key.strip(): text.strip() for key, _, text in (line.partition(":") for line in lines)}
 
@@ -144,6 +149,7 @@ def _host_cache() -> float:
     """B of the largest cache of the first processor."""
     units = {"K": 2.0**10, "M": 2.0**20, "G": 2.0**30}
     sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    # Sizes are texts such as 32768K. The largest level is what cold operands have to exceed.
     known = [float(size[:-1]) * units[size[-1]] for size in sizes if size[-1:] in units]
     return max(known, default=32.0 * 2**20)
 

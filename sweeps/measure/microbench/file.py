@@ -32,6 +32,7 @@ def written(
       ValueError: one line, for a figure that was not measured, or a file that must not or cannot be written.
     """
     date = datetime.date.today().isoformat()
+    # A figure that is missing raises here, before any file is written.
     toml = hardware_toml(device, found.figures, date) if hardware else None
     stored, beside = _stored(found.tables)
     provenance = _provenance(asked, device, found, date, command, hardware) | beside
@@ -48,6 +49,7 @@ def _provenance(
     lookup = entry or (os.path.abspath(hardware) if hardware else device.name)
     spreads = {f"{name}_spread": f"{spread:.4f}" for name, spread in found.spreads.items()}
     kernels = {f"{name}_implementation": text for name, text in found.implementations.items()}
+    # Collectives are no surface of a kernel: their sizes and times are stored as text.
     messages = {}
     for name in sorted({message.name for message in found.collectives}):
         own = [message for message in found.collectives if message.name == name]
@@ -75,6 +77,7 @@ def _provenance(
 def _stored(tables: Sequence[SurfaceTable]) -> tuple[tuple[SurfaceTable, ...], dict[str, str]]:
     """The tables of a file, and others as attributes: only one of them can price element-wise ops, norms the best."""
     beside = {}
+    # Copies and norms are both tables of element-wise ops over bytes: one goes into the file as a surface.
     if any(table.name.startswith("elementwise") for table in tables):
         beside = {
             f"{table.name}_seconds": _pairs(table.axes["bytes"], table.seconds)

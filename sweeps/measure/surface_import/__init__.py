@@ -50,28 +50,32 @@ def imported(
     """
     wanted = wanted or WantedRows()
     dropped, left, provenance, device = Dropped(), list[str](), dict[str, str](), None
-    found: dict[str, SurfaceTable] = {}
+    by_name: dict[str, SurfaceTable] = {}
     for path in files:
         part = _reader(path, format).measured(path, wanted)
+        # The catalogue resolves names, so that two names of one device are not taken for two devices.
         entry = _device(part, path)
         if device not in (None, entry.name):
             raise ValueError(f"{path}: measured on {entry.name}, the files before on {device}: one device a file")
         device = entry.name
+        # Provenance that differs between files is listed in one text, separated by semicolons.
         for key, value in part.provenance.items():
             provenance[key] = value if key not in provenance else _joined(provenance[key], value)
         left += [f"{path}: {sentence}" for sentence in part.left_out]
         for rows in _merged(part.rows):
+            # Impossible times are sorted out before the grid is laid, where they would otherwise be nodes.
             rows = possible(rows, entry.hardware, drop, dropped)
             if not len(rows):
                 continue
             name = table_name(rows)
+            # Where rows may be dropped, holes shrink the grid unless the caller keeps them.
             for table in tables(rows, drop, "drop" if drop and holes == "refuse" else holes, dropped, name):
-                if table.name in found:
+                if table.name in by_name:
                     raise ValueError(f"{path}: {table.name} is in another of the files already")
-                found[table.name] = table
-    if not found or device is None:
+                by_name[table.name] = table
+    if not by_name or device is None:
         raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported")
-    return Imported(tuple(found.values()), device, provenance, dropped, tuple(left))
+    return Imported(tuple(by_name.values()), device, provenance, dropped, tuple(left))
 
 
 def table_name(rows: KernelRows) -> str:
@@ -80,8 +84,10 @@ def table_name(rows: KernelRows) -> str:
     words = [rows.kind, rows.precision]
     words += [name for name in ("scaled", "dequantised", "quantised") if labels.get(name)]
     if "heads" in labels:
+        # Attention: bits of a cached element; heads, KV heads and width of a head.
         words += [f"kv{8 * labels['kv_bytes']:g}", f"{labels['heads']:g}-{labels['kv_heads']:g}-{labels['head_dim']:g}"]
     elif labels.get("dequantised"):
+        # Products of converted weights: bits that are stored per weight, with its part of the scales.
         words.append(f"w{8 * labels['weight_bytes']:.3g}")
     return "_".join(words)
 

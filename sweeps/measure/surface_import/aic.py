@@ -40,25 +40,28 @@ def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
     Raises:
       ValueError: one line: a column is missing, or there are several devices, engines or versions and none is chosen.
     """
-    found = table(path, KEYS).reset_index(drop=True)
-    if set(PRODUCT) <= set(found.columns) and "attn_dtype" not in found.columns:
+    frame = table(path, KEYS).reset_index(drop=True)
+    # No column names the family: it is told by which columns there are.
+    if set(PRODUCT) <= set(frame.columns) and "attn_dtype" not in frame.columns:
         family, kind, axes = PRODUCT, "linear", {"m": "m", "n": "n", "k": "k"}
-    elif "kv_len" in found.columns:
+    elif "kv_len" in frame.columns:
         family, kind, axes = DECODE, "decode_attention", {"sequences": "batch", "keys": "kv_len"}
     else:
         family, kind, axes = PREFILL, "prefill_attention", {"sequences": "batch", "queries": "seq_q"}
-    require_columns(found, family, path)
-    found, device = of_device(found, wanted.gpu, path)
-    found, engine = only(found, "backend", wanted.engine, "--engine", path)
-    found, version = only(found, "version", wanted.version, "--version", path)
-    found, left = _plain(found)
+    require_columns(frame, family, path)
+    frame, device = of_device(frame, wanted.gpu, path)
+    frame, engine = only(frame, "backend", wanted.engine, "--engine", path)
+    frame, version = only(frame, "version", wanted.version, "--version", path)
+    frame, left = _plain(frame)
     rows: list[KernelRows] = []
+    # One table for each precision, and of attention for each set of heads and their width.
     structure = ["dtype"] if kind == "linear" else ["attn_dtype", "kv_dtype", *_LABELS.values()]
-    for values, part in found.groupby(structure, observed=True, sort=True):
+    for values, part in frame.groupby(structure, observed=True, sort=True):
         labels = _labels(dict(zip(structure, values, strict=True)))
         if labels is None:
             left.append(f"{len(part)} rows of {' '.join(map(str, values))}")
             continue
+        # Kernels of one engine differ in speed, so that a table holds times of one of them.
         part, others = _one_kernel(part)
         left += others
         rows.append(listed(part, kind, *labels, axes, path))
@@ -76,6 +79,7 @@ def _plain(found: Any) -> tuple[Any, list[str]]:
         ("kv_past", 0, "with a cached past"),
     ):
         if column in found.columns:
+            # A cell without a value passes: the table does not say anything against the row.
             out = found[column].notna() & (found[column] != allowed)
             if out.any():
                 left.append(f"{int(out.sum())} rows {what}")
@@ -89,6 +93,7 @@ def _labels(values: dict[str, Any]) -> tuple[str, dict[str, float]] | None:
         weights = FORMATS.get(str(values["dtype"]))
         if weights is None:
             return None
+        # Flags are labels of a table only where they are set, so that names stay short.
         flags = {"scaled": weights.scaled, "dequantised": weights.dequantised}
         flags["quantised"] = weights.compute != "bf16"
         labels = {"weight_bytes": weights.bytes, "copies": COPIES}
@@ -97,6 +102,7 @@ def _labels(values: dict[str, Any]) -> tuple[str, dict[str, float]] | None:
     if compute is None or cache is None:
         return None
     labels = {name: float(values[column]) for name, column in _LABELS.items()}
+    # One copy: the benchmark reads the same cache again and again.
     return compute, labels | {"kv_bytes": cache, "copies": 1.0}
 
 

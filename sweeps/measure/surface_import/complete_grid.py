@@ -41,6 +41,7 @@ def tables(rows: KernelRows, drop: bool, holes: str, dropped: Dropped, name: str
       ValueError: one line that names file and row: a shape is there twice, or the grid has holes.
     """
     rows = without_duplicates(rows, drop, dropped)
+    # A joint grid over scattered pairs (n, k) would be mostly holes: each matrix has a grid of its own.
     parts = _by_matrix(rows) if rows.kind == "linear" and _scattered(rows) else {name: rows}
     for own, part in ((own if own == name else f"{name}_{own}", part) for own, part in parts.items()):
         axes, seconds = grid(part)
@@ -56,6 +57,7 @@ def tables(rows: KernelRows, drop: bool, holes: str, dropped: Dropped, name: str
             )
         if holes == "drop":
             axes, seconds = complete(axes, seconds)
+            # Counted are measured shapes that go with the removed positions, not the holes themselves.
             dropped.holes += int((~missing).sum()) - seconds.size
         yield SurfaceTable(own, part.kind, part.precision, axes, seconds, part.labels)
 
@@ -64,6 +66,7 @@ def without_duplicates(rows: KernelRows, drop: bool, dropped: Dropped) -> Kernel
     """The first of rows with one shape; ValueError names the second where nothing may be dropped."""
     shapes = np.stack(list(rows.axes.values()), axis=1)
     _, first, place = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+    # Rows that are not the first with their shape.
     again = np.flatnonzero(first[place.ravel()] != np.arange(len(rows)))
     if len(again) and not drop:
         earlier = rows.lines[first[place.ravel()[again[0]]]]
@@ -77,6 +80,7 @@ def grid(rows: KernelRows) -> tuple[dict[str, np.ndarray], np.ndarray]:
     axes, index = {}, []
     for name, values in rows.axes.items():
         axes[name], own = np.unique(values, return_inverse=True)
+        # Position of every row along the axis, shape [rows].
         index.append(own.ravel())
     seconds = np.full(tuple(map(len, axes.values())), np.nan)
     seconds[tuple(index)] = rows.seconds
@@ -92,6 +96,7 @@ def complete(axes: dict[str, np.ndarray], seconds: np.ndarray) -> tuple[dict[str
             others = tuple(i for i in range(seconds.ndim) if i != dimension)
             missing = holes.sum(axis=others)
             held = (~holes).sum(axis=others)
+            # The lower bound of 0.5 keeps the quotient finite and puts positions without any measured shape first.
             share = missing / np.maximum(held, 0.5)
             best = max(best, (float(share.max()), dimension, int(share.argmax())))
         _, dimension, position = best
@@ -134,12 +139,14 @@ def possible(rows: KernelRows, hardware: Hardware, drop: bool, dropped: Dropped)
       ValueError: one line that names file, row, time and the bound.
     """
     shapes = np.stack(list(rows.axes.values()))
+    # Two conditions of every row: a finite positive time, and finite positive positions on all axes.
     times, shaped = (np.all(np.isfinite(v) & (v > 0), axis=0) for v in (rows.seconds[None], shapes))
     for good, words in ((times, "{:g} us is not a time"), (shaped, "not a shape")):
         if not (drop or good.all()):
             row = int(np.argmin(good))
             raise ValueError(f"{rows.place(row)}: {words.format(rows.seconds[row] * 1e6)}; --drop leaves it out")
     good = times & shaped
+    # Roofline: a time below matrix work at peak, or below bytes at HBM bandwidth, cannot have been measured.
     matrix, memory = shortest_times(rows, hardware)
     for name, bound in (("MFU", matrix), ("share of HBM bandwidth", memory)):
         too_fast = good & (bound > TOLERANCE * rows.seconds)
@@ -161,6 +168,7 @@ def shortest_times(rows: KernelRows, hardware: Hardware) -> tuple[np.ndarray, np
       ValueError: the device has no matrix figure for the precision.
     """
     device = f"{rows.file}: precision {rows.precision}"
+    # Element-wise kernels have no matrix work: whatever stands for the peak divides 0.
     peak = 1.0
     if rows.kind in ("linear", "prefill_attention", "decode_attention"):
         try:
@@ -171,6 +179,7 @@ def shortest_times(rows: KernelRows, hardware: Hardware) -> tuple[np.ndarray, np
     columns = {name: np.pad(values, (0, padding), mode="edge") for name, values in rows.axes.items()}
     structure = rows.kind, rows.precision, tuple(rows.labels), tuple(rows.labels.get(flag) for flag in FLAGS)
     work, moved = (np.asarray(column)[: len(rows)] for column in _program(*structure)(columns, rows.labels))
+    # Repeated calls may find as many bytes as L2 holds there, which HBM then does not deliver.
     l2 = 0.0 if hardware.memory.l2 is None else hardware.memory.l2.capacity
     return work / peak, np.maximum(moved - l2, 0.0) / hardware.memory.hbm.bandwidth
 
@@ -178,6 +187,7 @@ def shortest_times(rows: KernelRows, hardware: Hardware) -> tuple[np.ndarray, np
 @functools.cache
 def _program(kind: str, precision: str, names: tuple[str, ...], flags: tuple[float | None, ...]) -> Callable[..., Any]:
     """FLOP and B of rows of one structure, compiled once for it."""
+    # Which labels and flags there are decides the program; their other values are arguments of it.
     structure = dict.fromkeys(names, 1.0) | {flag: value for flag, value in zip(FLAGS, flags, strict=True) if value}
     table = SurfaceTable("", kind, precision, {}, np.zeros(0), structure)
 

@@ -52,22 +52,24 @@ def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
       ValueError: one line: a column is missing, a row has no numbers, heads are not where they should be, there are
         several devices and none is chosen.
     """
-    found = table(path, ("latency_us", "mfu"))
-    if "table" not in found.columns:
-        found = _united(found, path)
+    frame = table(path, ("latency_us", "mfu"))
+    # Only the united file has that column; of a single operator's file the folders tell what it is.
+    if "table" not in frame.columns:
+        frame = _united(frame, path)
     else:
-        require_columns(found, ("gpu", "shape_tag"), path)
-    found, device = of_device(found, wanted.gpu, path)
+        require_columns(frame, ("gpu", "shape_tag"), path)
+    frame, device = of_device(frame, wanted.gpu, path)
     rows: list[KernelRows] = []
     for name in TABLES:
-        own = found[found["table"] == name]
+        own = frame[frame["table"] == name]
         if not len(own):
             continue
         require_columns(own, tuple(COLUMNS[name].values()), path)
         keys = ["shape_tag", *(name for name in ("dtype", "kv_dtype") if name in own.columns)]
+        # Rows without a value in a key are a group as well, which pandas would drop otherwise.
         for values, part in own.groupby(keys, dropna=False, sort=True):
             rows.append(_rows(name, part, dict(zip(keys, values, strict=True)), path))
-    left = counted(found[~found["table"].isin(TABLES)]["table"])
+    left = counted(frame[~frame["table"].isin(TABLES)]["table"])
     return MeasuredFile(tuple(rows), device, {"source": f"InferSim benchmark, {path.name}"}, tuple(left))
 
 
@@ -75,6 +77,7 @@ def _rows(operator: str, part: Any, structure: dict[str, Any], path: Path) -> Ke
     columns = COLUMNS[operator]
     if operator == "gemm":
         kind, precision = "linear", GEMM_PRECISION
+        # Weights of 8 bits with a scale of 4 B per block of 128 x 128.
         labels = {"weight_bytes": 1.0 + 4.0 / 128**2, "scaled": 1.0}
     else:
         kind = "decode_attention"
@@ -83,6 +86,7 @@ def _rows(operator: str, part: Any, structure: dict[str, Any], path: Path) -> Ke
         require_columns(part, ("dtype",), path)
         precision = str(structure["dtype"])
         cache = structure.get("kv_dtype")
+        # An empty cell is NaN, which differs from itself: the cache then has the precision of the products.
         cache = precision if cache is None or cache != cache else str(cache)
         for name, value in (("dtype", precision), ("kv_dtype", cache)):
             if value not in BYTES:
@@ -98,6 +102,7 @@ def _heads(tag: str, part: Any, path: Path) -> dict[str, float]:
     if match is None:
         raise ValueError(f"{path}: row {int(part.index[0]) + 1}: {tag!r} must be HEADS-KV_HEADS-WIDTH, as in 32-8-128")
     heads, kv_heads, width, tp = (float(text or 1) for text in match.groups())
+    # Tensor parallelism splits heads; KV heads are copied where there are fewer than devices.
     return {"head_dim": width, "heads": heads / tp, "kv_heads": max(kv_heads / tp, 1.0)}
 
 
@@ -105,6 +110,7 @@ def _united(found: Any, path: Path) -> Any:
     folders = path.resolve().parts[:-1]
     for operator in TABLES:
         names = tuple(operator.split("/"))
+        # Folders of the operator come directly before that of the device.
         if folders[-1 - len(names) : -1] == names:
             return found.assign(table=operator, gpu=folders[-1], shape_tag=path.stem)
     raise ValueError(

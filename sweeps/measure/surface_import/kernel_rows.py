@@ -77,6 +77,7 @@ def listed(
       ValueError: file, row and column of the first value that is no number.
     """
     axes = {axis: numbers(found, column, path) for axis, column in columns.items()}
+    # The column is in us; the table's index counts rows from 0, messages from 1.
     seconds = numbers(found, "latency_us", path) * 1e-6
     return KernelRows(kind, precision, labels, axes, seconds, found.index.to_numpy() + 1, str(path))
 
@@ -103,6 +104,7 @@ def numbers(found: Any, column: str, path: Path) -> np.ndarray:
     """
     import pandas
 
+    # Any other type goes through text, so that truth values and dates are refused rather than converted.
     texts = found[column] if found[column].dtype.kind in "iuf" else found[column].astype(str)
     values = pandas.to_numeric(texts, errors="coerce").astype(float)
     if values.isna().any():
@@ -140,6 +142,7 @@ def of_device(found: Any, wanted: str | None, path: Path) -> tuple[Any, str]:
     """The rows of one device, and what the file calls it; `wanted` may be any of the device's names."""
     if wanted is not None:
         there = sorted(map(str, found["gpu"].unique()))
+        # A file may call the device by another of its names: the catalogue tells which are the same.
         same = [name for name in there if wanted not in there and _catalogue_name(name) == _catalogue_name(wanted)]
         wanted = same[0] if same else wanted
     return only(found, "gpu", wanted, "--gpu", path)

@@ -43,18 +43,18 @@ def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
       ValueError: one line: a column is missing, a row has no numbers, there are several devices and none is chosen.
     """
     match = _NAME.match(path.stem)
-    found = _original(path, *match.groups()) if match else table(path, ())
-    require_columns(found, ("op", "gpu", "m", "n", "k", "latency_us"), path)
-    found, device = of_device(found, wanted.gpu, path)
+    frame = _original(path, *match.groups()) if match else table(path, ())
+    require_columns(frame, ("op", "gpu", "m", "n", "k", "latency_us"), path)
+    frame, device = of_device(frame, wanted.gpu, path)
     rows = []
-    products = found[found["op"] == "matmul"]
+    products = frame[frame["op"] == "matmul"]
     if len(products):
         rows.append(listed(products, "linear", PRECISION, {}, {name: name for name in ("m", "n", "k")}, path))
-    streams = found[found["op"] == STREAMED]
+    streams = frame[frame["op"] == STREAMED]
     if len(streams):
         streams = streams.assign(bytes=STREAM_BYTES * numbers(streams, "m", path))
         rows.append(listed(streams, "elementwise", PRECISION, {}, {"bytes": "bytes"}, path))
-    left = counted(found[~found["op"].isin(["matmul", STREAMED])]["op"])
+    left = counted(frame[~frame["op"].isin(["matmul", STREAMED])]["op"])
     return MeasuredFile(tuple(rows), device, {"source": f"LLMCompass, {path.name}"}, tuple(left))
 
 
@@ -72,11 +72,14 @@ def _original(path: Path, op: str, device: str) -> Any:
         try:
             if op == "matmul":
                 m, n, k = map(float, cells[:3])
+                # Products are in ms, the common table in us.
                 rows.append((op, device, m, n, k, float(cells[3].removesuffix("ms")) * 1e3))
             else:
                 shape, rate = [float(cell) for cell in cells[:-1]], float(cells[-1])
                 elements = float(np.prod(shape))
+                # Shapes of fewer than three dimensions are filled up with NaN.
                 first, second, third = (shape + [np.nan] * 3)[:3]
+                # Rates are in 1e9 elements/s: elements over rate is in ns, a thousandth of it in us.
                 rows.append((op, device, first, second, third, elements / rate * 1e-3))
         except (ValueError, IndexError, ZeroDivisionError):
             raise ValueError(f"{path}: row {number}: {line!r} is not a row of {op}") from None

@@ -5,8 +5,10 @@ import struct
 from sweeps.run.native.graph import Graph
 from sweeps.run.native.nests import Dims, Nest, exact, products
 
+# `contract` lets LLVM fuse a product and a sum into one instruction (LLVM Language Reference, fast-math flags).
 PLAIN = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv contract"}
 WHOLE = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem"}
+# Ordered comparisons are false where an operand is NaN and `une` is true there, as in IEEE 754.
 FLOAT_ORDER = {"lt": "fcmp olt", "le": "fcmp ole", "eq": "fcmp oeq", "ne": "fcmp une"}
 WHOLE_ORDER = {"lt": "icmp slt", "le": "icmp sle", "eq": "icmp eq", "ne": "icmp ne"}
 INTRINSICS = {
@@ -17,6 +19,7 @@ INTRINSICS = {
 STORED = {"f": None, "i": "i32", "b": "i8"}
 """Types of stored values by kind of node; a float's is the sweep's."""
 
+# Processors recognise a limited number of streams by themselves; beyond that, prefetch instructions help.
 STREAMS, AHEAD = 16, 64
 """Arrays that a loop reads from which on it asks for their lines ahead, and how many points ahead."""
 
@@ -29,9 +32,9 @@ def module(graph: Graph, dims: list[Dims], nests: list[Nest], lanes: int, slots:
       slots: places in the table of everything that is read or written.
     """
     used: set[str] = set()
-    kept = exact(graph)
+    exact_nodes = exact(graph)
     bodies = [
-        _Function(graph, dims, nest, lanes, slots, used, products(graph, nest, dims, kept)).text(f"nest{number}")
+        _Function(graph, dims, nest, lanes, slots, used, products(graph, nest, dims, exact_nodes)).text(f"nest{number}")
         for number, nest in enumerate(nests)
     ]
     return "\n".join([*sorted(used), *bodies])
@@ -53,6 +56,7 @@ class _Function:
         self.graph, self.dims, self.nest, self.slots, self.used = graph, dims, nest, slots, used
         self.products, self.divisors = products, {graph.arguments[node][1] for node in products}
         self.reciprocals: dict[int, str] = {}
+        # A nest without axes computes single values, for which vectors are of no use.
         self.lanes = lanes if nest.dims else 1
         self.float = "float" if graph.dtype.itemsize == 4 else "double"
         self.lines: list[str] = []
@@ -65,15 +69,19 @@ class _Function:
         """The function's text. Whatever an outer axis settles is loaded once for each of its positions."""
         nest = self.nest
         self.lines = [f"define void @{name}(ptr noalias %table, ptr noalias %lengths) {{", "entry:"]
+        # The table of lengths has two numbers per axis: its positions, and those of a row filled up to a vector.
         for axis in nest.dims:
             for size, place in (("length", 2 * axis), ("row", 2 * axis + 1)):
                 self._line(f"%{size}{axis}.at = getelementptr i64, ptr %lengths, i64 {place}")
                 self._line(f"%{size}{axis} = load i64, ptr %{size}{axis}.at")
+        # Arrays are found by their slot, so that a call may use other arrays than the one before.
         for node in (*nest.reads, *nest.writes):
             slot = self.slots[node]
             self._line(f"%slot{slot} = getelementptr ptr, ptr %table, i64 {slot}")
             self._line(f"%array{slot} = load ptr, ptr %slot{slot}")
+        # Values without axes are loaded before the first loop.
         self._settled(None)
+        # Each loop's phi takes its first position from the block before it.
         block = "entry"
         for axis in nest.dims[:-1]:
             self._line(f"br label %head{axis}")
@@ -81,6 +89,7 @@ class _Function:
             self._line(f"%i{axis} = phi i64 [ 0, %{block} ], [ %next{axis}, %end{axis} ]")
             block = f"head{axis}"
             self._settled(axis)
+        # The innermost loop is a loop over vectors.
         self._row(block)
         for axis in reversed(nest.dims[:-1]):
             self._line(f"br label %end{axis}")
@@ -102,6 +111,7 @@ class _Function:
             if axis in dims:
                 self.offsets[dims] = self._offset(dims, axis)
         for node in self.nest.reads:
+            # A value is loaded where the last of its axes is settled; no axis stands for single values.
             if self.dims[node][-1:] == (() if axis is None else (axis,)):
                 self.names[node] = self._spread(self._loaded(node, self.offsets.get(self.dims[node], "0"), 1), node)
                 if node in self.divisors:
@@ -109,15 +119,17 @@ class _Function:
 
     def _offset(self, dims: Dims, axis: int) -> str:
         """Where an array over `dims` has the current position of `axis`, or the row that begins there."""
-        found = f"%i{axis}"
+        position = f"%i{axis}"
+        # Row-major order: (outer offset) * length + position.
         if axis != dims[0]:
             size = "row" if axis == dims[-1] else "length"  # rows may be longer than their axis
             scaled = self._assigned(f"mul i64 {self.offsets[dims]}, %{size}{axis}")
-            found = self._assigned(f"add i64 {scaled}, {found}")
+            position = self._assigned(f"add i64 {scaled}, {position}")
         inner = self.nest.dims[-1]
+        # Once the next axis outside of the innermost is settled, the offset counts values instead of rows.
         if dims[-1] == inner and axis == dims[-2]:
-            found = self._assigned(f"mul i64 {found}, %row{inner}")
-        return found
+            position = self._assigned(f"mul i64 {position}, %row{inner}")
+        return position
 
     def _row(self, block: str) -> None:
         """What varies along the innermost axis, several positions at a time; the last ones may be computed twice."""
@@ -125,12 +137,14 @@ class _Function:
         written = frozenset(nest.writes)
         if nest.dims:
             axis = nest.dims[-1]
+            # The last vector of a row is moved back to end with the row: nothing is written beyond it.
             self._line(f"%last{axis} = sub i64 %row{axis}, {self.lanes}")
             self._line(f"br label %head{axis}")
             self.lines.append(f"head{axis}:")
             self._line(f"%from{axis} = phi i64 [ 0, %{block} ], [ %next{axis}, %head{axis} ]")
             self._line(f"%over{axis} = icmp ugt i64 %from{axis}, %last{axis}")
             self._line(f"%i{axis} = select i1 %over{axis}, i64 %last{axis}, i64 %from{axis}")
+            # The position in each array that reads or writes along the innermost axis.
             for dims in dict.fromkeys(self.dims[node] for node in (*nest.reads, *nest.writes)):
                 if dims[-1:] == (axis,):
                     row = self.offsets.get(dims)
@@ -156,6 +170,7 @@ class _Function:
     def _loaded(self, node: int, offset: str, lanes: int) -> str:
         stored = self._stored(node)
         at = self._assigned(f"getelementptr {stored}, ptr %array{self.slots[node]}, i64 {offset}")
+        # Alignment is that of one element, since a chunk may begin anywhere in a column.
         size = self.graph.dtype.itemsize if stored == self.float else int(stored[1:]) // 8
         return self._assigned(f"load {self._of(stored, lanes)}, ptr {at}, align {size}")
 
@@ -163,14 +178,17 @@ class _Function:
         """Bring what a later turn of a loop loads into the cache: of few streams processors do so themselves."""
         if len(self.nest.reads) <= STREAMS:
             return
+        # An address beyond the array is harmless: a prefetch raises no fault.
         offset = self._assigned(f"add i64 {self.at[self.dims[node]]}, {AHEAD}")
         at = self._assigned(f"getelementptr {self._stored(node)}, ptr %array{self.slots[node]}, i64 {offset}")
         self.used.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        # Arguments: read, keep in all cache levels, data.
         self._line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def _truth(self, value: str, node: int, lanes: int | None = None) -> str:
         if self.graph.kinds[node] != "b":
             return value
+        # Truth values are bytes in memory and single bits in registers.
         return self._assigned(
             f"trunc {self._of('i8', self.lanes if lanes is None else lanes)} {value} to {self._type('b', lanes)}"
         )
@@ -182,6 +200,7 @@ class _Function:
             return value
         kind = self.graph.kinds[node]
         vector = self._type(kind)
+        # The value goes to lane 0, from which the shuffle copies it to all lanes.
         first = self._assigned(f"insertelement {vector} poison, {self._type(kind, 1)} {value}, i64 0")
         return self._assigned(f"shufflevector {vector} {first}, {vector} poison, <{self.lanes} x i32> zeroinitializer")
 
@@ -217,6 +236,7 @@ class _Function:
 
     @staticmethod
     def _float(value: float) -> str:
+        # LLVM takes the bits of a double for a constant of either precision, which loses no digit.
         return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
 
     def _computed(self, node: int) -> str:
@@ -224,6 +244,7 @@ class _Function:
         operation, arguments = graph.operations[node], graph.arguments[node]
         kind = graph.kinds[arguments[-1]]
         form = self._type(kind)
+        # A product with the reciprocal, which is computed once and used for several quotients.
         if node in self.products:
             return self._assigned(
                 f"fmul contract {form} {self._operand(arguments[0])}, {self._reciprocal(arguments[1])}"
@@ -235,6 +256,7 @@ class _Function:
         if operation in ("float", "whole"):
             source, target = self._type(graph.kinds[arguments[0]]), self._type(graph.kinds[node])
             how = "fptosi" if operation == "whole" else "sitofp"
+            # A truth value is an unsigned bit: as a signed one, true would be -1.
             if graph.kinds[arguments[0]] == "b":
                 how = "uitofp" if operation == "float" else "zext"
             return self._assigned(f"{how} {source} {values[0]} to {target}")
@@ -263,11 +285,12 @@ class _Function:
             values = values[::-1]  # a constant first: the second is taken where the comparison fails
         order = "ogt" if operation == "max" else "olt"
         better = self._assigned(f"fcmp {order} {form} {values[0]}, {values[1]}")
-        found = self._assigned(f"select {self._type('b')} {better}, {form} {values[0]}, {form} {values[1]}")
+        extreme = self._assigned(f"select {self._type('b')} {better}, {form} {values[0]}, {form} {values[1]}")
         if any(self.graph.operations[argument] == "number" for argument in arguments):
-            return found
+            return extreme
+        # A comparison with NaN fails, which takes the second operand: NaN in the first needs a test of its own.
         unknown = self._assigned(f"fcmp uno {form} {values[0]}, {values[0]}")
-        return self._assigned(f"select {self._type('b')} {unknown}, {form} {values[0]}, {form} {found}")
+        return self._assigned(f"select {self._type('b')} {unknown}, {form} {values[0]}, {form} {extreme}")
 
     def _whole(self, operation: str, form: str, values: list[str]) -> str:
         if operation == "neg":
@@ -280,13 +303,15 @@ class _Function:
         if operation == "neg":
             return self._assigned(f"fneg {form} {values[0]}")
         if operation == "rem":
+            # x - trunc(x / y) * y, the remainder of C's fmod; the fused product rounds once.
             quotient = self._assigned(f"fdiv {form} {values[0]}, {values[1]}")
-            whole = self._called("trunc", form, [quotient])
-            back = self._assigned(f"fneg {form} {whole}")
+            truncated = self._called("trunc", form, [quotient])
+            back = self._assigned(f"fneg {form} {truncated}")
             return self._called("fma", form, [back, values[1], values[0]])
         return self._called(INTRINSICS[operation], form, values)
 
     def _called(self, name: str, form: str, values: list[str]) -> str:
+        # LLVM's names of intrinsics end with the type, such as v8f32.
         short = ("" if self.lanes == 1 else f"v{self.lanes}") + ("f32" if self.float == "float" else "f64")
         self.used.add(f"declare {form} @llvm.{name}.{short}({', '.join([form] * len(values))})")
         return self._assigned(f"call {form} @llvm.{name}.{short}({', '.join(f'{form} {value}' for value in values)})")

@@ -44,6 +44,7 @@ class Graph:
         self.operations: list[str] = []
         self.arguments: list[tuple[Any, ...]] = []
         self.kinds: list[str] = []
+        # Operations by what they are made of, so that a common subexpression becomes one node.
         self._known: dict[tuple[Any, ...], int] = {}
 
     def input(self) -> int:
@@ -54,6 +55,7 @@ class Graph:
         """A constant."""
         kind = np.result_type(value).kind
         if kind == "f":
+            # Floats are known by their bits in the graph's precision, so that 0.0 and -0.0 stay apart.
             value = self.dtype.type(value)
             return self._made("number", (value.tobytes(), value), "f")
         value = bool(value) if kind == "b" else int(value)
@@ -67,14 +69,17 @@ class Graph:
         """An operation on nodes: an earlier one that is the same, a constant, or one of its own arguments if it can."""
         if operation in SWAPPED:
             operation, nodes = SWAPPED[operation], nodes[::-1]
+        # Overflow and division by zero give infinities and NaN here as they would in compiled code.
         if all(self.operations[node] == "number" for node in nodes):
             with np.errstate(all="ignore"):
                 return self._constant(operation, nodes)
         short = self._shortened(operation, nodes)
         if short is not None:
             return short
+        # Arguments in one order, so that a + b and b + a are the same node.
         if operation in COMMUTATIVE:
             nodes = tuple(sorted(nodes))
+        # A selection's first argument is a condition: the last one tells the kind of the result.
         kind = "b" if operation in COMPARED else self.kinds[nodes[-1]]
         return self._made(operation, nodes, kind)
 
@@ -92,14 +97,16 @@ class Graph:
 
     def _constant(self, operation: str, nodes: tuple[int, ...]) -> int:
         values = [self.value(node) for node in nodes]
-        found = FOLDED[operation](*values)
-        whole = self.kinds[nodes[-1]] == "i" and operation not in COMPARED
-        return self.number(int(found) if whole else found)
+        # NumPy divides whole numbers into floats; `int` truncates these as LLVM's division does.
+        result = FOLDED[operation](*values)
+        is_integer = self.kinds[nodes[-1]] == "i" and operation not in COMPARED
+        return self.number(int(result) if is_integer else result)
 
     def _shortened(self, operation: str, nodes: tuple[int, ...]) -> int | None:
         """A node that is there already and has the same value, NaN and infinities included."""
         first, last = nodes[0], nodes[-1]
         low, high = self.value(first), self.value(last)
+        # Rules have to hold for NaN and infinities, so that 0 * x, for one, is left as it is.
         match operation:
             case "add" if high is not None and high == 0:
                 return first
@@ -118,12 +125,14 @@ class Graph:
             case "or" if low is not None or high is not None:
                 return (first if low else last) if low is not None else (last if high else first)
             case "select" if low is not None:
+                # As in JAX's `select_n`, the value for false comes before that for true.
                 return nodes[2] if low else nodes[1]
             case "select" if nodes[1] == nodes[2]:
                 return nodes[1]
         return None
 
     def _made(self, operation: str, arguments: tuple[Any, ...], kind: str) -> int:
+        # A float constant equals itself by its bits, even where it is NaN.
         key = (operation, kind, arguments[0]) if operation == "number" else (operation, arguments)
         if key not in self._known:
             self._known[key] = len(self.operations)
@@ -147,10 +156,11 @@ def opened(graph: Graph, function: Callable[..., Any], shapes: Any, inputs: Any)
     Raises:
       Unsupported: the function has an operation that no node stands for.
     """
+    # JAX traces the function with abstract scalars: no value is computed.
     closed, result = jax.make_jaxpr(function, return_shape=True)(*shapes)
     constants = [_constants(graph, const) for const in closed.consts]
-    found = _evaluated(graph, closed.jaxpr, constants, jax.tree.leaves(inputs))
-    return jax.tree.unflatten(jax.tree.structure(result), found), result
+    nodes = _evaluated(graph, closed.jaxpr, constants, jax.tree.leaves(inputs))
+    return jax.tree.unflatten(jax.tree.structure(result), nodes), result
 
 
 def _evaluated(graph: Graph, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[Value]) -> list[Value]:
@@ -162,8 +172,8 @@ def _evaluated(graph: Graph, jaxpr: Any, constants: Sequence[Value], inputs: Seq
         return _constants(graph, atom.val) if hasattr(atom, "val") else known[atom]  # literals are not hashable
 
     for equation in jaxpr.eqns:
-        found = _applied(graph, equation, [read(atom) for atom in equation.invars])
-        known |= zip(equation.outvars, found, strict=True)
+        outputs = _applied(graph, equation, [read(atom) for atom in equation.invars])
+        known |= zip(equation.outvars, outputs, strict=True)
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -178,8 +188,10 @@ def _applied(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
     """Nodes of one traced operation."""
     name, params = equation.primitive.name, equation.params
     inner = params.get("jaxpr", params.get("call_jaxpr"))
+    # Calls are opened in place, and derivative rules dropped, since the graph is only evaluated.
     if name in ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"):
         constants = [_constants(graph, const) for const in getattr(inner, "consts", ())]
+        # A closed jaxpr has its constants with it; an open one has none.
         return _evaluated(graph, getattr(inner, "jaxpr", inner), constants, values)
     if name in _OF_ARRAYS:
         return [_OF_ARRAYS[name](graph, params, *values)]
@@ -187,36 +199,40 @@ def _applied(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
         return [elementwise(lambda *nodes: _OF_SCALARS[name](graph, params, *nodes), values)]
     if name in UNARY or name in BINARY or name in SWAPPED:
         return [elementwise(lambda *nodes: graph.apply(name, *nodes), values)]
+    # The caller falls back to another compiler, or reports which operation is unknown.
     raise Unsupported(f"{name} of {', '.join(str(atom.aval) for atom in equation.invars)}")
 
 
 def total(graph: Graph, values: Sequence[Value]) -> Value:
     """Sum of floats, from left to right."""
-    found = values[0]
+    partial_sum = values[0]
     for value in values[1:]:
-        found = elementwise(lambda *nodes: graph.apply("add", *nodes), [found, value])
-    return found
+        partial_sum = elementwise(lambda *nodes: graph.apply("add", *nodes), [partial_sum, value])
+    return partial_sum
 
 
 def elementwise(function: Callable[..., int], values: list[Value]) -> Value:
     """A function of nodes for all places of values that broadcast against each other."""
     if all(isinstance(value, int) for value in values):
         return function(*values)
+    # Arrays are unrolled: one node for each element of the broadcast shape.
     spread = np.broadcast_arrays(*values)
     rows = zip(*(one.reshape(-1).tolist() for one in spread), strict=True)
     return np.array([function(*row) for row in rows], int).reshape(spread[0].shape)
 
 
 def _power(graph: Graph, node: int, exponent: int) -> int:
+    # x^-n = 1 / x^n.
     if exponent < 0:
         return graph.apply("div", _float(graph, 1), _power(graph, node, -exponent))
-    found = _float(graph, 1)
+    # Exponentiation by squaring: a factor for every bit of the exponent that is set.
+    power = _float(graph, 1)
     while exponent:  # squares of squares
         if exponent % 2:
-            found = graph.apply("mul", found, node)
+            power = graph.apply("mul", power, node)
         exponent //= 2
         node = graph.apply("mul", node, node) if exponent else node
-    return found
+    return power
 
 
 def _kind(dtype: Any) -> str:
@@ -231,34 +247,41 @@ def _log1p(graph: Graph, _: dict[str, Any], node: int) -> int:
     """log(1 + x), to rounding for small x too (Kahan, HP-15C Advanced Functions Handbook, 1982)."""
     one = _float(graph, 1)
     over = graph.apply("add", one, node)
+    # With u = fl(1 + x), log(1 + x) = log(u) * x / (u - 1): the rounding of u cancels.
     corrected = graph.apply("div", node, graph.apply("sub", over, one))
-    found = graph.apply("mul", graph.apply("log", over), corrected)
+    result = graph.apply("mul", graph.apply("log", over), corrected)
+    # Where u is infinite the quotient would be NaN, and u itself is the result.
     finite = graph.apply("lt", over, _float(graph, math.inf))
-    found = graph.apply("select", finite, over, found)
-    return graph.apply("select", graph.apply("eq", over, one), found, node)
+    result = graph.apply("select", finite, over, result)
+    # Where 1 + x rounds to 1, log(1 + x) is x to rounding.
+    return graph.apply("select", graph.apply("eq", over, one), result, node)
 
 
 def _expm1(graph: Graph, _: dict[str, Any], node: int) -> int:
     """exp(x) - 1, to rounding for small x too (the same source)."""
     one = _float(graph, 1)
     power = graph.apply("exp", node)
+    # With u = fl(exp(x)), exp(x) - 1 = (u - 1) * x / log(u).
     less = graph.apply("sub", power, one)
-    found = graph.apply("mul", less, graph.apply("div", node, graph.apply("log", power)))
+    result = graph.apply("mul", less, graph.apply("div", node, graph.apply("log", power)))
     # Far from 0 nothing is lost in the difference, and log(power) may be infinite.
     near = graph.apply("lt", graph.apply("abs", node), one)
-    found = graph.apply("select", near, less, found)
-    return graph.apply("select", graph.apply("eq", power, one), found, node)
+    result = graph.apply("select", near, less, result)
+    return graph.apply("select", graph.apply("eq", power, one), result, node)
 
 
 def _tanh(graph: Graph, params: dict[str, Any], node: int) -> int:
     most = _float(graph, 20)  # where tanh is 1 in any precision
+    # Beyond the limit exp(2 x) might overflow.
     within = graph.apply("max", graph.apply("min", node, most), graph.apply("neg", most))
+    # tanh(x) = (exp(2 x) - 1) / (exp(2 x) + 1).
     less = _expm1(graph, params, graph.apply("add", within, within))
     return graph.apply("div", less, graph.apply("add", less, _float(graph, 2)))
 
 
 def _sign(graph: Graph, _: dict[str, Any], node: int) -> int:
     minus, zero, plus = (graph.converted(graph.number(value), graph.kinds[node]) for value in (-1, 0, 1))
+    # Neither zero nor NaN is above or below zero: both are returned as they are.
     below = graph.apply("select", graph.apply("lt", node, zero), node, minus)
     return graph.apply("select", graph.apply("lt", zero, node), below, plus)
 
@@ -294,6 +317,7 @@ def _scalar(values: np.ndarray) -> Value:
 
 def _broadcast(graph: Graph, params: dict[str, Any], values: Value, *_: Any) -> Value:
     shape, places = params["shape"], params["broadcast_dimensions"]
+    # Size 1 wherever the operand has no dimension of its own, then NumPy's broadcasting.
     spread = np.ones(len(shape), int)
     spread[list(places)] = np.shape(values)
     return _scalar(np.broadcast_to(np.reshape(values, spread), shape))
@@ -301,12 +325,13 @@ def _broadcast(graph: Graph, params: dict[str, Any], values: Value, *_: Any) -> 
 
 def _reduced(operation: str) -> Callable[..., Value]:
     def of(graph: Graph, params: dict[str, Any], values: np.ndarray) -> Value:
+        # The reduced axes go first and become rows, which are combined in order.
         rows = np.moveaxis(values, params["axes"], tuple(range(len(params["axes"]))))
         rows = rows.reshape(-1, *(n for i, n in enumerate(values.shape) if i not in params["axes"]))
-        found = rows[0]
+        reduced = rows[0]
         for row in rows[1:]:
-            found = elementwise(lambda *nodes: graph.apply(operation, *nodes), [found, row])
-        return _scalar(np.asarray(found))
+            reduced = elementwise(lambda *nodes: graph.apply(operation, *nodes), [reduced, row])
+        return _scalar(np.asarray(reduced))
 
     return of
 
@@ -317,6 +342,7 @@ def _place(better: str) -> Callable[..., Value]:
     def of_row(graph: Graph, row: list[int]) -> int:
         best, place = row[0], graph.number(0)
         for i, node in enumerate(row[1:], start=1):
+            # A strict comparison keeps the first of equal values, as NumPy's argmax does.
             chosen = graph.apply(better, best, node)
             best = graph.apply("select", chosen, best, node)
             place = graph.apply("select", chosen, place, graph.number(i))

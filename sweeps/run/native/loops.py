@@ -26,8 +26,10 @@ class Machine:
     """
 
     def __init__(self, text: str, names: list[str]):
+        # The engine owns the machine code, so that it has to live as long as the functions.
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), _target())  # which owns both
         self._engine.finalize_object()
+        # Both arguments are addresses: of the table of arrays, and of the lengths.
         form = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self.functions: list[Any] = [form(self._engine.get_function_address(name)) for name in names]
 
@@ -35,6 +37,7 @@ class Machine:
 def lanes(itemsize: int) -> int:
     """Floats of a vector register."""
     features = llvm.get_host_cpu_features()
+    # B of a register: AVX-512, AVX, or 128 bits of SSE and NEON.
     width = 64 if features.get("avx512f") else 32 if features.get("avx") else 16
     return width // itemsize
 
@@ -69,6 +72,7 @@ class Loops:
         self.outputs = tuple(dict.fromkeys(outputs))
         self.lanes = lanes(graph.dtype.itemsize)
         self.nests = nests(graph, self.dims, self.outputs)
+        # A slot for whatever a loop reads or writes; other values stay in registers.
         self.slots: dict[int, int] = {}
         for nest in self.nests:
             for node in (*nest.reads, *nest.writes):
@@ -91,9 +95,11 @@ class Bound:
     def __init__(self, loops: Loops, columns: Mapping[int, Any], lengths: Sequence[int]):
         self.loops = loops
         self.lengths = list(lengths)
+        # Loops store whole vectors, so that a row is at least one vector long.
         self.rows = [max(length, loops.lanes) for length in lengths]
         self.sizes = np.array([size for pair in zip(self.lengths, self.rows, strict=True) for size in pair], np.int64)
         self._columns = {node: self._column(node, columns[node]) for node in loops.inputs if node in loops.slots}
+        # Inputs along the same axis are grouped: their addresses move together.
         along: dict[Dims, list[int]] = {}
         for node in self._columns:
             along.setdefault(loops.inputs[node], []).append(node)
@@ -130,6 +136,7 @@ class Bound:
     def _column(self, node: int, values: Any) -> np.ndarray:
         """A column as loops read it: a vector's length from every start on."""
         column = np.atleast_1d(np.ascontiguousarray(values, self.loops.graph.dtype))
+        # Loops load whole vectors: columns of short axes are extended by their last value.
         short = [axis for axis in self.loops.inputs[node] if self.lengths[axis] < self.loops.lanes]
         return np.concatenate([column, np.repeat(column[-1:], self.loops.lanes)]) if short else column
 
@@ -143,12 +150,14 @@ class _State:
         self.starts: tuple[int | None, ...] = (None,) * len(bound.lengths)
         self.table = np.zeros(len(loops.slots), np.int64)
         self.pointers = self.table.ctypes.data, bound.sizes.ctypes.data
+        # Addresses of single numbers never move.
         if () in bound.along:
             slots, addresses = bound.along[()]
             self.table[slots] = addresses
         self.arrays: dict[int, np.ndarray] = {}
-        kept = {node for nest in loops.nests for node in nest.writes}.difference(loops.outputs)
-        for node in kept:
+        # Intermediate arrays are overwritten in every call; outputs are new, since the caller has the old ones.
+        intermediate = {node for nest in loops.nests for node in nest.writes}.difference(loops.outputs)
+        for node in intermediate:
             self._made(node)
         self.begun = False
 
@@ -158,10 +167,12 @@ class _State:
         moved = {axis for axis, (old, new) in enumerate(zip(self.starts, starts, strict=True)) if old != new}
         moved = moved or set(range(len(starts)))  # who asks for the same again wants it computed
         for axis in moved:
+            # Columns begin at the chunk's first position: addresses in B.
             if (axis,) in bound.along:
                 slots, addresses = bound.along[(axis,)]
                 self.table[slots] = addresses + starts[axis] * loops.graph.dtype.itemsize
         for nest, outputs, function in zip(loops.nests, loops.own_outputs, loops.functions, strict=True):
+            # Nests over axes that have not moved would compute the same values again.
             if self.begun and moved.isdisjoint(nest.dims):
                 continue
             for node in outputs:  # whoever asked before has the arrays of then
@@ -179,14 +190,16 @@ class _State:
     def _output(self, node: int, starts: tuple[int, ...]) -> Any:
         bound, loops = self.bound, self.bound.loops
         operation = loops.graph.operations[node]
+        # An output may be a constant or an input, which no loop computes.
         if operation == "number":
             return np.asarray(loops.graph.value(node))
         dims = loops.dims[node]
         if operation == "input":
             values = np.asarray(bound.values[node])
             return values[starts[dims[0]] : starts[dims[0]] + bound.lengths[dims[0]]] if dims else values
-        found = self.arrays[node]
-        return found[..., : bound.lengths[dims[-1]]] if dims else found
+        array = self.arrays[node]
+        # The last dimension may be filled up to a vector: the filling is cut off.
+        return array[..., : bound.lengths[dims[-1]]] if dims else array
 
 
 # A function of one point over columns of points, as compiled loops.
@@ -210,13 +223,17 @@ def mapped(function: Callable[[list[Any]], Any], columns: Sequence[np.ndarray]) 
     inputs = [graph.input() for _ in columns]
     point = [jax.ShapeDtypeStruct((), dtype) for _ in columns]
     nodes, results = opened(graph, function, (point,), (inputs,))
+    # All inputs vary along one axis, that of the points.
     loops = Loops(graph, dict.fromkeys(inputs, (0,)), jax.tree.leaves(nodes))
 
     def of_columns(columns: Sequence[np.ndarray]) -> Any:
         points = len(columns[0])
-        found = Bound(loops, dict(zip(inputs, columns, strict=True)), [points])([0])
+        values = Bound(loops, dict(zip(inputs, columns, strict=True)), [points])([0])
         return jax.tree.map(
-            lambda node, result: np.broadcast_to(found[node], points).astype(result.dtype, copy=False), nodes, results
+            # A result that depends on no input is a single number and is repeated for every point.
+            lambda node, result: np.broadcast_to(values[node], points).astype(result.dtype, copy=False),
+            nodes,
+            results,
         )
 
     return of_columns

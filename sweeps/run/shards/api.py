@@ -56,6 +56,7 @@ def cluster(scheduler: str, workers: int | None) -> Executor:
     Raises:
       ValueError: one line: Dask is not installed, or workers are asked for that a scheduler elsewhere has already.
     """
+    # Dask is an optional dependency.
     try:
         import distributed  # noqa: F401
     except ImportError:
@@ -78,6 +79,7 @@ def _executed(
 ) -> Iterator[manifest.Shard]:
     """Every shard as it is finished. Where the scheduler is lost, what is left begins again with the next one."""
     left = dict.fromkeys(numbers)
+    # Patience counts from the last shard that was finished, not from the start.
     met, since = False, time.monotonic()
     while left:
         try:
@@ -88,8 +90,10 @@ def _executed(
                     since = time.monotonic()
                     yield shard
         except _Lost as error:
+            # A scheduler that never answered is an error at once; one that did may be restarting.
             if not met or time.monotonic() - since > PATIENCE_SECONDS:
                 raise ValueError(f"the scheduler {scheduler} cannot be reached: {error}") from None
+            # No single shard has failed, hence the number -1.
             watch.failed(-1, str(error))
             time.sleep(1.0)
 
@@ -109,13 +113,17 @@ def _client(scheduler: str, workers: int | None) -> Any:
         **PAGES,
     }
     if scheduler == "dask":
+        # One thread per worker, because compiled code runs on threads of its own.
         count = workers or os.cpu_count() or 1
         if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]  # workers read what this process has compiled
             os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         with dask.config.set(settings):
-            made = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=50, memory_limit=0, **QUIET)
-        return _closing(Client(made), made)
+            # 50 is the level of critical logs; memory_limit = 0 is Dask's way to say no limit.
+            local_cluster = LocalCluster(
+                n_workers=count, threads_per_worker=1, silence_logs=50, memory_limit=0, **QUIET
+            )
+        return _closing(Client(local_cluster), local_cluster)
     try:
         return Client(scheduler, timeout=5.0)
     except (OSError, ValueError) as error:
@@ -127,6 +135,7 @@ def _closing(client: Any, made: Any) -> Any:
 
     @contextlib.contextmanager
     def both() -> Iterator[Any]:
+        # Contexts end in reverse order: first the client, then the cluster that it talks to.
         with made, client:
             yield client
 
@@ -140,15 +149,17 @@ def _from_client(
     from distributed import as_completed
     from distributed.comm.core import CommClosedError
 
-    asked = AskedFolder.of(work, place)
-    _all_fit(client, asked)
-    futures = client.map(functools.partial(computed, asked), numbers, pure=False, batch_size=256)
+    task = AskedFolder.of(work, place)
+    _all_fit(client, task)
+    # Dask must not take a shard for another one's result by its arguments, hence `pure=False`.
+    futures = client.map(functools.partial(computed, task), numbers, pure=False, batch_size=256)
     try:
         for future, result in as_completed(futures, with_results=True, raise_errors=False):
             if future.status != "finished":
                 _raise(future, result)
             shard = manifest.Shard(**result)
             watch.points(shard.points)
+            # The scheduler would keep the result of every shard in memory otherwise.
             future.release()
             yield shard
     except (CommClosedError, TimeoutError) as error:
@@ -159,6 +170,7 @@ def _raise(future: Any, result: Any) -> None:
     """Raise the error of a shard that is not finished."""
     if future.status in ("cancelled", "lost"):
         raise _Lost(f"a shard was {future.status}")
+    # Dask hands over exception information as a tuple, or keeps it in the future.
     error = result[1] if isinstance(result, tuple) else future.exception()
     raise ValueError(f"a worker failed: {type(error).__name__}: {' '.join(str(error).split())}")
 
@@ -175,6 +187,7 @@ class AskedFolder:
     @classmethod
     def of(cls, work: ShardWork, place: pathlib.Path) -> "AskedFolder":
         """The task to compute shards of `work` into a folder."""
+        # The absolute path, since a worker may have been started in another folder.
         return cls(json.dumps(dict(work.spec.source)), work.shard_points, hardware_kind(), str(place.resolve()))
 
 
@@ -184,6 +197,7 @@ def _all_fit(client: Any, asked: AskedFolder) -> None:
         client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
     except TimeoutError:
         raise ValueError(f"the scheduler has had no workers for {PATIENCE_SECONDS:.0f} s") from None
+    # `client.run` calls the function on every worker and returns results by address.
     for address, words in client.run(unfit, asked).items():
         if words is not None:
             raise ValueError(f"worker {address}: {words}")
@@ -191,6 +205,7 @@ def _all_fit(client: Any, asked: AskedFolder) -> None:
 
 def unfit(asked: AskedFolder) -> str | None:
     """Why this worker cannot compute shards of a sweep; None where it can."""
+    # Other instructions or another accelerator may round differently, and shards of a sweep have to agree.
     if hardware_kind() != asked.kind:
         return f"this is {hardware_kind()}, the sweep was begun on {asked.kind}; bits would differ"
     if not (pathlib.Path(asked.place) / manifest.NAME).is_file():
@@ -208,6 +223,7 @@ def computed(asked: AskedFolder, number: int) -> dict[str, Any]:
     try:
         return _computed(asked, number)
     except ValueError:
+        # Its text is one line for the user already.
         raise
     except Exception as error:
         raise RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
@@ -222,6 +238,7 @@ def _computed(asked: AskedFolder, number: int) -> dict[str, Any]:
         begun, work = time.perf_counter(), _work(asked)
         with precision(work.precision):
             unfinished, _ = work.compute(place, number)
+    # The checksum and the final name need no lock: other threads may compute meanwhile.
     return vars(work.finish(place, number, unfinished, time.perf_counter() - begun))
 
 
@@ -233,6 +250,7 @@ _ONE_BY_ONE = threading.Lock()
 def _work(asked: AskedFolder) -> ShardWork:
     """The sweep, if it is here what it is where it was begun: same software, same catalogue, same files."""
     work = ShardWork(json.loads(asked.source), asked.shard_points)
+    # The manifest was written where the sweep was begun; its header has all that results depend on.
     changed = manifest.differences(manifest.read(pathlib.Path(asked.place)).header, work.header)
     if changed:
         raise ValueError(f"here it is another sweep: {'; '.join(changed[:3])}")
@@ -271,6 +289,7 @@ def sweep_to_folder(
       ValueError: one line: a wrong specification, a folder of another sweep or that another process writes into, a disk
         that is full. What is finished stays.
     """
+    # Wrong places and missing packages are reported before anything is computed.
     output.require([output.Wanted(os.fspath(place), (), folder="shards")], output.named(source))
     given = content(pathlib.Path(source)) if isinstance(source, str | os.PathLike) else dict(source)
     work = ShardWork(given, shard_points)

@@ -44,14 +44,16 @@ def run(place: pathlib.Path, work: ShardWork, watch: Watch | None = None, execut
         refuses to write. Shards that are finished stay.
     """
     watch = watch or Watch()
+    # The check for foreign files comes before the lock, which would leave a file there.
     _no_others(place)
     with folder.locked(place):
-        found, damaged = _resumed(place, work)
-        watch.begun(work, found.shards, damaged)
-        missing = [number for number in range(len(work.boxes)) if number not in found.shards]
+        existing, damaged = _resumed(place, work)
+        watch.begun(work, existing.shards, damaged)
+        # Shards that are on the disk and undamaged are not computed again.
+        missing = [number for number in range(len(work.boxes)) if number not in existing.shards]
         with precision(work.precision):
             for shard in (executor or local)(work, missing, place, watch):
-                manifest.appended(place, found.header, shard)
+                manifest.appended(place, existing.header, shard)
                 watch.shard(shard)
 
 
@@ -61,11 +63,13 @@ def local(work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: W
     Looking for what is kept is work for one core, so that a CPU computes a shard on each; the first of them compiles
     before the others begin.
     """
+    # A queue of one: threads wait until their last result is taken, which bounds the files that are unfinished.
     ready: queue.Queue[tuple[int, pathlib.Path, float] | BaseException | None] = queue.Queue(maxsize=1)
     left, taking = iter(numbers), threading.Lock()  # numbers to be computed, taken by one thread at a time
     stopping, compiled = threading.Event(), threading.Event()
 
     def computed(points: int) -> None:
+        # The first report of progress means that the program is compiled.
         compiled.set()
         if stopping.is_set():
             raise _Stopped
@@ -84,6 +88,7 @@ def local(work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: W
             pass
         except BaseException as error:  # raised again by the thread that waits
             last = error
+        # A thread that failed before it compiled must not leave the others waiting.
         compiled.set()
         _put(ready, last, stopping)
 
@@ -91,6 +96,7 @@ def local(work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: W
         compiled.wait()  # the first thread compiles for all
         compute()
 
+    # Without `keep` a single thread suffices: the plan's own calls use all cores.
     several = (os.cpu_count() or 1) if work.keep and jax.default_backend() == "cpu" else 1
     threads = [threading.Thread(target=follow if i else compute, daemon=True) for i in range(several)]
     for thread in threads:
@@ -106,6 +112,7 @@ def local(work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: W
             else:
                 yield work.finish(place, *done)
     finally:
+        # Also where the caller stops early: threads end at their next report of progress.
         stopping.set()
         for thread in threads:
             thread.join(STOPPING_SECONDS)
@@ -116,6 +123,7 @@ class _Stopped(Exception):
 
 
 def _put(ready: queue.Queue[Any], item: Any, stopping: threading.Event) -> None:
+    # A short timeout, so that a thread notices when nobody takes results any more.
     while not stopping.is_set():
         try:
             ready.put(item, timeout=0.1)
@@ -127,28 +135,32 @@ def _put(ready: queue.Queue[Any], item: Any, stopping: threading.Event) -> None:
 def _resumed(place: pathlib.Path, work: ShardWork) -> tuple[manifest.Manifest, dict[int, str]]:
     """Shards of this sweep in the folder, every one checked, and those that are damaged."""
     header, damaged = work.header, {}
+    # A new folder: labels first, then a manifest that refers to them.
     if not (place / manifest.NAME).exists():
         return manifest.begun(place, header | {"frame": work.write_frame(place)}), {}
     try:
-        found = manifest.read(place)
+        existing = manifest.read(place)
     except manifest.Damaged as error:
-        found = manifest.rebuilt(place, header, lambda: work.write_frame(place))
+        existing = manifest.rebuilt(place, header, lambda: work.write_frame(place))
+        # -1 stands for the manifest itself.
         damaged[-1] = str(error)
-    changed = manifest.differences(found.header, header)
+    # A header that differs in anything that results depend on belongs to another sweep.
+    changed = manifest.differences(existing.header, header)
     if changed:
         more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise ValueError(f"{place} belongs to another sweep: {'; '.join(changed[:3])}{more}; give another folder")
-    manifest.truncated(place, found)
-    _checked_frame(place, found.header["frame"], work)
-    whole = {}
-    for shard in found.shards.values():
+    manifest.truncated(place, existing)
+    _checked_frame(place, existing.header["frame"], work)
+    # Every file is read again and compared with its checksum before it counts as done.
+    intact = {}
+    for shard in existing.shards.values():
         try:
             folder.checked(place / shard.file, shard.bytes, shard.sha256)
         except ValueError as error:
             damaged[shard.number] = str(error)
         else:
-            whole[shard.number] = shard
-    return manifest.Manifest(found.header, whole, found.length), damaged
+            intact[shard.number] = shard
+    return manifest.Manifest(existing.header, intact, existing.length), damaged
 
 
 def _no_others(place: pathlib.Path) -> None:
@@ -161,6 +173,7 @@ def _no_others(place: pathlib.Path) -> None:
         return
     if any(name.startswith("shard-") for name in names):
         raise ValueError(f"{place} has shards and no {manifest.NAME} that says what they are; give another folder")
+    # What an interrupted run leaves behind is no reason to refuse the folder.
     strange = [n for n in names if n not in (folder.LOCK, FRAME) and not folder.LEFTOVER.fullmatch(n)]
     if strange:
         raise ValueError(f"{place} has other files in it ({strange[0]}, ...); give an empty or a new folder")
@@ -171,5 +184,6 @@ def _checked_frame(place: pathlib.Path, frame: Mapping[str, Any], work: ShardWor
     try:
         folder.checked(place / FRAME, frame["bytes"], frame["sha256"])
     except ValueError:
+        # Labels that do not come out the same as the manifest says would not fit the shards.
         if work.write_frame(place) != frame:
             raise

@@ -55,6 +55,7 @@ class ShardWork:
     ):
         self.spec: Spec = _with_flag(spec(as_tables(source)))
         self.stored = Stored.checked(self.spec.output)
+        # The plan compiles its programs here, which has to happen in the sweep's precision.
         self.precision = working(self.spec)
         with precision(self.precision):
             self.asked, self.plan = planned(self.spec, compiling, shard_points or math.inf)
@@ -70,9 +71,11 @@ class ShardWork:
         JAX has to be in the sweep's `precision`, a setting of the whole process that no thread may change alone.
         """
         begun, box = time.perf_counter(), self.boxes[number]
-        found = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        # With `keep`, only points that are best or counts of points are stored, otherwise every value.
+        dataset = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        # Under a temporary name: an interruption leaves no shard that looks complete.
         part = unfinished.begun(place / manifest.file_name(number))
-        encode.write(part, found, self.stored)
+        encode.write(part, dataset, self.stored)
         return part, time.perf_counter() - begun
 
     def finish(self, place: pathlib.Path, number: int, part: pathlib.Path, seconds: float) -> manifest.Shard:
@@ -87,6 +90,7 @@ class ShardWork:
             sha256=checksum,
             points=box.points,
             seconds=round(seconds + time.perf_counter() - begun, 6),
+            # Values that do not vary within the sweep's outer axes are stored by the first box alone.
             names=() if self.keep else tuple(name for name in self.plan.outputs if name in box.names),
             runs=tuple(manifest.runs(positions) for positions in box.positions),
         )
@@ -113,6 +117,7 @@ class ShardWork:
 
     def write_frame(self, place: pathlib.Path) -> dict[str, Any]:
         """Write the labels along every axis; returns the file's name, size and checksum."""
+        # The labels are shared by all shards and stored once, in a file of their own.
         labels = coordinates(self.plan.axes, self.plan.outputs)
         part = unfinished.begun(place / FRAME)
         encode.write(part, xr.Dataset(coords=labels, attrs=self.asked.attributes), Stored())
@@ -122,6 +127,7 @@ class ShardWork:
     def _fitting(self) -> int:
         if self.keep:
             return KEPT_POINTS
+        # Mean B per point: outputs over fewer axes count less.
         bytes_per_point = sum(
             np.prod(output.shape) * output.dtype.itemsize for output in self.plan.outputs.values()
         ) / max(1, self.plan.points)
@@ -129,17 +135,20 @@ class ShardWork:
 
     def _raw(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
         """Every value of a box."""
+        # Positions in the sweep that this box owns, by axis.
         place = {axis.name: positions for axis, positions in zip(self.plan.axes, box.positions, strict=True)}
         outputs = {name: _inside(output, place) for name, output in self.plan.outputs.items() if name in box.names}
         labels = xr.Dataset(coords=coordinates(self.plan.axes, self.plan.outputs))
         labels = labels.isel({name: positions for name, positions in place.items() if name in labels.dims})
+        # Labels along axes that none of the stored variables has would only enlarge the file.
         used = {dim for output in outputs.values() for dim in dimensions(output)}
         labels = labels.drop_vars([name for name, label in labels.coords.items() if not used.issuperset(label.dims)])
-        found = xr.Dataset(blanks(outputs), labels.coords, {"title": self.asked.attributes["title"]})
-        return fill(found, (_moved(piece, place, self.plan.outputs) for piece in self.plan.pieces(progress, [box])))
+        dataset = xr.Dataset(blanks(outputs), labels.coords, {"title": self.asked.attributes["title"]})
+        return fill(dataset, (_moved(piece, place, self.plan.outputs) for piece in self.plan.pieces(progress, [box])))
 
     def _kept(self, box: Box, progress: Callable[[int], None]) -> xr.Dataset:
         """Kept points or counts of a box."""
+        # Every keeper has a running state, to which one chunk is added after the other.
         states = [keeper.begun() for keeper in self.keep]
         for chunk, arrays in self.plan.values(progress, [box]):
             for state in states:
@@ -149,6 +158,7 @@ class ShardWork:
 
 def _with_flag(checked: Spec) -> Spec:
     """The specification with what says whether a point can be: nothing is kept for being best that can not."""
+    # Without `variables` all of them are computed, the flag included.
     if not checked.keep or checked.variables is None or "feasible" in checked.variables:
         return checked
     return dataclasses.replace(checked, variables=(*checked.variables, "feasible"))
@@ -162,6 +172,7 @@ def hardware_kind() -> str:
     instructions = "unknown"
     try:
         flags = set(pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+        # The widest vector instructions of the CPU, as results depend on how code is vectorised.
         instructions = next((name for name in ("avx512f", "avx2", "avx", "sve", "asimd") if name in flags), "plain")
     except OSError:
         pass
@@ -181,13 +192,14 @@ def _described(output: Output) -> dict[str, Any]:
 
 def _question_hash(attributes: Mapping[str, Any], axes: tuple[Axis, ...]) -> str:
     """A hash of every number that the result depends on: the scenario that axes start from, and the axes."""
-    found = hashlib.sha256(attributes["base_scenario_sha256"].encode())
+    digest = hashlib.sha256(attributes["base_scenario_sha256"].encode())
     for axis in axes:
         for path, column in axis.columns.items():
+            # A choice counts with its items, in text, and with the item's number at every position.
             items, index = (column.items, column.index) if isinstance(column, Choice) else ((), column)
-            found.update(repr((axis.name, path, items)).encode())
-            found.update(np.ascontiguousarray(index).tobytes())
-    return found.hexdigest()
+            digest.update(repr((axis.name, path, items)).encode())
+            digest.update(np.ascontiguousarray(index).tobytes())
+    return digest.hexdigest()
 
 
 def _inside(output: Output, place: Mapping[str, np.ndarray]) -> Output:
@@ -203,8 +215,10 @@ def _moved(piece: Piece, place: Mapping[str, np.ndarray], outputs: Mapping[str, 
     index = []
     for dim, part in zip(outputs[piece.name].dims, piece.index, strict=True):
         if dim in place:
+            # Positions of a piece are a slice where they are in a row, or else an array.
             first = part.start if isinstance(part, slice) else part[0]
             length = part.stop - part.start if isinstance(part, slice) else len(part)
+            # Positions of a box rise along every axis, so that a binary search finds the first.
             low = int(np.searchsorted(place[dim], first))
             part = slice(low, low + length)
         index.append(part)

@@ -41,12 +41,13 @@ def of_classes(found: Served, kind: np.ndarray | None, scores: Callable[[Served]
       kind: class of every request, shape [requests] or that of `found`; None: there are no classes.
       scores: `jaxroof.jobs.serve.serving_metrics` of the run, from what became of its requests.
     """
-    made: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for position in range(0 if kind is None else int(np.max(kind)) + 1):
+        # Requests of other classes become absent, so that the same function scores the rest.
         status = np.where(kind == position, found.status, STATUSES.index("absent")).astype(found.status.dtype)
         values = scores(dataclasses.replace(found, status=status))
-        made |= {class_metric(position, name): values[name] for name in CLASS_METRICS}
-    return made
+        metrics |= {class_metric(position, name): values[name] for name in CLASS_METRICS}
+    return metrics
 
 
 def metrics_of_class(metrics: Mapping[str, Any], position: int) -> dict[str, Any]:
@@ -66,24 +67,26 @@ def target_of(slo: str | Mapping[str, Any] | None, share: Any, classes: Sequence
     """
     if not classes:
         return parse_target(slo, share)
-    found = {one.name: _target(one, slo, share) for one in classes}
-    common = [target for one, target in zip(classes, found.values(), strict=True) if one.slo is None]
-    return Target(common[0].objective if common else Objective(), next(iter(found.values())).share, {}, found)
+    # Each class is judged by its own limits, or by the common ones where it has none.
+    targets = {one.name: _target(one, slo, share) for one in classes}
+    common = [target for one, target in zip(classes, targets.values(), strict=True) if one.slo is None]
+    return Target(common[0].objective if common else Objective(), next(iter(targets.values())).share, {}, targets)
 
 
 def _target(one: RequestClass, slo: str | Mapping[str, Any] | None, share: Any) -> Target:
+    # A class without limits would count every request as good.
     if one.slo is None and not slo:
         raise ValueError(f"slo is missing: class {one.name} has no limits of its own, such as slo = 'ttft=1s'")
     try:
-        found = parse_target(dotless(one.slo) if one.slo is not None else slo, share)
+        target = parse_target(dotless(one.slo) if one.slo is not None else slo, share)
     except ValueError as error:
         raise ValueError(str(error) if one.slo is None else f"class {one.name}: {error}") from None
-    for name in found.limits:
+    for name in target.limits:
         if name.rpartition("_")[0] not in KNOWN:
             raise ValueError(
                 f"class {one.name}: slo {name}: it is known of all requests together only; limit {', '.join(KNOWN)}"
             )
-    return found
+    return target
 
 
 def dotless(slo: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
@@ -101,6 +104,7 @@ def objective_of(kind: np.ndarray | None, classes: Sequence[RequestClass], commo
     if kind is None:
         return common
     each = class_objectives(classes, common)
+    # One array per limit, indexed by the class of each request.
     return Objective(**{name: np.array([float(getattr(one, name)) for one in each])[kind] for name in LIMITS})
 
 
@@ -111,9 +115,9 @@ def class_objectives(classes: Sequence[RequestClass], common: Objective) -> list
 
 def limits_text(one: RequestClass, common: Objective) -> str:
     """Limits of a class for people: "TTFT <= 1 s, TTFT p99 <= 5 s"."""
-    found = Target(common) if one.slo is None else _target(one, None, SHARE)
-    parts = [slo_text(found.objective)] if limits(found.objective) else []
-    parts += [f"{figure_text(name)} <= {formatted(value, 's')}" for name, value in found.limits.items()]
+    target = Target(common) if one.slo is None else _target(one, None, SHARE)
+    parts = [slo_text(target.objective)] if limits(target.objective) else []
+    parts += [f"{figure_text(name)} <= {formatted(value, 's')}" for name, value in target.limits.items()]
     return ", ".join(parts) or "none"
 
 
@@ -121,6 +125,7 @@ def padded_objective(objective: Objective, requests: int) -> Objective:
     """Limits of every request with those of absent ones, so that they are as many as the traffic's."""
     if not np.ndim(objective.ttft):
         return objective
+    # Absent requests have no limits: infinity.
     more = max(requests - len(np.asarray(objective.ttft)), 0)
     columns = {name: np.pad(getattr(objective, name), (0, more), constant_values=np.inf) for name in LIMITS}
     return dataclasses.replace(objective, **columns) if more else objective

@@ -70,27 +70,33 @@ def outcomes(
       What `bounds` returns, and every metric, shape [points]: NaN where a deployment is not feasible. Rates are of all
       replicas, counts of one. Of traffic with classes also the metrics of each, all of one replica.
     """
-    asked, single = points, _all_single(points if among is None else among)
+    original, single = points, _all_single(points if among is None else among)
+    # Hardware is made comparable, so that points of different accelerators share a program.
     points = [comparable(point, single) for point in points]
     others = points if among is None else [comparable(point, single) for point in among]
-    found = bounds(points)
-    able = np.flatnonzero(found["feasible"])
+    # Bounds such as memory need no simulation, and only points within them are simulated.
+    metrics = bounds(points)
+    able = np.flatnonzero(metrics["feasible"])
     progress(len(points) - len(able))
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
         kind = structure(chosen[0])
+        # Programs are sized for all points of this structure, those of later calls too.
         family = [other.workload for other in others if structure(other) == kind]
-        for part, values in _simulated(chosen, found["kv_blocks"][where], progress, width, family):
+        for part, values in _simulated(chosen, metrics["kv_blocks"][where], progress, width, family):
             for name, numbers in values.items():
-                found.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
-    replica = {name: found.get(name, np.full(len(points), np.nan)) for name in RATES}
+                # Other structures may lack this metric: NaN stays there.
+                metrics.setdefault(name, np.full(len(points), np.nan))[where[part]] = numbers
+    # The simulation is of one replica; rates of the deployment follow from these.
+    replica = {name: metrics.get(name, np.full(len(points), np.nan)) for name in RATES}
     with np.errstate(divide="ignore"):  # tokens that nobody finishes have no price
-        rates = [deployed_rates(point, {name: replica[name][i] for name in RATES}) for i, point in enumerate(asked)]
+        rates = [deployed_rates(point, {name: replica[name][i] for name in RATES}) for i, point in enumerate(original)]
     for name in (*RATES, "tokens_per_second_per_device", "tokens_per_joule_at_tdp", "usd_per_million_tokens"):
-        found[name] = np.array([rate.get(name, np.nan) for rate in rates], float)
-    found["usd_per_million_tokens"][~(found["tokens_per_second"] > 0.0)] = np.nan
-    return found
+        metrics[name] = np.array([rate.get(name, np.nan) for rate in rates], float)
+    # A deployment that finishes no tokens has a cost per time but none per token.
+    metrics["usd_per_million_tokens"][~(metrics["tokens_per_second"] > 0.0)] = np.nan
+    return metrics
 
 
 def _all_single(points: Sequence[Scenario]) -> bool:
@@ -107,6 +113,7 @@ def comparable(point: Scenario, single: bool = True) -> Scenario:
     needed = compute_precisions((point.model, point.deployment))
     hardware = alike(jax.tree.map(float, point.hardware), needed)
     if single and float(replica_devices(point.deployment)) == 1.0:
+        # No collective crosses a link on one device, so that link parameters would split programs for nothing.
         hardware = dataclasses.replace(hardware, links=Links(scale_up=None, scale_out=None))
     return dataclasses.replace(point, hardware=hardware)
 
@@ -118,15 +125,16 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
     shortest request; `legal` and `feasible`, as of every other job.
     """
     points = [comparable(point, _all_single(points)) for point in points]
-    found: Metrics = {}
+    known_bounds: Metrics = {}
     for where in _of_one_structure(points):
+        # Bounds use neither efficiency nor more than the shortest request: small trees stack fast.
         small = [dataclasses.replace(points[i], efficiency=(), workload=_shortest(points[i].workload)) for i in where]
         together, _ = stacked(small, once=False)
         with eager():
             bounded = _bounds(together)
         for name, values in bounded.items():
-            found.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
-    return found
+            known_bounds.setdefault(name, np.zeros(len(points), values.dtype))[where] = values
+    return known_bounds
 
 
 def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Scenario]:
@@ -137,6 +145,7 @@ def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Sc
     Args:
       once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
     """
+    # Shapes have to agree for stacking: requests are padded to the longest traffic.
     requests = max(len(point.workload.traffic.isl) for point in points)
     works = [_filled_up(point.workload, requests) for point in points]
     trees = [dataclasses.replace(point, workload=work) for point, work in zip(points, works, strict=True)]
@@ -144,6 +153,7 @@ def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Sc
     columns, axes = [], []
     for column in zip(*map(jax.tree.leaves, trees), strict=True):
         first = column[0]
+        # Only arrays of the same object are shared; equal numbers are stacked.
         shared = once and np.ndim(first) > 0 and id(first) not in times and all(leaf is first for leaf in column)
         columns.append(np.asarray(first if shared else np.stack(column), np.float64))
         axes.append(-1 if shared else 0)
@@ -176,6 +186,7 @@ def _simulated(
     together, axes = stacked(points)
     work = together.workload
     width = width or min(_width(len(points), work.traffic.isl.shape[-1]), len(points))
+    # Array sizes of the simulation, large enough for every point of the family.
     size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
     begun, stopped = threading.Event(), threading.Event()
@@ -186,8 +197,10 @@ def _simulated(
         def went_on(done: int, requests: int) -> None:
             nonlocal last, since
             begun.set()
+            # Pieces in a row without a further request that ended.
             since = since + 1 if done == last else 0
             last = done
+            # Raised from the callback, since a running program cannot be cancelled from outside.
             if stopped.is_set():
                 raise concurrent.futures.CancelledError
             if since >= STANDSTILL:
@@ -197,10 +210,12 @@ def _simulated(
             begun.wait()  # the first chunk compiles for all
         try:
             part = parts[number]
+            # The last chunk repeats its last point up to the width that the program was compiled for.
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
             values = _outcome(one, axes, size, blocks[chosen], went_on)
             return part, {name: column[: len(part)] for name, column in values.items()}
+        # Also after an error, so that no other chunk waits for a compilation that has failed.
         finally:
             begun.set()
 
@@ -212,6 +227,7 @@ def _simulated(
                 progress(len(part))
                 yield part, values
         finally:
+            # The caller may stop early: running chunks end at their next callback, waiting ones never start.
             stopped.set()
             for waiting in running:
                 waiting.cancel()
@@ -219,7 +235,9 @@ def _simulated(
 
 def _width(points: int, requests: int) -> int:
     """Simulations per call: chunks of one size, as many as there are threads at least."""
+    # Points per call within the memory budget, at most WIDTH.
     most = min(max(int(MEMORY / (THREADS * RECORD_BYTES * requests)), 1), WIDTH)
+    # Equal chunks: the fewest that fit, but enough to keep every thread busy.
     return math.ceil(points / max(math.ceil(points / most), min(THREADS, points)))
 
 
@@ -231,15 +249,18 @@ def _outcome(
     progress: Callable[[int, int], None],
 ) -> Metrics:
     """Metrics of every simulation of a chunk, shape [simulations]."""
+    # JAX's marks for axes: None for leaves that all points share.
     varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    found, timeline = jax.device_get(simulated(together, size, varied, progress))
+    outcome, timeline = jax.device_get(simulated(together, size, varied, progress))
     work = together.workload
-    lengths = Traffic(arrival=found.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
-    lengths = jax.tree.map(lambda values: np.broadcast_to(values, found.arrival.shape), lengths)
+    lengths = Traffic(arrival=outcome.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
+    lengths = jax.tree.map(lambda values: np.broadcast_to(values, outcome.arrival.shape), lengths)
     clients = None if work.traffic.clients is None else np.ones(len(blocks))  # that there are some, not how many
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)), clients=clients)
+    # Lengths are rounded up to powers of few values, so that few programs for metrics are compiled.
     iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
     timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
+    # Limits that all points share are repeated: the function for metrics maps over every argument.
     objective = jax.tree.map(
         lambda values, axis: np.broadcast_to(values, (len(blocks), *values.shape)) if axis < 0 else values,
         work.objective,
@@ -251,11 +272,12 @@ def _outcome(
 
     def scores(served: Served) -> Metrics:
         lanes = jax.tree.map(lambda values: _filled(values, power(len(blocks), LANES), 0), served)
+        # The outcome of one class has the shapes of the whole run and uses the same program.
         with _one_at_a_time:
             values = jax.device_get(_scores()(lanes, timeline, lengths, blocks_of, objective))
         return {name: column[: len(blocks)] for name, column in values.items()}
 
-    return scores(found) | of_classes(found, work.traffic.kind, scores)
+    return scores(outcome) | of_classes(outcome, work.traffic.kind, scores)
 
 
 @functools.cache
@@ -276,6 +298,7 @@ def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
 def _shortest(work: Service) -> Service:
     """The workload of the one request that has to fit."""
     traffic = work.traffic
+    # Requests without output tokens are absent and do not count.
     there = np.asarray(traffic.osl) > 0.0
     least = int(np.argmin(np.where(there, traffic.isl + traffic.osl, np.inf)))
     only = slice(least, least + 1)
@@ -287,6 +310,7 @@ def _bounds(together: Scenario) -> Metrics:
     """`bounds` of stacked points, on NumPy."""
     place, work = (together.hardware, together.model, together.deployment), together.workload
     blocks = cache_blocks(*place, work.policy)
+    # The longest that the shortest request gets, in tokens, against the cache in blocks of tokens.
     room = blocks * work.policy.block_size >= work.traffic.isl[:, 0] + work.traffic.osl[:, 0]
     fits, split = weights_fit(*place) & room, legal(*place)
     numbers = {
@@ -295,5 +319,5 @@ def _bounds(together: Scenario) -> Metrics:
         "kv_capacity_tokens": kv_capacity_tokens(*place),
         "kv_blocks": blocks,
     }
-    made = {name: np.asarray(value, float) for name, value in numbers.items()}
-    return made | {"fits": np.asarray(fits), "legal": np.asarray(split), "feasible": np.asarray(fits & split)}
+    arrays = {name: np.asarray(value, float) for name, value in numbers.items()}
+    return arrays | {"fits": np.asarray(fits), "legal": np.asarray(split), "feasible": np.asarray(fits & split)}

@@ -53,12 +53,14 @@ class Images:
         Raises:
           ValueError: one line, for prompts that are too long to be.
         """
+        # Tokens of images are added to those of the prompt's text.
         isl = stream.isl + self.language
         if np.max(isl) > LARGEST_TOKENS:
             raise ValueError(
                 f"image: {self.text} make prompts of {np.max(isl):,.0f} tokens; at most {LARGEST_TOKENS:,} are possible"
             )
         notes = stream.notes
+        # Prefix caching works on text tokens of groups of requests, which come before the images.
         if (stream.group != ALONE).any():
             notes = (*notes, "images stand behind what prompts share: the prefix cache has none of them")
         return dataclasses.replace(stream, isl=isl, source=f"{stream.source}; {self.text}", notes=notes)
@@ -75,6 +77,7 @@ def images_of(asked: ServeSpec) -> Images | None:
             raise ValueError(f"images = {asked.images} counts images of image = WIDTHxHEIGHT, which is missing")
         return None
     sizes = image_sizes(str(asked.image))
+    # Later turns repeat the earlier prompt; whether images in it are cached is not modelled.
     if asked.sessions is not None:
         raise ValueError(
             f"image = {asked.image!r} cannot be given with sessions: turns begin with earlier ones, whose images are "
@@ -84,6 +87,7 @@ def images_of(asked: ServeSpec) -> Images | None:
     entry = model(asked.model, weights=asked.weights)
     if entry.images is None:
         raise ValueError(f"image = {asked.image!r}, but {entry.name} sees no images")
+    # The encoder and the language model see different numbers of tokens per image.
     tokens = prompt_images(entry.images, sizes, count)
     encode = Encode(sequences=tokens.inputs, tokens=float(round(tokens.encoder)))
     return Images(sizes, count, encode, float(round(tokens.language)))
@@ -118,6 +122,7 @@ class Load:
         """It in words: "1,000 requests at 8 per second of 1,024 + 256 tokens"."""
         lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (self.stream.isl, self.stream.osl))
         count = f"{len(self.stream):,} request{'s' * (len(self.stream) > 1)}"
+        # With equal lengths the mean is each request's length.
         even = np.ptp(self.stream.isl) == 0.0 and np.ptp(self.stream.osl) == 0.0
         of = f"of {lengths} tokens{'' if even else ' on average'}"
         if self.classes:
@@ -127,6 +132,7 @@ class Load:
             think = f", {span_text(self.think)} after each answer" if self.think else ""
             return f"{count} {of} from {self.clients:,} client{'s' * (self.clients > 1)}{think}"
         rate = mean_rate(self.stream)
+        # All requests at time 0 have an infinite rate.
         if not math.isfinite(rate):
             return f"{count} {of}{', all at once' if len(self.stream) > 1 else ''}"
         return f"{count} at {number(rate)} per second {of}"
@@ -151,6 +157,7 @@ class Load:
             return self
         clients = self.clients
         if clients is not None:
+            # Every replica needs the same number of clients to be represented by one of them.
             if clients % replicas:
                 raise ValueError(f"concurrency = {clients} must be a multiple of the {replicas} replicas (dp)")
             clients //= replicas
@@ -167,8 +174,12 @@ def load(asked: ServeSpec) -> Load:
       ValueError: one line that names the key or the file's row, the value and what is allowed.
     """
     _check_together(asked)
-    images, found = images_of(asked), _text_load(asked)
-    return found if images is None else dataclasses.replace(found, stream=images.added(found.stream), images=images)
+    images, text_load = images_of(asked), _text_load(asked)
+    return (
+        text_load
+        if images is None
+        else dataclasses.replace(text_load, stream=images.added(text_load.stream), images=images)
+    )
 
 
 def _text_load(asked: ServeSpec) -> Load:
@@ -180,6 +191,7 @@ def _text_load(asked: ServeSpec) -> Load:
         raise ValueError(f"concurrency = {clients:,} must be at most {MOST_CLIENTS:,}")
     think = declared_quantity(asked.think, known_leaf("workload.think"), "think")
     rate = None if asked.rate is None else quantity(asked.rate, "1", "rate")
+    # A trace has lengths and times of its own; only rate, number and prefix hits may change it.
     if asked.trace is not None:
         blocks = None if asked.trace_block_tokens is None else _whole("trace_block_tokens", asked.trace_block_tokens)
         words: dict[str, Any] = {"columns": asked.columns, "time_unit": asked.time_unit, "block_tokens": blocks}
@@ -188,8 +200,10 @@ def _text_load(asked: ServeSpec) -> Load:
         stream = stream if requests is None else first(stream, requests)
         return Load(_found(stream if rate is None else with_rate(stream, rate), asked.hit_rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
+    # In a closed loop answers decide when requests come: all of them are ready from the start.
     arrivals = asked.arrivals if clients is None else "once"
     arrivals = given(rate, "rate of the load") if arrivals is None else arrivals
+    # Arrivals in stages have durations of their own, and need no number of requests.
     if requests is None and duration is None and not str(arrivals).strip().lower().startswith("stages"):
         requests = REQUESTS
     counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
@@ -213,10 +227,13 @@ def _found(stream: Stream, hit_rate: Any) -> Stream:
     if hit_rate is None:
         return stream
     share = declared_quantity(hit_rate, known_leaf("workload.hit_rate"), "hit_rate")
+    # Traces and prefixes state what requests share, which a hit rate would contradict.
     if (stream.group != ALONE).any():
         raise ValueError(f"hit_rate = {hit_rate} cannot be given: the requests say themselves what they share")
+    # Whole tokens, rounded down.
     shared = np.floor(share * stream.isl)
     note = f"{100 * share:g} % of every prompt is in the prefix cache, as if all began alike"
+    # Group 0 for all requests: they begin alike.
     return dataclasses.replace(
         stream, group=np.zeros(len(stream), stream.group.dtype), shared=shared, notes=(*stream.notes, note)
     )
@@ -230,6 +247,7 @@ def require_prefix_cache(hit_rate: Any, policy: Policy) -> None:
 
 def _check_together(asked: ServeSpec) -> None:
     """ValueError, one line, for keys that contradict one another or that are missing."""
+    # Keys of the other kind of load are refused, rather than ignored.
     for key in OF_TRACES if asked.trace is None else OF_DISTRIBUTIONS:
         if getattr(asked, key):
             why = "it needs a trace" if asked.trace is None else f"{asked.trace} says what requests are"
@@ -237,6 +255,7 @@ def _check_together(asked: ServeSpec) -> None:
     for key in OF_ONE_CLASS if asked.traffic is not None else ():
         if getattr(asked, key):
             raise ValueError(f"{key} cannot be given: {asked.traffic} says what requests are")
+    # Exactly one key may say when requests come.
     ways = [key for key in ("rate", "arrivals", "concurrency") if getattr(asked, key) is not None]
     if len(ways) > 1:
         raise ValueError(f"{ways[0]} and {ways[1]} both say when requests come: give one")
@@ -262,9 +281,10 @@ def _check_together(asked: ServeSpec) -> None:
 def _whole(key: str, value: Any, least: int = 1) -> int:
     """A whole number of at least `least`."""
     try:
-        found = float(value)
+        count = float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if not (least <= found < 2**63 and found == int(found)):
+        count = math.nan
+    # NaN fails the first comparison; the upper limit is that of a 64-bit integer.
+    if not (least <= count < 2**63 and count == int(count)):
         raise ValueError(f"{key} = {value} must be a whole number of at least {least}")
-    return int(found)
+    return int(count)

@@ -43,9 +43,11 @@ class Target:
     @property
     def text(self) -> str:
         """It in words: "TTFT <= 500 ms, TPOT <= 40 ms for 95 % of the requests; TTFT p99 <= 1 s"."""
+        # Where there are classes, each has a target in place of the common one.
         if self.classes:
             return "; ".join(f"{name}: {target.text}" for name, target in self.classes.items())
         parts = [f"{slo_text(self.objective)} for {100 * self.share:g} % of the requests"]
+        # Without limits a request counts as good once it is answered.
         if self.objective == Objective():
             parts = [f"{100 * self.share:g} % of the requests answered"]
         parts += [f"{figure_text(name)} <= {formatted(value, 's')}" for name, value in self.limits.items()]
@@ -62,18 +64,20 @@ def parse_target(text: str | Mapping[str, Any] | None, share: Any = SHARE) -> Ta
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    found = _times(text, (*LIMITS, *METRICS))
-    if not found:
+    seconds = _times(text, (*LIMITS, *METRICS))
+    if not seconds:
         raise ValueError("slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms or ttft_p99=1s")
     part = quantity(share, "1", "share")
+    # A share is a fraction: "95%" has become 0.95 here.
     if part > 1.0:
         raise ValueError(f"share = {share!r} must be above 0 and at most 1")
-    objective = Objective(**{name: value for name, value in found.items() if name in LIMITS})
-    return Target(objective, part, {name: value for name, value in found.items() if name not in LIMITS})
+    objective = Objective(**{name: value for name, value in seconds.items() if name in LIMITS})
+    return Target(objective, part, {name: value for name, value in seconds.items() if name not in LIMITS})
 
 
 def figure_text(name: str) -> str:
     """A figure of a run for people: "TTFT p99"."""
+    # The part behind the last underscore is a percentile or the mean.
     latency, _, of = name.rpartition("_")
     return f"{WORDS.get(latency, latency.upper() if latency == 'itl' else latency)} {of}"
 
@@ -97,14 +101,15 @@ def limits_of(text: str | Mapping[str, Any] | None, units: Mapping[str, str], wh
     if not isinstance(text, str | Mapping):
         raise ValueError(f"slo = {text!r} must be a text such as ttft=500ms,tpot=40ms, or a table of such limits")
     parts = text.items() if isinstance(text, Mapping) else [_pair(part, pair) for part in text.split(",")]
-    found: dict[str, float] = {}
+    # SI units from here on, whatever units the text has.
+    limit_by_name: dict[str, float] = {}
     for name, value in parts:
         if name not in units:
             raise ValueError(f"slo: there is no {what} {name}{nearest(name, units)}")
-        if name in found:
+        if name in limit_by_name:
             raise ValueError(f"slo: {name} is given twice")
-        found[name] = quantity(value, units[name], f"slo {name}")
-    return found
+        limit_by_name[name] = quantity(value, units[name], f"slo {name}")
+    return limit_by_name
 
 
 def slo_text(objective: Objective) -> str:
