@@ -90,7 +90,7 @@ class Service:
 
 
 def serving_metrics(
-    found: Served, timeline: Timeline, traffic: Traffic, blocks: Scalar, objective: Objective
+    served: Served, timeline: Timeline, traffic: Traffic, blocks: Scalar, objective: Objective
 ) -> dict[str, Array]:
     """Metrics of one simulation, shapes (); s, requests, tokens and shares.
 
@@ -103,12 +103,12 @@ def serving_metrics(
     Args:
       blocks: of KV cache.
     """
-    done = found.status == STATUSES.index("finished")
+    done = served.status == STATUSES.index("finished")
     osl = jnp.asarray(traffic.osl, dtype=float)
     several = done & (osl > 1.5)
-    ttft, e2e = found.first_token - found.arrival, found.finish - found.arrival
+    ttft, e2e = served.first_token - served.arrival, served.finish - served.arrival
     # TPOT is not defined for a single token; 1 keeps the quotient finite.
-    tpot = (found.finish - found.first_token) / jnp.where(several, osl - 1.0, 1.0)
+    tpot = (served.finish - served.first_token) / jnp.where(several, osl - 1.0, 1.0)
     # Gaps between tokens are weighted by the sequences that saw them.
     gaps, tokens = token_gaps(timeline)
     metrics: dict[str, Scalar] = {}
@@ -117,14 +117,14 @@ def serving_metrics(
         ("tpot", tpot, several.astype(float)),
         ("itl", gaps, tokens),
         ("e2e", e2e, done.astype(float)),
-        ("queueing", found.admitted - found.arrival, done.astype(float)),
+        ("queueing", served.admitted - served.arrival, done.astype(float)),
     ):
         metrics |= _distribution(name, values, weights)
 
-    sent = (found.status != STATUSES.index("absent")) & jnp.isfinite(found.arrival)
+    sent = (served.status != STATUSES.index("absent")) & jnp.isfinite(served.arrival)
     # The run begins with the first arrival and ends with the last finish: warm-up and drain are in it.
-    begin = jnp.min(jnp.where(sent, found.arrival, jnp.inf))
-    over = jnp.max(jnp.where(done, found.finish, -jnp.inf))
+    begin = jnp.min(jnp.where(sent, served.arrival, jnp.inf))
+    over = jnp.max(jnp.where(done, served.finish, -jnp.inf))
     span = jnp.where(over > begin, over - begin, 1.0)
     # Goodput (DistServe): requests that keep every limit.
     good = done & (ttft <= objective.ttft) & (~several | (tpot <= objective.tpot)) & (e2e <= objective.e2e)
@@ -132,7 +132,7 @@ def serving_metrics(
     prompts = jnp.sum(jnp.where(done, isl, 0.0))
     # Up to two steps of waiting are the grain of the engine, not a queue.
     waits = jnp.maximum(metrics["queueing_mean"] - 2.0 * jnp.nan_to_num(metrics["tpot_mean"]), 0.0)
-    rate = steady_rate(found, sent, done, waits, traffic.clients is None)
+    rate = steady_rate(served, sent, done, waits, traffic.clients is None)
     tokens = jnp.sum(jnp.where(done, osl, 0.0))
     return metrics | {
         "duration": span,
@@ -142,14 +142,14 @@ def serving_metrics(
         "goodput": rate(good.astype(float)),
         "run_tokens_per_second": tokens / span,
         "good_share": _count(good) / jnp.maximum(_count(sent), 1.0),
-        **{name: _count(found.status == code) for code, name in enumerate(STATUSES[:-1])},
-        "preemptions": jnp.sum(found.preemptions.astype(float)),
-        "cached_share": jnp.sum(jnp.where(done, found.cached.astype(float), 0.0)) / jnp.maximum(prompts, 1.0),
+        **{name: _count(served.status == code) for code, name in enumerate(STATUSES[:-1])},
+        "preemptions": jnp.sum(served.preemptions.astype(float)),
+        "cached_share": jnp.sum(jnp.where(done, served.cached.astype(float), 0.0)) / jnp.maximum(prompts, 1.0),
         **_engine_metrics(timeline, blocks, span),
     }
 
 
-def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loop: bool) -> Callable[[Array], Array]:
+def steady_rate(served: Served, sent: Array, done: Array, waits: Scalar, open_loop: bool) -> Callable[[Array], Array]:
     """Rate of anything that requests have, in units per s, in the steady part of a run: without its two ends.
 
     In an open loop that the engine keeps up with, requests are answered as fast as they arrive: the rate is that of the
@@ -163,7 +163,7 @@ def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loo
     times between the two moments the run has no steady part, and the rate is that of all of it.
 
     Args:
-      found: outcome of the requests, shape [requests].
+      served: outcome of the requests, shape [requests].
       sent, done: which of them were sent, and answered; bool, shape [requests].
       waits: s that requests wait on average for longer than two steps.
       open_loop: whether requests arrive when they say, not when others end.
@@ -178,11 +178,11 @@ def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loo
     def positive(value: Array, other: Scalar = 1.0) -> Array:
         return jnp.where(jnp.isfinite(value) & (value > 0.0), value, other)
 
-    first, last = ends(found.arrival, sent)
-    over = ends(found.finish, done)[1]
+    first, last = ends(served.arrival, sent)
+    over = ends(served.finish, done)[1]
     makespan = positive(over - first)
-    begins = found.admitted if open_loop else found.arrival
-    begun, ended = jnp.where(done, begins, 0.0), jnp.where(done, found.finish, 0.0)
+    begins = served.admitted if open_loop else served.arrival
+    begun, ended = jnp.where(done, begins, 0.0), jnp.where(done, served.finish, 0.0)
     # Time in service, from begin to last token; the bound keeps divisions finite.
     service = jnp.where(done, positive(ended - begun, 1e-30), 0.0)
     mean = jnp.sum(service) / jnp.maximum(_count(done), 1.0)
@@ -196,7 +196,7 @@ def steady_rate(found: Served, sent: Array, done: Array, waits: Scalar, open_loo
     share = jnp.where(done, inside / jnp.where(done, service, 1.0), 0.0)
 
     span = positive(last - first)
-    arrived = _count(sent & (found.arrival >= low) & (found.arrival < high))
+    arrived = _count(sent & (served.arrival >= low) & (served.arrival < high))
     keeps = open_loop & (last > first) & lasts & (waits <= GROWS * span)
     keeps = keeps & (jnp.sum(share) >= KEEPS_UP * arrived)
     # Arrivals that are all served: throughput is the arrival rate.

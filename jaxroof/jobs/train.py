@@ -188,20 +188,20 @@ def _memory(scenario: Scenario) -> dict[str, Scalar]:
     }
 
 
-def _rates(scenario: Scenario, found: Iteration) -> dict[str, Scalar]:
+def _rates(scenario: Scenario, iteration: Iteration) -> dict[str, Scalar]:
     """Tokens per second, and what tokens take in energy, money and time where the figures are known."""
     hardware, _, deployment, training = _place(scenario)
     every = devices(deployment)
     # Tokens per iteration over its time.
-    rate = training.global_batch * training.seq / found.time
+    rate = training.global_batch * training.seq / iteration.time
     metrics = {"training_tokens_per_second": rate, "training_tokens_per_second_per_device": rate / every}
-    if found.energy is not None:
+    if iteration.energy is not None:
         # Power of the mean device, under the limit.
-        power = mean_power(found.unlimited, found.energy, hardware)
+        power = mean_power(iteration.unlimited, iteration.energy, hardware)
         metrics |= {
             "power": power,
-            "slowdown": found.time / found.unlimited,
-            **clocks(hardware, {"clock": found.unlimited / found.time}),
+            "slowdown": iteration.time / iteration.unlimited,
+            **clocks(hardware, {"clock": iteration.unlimited / iteration.time}),
             "joules_per_billion_tokens": joules_of_tokens(BILLION, power * every, rate),
         }
     if hardware.price is not None:

@@ -87,15 +87,15 @@ def front_delay(price: Price | None, traffic: Traffic, policy: Policy, blocks: S
     return delay + waiting_steps(policy) * step(sequences)
 
 
-def with_first_time(found: Served, traffic: Traffic, policy: Policy) -> Served:
+def with_first_time(served: Served, traffic: Traffic, policy: Policy) -> Served:
     """Outcomes as the clients of a closed loop see them: their first requests were sent `first_time` earlier.
 
     The engine builds and loads its kernels in that time, and begins at 0 s.
     """
     if traffic.clients is None:
-        return found
-    first = jnp.arange(found.arrival.shape[-1]).astype(float) < traffic.clients
-    return dataclasses.replace(found, arrival=found.arrival - jnp.where(first, policy.first_time, 0.0))
+        return served
+    first = jnp.arange(served.arrival.shape[-1]).astype(float) < traffic.clients
+    return dataclasses.replace(served, arrival=served.arrival - jnp.where(first, policy.first_time, 0.0))
 
 
 LONGEST = 2.0**30

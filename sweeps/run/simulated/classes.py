@@ -33,19 +33,21 @@ def is_of_class(name: str) -> bool:
     return name.startswith("class_")
 
 
-def of_classes(found: Served, kind: np.ndarray | None, scores: Callable[[Served], Mapping[str, Any]]) -> dict[str, Any]:
+def of_classes(
+    served: Served, kind: np.ndarray | None, scores: Callable[[Served], Mapping[str, Any]]
+) -> dict[str, Any]:
     """Metrics of every class, those of a run in which the requests of the others are absent, by `class_metric`.
 
     Args:
-      found: outcome of every request, shape [..., requests].
-      kind: class of every request, shape [requests] or that of `found`; None: there are no classes.
+      served: outcome of every request, shape [..., requests].
+      kind: class of every request, shape [requests] or that of `served`; None: there are no classes.
       scores: `jaxroof.jobs.serve.serving_metrics` of the run, from what became of its requests.
     """
     metrics: dict[str, Any] = {}
     for position in range(0 if kind is None else int(np.max(kind)) + 1):
         # Requests of other classes become absent, so that the same function scores the rest.
-        status = np.where(kind == position, found.status, STATUSES.index("absent")).astype(found.status.dtype)
-        values = scores(dataclasses.replace(found, status=status))
+        status = np.where(kind == position, served.status, STATUSES.index("absent")).astype(served.status.dtype)
+        values = scores(dataclasses.replace(served, status=status))
         metrics |= {class_metric(position, name): values[name] for name in CLASS_METRICS}
     return metrics
 

@@ -166,14 +166,14 @@ def simulated(
     return _with_first_times(found, together.workload), timeline
 
 
-def _with_first_times(found: Served, work: Service) -> Served:
+def _with_first_times(served: Served, work: Service) -> Served:
     """`with_first_time` of many simulations."""
     first, clients = np.asarray(work.policy.first_time), work.traffic.clients
     if clients is None or not first.any():
-        return found
+        return served
     columns = [np.reshape(each, (-1, 1)) if np.ndim(each) else each for each in (clients, first)]
-    places = np.arange(found.arrival.shape[-1])
-    return dataclasses.replace(found, arrival=found.arrival - np.where(places < columns[0], columns[1], 0.0))
+    places = np.arange(served.arrival.shape[-1])
+    return dataclasses.replace(served, arrival=served.arrival - np.where(places < columns[0], columns[1], 0.0))
 
 
 @functools.cache
@@ -262,9 +262,9 @@ def _frozen(axes: Any, together: Scenario) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def unfinished(found: Served) -> int:
+def unfinished(served: Served) -> int:
     """Requests that were left when a simulation ended."""
-    return int(np.sum(np.asarray(found.status) == STATUSES.index("unfinished")))
+    return int(np.sum(np.asarray(served.status) == STATUSES.index("unfinished")))
 
 
 def _rounded(value: float, multiple: int) -> int:
