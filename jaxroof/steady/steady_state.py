@@ -114,7 +114,9 @@ def step_times(price: Price, policy: Policy, demand: Demand, batch: Scalar) -> S
         chunks = jnp.where(part < prompt, 1.0, jnp.maximum(prompts, 1.0) * demand.evenness)
         # On average a chunk in the middle of a prompt sees half of what precedes it.
         past = demand.cached + 0.5 * jnp.maximum(prompt - tokens / chunks, 0.0)
-        prefill = Prefill(sequences=chunks, tokens=tokens, past=jnp.where(tokens > 0, chunks * past, 0.0))
+        # A step without prompt tokens has no prompt sequence that a pipeline could take as a micro-batch.
+        chunks = jnp.where(tokens > 0, chunks, 0.0)
+        prefill = Prefill(sequences=chunks, tokens=tokens, past=chunks * past)
         return _step_time(price, demand, prefill, prompts, decoding, rows + tokens)
 
     # The differences between three steps: without prompts, with one (a part of one), and with as many as fit.

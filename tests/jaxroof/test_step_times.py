@@ -10,7 +10,7 @@ from scipy import stats
 from jaxroof.batch import ORDERS, Policy
 from jaxroof.numerics.arrays import eager
 from jaxroof.steady.distributions import gamma_share, normal_share
-from jaxroof.steady.steady_state import Demand, StepTimes, steady_state, step_times
+from jaxroof.steady.steady_state import Demand, StepTimes, decode_step_time, steady_state, step_times
 
 MS = 1e-3
 
@@ -46,6 +46,19 @@ def test_prompts_that_share_steps_with_decoding_sequences_pay_for_their_own_toke
     found = times_of(policy())
     assert milliseconds(found) == pytest.approx((2.1, 4.001, 4.001), rel=1e-12)
     assert (float(found.steps), float(found.full)) == pytest.approx((1.0, 900 / 400))  # 1000 - 100 tokens of room
+
+
+def test_a_step_without_prompts_has_no_prompt_sequence():
+    """A pipeline cuts a step into as many micro-batches as it has sequences: 4 that decode are 4, not 5."""
+
+    def pipelined(batch, rows):
+        return MS * (batch.prefill.sequences + batch.decode.sequences), 0.0
+
+    with eager():
+        times = step_times(pipelined, policy(), PLAIN, 4.0)
+        alone = decode_step_time(pipelined, policy(), PLAIN, 4.0)
+    assert milliseconds(times) == pytest.approx((4.0, 1.0, 1.0))
+    assert float(alone) == float(times.decode)
 
 
 def test_prompts_with_steps_of_their_own_pay_for_a_whole_step():
