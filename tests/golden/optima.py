@@ -32,6 +32,19 @@ REQUEST = {
     },
 }
 
+SERVED = {
+    "job": "serve",
+    "hardware": "H100-SXM",
+    "model": "Llama-3.1-8B",
+    "efficiency": "derated",
+    "workload": {"rate": 5.0, "requests": 60, "isl": 512, "osl": 64},
+    "deployment": {"tp": [1, 2]},
+    "axes": {
+        "hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "8TB/s"},
+        "policy.token_budget": {"from": 512, "to": 4096},
+    },
+}
+
 COST = "owning_usd_per_million_tokens"
 
 DESIGNS: dict[str, tuple[Mapping[str, Any], str]] = {
@@ -47,6 +60,7 @@ DESIGNS: dict[str, tuple[Mapping[str, Any], str]] = {
     "cheapest tokens, slower": (REQUEST, f"--minimize {COST} --max ttft=1s --max tpot=20ms"),
     "smallest die": (REQUEST, "--minimize die_area --max tpot=8ms"),
     "most tokens per joule": (REQUEST, "--maximize tokens_per_joule --max tpot=10ms"),
+    "served, slowest memory": (SERVED, "--minimize hardware.memory.hbm.bandwidth --max tpot_p99=8ms"),
     "throughput in a power limit": (REQUEST, "--maximize tokens_per_second --max power=500W"),
 }
 
