@@ -27,6 +27,9 @@ from jaxroof.op import (
     traced_once,
 )
 
+DATASHEET = KindEfficiency(matrix=1.0, matrix_low=1.0, vector=1.0, bandwidth=1.0, cache_bandwidth=1.0, kernel_time=0.0)
+"""All of every peak: what no kernel exceeds."""
+
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
 
@@ -49,6 +52,17 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
     Source: Williams, Waterman & Patterson, CACM 52(4), 2009, applied to each unit and memory level;
     the traffic of a matrix product through each level is `matrix_traffic`.
     """
+    times = resource_times(op, hardware, shares)
+    launch = op.kernels * shares.kernel_time
+    # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
+    return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
+
+
+def resource_times(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> dict[str, Scalar]:
+    """Time in s that each resource alone takes for one run of `op`, by its name in `RESOURCES`.
+
+    As `roofline_timing`, which is the largest of them and the launch.
+    """
     memory, cores = hardware.memory, hardware.cores
     times = {}
     # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
@@ -63,21 +77,24 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
         times["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate * shares.vector))
     if op.bytes is not None:
         # Each level carries the traffic that its inner neighbour is too small to avoid: HBM fills the L2 (or, without
-        # one, the scratchpads), the L2 fills the scratchpads, the scratchpads fill the registers.
-        inner = memory.l2 or memory.scratchpad
-        moved = matrix_traffic(op, inner and inner.capacity, op.operand_bytes)
+        # one, the scratchpads of all cores, which may hold parts of one tile), the L2 fills the scratchpads, the
+        # scratchpads fill the registers.
+        scratchpad = None if memory.scratchpad is None else memory.scratchpad.capacity
+        if memory.l2 is not None:
+            inner = memory.l2.capacity
+        else:
+            inner = None if scratchpad is None else cores.count * scratchpad
+        moved = matrix_traffic(op, inner, op.operand_bytes)
         times["hbm"] = moved * (1.0 / (memory.hbm.bandwidth * shares.bandwidth))
         if memory.l2 is not None:
-            moved = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
+            moved = matrix_traffic(op, scratchpad, op.operand_bytes)
             times["l2"] = moved * (1.0 / (memory.l2.bandwidth * shares.cache_bandwidth))
         if memory.scratchpad is not None:
             # What lives in registers is the accumulators: the largest square tile is that whose float32 partial sums
             # fit.
             moved = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
             times["scratchpad"] = moved * (1.0 / (cores.count * memory.scratchpad.bandwidth * shares.cache_bandwidth))
-    launch = op.kernels * shares.kernel_time
-    # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
-    return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
+    return times
 
 
 def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | None) -> Scalar:
@@ -184,7 +201,26 @@ def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardw
 def _timed(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
     if isinstance(entry, KindEfficiency):
         return roofline_timing(op, hardware, entry)
-    return kernel_timing(entry, op, hardware)
+    return _bounded(kernel_timing(entry, op, hardware), op, hardware)
+
+
+def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
+    """The same, with every resource at least as long as the datasheet says, and the whole as the longest of them.
+
+    Models of kernels know the resources that bind on devices of today. A device may be short of any other: whatever
+    the kernel, it cannot be faster than each of its units and levels.
+    """
+    least = resource_times(op, hardware, DATASHEET)
+    if op.bytes is not None and "hbm" in least:
+        # Bytes that are moved once may be in a cache since the last kernel, as the models know. Those of operands that
+        # no cache holds, which are moved again for every tile, cannot.
+        once = op.bytes * (1.0 / hardware.memory.hbm.bandwidth)
+        least["hbm"] = jnp.where(least["hbm"] > once, least["hbm"], 0.0)
+    longest = {
+        name: maximum(timing.resources[name], time) if name in timing.resources else time
+        for name, time in least.items()
+    }
+    return Timing(maximum(timing.total, *least.values()), {**timing.resources, **longest})
 
 
 @traced_once

@@ -140,7 +140,9 @@ def parts_by_die(hardware: Hardware) -> tuple[dict[str, Array], dict[str, Array]
 
 
 def _count(area: Scalar, least: Scalar, largest: Scalar) -> Array:
-    return maximum(least, _whole(area / largest))
+    # The larger is chosen before it is rounded: rounded first, one die that is needed would tie with one that is
+    # there, and half of the ceiling's slope would pass where no further die is near.
+    return _whole(maximum(least, area / largest))
 
 
 def _whole(number: Scalar) -> Scalar:

@@ -122,11 +122,11 @@ def test_traffic_without_matrix_work_or_capacity():
 
 
 def test_unknown_levels_never_bind(chip):
-    """An unknown level is left out, and the level outside it is filtered by the next one known."""
+    """An unknown level is left out, and the level outside it is filtered by the next one known, of all cores."""
     memory = dataclasses.replace(chip.memory, l2=None)
     times = op_timing(PRODUCT, dataclasses.replace(chip, memory=memory), datasheet()).resources
     assert "l2" not in times
-    assert float(times["hbm"]) == pytest.approx(2e12 / 300 / 2e12, rel=EXACT)  # 6.667e9 B, tiles of a scratchpad
+    assert float(times["hbm"]) == pytest.approx(2e12 / 3000 / 2e12, rel=EXACT)  # 6.667e8 B, a tile of 100 pads
 
     memory = dataclasses.replace(chip.memory, l2=None, scratchpad=None, register_capacity=None)
     bare = dataclasses.replace(chip, memory=memory, cores=dataclasses.replace(chip.cores, exp_rate=None))

@@ -126,8 +126,8 @@ def resource_seconds(kernel, hardware, efficiency) -> tuple[list, Any]:
     seconds["vector"] = kernel.vector / (cores.count * cores.vector_flops * constants.vector)
     if cores.exp_rate is not None:
         seconds["exp"] = kernel.exps / (cores.count * cores.exp_rate * constants.vector)
-    nearest = [level.capacity for level in (l2, pad) if level is not None]
-    from_hbm = moved_into(kernel, nearest[0] if nearest else None, size)
+    pads = None if pad is None else cores.count * pad.capacity
+    from_hbm = moved_into(kernel, pads if l2 is None else l2.capacity, size)
     seconds["hbm"] = from_hbm / (memory.hbm.bandwidth * constants.bandwidth)
     if l2 is not None:
         from_l2 = moved_into(kernel, None if pad is None else pad.capacity, size)
