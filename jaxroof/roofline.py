@@ -27,9 +27,6 @@ from jaxroof.op import (
     traced_once,
 )
 
-DATASHEET = KindEfficiency(matrix=1.0, matrix_low=1.0, vector=1.0, bandwidth=1.0, cache_bandwidth=1.0, kernel_time=0.0)
-"""All of every peak: what no kernel exceeds."""
-
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
 
@@ -52,17 +49,6 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
     Source: Williams, Waterman & Patterson, CACM 52(4), 2009, applied to each unit and memory level;
     the traffic of a matrix product through each level is `matrix_traffic`.
     """
-    times = resource_times(op, hardware, shares)
-    launch = op.kernels * shares.kernel_time
-    # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
-    return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
-
-
-def resource_times(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> dict[str, Scalar]:
-    """Time in s that each resource alone takes for one run of `op`, by its name in `RESOURCES`.
-
-    As `roofline_timing`, which is the largest of them and the launch.
-    """
     memory, cores = hardware.memory, hardware.cores
     times = {}
     # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
@@ -76,25 +62,21 @@ def resource_times(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> di
     if op.exps is not None and cores.exp_rate is not None:
         times["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate * shares.vector))
     if op.bytes is not None:
-        # Each level carries the traffic that its inner neighbour is too small to avoid: HBM fills the L2 (or, without
-        # one, the scratchpads of all cores, which may hold parts of one tile), the L2 fills the scratchpads, the
-        # scratchpads fill the registers.
-        scratchpad = None if memory.scratchpad is None else memory.scratchpad.capacity
-        if memory.l2 is not None:
-            inner = memory.l2.capacity
-        else:
-            inner = None if scratchpad is None else cores.count * scratchpad
-        moved = matrix_traffic(op, inner, op.operand_bytes)
+        # Each level carries the traffic that its inner neighbour is too small to avoid.
+        held = inner_capacities(hardware)
+        moved = matrix_traffic(op, held["hbm"], op.operand_bytes)
         times["hbm"] = moved * (1.0 / (memory.hbm.bandwidth * shares.bandwidth))
         if memory.l2 is not None:
-            moved = matrix_traffic(op, scratchpad, op.operand_bytes)
+            moved = matrix_traffic(op, held["l2"], op.operand_bytes)
             times["l2"] = moved * (1.0 / (memory.l2.bandwidth * shares.cache_bandwidth))
         if memory.scratchpad is not None:
             # What lives in registers is the accumulators: the largest square tile is that whose float32 partial sums
             # fit.
-            moved = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
+            moved = matrix_traffic(op, held["scratchpad"], ACCUMULATOR_BYTES)
             times["scratchpad"] = moved * (1.0 / (cores.count * memory.scratchpad.bandwidth * shares.cache_bandwidth))
-    return times
+    launch = op.kernels * shares.kernel_time
+    # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
+    return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
 
 def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | None) -> Scalar:
@@ -114,12 +96,17 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
     # Without products nothing is re-used, and with an unknown capacity no blocking can be assumed.
     if op.matrix_flops is None or capacity is None:
         return op.bytes
+    return maximum(op.bytes, op.matrix_flops * op.operand_bytes * tile_traffic(op, capacity, element_bytes))
+
+
+def tile_traffic(op: Kernel, capacity: Scalar, element_bytes: Scalar | None) -> Scalar:
+    """Elements per FLOP that products read into a level of `capacity` B, tile by tile, shape (): 1 / sqrt(S)."""
     # 2 m n k / sqrt(S) elements: a tile of sqrt(S) x sqrt(S) results re-reads each operand once per tile along the
     # other side.
-    blocked = op.matrix_flops * op.operand_bytes * rsqrt(capacity / element_bytes)
+    elements = rsqrt(capacity / element_bytes)
     if isinstance(op.shape, ConvolutionShape):  # places of its input are of several windows
-        blocked = blocked * rsqrt(jnp.maximum(op.shape.window / op.shape.stride, 1.0))
-    return maximum(op.bytes, blocked)
+        elements = elements * rsqrt(jnp.maximum(op.shape.window / op.shape.stride, 1.0))
+    return elements
 
 
 # Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it.
@@ -210,17 +197,62 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
     Models of kernels know the resources that bind on devices of today. A device may be short of any other: whatever
     the kernel, it cannot be faster than each of its units and levels.
     """
-    least = resource_times(op, hardware, DATASHEET)
-    if op.bytes is not None and "hbm" in least:
-        # Bytes that are moved once may be in a cache since the last kernel, as the models know. Those of operands that
-        # no cache holds, which are moved again for every tile, cannot.
-        once = op.bytes * (1.0 / hardware.memory.hbm.bandwidth)
-        least["hbm"] = jnp.where(least["hbm"] > once, least["hbm"], 0.0)
-    longest = {
-        name: maximum(timing.resources[name], time) if name in timing.resources else time
-        for name, time in least.items()
+    cores, known = hardware.cores, timing.resources
+    least: dict[str, Scalar] = {}
+    # Units that the model does not count at all.
+    if op.vector_flops is not None and "vector" not in known:
+        least["vector"] = op.vector_flops * (1.0 / (cores.count * cores.vector_flops))
+    if op.exps is not None and cores.exp_rate is not None and "exp" not in known:
+        least["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate))
+    longest = list(least.values())
+    # Levels: what passes each once, and what products read again for every tile. The slowest level is found per byte
+    # and per FLOP, which is the same for all ops, before either is multiplied.
+    once, again = _level_times(hardware, op)
+    for quantity, seconds in ((op.bytes, once), (op.matrix_flops, again)):
+        if quantity is None or not seconds:
+            continue
+        longest.append(quantity * maximum(*seconds.values()))
+        for name, each in seconds.items():
+            least[name] = maximum(least[name], quantity * each) if name in least else quantity * each
+    if not longest:
+        return timing
+    resources = {name: maximum(known[name], time) if name in known else time for name, time in least.items()}
+    return Timing(maximum(timing.total, *longest), {**known, **resources})
+
+
+def _level_times(hardware: Hardware, op: Kernel) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
+    """Datasheet's s per B that passes a level once, and per FLOP of products whose operands pass it again, by level.
+
+    What passes HBM once is left out: models of kernels know how much of it a cache holds since the last kernel.
+    """
+    memory, cores = hardware.memory, hardware.cores
+    once: dict[str, Scalar] = {}
+    if memory.l2 is not None:
+        once["l2"] = 1.0 / memory.l2.bandwidth
+    if memory.scratchpad is not None:
+        once["scratchpad"] = 1.0 / (cores.count * memory.scratchpad.bandwidth)
+    if op.matrix_flops is None or op.bytes is None:
+        return once, {}
+    held, element = inner_capacities(hardware), {"scratchpad": ACCUMULATOR_BYTES}
+    again = {
+        name: seconds * (op.operand_bytes * tile_traffic(op, capacity, element.get(name, op.operand_bytes)))
+        for name, seconds in {"hbm": 1.0 / memory.hbm.bandwidth, **once}.items()
+        if (capacity := held[name]) is not None
     }
-    return Timing(maximum(timing.total, *least.values()), {**timing.resources, **longest})
+    return once, again
+
+
+def inner_capacities(hardware: Hardware) -> dict[str, Scalar | None]:
+    """B that the level inside of each holds of a tile, by level; None where it is unknown.
+
+    HBM fills the L2 (or, without one, the scratchpads of all cores, which may hold parts of one tile), the L2 fills
+    the scratchpads, the scratchpads fill the registers.
+    """
+    memory = hardware.memory
+    scratchpad = None if memory.scratchpad is None else memory.scratchpad.capacity
+    every = None if scratchpad is None else hardware.cores.count * scratchpad
+    shared = every if memory.l2 is None else memory.l2.capacity
+    return {"hbm": shared, "l2": scratchpad, "scratchpad": memory.register_capacity}
 
 
 @traced_once
