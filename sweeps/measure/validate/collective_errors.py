@@ -19,6 +19,7 @@ from sweeps.measure.validate.collective_rows import (
     COPY_SHARE,
     EAGER,
     EAGER_COPIES,
+    LIKE_NCCL,
     MeasuredCollective,
     collectives,
     launch_time,
@@ -169,7 +170,7 @@ def family_name(row: MeasuredCollective) -> str:
 
 def kind_name(row: MeasuredCollective) -> str:
     """Which of the stated families of collectives a row belongs to: "all_reduce", "custom all_reduce", ..."""
-    return row.kind if row.family == "nccl" else f"custom {row.kind}"
+    return row.kind if row.family in LIKE_NCCL else f"custom {row.kind}"
 
 
 GROUPS: Mapping[str, Callable[[MeasuredCollective], str]] = {
