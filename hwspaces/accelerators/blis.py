@@ -7,9 +7,11 @@ from hwspaces.accelerators.entry import HardwareEntry, assembled
 from hwspaces.quantities.units import formatted, nearest, positive
 
 _FIGURES = {  # key -> (leaf paths, size of its unit in SI units)
+    # The form has one 16-bit peak, which stands for both formats.
     "TFlopsPeak": (("matrix.bf16", "matrix.fp16"), 1e12),
     "TFlopsFP8": (("matrix.fp8",), 1e12),
     "BwPeakTBs": (("memory.hbm.bandwidth",), 1e12),
+    # Capacities are in binary units, bandwidths in decimal ones.
     "MemoryGiB": (("memory.hbm.capacity",), 2.0**30),
 }
 UTILISATIONS = ("mfuPrefill", "mfuDecode", "BwEffConstant", "TOverheadMicros")
@@ -44,6 +46,8 @@ def blis_entry(name: str, table: Mapping[str, Any], file: str) -> HardwareEntry:
     """
     where = f"{file}: {name}"
     figures, sources, unused = _figures(name, table, file, where)
+    # The form gives neither cores nor a vector rate: the device is taken as one core, and its vector rate as a share of
+    # its peak.
     total = VECTOR_FRACTION_OF_MATRIX * figures["matrix.bf16"]
     figures |= {"cores.count": 1.0, "cores.vector_flops": total}
     sources |= {"cores.count": "assumption", "cores.vector_flops": "assumption"}
@@ -51,6 +55,7 @@ def blis_entry(name: str, table: Mapping[str, Any], file: str) -> HardwareEntry:
         "number of cores unknown: the whole device is taken as one core",
         f"vector rate unknown: {VECTOR_FRACTION_OF_MATRIX:g} of the 16-bit matrix peak, {formatted(total, 'FLOP/s')}",
     )
+    # The user is told of calibration that this entry does not apply: peaks alone are not what that simulator predicts.
     given = [f"{key} = {table[key]:g}" for key in UTILISATIONS if table.get(key)]
     if given:
         assumptions += (f"an efficiency of its own, --efficiency {file}#{name}: {', '.join(given)}",)
@@ -82,11 +87,14 @@ def _figures(
     for key, value in table.items():
         if key not in known:
             raise ValueError(f"{where}: {key} = {value!r} is not known{nearest(key, known)}")
+        # Calibration is no figure of the device. It may be 0, which is none of it; anything else must be a positive
+        # number.
         if key in (*UTILISATIONS, *UNUSED):
             if value != 0 or isinstance(value, bool):
                 positive(value, f"{where}: {key}")
             unused += [f"{key} = {value:g}"] if key in UNUSED else []
             continue
+        # 0 stands for matrix units without FP8.
         if key == "TFlopsFP8" and value == 0:
             continue
         paths, size = _FIGURES[key]
@@ -105,14 +113,15 @@ def utilisations(table: Mapping[str, Any], where: str) -> dict[str, float]:
     Raises:
       ValueError: one line, for a utilisation that is missing or above 1.
     """
-    found = {"BwEffConstant": 1.0, "TOverheadMicros": 0.0}
+    values = {"BwEffConstant": 1.0, "TOverheadMicros": 0.0}
     for key in UTILISATIONS:
         value = table.get(key, 0)
-        if key in found and value == 0 and not isinstance(value, bool):
+        # Keys that have a value here already may be missing or 0; both utilisations must be given.
+        if key in values and value == 0 and not isinstance(value, bool):
             continue
         if key not in table:
             raise ValueError(f"{where}: {key} is missing; an efficiency has {UTILISATIONS[0]} and {UTILISATIONS[1]}")
-        found[key] = positive(value, f"{where}: {key}")
-        if key != "TOverheadMicros" and found[key] > 1.0:
+        values[key] = positive(value, f"{where}: {key}")
+        if key != "TOverheadMicros" and values[key] > 1.0:
             raise ValueError(f"{where}: {key} = {value!r} must be in (0, 1]: it is a share of the datasheet's figure")
-    return found
+    return values

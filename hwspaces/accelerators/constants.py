@@ -55,20 +55,24 @@ def technology_constants(kind: str, name: str) -> dict[str, Constant]:
     if kind not in KNOWN:
         raise ValueError(f"{kind!r} is not a kind of technology{nearest(kind, KNOWN)}")
     shared = common()
+    # A process is asked for by any of its names; tables are by one of them.
     if kind in _OF_PROCESSES:
         name = aliases(shared).get(name, name)
     known = technology_names(kind)
     if name not in known:
         raise ValueError(f"{kind} = {name!r} is not known{nearest(name, known)}")
+    # Constants of a link are those of its transport, and the shoreline, which is a figure of the die.
     if kind == "link":
         link = link_technology(name, shared.links, PLACE)
         values = link.values | link.of_dies
         return {key: Constant(value, _OF_LINKS[key], link.sources[key]) for key, value in values.items()}
+    # Energies that were not fitted, such as those of some precisions, have a source of their own.
     if kind == "energy.process":
         values, source = process_energies(name, shared.energy.process, f"{PLACE}: {kind}")
         others = unfitted(name, shared.energy.process)
         return {key: Constant(value, _unit(key), others.get(key, source)) for key, value in values.items()}
     if kind.startswith("energy."):
+        # Memories and links have one energy, that of moving a byte.
         held = _energies(kind)[name]
         return {"moved": Constant(_moved(held, f"{PLACE}: {kind}.{name}"), "J/B", held["source"])}
     values, sources = table(kind, name, shared, PLACE)
@@ -97,9 +101,11 @@ def _given() -> Iterator[str]:
         for name in shared.silicon[kind]:
             yield from table(kind, name, shared, PLACE)[1].values()
     for name, own in shared.links.items():
+        # Own values alone: what a link takes from its base is counted with the base.
         for path in own_values(own, f"{PLACE}: link.{name}"):
             yield own["sources"].get(path.removeprefix("transport."), own["source"])
     for kind in ENERGIES:
+        # A process stands under each of its names: by identity it is counted once.
         for own in {id(held): held for held in _energies(f"energy.{kind}").values()}.values():
             plain = {key for key in own if key not in ("base", "matrix", "source", "precisions", "scratchpads")}
             yield from [own["source"]] * (len(plain) + len(own.get("matrix", {})))
@@ -110,6 +116,7 @@ def _energies(kind: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _moved(held: Mapping[str, Any], place: str) -> float:
+    # The one key beside the source, whose suffix says the unit: `moved_pJ_per_B`.
     ((key, value),) = [item for item in held.items() if item[0] != "source"]
     return from_key(key, value, place, {"moved": units(Energy)["hbm"]})[1]
 

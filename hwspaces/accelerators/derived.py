@@ -84,16 +84,19 @@ def clocked(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     if name not in shared.architectures:
         return [f"no figures per clock for the architecture {name!r}: rates that are not given are unknown"]
     table = shared.architectures[name]
+    # All other keys are amounts per clock, or per clock and core, which end in their units.
     own = {k: v for k, v in table.items() if k not in ("source", "sources", "notes", *SWITCHES)}
     known = dict(from_key(k, v, f"{where}: architecture.{name}", ARCHITECTURE) for k, v in own.items())
     sources = {key: shared.source(table.get("sources", {}).get(key, table.get("source", ""))) for key in known}
     if "registers" in known:
         figures.add("memory.register_capacity", known["registers"], sources["registers"])
+    # Features of the cores, for those that have them.
     for name in SWITCHES:
         if name in table:
             source = shared.source(table.get("sources", {}).get(name, table.get("source", "")))
             figures.add(f"cores.{name}", positive(table[name], f"{where}: {name}"), source)
     clock, assumed = figures.values.get("cores.clock"), []
+    # Rate in SI units = amount per clock x clock; where the file gives the rate, that stays.
     for key, (path, per) in _PER_CLOCK.items():
         if key not in known or clock is None or path in figures.values:
             continue
@@ -115,11 +118,14 @@ def linked(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     for tier in ("links.scale_up", "links.scale_out", "links.cluster"):
         technology = figures.texts.get(f"{tier}.technology")
         leaves = [leaf for leaf in ("bandwidth", "latency", "devices") if f"{tier}.{leaf}" in figures.values]
+        # The device has no links of this tier.
         if not leaves and technology is None:
             continue
         for leaf in ("bandwidth", "devices"):
             if leaf not in leaves:
                 raise ValueError(f"{where}.{tier}: {leaf} is missing; a link needs bandwidth and devices")
+        # Nothing is measured on an unknown technology: it needs a latency of its own, and its collectives reach the
+        # bandwidth.
         if technology is None or technology not in shared.links:
             if "latency" not in leaves:
                 near = nearest(technology or "", shared.links)
@@ -136,6 +142,7 @@ def linked(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
         if "latency" not in leaves and "latency" not in table.values:
             raise ValueError(f"{where}: link.{technology}: latency_us is missing")
         for path, value in table.values.items():
+            # Only switches reduce: devices of the same technology in a ring or a torus do without.
             if path != "reduces" or topology == "switched":
                 figures.add(f"{tier}.{path}", value, shared.source(table.sources[path]))
         _add_plain(figures, tier)
@@ -167,11 +174,14 @@ def widened(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     if clock is None or count is None or figures.sources["cores.count"] == ASSUMPTION:
         return []
     for path in [path for path in figures.values if path.startswith("matrix.")]:
+        # Products in float32 at about the vector rate run on the vector units and tell no width of matrix units.
         if path == "matrix.fp32" and figures.values[path] <= ON_VECTOR_UNITS * figures.values.get("vector.fp32", 0.0):
             continue
+        # Peak = cores x clock x FLOP per clock and core, solved for the last.
         ratio = figures.values[path] / (count * clock)
-        whole = 2.0 ** round(math.log2(ratio))
-        width = whole if abs(ratio / whole - 1.0) <= POWER_OF_TWO else ratio
+        # Widths of matrix units are powers of two, which a peak printed with few digits meets only nearly.
+        power_of_two = 2.0 ** round(math.log2(ratio))
+        width = power_of_two if abs(ratio / power_of_two - 1.0) <= POWER_OF_TWO else ratio
         said = f"{formatted(figures.values[path], 'FLOP/s', 4)} over {count:g} cores x {formatted(clock, 'Hz', 4)}"
         figures.add(f"cores.matrix_flops_per_clock.{path.removeprefix('matrix.')}", width, said)
     return []
@@ -203,15 +213,18 @@ def vectored(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
         if others:
             raise ValueError(f"{where}.vector: int8 is of a device without floating point, but {others[0]} is given")
     source = figures.sources[rate if total is not None else "vector.fraction_of_matrix"]
+    # Matrix units without a float32 mode leave such products to the vector units, at their rate.
     if total is not None and not integers and any(path.startswith("matrix.") for path in figures.values):
         figures.add("matrix.fp32", total, f"{source}; products in float32 run on the vector units")
     if total is None:
+        # Without a vector rate, a share of the 16-bit matrix peak stands for it.
         wide = [figures.values[f"matrix.{p}"] for p in ("bf16", "fp16") if f"matrix.{p}" in figures.values]
         if not wide:
             raise ValueError(f"{where}.vector: fraction_of_matrix = {share!r} needs a peak of matrix.bf16 or fp16")
         total = given(share, "fraction_of_matrix") * wide[0]
         source = f"{share:g} of the 16-bit matrix peak ({source})"
         assumed.append(f"vector rate unknown: {formatted(total, 'FLOP/s')} is {source}")
-    whole = count == 1.0
-    figures.add("cores.vector_flops", total / count, source if whole else f"{source}; divided by {count:g} cores")
+    # Datasheets give the rate of the whole device; the leaf is that of one core.
+    single_core = count == 1.0
+    figures.add("cores.vector_flops", total / count, source if single_core else f"{source}; divided by {count:g} cores")
     return assumed

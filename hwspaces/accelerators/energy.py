@@ -54,9 +54,9 @@ def technologies(tables: Mapping[str, Any], where: str) -> Technologies:
     named = tables.get("source", {})
     resolved = {}
     for kind in kinds:
-        found = tables.get("energy", {}).get(kind, {})
-        _check(found, f"{where}: energy.{kind}")
-        resolved[kind] = {name: table | _cited(table, named, where) for name, table in found.items()}
+        named_tables = tables.get("energy", {}).get(kind, {})
+        _check(named_tables, f"{where}: energy.{kind}")
+        resolved[kind] = {name: table | _cited(table, named, where) for name, table in named_tables.items()}
     return Technologies(**resolved)
 
 
@@ -88,11 +88,14 @@ def energized(figures: Any, known: Technologies, where: str) -> list[str]:
     values, source = process_energies(process, known.process, f"{where}: energy.process")
     sources = unfitted(process, known.process)
     width, share = values.pop("width"), values.pop("static_share")
+    # Energies of products are given at a reference width of cores and follow the device's own.
     narrower, said = _narrower(figures, width)
     for leaf, value in values.items():
+        # Float32 products may run on vector units: their energy does not follow the width of matrix units.
         wide = leaf.startswith("matrix.") and leaf != "matrix.fp32"
         told = sources.get(leaf, source)
         add(f"energy.{leaf}", value * (narrower if wide else 1.0), told + said * wide)
+    # J per byte moved through the memory and each tier of links that the device has, by their technologies.
     tables = {"hbm": (known.memory, memory)}
     for tier in TIERS:
         if f"links.{tier}.bandwidth" in figures.values:
@@ -104,6 +107,7 @@ def energized(figures: Any, known: Technologies, where: str) -> list[str]:
                 from_key(k, v, f"{where}: energy.{name}", {"moved": units(Energy)["hbm"]}) for k, v in own.items()
             )
             add(f"energy.{leaf}", read["moved"], table[name]["source"])
+    # Static power in W is a share of TDP, up to the limit of air cooling.
     if "power.tdp" in figures.values:
         limit = min(figures.values["power.tdp"], AIR_COOLED)
         add("power.static", share * limit, f"{ASSUMPTION}: {share:g} of TDP up to {AIR_COOLED:g} W ({source})")
@@ -142,21 +146,24 @@ def unfitted(process: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str,
     """Figures of a process, or of its base, that have another source than its own -> that source."""
     table = tables[process]
     own = tables[table["base"]] if "base" in table else table
+    # A process with a base has the base's energies times one scale, and so the base's sources.
     scaled = f"; {table.get('scale', 1.0):g} times {table['base']}'s: {table['source']}" if "base" in table else ""
-    found = {"scratchpad": own[_TEXTS[2]]} if _TEXTS[2] in own else {}
+    cited = {"scratchpad": own[_TEXTS[2]]} if _TEXTS[2] in own else {}
     if _TEXTS[1] in own:
         others = (key.partition("_")[0] for key in own.get("matrix", {}))
-        found |= {f"matrix.{p}": own[_TEXTS[1]] for p in others if p not in _FITTED}
-    return {leaf: text + scaled for leaf, text in found.items()}
+        cited |= {f"matrix.{p}": own[_TEXTS[1]] for p in others if p not in _FITTED}
+    return {leaf: text + scaled for leaf, text in cited.items()}
 
 
 def _narrower(figures: Any, width: float) -> tuple[float, str]:
     """Energy of a matrix FLOP over that at the reference width, and the words for its source."""
     rates = [figures.values[leaf] for leaf in _WIDE[:2] if leaf in figures.values]
     clock, count = figures.values.get("cores.clock"), figures.values["cores.count"]
+    # Without cores and clock there is no width; a device whose cores are unknown is taken as one core.
     if not rates or clock is None or count == 1.0:
         return 1.0, ""
     own = rates[0] / (clock * count)
+    # Cores save nothing by being wider than the reference, but for systolic arrays, which count as `WIDEST`.
     own = WIDEST if own > WIDEST else min(own, width)
     return (width / own) ** 0.5, f"; times sqrt({width:g} / {own:.0f} FLOP per clock and core)"
 
@@ -169,6 +176,7 @@ def process_energies(
     place = f"{where}.{name}"
     if name in above:
         raise ValueError(f"{place}: base = {table['base']!r} leads back to it")
+    # A process measured itself: its figures, and J per FLOP of products by precision.
     if "base" not in table:
         matrix = table.get("matrix", {})
         flat = {key: value for key, value in table.items() if key not in (*_TEXTS, "matrix")}
@@ -181,8 +189,9 @@ def process_energies(
         raise ValueError(f"{place}: base = {table['base']!r} is not known{nearest(table['base'], tables)}")
     values, source = process_energies(table["base"], tables, where, (*above, name))
     scale = positive(table.get("scale", 1.0), f"{place}: scale")
-    kept = ("width", "static_share")
-    scaled = {leaf: value if leaf in kept else value * scale for leaf, value in values.items()}
+    # The scale is one of energies; width and static share are none.
+    unscaled = ("width", "static_share")
+    scaled = {leaf: value if leaf in unscaled else value * scale for leaf, value in values.items()}
     if "static_share" in table:
         scaled["static_share"] = positive(table["static_share"], f"{place}: static_share")
     return scaled, f"{table['source']}; {scale:g} times {table['base']}'s ({source})"

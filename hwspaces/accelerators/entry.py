@@ -56,13 +56,13 @@ class HardwareEntry:
 
 def press_figures(sources: Mapping[str, str]) -> tuple[str, ...]:
     """Figures of the press or at second hand, in one sentence: what they are called, source by source."""
-    found: dict[str, list[str]] = {}
+    paths_by_source: dict[str, list[str]] = {}
     for path, source in sources.items():
         if source.startswith(PRESS):
-            found.setdefault(source.removeprefix(PRESS), []).append(path)
-    if not found:
+            paths_by_source.setdefault(source.removeprefix(PRESS), []).append(path)
+    if not paths_by_source:
         return ()
-    said = "; ".join(f"{', '.join(paths)}: {source}" for source, paths in found.items())
+    said = "; ".join(f"{', '.join(paths)}: {source}" for source, paths in paths_by_source.items())
     return (f"press figures, not checked against a page of the vendor: {said}",)
 
 
@@ -84,20 +84,23 @@ def assembled(
     Raises:
       ValueError: one line, when a figure that every device needs is missing.
     """
+    # No prediction can do without these figures, and without the peak of one precision.
     for path in required(Hardware):
         if path not in figures:
             raise ValueError(f"{where}: {path} is missing; every accelerator needs it")
     if not any(f"matrix.{precision}" in figures for precision in PRECISIONS):
         raise ValueError(f"{where}: matrix is missing; give at least one of {', '.join(PRECISIONS)}")
+    # An incomplete tier is silently None, but not one that the caller wants.
     for tier in (tier for tier in complete if tier in TIERS):
         missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
         if missing:
             raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
     for group in ("silicon", "costs", "package"):
         _require_whole(group, figures, where)
+    # Tiers of which a leaf is unknown become None here, and energy where not all of it is known.
     texts = {f"{tier}.topology": topology for tier, topology in (topologies or {}).items()}
-    found = struct_of(Hardware, figures, texts)
-    return dataclasses.replace(found, energy=_energy(found, figures, where, "energy" in complete))
+    hardware = struct_of(Hardware, figures, texts)
+    return dataclasses.replace(hardware, energy=_energy(hardware, figures, where, "energy" in complete))
 
 
 def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where: str = "--set") -> HardwareEntry:
@@ -117,6 +120,7 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
     figures, sources, tiers = dict(entry.figures), dict(entry.sources), []
     for path, value in settings.items():
         plain = path.removeprefix("hardware.")
+        # A law would overwrite what is set here.
         law = law_that_sets(entry.hardware.laws, plain)
         if law is not None:
             raise ValueError(f"{where} {path}={value}: {plain} follows from a law: {law.text}; set what it reads")
@@ -124,18 +128,22 @@ def overridden(entry: HardwareEntry, settings: Mapping[str, str | float], where:
             leaf(plain)
         except ValueError as error:
             raise ValueError(f"{where} {path}={value}: {error}") from None
+        # These paths take any last part: only a known precision means something.
         if plain.startswith(("matrix.", "energy.matrix.")):
             known_precision(plain.rpartition(".")[2], f"{where} {path}")
         figures[plain] = leaf_quantity(value, plain, f"{where} {path}")
         sources[plain] = f"{where} {path}={value}"
+        # Energies are one tier however deep they stand: they are known all together or not at all.
         tier = "energy" if plain.startswith("energy.") else plain.rpartition(".")[0]
         if (tier in TIERS or tier == "energy") and tier not in tiers:
             tiers.append(tier)
     topologies = {tier: link.topology for tier, link in _links(entry.hardware).items() if link is not None}
     hardware = assembled(figures, f"{where} on {entry.name}", tuple(tiers), topologies)
+    # Figures that laws set follow those that were changed.
     if entry.hardware.laws:
         hardware = mapped(float, obeying(dataclasses.replace(hardware, laws=entry.hardware.laws), entry.hardware.laws))
         figures |= {law.path: float(leaf_at(hardware, law.path)) for law in hardware.laws if law.path in figures}
+    # A price that is set has neither the date nor the kind of the catalogue's.
     price = entry.price if sources.get("price") == entry.sources.get("price") else given_price(figures, sources, where)
     return dataclasses.replace(entry, hardware=hardware, figures=figures, sources=sources, price=price)
 
@@ -158,6 +166,7 @@ def given_price(
     """The price among figures that a user gives; None where they have none."""
     if "price" not in figures:
         return None
+    # The leaf is in USD/s, prices are told in USD/h.
     return Price(figures["price"] * 3600.0, f"given in {where}", date, sources["price"])
 
 
@@ -204,6 +213,7 @@ def _energy(hardware: Hardware, figures: Mapping[str, float], where: str, comple
     energy = hardware.energy
     if missing or energy is None:
         return None
+    # Energies of links and precisions that the device lacks would be leaves without effect.
     absent = {tier: None for tier, link in tiers.items() if link is None}
     matrix = {precision: energy.matrix[precision] for precision in hardware.matrix}
     return dataclasses.replace(energy, matrix=matrix, **absent)

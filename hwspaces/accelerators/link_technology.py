@@ -52,6 +52,7 @@ def link_technology(name: str, tables: Mapping[str, Mapping[str, Any]], where: s
     values: dict[str, float] = {}
     sources: dict[str, str] = {}
     topology, seen, current = None, list[str](), name
+    # From the technology down through its bases: the first value of a constant stays.
     while current is not None:
         place = f"{where}: link.{current}"
         if current in seen:
@@ -67,12 +68,14 @@ def link_technology(name: str, tables: Mapping[str, Mapping[str, Any]], where: s
         current = table.get("base")
         if current is not None and current not in tables:
             raise ValueError(f"{place}: base = {current!r} is not known{nearest(current, tables)}")
+    # Constants of a transport were fitted together, so that some of them alone say nothing.
     constants = required(Transport)
     given = [leaf for leaf in constants if f"transport.{leaf}" in values]
     if given and len(given) < len(constants):
         missing = [leaf for leaf in constants if leaf not in given]
         raise ValueError(f"{where}: link.{name}: {', '.join(missing)} missing; give all constants, or base")
     of_dies = {key: values.pop(key) for key in OF_DIES if key in values}
+    # The shoreline is of the die: an assumed one does not make the link unmeasured.
     told = {leaf: sources[leaf] for leaf in values}
     return Technology(topology or "switched", values, of_dies, sources, _assumed(tables[name].get("source", ""), told))
 
@@ -95,12 +98,14 @@ def own_values(table: Mapping[str, Any], place: str) -> dict[str, float]:
         elif key in _TEXTS or key in _OTHERS:
             continue
         elif key in PROTOCOLS:
+            # A protocol is a table of its own: fixed time in s and the share of the bandwidth that it reaches.
             if not isinstance(value, Mapping):
                 raise ValueError(f"{place}: {key} = {value!r} is not a table of fixed_time_us and share")
             for inner, number in value.items():
                 path, plain = _number(inner, number, f"{place}.{key}", units(Protocol))
                 values[f"transport.{key}.{path}"] = plain
         else:
+            # Tables and texts are among the known keys only so that messages can suggest them.
             known = {name: leaf.unit for name, leaf in _LEAVES.items() if name not in units(Protocol)}
             known |= dict.fromkeys((*PROTOCOLS, *_TEXTS, "reduces"), "1") | OF_DIES
             path, plain = _number(key, value, place, known)
@@ -116,6 +121,7 @@ def _number(key: str, value: object, place: str, units: Mapping[str, str]) -> tu
         if key == "share" and number > 1.0:
             raise ValueError(f"{place}: share = {value!r} must be in (0, 1]: it is a share of the link's bandwidth")
         return key, number
+    # A figure of 0 is read as 1 to check its unit: `from_key` takes positive numbers alone.
     plain, number = from_key(key, 1.0 if zero else value, place, units)
     if zero and (plain in OF_DIES or not _LEAVES[plain].zero):
         raise ValueError(f"{place}: {key} = {value!r} must be a positive finite number")

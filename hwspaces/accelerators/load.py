@@ -35,15 +35,16 @@ def hardware(name_or_path: str | Path) -> HardwareEntry:
         missing or unreadable, a field with its value and what is allowed.
     """
     text = str(name_or_path)
+    # Names have no suffix: a suffix of files tells that a path is meant.
     path, _, name = text.partition("#")
     if path.lower().endswith(".toml"):
         return _of_toml(path, name)
     if path.lower().endswith(".json"):
         return _of_json(path, name)
-    found = _index(_files_with(_plain(text))).get(_plain(text))
-    if found is None:
+    location = _index(_files_with(_plain(text))).get(_plain(text))
+    if location is None:
         raise ValueError(f"{text!r} is neither in the catalogue nor a .toml or .json file{_suggestion(text)}")
-    return _catalogue_entry(*found)
+    return _catalogue_entry(*location)
 
 
 def names() -> tuple[str, ...]:
@@ -82,14 +83,15 @@ class KnownDie:
 
 def known_dies() -> dict[str, KnownDie]:
     """Every die of the catalogue whose size is published, by name."""
-    found, shared = {}, common()
+    dies, shared = {}, common()
     for name, own in shared.silicon["die"].items():
         values, _ = shared_table("die", name, shared, "hwspaces/catalogue")
         area = values.get("area", values.get("limit"))
+        # An upper bound stands for a size that nobody published, and is never fitted to.
         if area is not None:
             limit = "area" not in values
-            found[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
-    return found
+            dies[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
+    return dies
 
 
 def changed(
@@ -106,10 +108,10 @@ def changed(
     Raises:
       ValueError: one line, for an unknown name, and as `hwspaces.accelerators.schema.entry`.
     """
-    found = _index(_files_with(_plain(name))).get(_plain(name))
-    if found is None:
+    location = _index(_files_with(_plain(name))).get(_plain(name))
+    if location is None:
         raise ValueError(f"{file}: base = {name!r} is not in the catalogue{_suggestion(name)}")
-    own, canonical = found
+    own, canonical = location
     return entry(called, change(_tables(own)["accelerator"][canonical]), _shared(own), file)
 
 
@@ -137,6 +139,7 @@ def _index(files: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     for file in files:
         for name, table in _tables(file).get("accelerator", {}).items():
             for alias in (name, *table.get("aliases", [])):
+                # A name for two accelerators would mean one or the other by the order of files.
                 if index.setdefault(_plain(alias), (file, name)) != (file, name):
                     raise ValueError(f"{file}: {name}: alias {alias!r} already belongs to {index[_plain(alias)][1]}")
     return index
@@ -156,13 +159,14 @@ def _architectures(file: str) -> dict[str, dict[str, Any]]:
 
 @functools.cache
 def _catalogue_entry(file: str, name: str) -> HardwareEntry:
-    found = entry(name, _tables(file)["accelerator"][name], _shared(file), f"{CATALOGUE_PLACE}{file}")
-    return with_price(found, market_price(name))
+    unpriced = entry(name, _tables(file)["accelerator"][name], _shared(file), f"{CATALOGUE_PLACE}{file}")
+    return with_price(unpriced, market_price(name))
 
 
 def _of_toml(path: str, name: str) -> HardwareEntry:
     tables, shared = file_tables(Path(path)), common()
     known = {name: table for file in _texts() for name, table in _architectures(file).items()}
+    # The file's own tables stand over those of the catalogue that have the same name.
     own = Shared(
         tables.get("source", {}),
         {**known, **resolved(tables, "architecture", path)},
@@ -170,6 +174,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         shared.energy | technologies(tables, path),
         {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
+    # Accelerators do not refer to these kinds: nothing else would check what the file has of them.
     for kind in OF_SPACES:
         for written in tables.get(kind, {}):
             shared_table(kind, written, own, path)
@@ -203,6 +208,7 @@ def _chosen(tables: Mapping[str, Any], name: str, path: str) -> str:
         return next(iter(tables))
     if not name:
         raise ValueError(f"{path}: holds {len(tables)} accelerators; write {path}#NAME with one of {', '.join(tables)}")
+    # Names in a file are as forgiving about case and separators as those of the catalogue.
     same = [known for known in tables if _plain(known) == _plain(name)]
     if not same:
         raise ValueError(f"{path}#{name}: no such accelerator in the file{nearest(name, tables)}")
@@ -211,10 +217,11 @@ def _chosen(tables: Mapping[str, Any], name: str, path: str) -> str:
 
 def _suggestion(text: str) -> str:
     index = _index(tuple(_texts()))
+    # Names are compared in their plain form, and told as the catalogue writes them.
     close = nearest(_plain(text), index)
     if close.startswith("; did"):
-        found = [index[alias][1] for alias in close.removeprefix("; did you mean ").rstrip("?").split(" or ")]
-        return f"; did you mean {' or '.join(dict.fromkeys(found))}?"
+        canonical = [index[alias][1] for alias in close.removeprefix("; did you mean ").rstrip("?").split(" or ")]
+        return f"; did you mean {' or '.join(dict.fromkeys(canonical))}?"
     return f"; known: {', '.join(names())}"
 
 
@@ -258,9 +265,11 @@ def priced(entry: HardwareEntry, prices: str | None) -> HardwareEntry:
     if prices.lower().endswith(".toml"):
         own = own_prices(prices)
         return with_price(entry, own[entry.name]) if entry.name in own else entry
+    # Flags write dashes, Python underscores: `reserved-1y` is `reserved_1y`.
     terms = prices.replace("-", "_")
     if terms not in TERMS:
         raise ValueError(f"prices = {prices!r} is neither a .toml file nor terms{nearest(terms, TERMS)}")
+    # Market prices are known of the catalogue's accelerators alone.
     return with_price(entry, market_price(entry.name, terms)) if entry.file.startswith(CATALOGUE_PLACE) else entry
 
 
@@ -274,6 +283,7 @@ def own_prices(path: str) -> Mapping[str, Price]:
       ValueError: one line that names the file, the accelerator and what is allowed: an accelerator that the catalogue
         does not have, or that is there twice; a price that is not positive and finite, or without USD/h; another key.
     """
+    # Time of change in ns and size are part of the cache's key: a file changed meanwhile is read again.
     known = os.stat(path) if os.path.exists(path) else None
     return _own_prices(path, known and (known.st_mtime_ns, known.st_size))
 
@@ -281,24 +291,26 @@ def own_prices(path: str) -> Mapping[str, Price]:
 @functools.lru_cache(maxsize=8)
 def _own_prices(path: str, state: object) -> Mapping[str, Price]:
     """`own_prices` of the file in a state: it is read once for all accelerators, and again when it has changed."""
-    found: dict[str, Price] = {}
+    prices: dict[str, Price] = {}
     for given, value in document.toml(path).items():
         where = f"{path}: {given}"
+        # `hardware` would read a name with such a suffix as a file.
         if given.lower().endswith((".toml", ".json")):
             raise ValueError(f"{where} is no name of the catalogue; a file of an accelerator says its own price")
         try:
             name = hardware(given).name
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        if name in found:
+        if name in prices:
             raise ValueError(f"{where}: the price of {name} is given twice")
-        found[name] = _own_price(value, where, path)
-    if not found:
+        prices[name] = _own_price(value, where, path)
+    if not prices:
         raise ValueError(f"{path}: no price in it; write one line per accelerator: {EXAMPLE}")
-    return found
+    return prices
 
 
 def _own_price(value: Any, where: str, path: str) -> Price:
+    # Text alone is short for a table with nothing but a price.
     table = value if isinstance(value, Mapping) else {"price": value}
     for key in table:
         if key not in _KEYS:
@@ -310,5 +322,6 @@ def _own_price(value: Any, where: str, path: str) -> Price:
         raise ValueError(f'{where} = {price!r} must be text with its unit, such as "1.9 USD/h"')
     if not isinstance(source, str):
         raise ValueError(f"{where}: source = {source!r} is not text")
+    # Text says its unit, such as USD/h; a `Price` is per hour.
     per_second = quantity(price, "USD/s", where)
     return Price(per_second * 3600.0, f"given in {path}", iso_date(table.get("date"), where), source)

@@ -56,6 +56,7 @@ def charged_devices(used: float | np.ndarray, server: float | np.ndarray) -> np.
       server: devices of a server.
     """
     used, server = np.asarray(used, float), np.asarray(server, float)
+    # Replicas of one server share its devices evenly, those that none of them uses included.
     fit = np.maximum(np.floor(server / used), 1.0)
     return np.where(used <= server, server / fit, server * np.ceil(used / server))
 
@@ -79,6 +80,7 @@ def rented_devices(charged: float | np.ndarray, replicas: float | np.ndarray, se
       replicas: how many.
       server: devices of a server.
     """
+    # The slack keeps a whole number, which rounding puts a little above itself, from taking one more server.
     return np.asarray(server * np.ceil(np.asarray(charged, float) * replicas / server - 1e-9))
 
 
@@ -156,13 +158,13 @@ class Price:
 @functools.cache
 def offers() -> dict[str, tuple[Offer, ...]]:
     """Every row of the prices file, by the accelerator's canonical name."""
-    found: dict[str, list[Offer]] = {}
+    rows_by_name: dict[str, list[Offer]] = {}
     with open(FILE, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             cells: dict[str, Any] = {**row, "usd": float(row["usd"])}  # the other columns are text
             offer = Offer(**cells)
-            found.setdefault(offer.accelerator, []).append(offer)
-    return {name: tuple(rows) for name, rows in found.items()}
+            rows_by_name.setdefault(offer.accelerator, []).append(offer)
+    return {name: tuple(rows) for name, rows in rows_by_name.items()}
 
 
 @functools.cache
@@ -174,6 +176,7 @@ def market_price(name: str, terms: str = "on_demand") -> Price | None:
       terms: a key of TERMS. What nobody rents out on demand, and is sold, has its price as new over its life.
     """
     rows = offers().get(name, ())
+    # A device that is only sold has a price per hour as well, as long as nobody asks for other terms.
     rented = summarised([offer for offer in rows if offer.terms == terms])
     return _bought(rows) if rented is None and terms == "on_demand" else rented
 
@@ -183,8 +186,10 @@ def _bought(rows: Sequence[Offer]) -> Price | None:
     new = [offer for offer in rows if (offer.terms, offer.kind) == ("purchase", "new")]
     if not new:
         return None
+    # Purchases age like offers do: the newest quarter alone counts.
     counted = newest(new)
     usd = _median([offer.usd for offer in counted])
+    # Life in s, a constant of the cost model.
     life = table("cost", "usual", common(), "hwspaces/catalogue")[0]["life"]
     return Price(
         usd_per_hour=usd / (life / 3600.0),
@@ -201,10 +206,12 @@ def summarised(rows: Sequence[Offer]) -> Price | None:
     Rows of the first kind in SELLERS that has any count, and of these the ones of the newest quarter. The kind goes
     before the date: in 2026 one seller's prices rose by half in eight months, while kinds differ by factors.
     """
+    # The first kind, in order of preference, that has a row decides: kinds are never mixed.
     for kind, words in SELLERS.items():
         own = [offer for offer in rows if offer.kind == kind]
         if own:
             counted = newest(own)
+            # A median says of how many rows it is, a single row whose it is.
             many = f", median of {len(counted)}" if len(counted) > 1 else f", {counted[0].seller}"
             return Price(
                 usd_per_hour=_median([offer.usd for offer in counted]),
@@ -218,6 +225,7 @@ def summarised(rows: Sequence[Offer]) -> Price | None:
 
 def newest(rows: Sequence[Offer]) -> list[Offer]:
     """The rows of the newest quarter among them."""
+    # Quarters are texts that sort by time.
     last = max(quarter(offer.date) for offer in rows)
     return [offer for offer in rows if quarter(offer.date) == last]
 
@@ -237,6 +245,7 @@ def _cited(rows: Iterable[Offer]) -> str:
     """Sellers with their prices, then where those were read and what is to know about them."""
     rows = list(rows)
     sources = "; ".join(dict.fromkeys(offer.source for offer in rows))
+    # A single row has room for its note; several show the spread of prices by seller.
     if len(rows) == 1:
         return f"{sources}: {rows[0].note}" if rows[0].note else sources
     return f"{', '.join(f'{offer.seller} {offer.usd:g}' for offer in rows)}: {sources}"

@@ -24,13 +24,15 @@ _INPUTS = {
 
 def _tables() -> dict[str, dict[str, str]]:
     given = {path: leaf.unit for path, leaf in declarations(Hardware).items() if leaf.given and not leaf.structure}
-    found: dict[str, dict[str, str]] = {"": {}}
+    units_by_table: dict[str, dict[str, str]] = {"": {}}
     for path, unit in (given | _INPUTS).items():
         *around, key = path.split(".")
+        # Tables around a table may be written too, even where they hold no figure themselves.
         for depth in range(len(around)):
-            found.setdefault(".".join(around[: depth + 1]), {})
-        found[".".join(around)] |= dict.fromkeys(PRECISIONS, unit) if key == "*" else {key: unit}
-    return found
+            units_by_table.setdefault(".".join(around[: depth + 1]), {})
+        # `*` stands for one key per precision.
+        units_by_table[".".join(around)] |= dict.fromkeys(PRECISIONS, unit) if key == "*" else {key: unit}
+    return units_by_table
 
 
 TABLES = _tables()
@@ -65,21 +67,28 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str) -> Har
     """
     where = f"{file}: {name}"
     figures = DerivedFigures({}, {}, {})
+    # What the file gives itself, and the source of each figure.
     _read(table, "", where, figures)
     figures.sources = _sources(table, figures, shared, where, file)
+    # A vector rate that is a share of the matrix peak is told by the rule that computes it, not as an assumption here.
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
     assumed = [*press_figures(figures.sources), *(f"{path}: {figures.sources[path]}" for path in guessed)]
+    # Figures that follow from others: each rule adds what later ones read. Energies need rates and links, the voltage
+    # curve needs energies.
     assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
     assumed += energized(figures, shared.energy, where)
     assumed += curved(figures, shared, where)
+    # Features of cores that nothing mentions are taken as absent.
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     figures.add("cores.wide_waves", 0.0, "32 threads run an instruction, or none, unless a source says otherwise")
     figures.add("cores.tensor_memory", 0.0, "registers hold the matrix units' results unless a source says otherwise")
     figures.add("cores.register_copies", 0.0, "copies run beside threads, or none, unless a source says otherwise")
     figures.add("cores.compiled", 0.0, "blocks of threads run unless a source says otherwise")
+    # Inputs, such as the number of memory stacks, have served the rules and are no leaves of the hardware.
     leaves = {path: value for path, value in figures.values.items() if path not in _INPUTS}
     topologies = {tier: figures.texts[f"{tier}.topology"] for tier in LINKS if f"{tier}.topology" in figures.texts}
     hardware = assembled(leaves, where, topologies=topologies)
+    # Predicted areas need the whole device; their scales to published sizes come after.
     scales: dict[str, Any] = scaled(hardware, figures, shared, where)
     if scales and hardware.silicon is not None:
         hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
@@ -134,6 +143,7 @@ def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigur
             zero = _may_be_zero(inner) and is_zero(value)
             figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
         else:
+            # The unit is read with 1 in place of 0: only the plain key, without its unit, tells whether 0 is allowed.
             zero = is_zero(value)
             plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
             inner = f"{path}.{plain}" if path else plain

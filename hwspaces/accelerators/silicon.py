@@ -32,16 +32,18 @@ def curved(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     known = "power.static" in figures.values and "energy.hbm" in figures.values
     assumed: list[str] = []
     if known and name is not None and name in shared.silicon.get("voltage", {}):
+        # The process gives a curve of any device in it; the voltage at full clock is the most that it takes.
         values, sources = table("voltage", name, shared, where)
-        found = {leaf: (values[leaf], sources[leaf]) for leaf in ("threshold", "exponent", "least")}
-        found["full"] = values["most"], _FULL_SOURCE.format(sources["most"])
-        found["static_share"] = STATIC_SHARE, _STATIC_SOURCE
-        guessed = [leaf for leaf, (_, source) in found.items() if ASSUMPTION in source]
+        constants = {leaf: (values[leaf], sources[leaf]) for leaf in ("threshold", "exponent", "least")}
+        constants["full"] = values["most"], _FULL_SOURCE.format(sources["most"])
+        constants["static_share"] = STATIC_SHARE, _STATIC_SOURCE
+        guessed = [leaf for leaf, (_, source) in constants.items() if ASSUMPTION in source]
+        # What the file gives itself stays, whatever the process assumes of it.
         guessed = [leaf for leaf in guessed if f"power.curve.{leaf}" not in figures.values]
-        for leaf, (value, source) in found.items():
+        for leaf, (value, source) in constants.items():
             figures.add(f"power.curve.{leaf}", value, source)
         if guessed:
-            assumed = [f"power.curve: {len(guessed)} of {len(found)} constants are those of any device in {name}"]
+            assumed = [f"power.curve: {len(guessed)} of {len(constants)} constants are those of any device in {name}"]
     _check(figures, where)
     return assumed
 
@@ -81,13 +83,14 @@ def scaled(hardware: Hardware, figures: DerivedFigures, shared: Shared, where: s
     known, sources = table("die", name, shared, where) if name else ({}, {})
     cores, others = (float(kind.area) for kind in dies(hardware))
     sizes = {}  # leaf -> (known, predicted, source)
+    # Scale = published size over predicted size, the same for all dies where only their sum is published.
     if "area" in known and "core_area" not in known:
         sizes = dict.fromkeys(("scale", "shared_scale"), (known["area"], cores + others, sources["area"]))
     elif "core_area" in known:
         sizes["scale"] = known["core_area"], cores, sources["core_area"]
         if "area" in known:
             sizes["shared_scale"] = known["area"] - known["core_area"], others, sources["area"]
-    found = {}
+    scales = {}
     for leaf in ("scale", "shared_scale"):
         path, value, source = f"silicon.{leaf}", 1.0, "its size is unknown: the area is what the areas per unit give"
         if leaf in sizes:
@@ -98,8 +101,8 @@ def scaled(hardware: Hardware, figures: DerivedFigures, shared: Shared, where: s
             )
         if path not in figures.values:
             figures.add(path, value, source)
-            found[leaf] = value
-    return found
+            scales[leaf] = value
+    return scales
 
 
 def siliconed(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
@@ -112,6 +115,7 @@ def siliconed(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     """
     text, technology = figures.texts.get("process"), figures.texts.get("memory.hbm.technology")
     processes = _processes(text, shared)
+    # True where the number of cores is missing or assumed: areas of cores cannot follow then.
     known = figures.sources.get("cores.count", ASSUMPTION).startswith(ASSUMPTION)
     if not processes or technology is None or technology not in shared.silicon.get("stack", {}) or known:
         return []
@@ -175,6 +179,8 @@ def _add_processes(add: Add, processes: tuple[str, str], shared: Shared, where: 
     for side, process in zip(("core", "shared"), processes, strict=True):
         own, sources = table("process", process, shared, where)
         densities.append(own["density"])
+        # Logic shrinks with the density of transistors, SRAM with the area of its cell; analog circuits have a factor
+        # of their own.
         add(f"{side}_process.logic", reference["density"] / own["density"], sources["density"])
         add(f"{side}_process.sram", own["sram_cell"] / reference["sram_cell"], sources["sram_cell"])
         add(f"{side}_process.analog", own["analog"], sources["analog"])
@@ -186,6 +192,7 @@ def _add_stack(add: Add, figures: DerivedFigures, stack: Mapping[str, float], of
     values = figures.values
     stacks = values.get("memory.hbm.stacks")
     for leaf in ("bandwidth", "capacity"):
+        # A device with a known number of stacks has its own bandwidth and capacity per stack.
         if stacks is None or f"memory.hbm.{leaf}" not in values:
             add(f"stack_{leaf}", stack[leaf], of_stack[leaf])
         else:
@@ -198,6 +205,7 @@ def _add_used_shares(
 ) -> None:
     """Add the shares of a die's cores, L2, stacks and matrix units that the device uses, and its float64 rate."""
     count, clock, stacks = values["cores.count"], values.get("cores.clock"), values.get("memory.hbm.stacks")
+    # Dies are sold with some parts switched off, which take area all the same.
     for leaf, key, used in (("cores_used", "cores", count), ("l2_used", "l2", values.get("memory.l2.capacity"))):
         if key in die and used is not None:
             add(leaf, min(1.0, used / die[key]), of_die[key])
@@ -218,6 +226,7 @@ def _prices(
     outer, of_outer = table("wafer", processes[1], shared, where)
     memory, of_memory = table("memory_price", technology, shared, where)
     rest, of_rest = table("cost", "usual", shared, where)
+    # The vendor's constants stand over the usual ones, those of the architecture over the vendor's.
     for name in (figures.texts.get("vendor"), figures.texts.get("architecture")):
         if name is not None and name in shared.silicon.get("cost", {}):
             own, of_own = table("cost", name, shared, where)
@@ -229,6 +238,7 @@ def _prices(
         "defects": (core["defects"], of_core["defects"]),
         "memory": (memory["price"], of_memory["price"]),
     }
+    # Memory that comes in chips lies beside the package, which is a cheaper one then.
     if "stacked" not in stack:
         prices["package"] = (rest["chip_package"], of_rest["chip_package"])
         prices["stack_footprint"] = (0.0, "memory chips lie on the board")
@@ -241,6 +251,7 @@ def _prices(
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:
     """Processes of the dies with cores and of the rest; None where one is unknown."""
     names = aliases(shared)
+    # `N5+N6` is a package of dies with cores in N5 and others in N6.
     written = text.split("+") if text else []
     if not written or len(written) > 2 or any(part not in names for part in written):
         return None

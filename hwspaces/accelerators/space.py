@@ -89,6 +89,8 @@ def _path(name: str) -> Path | None:
         return SPACES / f"{name}.toml" if name in space_names() else None
     path = Path(name)
     with contextlib.suppress(OSError, ValueError):  # whoever reads accelerators says what is wrong with the file
+        # Accelerators' files have no table [knobs]. Searching for it is quicker than parsing, and a broken file is no
+        # error here.
         if path.is_file() and path.stat().st_size <= LARGEST:
             return path if re.search(rb"^[ \t]*\[knobs\]", path.read_bytes(), re.M) else None
     return None
@@ -105,12 +107,15 @@ def _read(path: Path) -> Space:
     for key in REQUIRED:
         if key not in tables:
             raise ValueError(f"{where}: {key} is missing; a space has {', '.join(REQUIRED)}")
+    # What the rest of a device draws has one table of constants, which spaces need not name.
     names = {key: tables[key] for key in TECHNOLOGIES if key in tables} | {"draw": "usual"}
     constants = _constants(names, where)
     start = _start(tables, path, constants, where)
+    # A space's own laws stand over those of all spaces; an empty text takes one of them away.
     written = {key: text for key, text in (document.toml(LAWS)["laws"] | tables.get("laws", {})).items() if text}
     texts = dict(_expanded(written, start, where))
     laws = hardware_laws(texts, start.hardware, where, {k: (c.value, c.unit) for k, c in constants.items()})
+    # The design that the space starts from obeys the laws as every other design of it.
     hardware = mapped(float, obeying(dataclasses.replace(start.hardware, laws=laws), laws))
     follow = {law.path: float(leaf_at(hardware, law.path)) for law in laws}
     entry = dataclasses.replace(
@@ -121,6 +126,7 @@ def _read(path: Path) -> Space:
     )
     title = tables.get("title", path.stem)
     knobs = dict(_knobs(tables["knobs"], entry, where))
+    # Laws of figures that this device lacks were left out above, and are not told.
     known = {key: text for key, text in written.items() if any(_matches(key, law.path) for law in laws)}
     return Space(path.stem, title, tables["base"], entry, known, knobs, constants, names)
 
@@ -132,14 +138,14 @@ def _matches(key: str, path: str) -> bool:
 
 def _constants(names: Mapping[str, str], where: str) -> dict[str, Constant]:
     """Constants of all technologies that a space names, by the names that laws have for them."""
-    found: dict[str, Constant] = {}
+    constants: dict[str, Constant] = {}
     for key, name in names.items():
         try:
             held = technology_constants(_KINDS.get(key, key), name.partition("+")[0])  # of the dies with cores
         except ValueError as error:
             raise ValueError(f"{where}: {key} = {name!r}: {error}") from None
-        found |= {f"{key}.{plain}": constant for plain, constant in held.items()}
-    return found
+        constants |= {f"{key}.{plain}": constant for plain, constant in held.items()}
+    return constants
 
 
 def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Constant], where: str) -> HardwareEntry:
@@ -149,10 +155,11 @@ def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Consta
     def change(table: Mapping[str, Any]) -> dict[str, Any]:
         laid = _laid(_laid(table, _technologies(tables)), overlay)
         laid["product"] = tables.get("title", path.stem)
+        # The design is no product that is sold: what is said about the base is not said about it.
         return laid | {"aliases": [], "notes": [], "sources": {}, "source": f"{tables['base']}, and {path.name}"}
 
-    found = changed(tables["base"], change, path.stem, where)
-    return overridden(found, settings, f"{where}: start")
+    device = changed(tables["base"], change, path.stem, where)
+    return overridden(device, settings, f"{where}: start")
 
 
 def _package(constants: Mapping[str, Constant]) -> dict[str, float]:
@@ -161,7 +168,7 @@ def _package(constants: Mapping[str, Constant]) -> dict[str, float]:
     A stack takes as much of the die's edge as its PHY or the stack beside it, whichever is wider.
     """
     held = {name: constant.value for name, constant in constants.items()}
-    found = {
+    figures = {
         "silicon.largest_die": held.get("package.largest_die"),
         "package.interposer": held.get("package.interposer"),
         "package.edge_share": held.get("package.edge_share"),
@@ -171,7 +178,7 @@ def _package(constants: Mapping[str, Constant]) -> dict[str, float]:
         "package.stack_footprint": held.get("stack.footprint"),
         "package.link_edge": held.get("link.shoreline"),
     }
-    return {path: value for path, value in found.items() if value is not None}
+    return {path: value for path, value in figures.items() if value is not None}
 
 
 def _technologies(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,6 +216,7 @@ def _expanded(texts: Mapping[str, str], entry: HardwareEntry, where: str) -> Ite
             raise ValueError(f"{where}: laws: {path} = {text!r} refers to itself")
         for precision in entry.hardware.matrix if "*" in path else ("",):
             plain, own = path.replace(".*", f".{precision}"), text.replace(".*", f".{precision}")
+            # A law of a precision is left out where it needs a figure that the device lacks at that precision.
             needed = {plain, *re.findall(rf"[\w.]+\.{precision}\b", own)} if precision else {plain}
             known = all(leaf_at(entry.hardware, name.removeprefix(BASE)) is not None for name in needed)
             if known and not (precision and _reads(own, plain)):
@@ -218,6 +226,7 @@ def _expanded(texts: Mapping[str, str], entry: HardwareEntry, where: str) -> Ite
 def _reads(text: str, path: str) -> bool:
     """Whether the expression of a law reads the figure at `path`; `base.` and a path is a constant."""
     plain = re.escape(path.removeprefix("hardware."))
+    # The whole path alone counts: not a longer one, and not `base.` before it, which is a constant.
     return re.search(rf"(?<![\w.])(hardware\.)?{plain}(?![\w.*])", text) is not None
 
 
@@ -229,6 +238,7 @@ def _knobs(tables: Mapping[str, Any], entry: HardwareEntry, where: str) -> Itera
             leaf(plain)
         except ValueError as error:
             raise ValueError(f"{where}: knobs: {error}") from None
+        # A knob would have no effect where a law sets the same figure.
         law = law_that_sets(entry.hardware.laws, plain)
         if law is not None:
             raise ValueError(f"{where}: knobs: {plain} follows from a law: {law.text}")
@@ -246,6 +256,7 @@ def _knobs(tables: Mapping[str, Any], entry: HardwareEntry, where: str) -> Itera
 
 def _require_within(path: str, knob: Any, start: float, where: str) -> None:
     """ValueError of one line where a design starts outside of what its knob may be."""
+    # A start at the end of a range may be off by rounding: units are converted on both sides.
     ends = knob if isinstance(knob, list) else [knob[key] for key in ("from", "to") if key in knob]
     figures = [leaf_quantity(value, path, f"{where}: knobs: {path}") for value in ends]
     if figures and not min(figures) * (1 - ROUNDING) <= start <= max(figures) * (1 + ROUNDING):

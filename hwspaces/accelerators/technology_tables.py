@@ -99,6 +99,7 @@ def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, f
     for key, value in tables[name].items():
         if key in _WORDS:
             continue
+        # Keys of plain numbers are written as they are; all others end in their unit.
         if known.get(key) == "1":
             plain, number = key, positive(value, f"{place}: {key}")
         else:
@@ -109,12 +110,14 @@ def table(kind: str, name: str, shared: Shared, where: str) -> tuple[dict[str, f
     missing = [key for key in REQUIRED.get(kind, ()) if key not in values]
     if missing:
         raise ValueError(f"{place}: {missing[0]} is missing")
+    # A threshold above the nominal voltage, say, is a slip of units that would go unnoticed otherwise.
     ordered = [key for key in _ASCENDING.get(kind, ()) if key in values]
     for lower, upper in itertools.pairwise(ordered):
         if values[lower] > values[upper]:
             raise ValueError(
                 f"{place}: {lower} = {values[lower]:g} must be at most {upper} = {values[upper]:g}, in SI units"
             )
+    # The source of a table is that of every constant that has none of its own.
     cited = tables[name].get("sources", {})
     source = tables[name].get("source", "")
     return values, {key: shared.source(cited.get(key, source)) for key in values}
@@ -132,20 +135,22 @@ def common() -> Shared:
     links: dict[str, dict[str, Any]] = {}
     silicon: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     energy = Technologies({}, {}, {})
+    # Sources are written out file by file: their names are known in their own file alone.
     for path in FILES:
         tables = file_tables(path)
         links |= resolved(tables, "link", path.name)
         energy |= technologies(tables, path.name)
         for kind, known in silicon.items():
             known |= resolved(tables, kind, path.name)
-    found = Shared({}, {}, links, energy, silicon)
-    return dataclasses.replace(found, energy=_by_every_name(found))
+    shared = Shared({}, {}, links, energy, silicon)
+    return dataclasses.replace(shared, energy=_by_every_name(shared))
 
 
 def _by_every_name(shared: Shared) -> Technologies:
     """Energies, where those of a process also stand under the names that have none of their own."""
     process = dict(shared.energy.process)
     for name, own in shared.silicon["process"].items():
+        # Energies written under one name of a process hold for its other names too, unless those have their own.
         called = (name, *own.get("names", []))
         held = [process[alias] for alias in called if alias in process]
         process = dict.fromkeys(called, held[0]) | process if held else process
@@ -162,6 +167,7 @@ def file_tables(path: Path) -> Mapping[str, Any]:
     for key, value in tables.items():
         if key not in _TABLES:
             raise ValueError(f"{path}: table {key} is not known{nearest(key, _TABLES)}")
+        # [source] holds texts by name, every other kind holds tables by name.
         inner = value.values() if isinstance(value, dict) else [value]
         if not all(isinstance(v, str if key == "source" else dict) for v in inner) or not isinstance(value, dict):
             raise ValueError(f"{path}: {key} must hold named {'texts' if key == 'source' else 'tables'}")
@@ -171,15 +177,17 @@ def file_tables(path: Path) -> Mapping[str, Any]:
 def resolved(tables: Mapping[str, Any], kind: str, where: str) -> dict[str, dict[str, Any]]:
     """Tables of one kind with the file's named sources written out, so that other files can refer to them."""
     named = tables.get("source", {})
-    found = {}
+    own_tables = {}
     for name, own in tables.get(kind, {}).items():
         cited = {key: own[key] for key in ("source", "sources") if key in own}
         strings(own.get("names", []), f"{where}: {kind}.{name}: names")
+        # Sources of leaves are written as nested tables or as dotted keys: both become dotted paths.
         flat = texts(cited, f"{where}: {kind}.{name}")
+        # A source is a name in [source], or text that stands for itself.
         sources = {path: named.get(text, text) for path, text in flat.items()}
         inner = {path.removeprefix("sources."): text for path, text in sources.items() if path != "source"}
-        found[name] = {**own, "source": sources.get("source", f"given in {where}"), "sources": inner}
-    return found
+        own_tables[name] = {**own, "source": sources.get("source", f"given in {where}"), "sources": inner}
+    return own_tables
 
 
 def strings(value: object, where: str) -> tuple[str, ...]:

@@ -77,6 +77,7 @@ class Slower:
     def holds(self, version: str, vendor: str | None, matrix: Mapping[str, Any]) -> bool:
         """Whether it is of this version on a device of this vendor with these matrix units."""
         there = vendor == self.vendor and self.having in matrix and self.lacking not in matrix
+        # Versions are compared as lists of numbers: 0.9 comes before 0.11.
         return there and numbers(version) < numbers(self.before)
 
 
@@ -139,6 +140,7 @@ class EngineEntry:
 
     def longer_step(self, vendor: str | None, matrix: Mapping[str, Any]) -> float:
         """s by which a step takes longer on a device of this vendor with these matrix units than with today's."""
+        # The first rule that holds counts: several are not added up.
         return self.host.step_time + next(
             (one.step_time for one in self.slower if one.holds(self.version, vendor, matrix)), 0.0
         )
@@ -146,8 +148,9 @@ class EngineEntry:
 
 def engine_names() -> tuple[str, ...]:
     """Names of the engines, the default one first."""
-    found = sorted(path.stem for path in FILES.glob("*.toml"))
-    return tuple(sorted(found, key=lambda name: name != DEFAULT))
+    names = sorted(path.stem for path in FILES.glob("*.toml"))
+    # Sorting keeps the alphabetical order of all names after the default one.
+    return tuple(sorted(names, key=lambda name: name != DEFAULT))
 
 
 DEFAULT = "vllm"
@@ -165,6 +168,7 @@ def engine(words: str) -> EngineEntry:
     """
     if not isinstance(words, str):
         raise ValueError(f"engine = {words!r} must be a name, such as vllm or vllm@0.24")
+    # Checked before the cache is asked, which refuses what has no hash with a message of its own.
     return _engine(words)
 
 
@@ -175,6 +179,7 @@ def _engine(words: str) -> EngineEntry:
     if name not in names:
         raise ValueError(f"engine = {words!r} is not known; known: {', '.join(names)}, or NAME@VERSION")
     newest = _read(name)["newest"]
+    # An @ without a version behind it is a slip, not a wish for the newest release.
     if name != words and not re.fullmatch(r"\d+(\.\w+)*", version):
         raise ValueError(f"engine = {words!r}: {version!r} is no version; give one such as {name}@{newest}")
     return entry(name, _read(name), version or newest)
@@ -191,24 +196,29 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
     for key in TEXTS:
         if not isinstance(tables.get(key), str):
             raise ValueError(f"{file}: {key} is missing, or no text")
-    found: dict[str, Any] = {table: {} for table in RELEASED}
+    rules: dict[str, Any] = {table: {} for table in RELEASED}
+    # Changes are applied from the oldest release to the newest, in whatever order the file has them.
     steps = sorted(tables.get("releases", {}).items(), key=lambda pair: numbers(pair[0]))
     released = None
-    _merge(found, tables, file)
+    # Rules that every release starts with.
+    _merge(rules, tables, file)
     for known, table in steps:
         where = f"{file}: releases.{known}"
+        # Keys, date and source are checked of later releases too: a slip in them shows whatever version is wanted.
         _require_known(table, _RELEASE, where)
         for key, kind in (("date", datetime.date), ("source", str)):
             if not isinstance(table.get(key), kind):
                 raise ValueError(f"{where}.{key} = {table.get(key)!r} must be a {kind.__name__}")
         if numbers(known) <= numbers(version):
-            _merge(found, table, where)
+            _merge(rules, table, where)
             released = table["date"]
     sources = tables.get("sources", {})
+    # Every number needs a source: of its table as a whole, or of its own.
     for path in RELEASED:
         for key in tables.get(path, {}):
             if path not in sources and f"{path}.{key}" not in sources:
                 raise ValueError(f"{file}: {path}.{key} has no source")
+    # What no release changes is read from the file's tables as they stand.
     return EngineEntry(
         name=name,
         title=tables["title"],
@@ -218,10 +228,10 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         efficiency=tables["efficiency"],
         released=released,
         vendor=tables.get("vendor"),
-        policy=found["policy"],
-        deployment=found["deployment"],
-        precisions=EnginePrecisions(**({"cache": {}} | found["precisions"])),
-        host=HostTimes(**found["host"]),
+        policy=rules["policy"],
+        deployment=rules["deployment"],
+        precisions=EnginePrecisions(**({"cache": {}} | rules["precisions"])),
+        host=HostTimes(**rules["host"]),
         slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
         runs=tuple(_runs(name, one, f"{file}: runs") for one in tables.get("runs", ())),
         collectives=_collectives(_table(tables, "collectives", file), f"{file}: collectives"),
@@ -244,6 +254,7 @@ def _read(name: str) -> Mapping[str, Any]:
 def _merge(found: dict[str, Any], tables: Mapping[str, Any], where: str) -> None:
     """Add what tables set to what was there, checked."""
     for table, kind in TABLES.items():
+        # Keys, units and ranges are those that the fields of the struct declare.
         declared = declarations(kind)
         for key, value in _table(tables, table, where).items():
             if key not in declared:
@@ -255,6 +266,7 @@ def _merge(found: dict[str, Any], tables: Mapping[str, Any], where: str) -> None
         if key in precisions and precisions[key] not in choices:
             raise ValueError(f"{where}: precisions.{key} = {precisions[key]!r} must be {' or '.join(choices)}")
     found["precisions"] |= precisions
+    # Host times are in s; 0 is allowed, of an engine that has no such cost.
     times = [field.name for field in dataclasses.fields(HostTimes)]
     _require_known(_table(tables, "host", where), tuple(times), f"{where}: host")
     for key, value in _table(tables, "host", where).items():
@@ -291,6 +303,7 @@ def _runs(engine: str, table: Mapping[str, Any], where: str) -> ServedRuns:
 
 def _collectives(table: Mapping[str, Any], where: str) -> OwnCollectives:
     _require_known(table, _COLLECTIVES, where)
+    # An engine without the table leaves every message to its library.
     if not table:
         return OwnCollectives()
     for key in table.get("kernels", ()):
@@ -314,14 +327,15 @@ def _collectives(table: Mapping[str, Any], where: str) -> OwnCollectives:
 
 
 def _time(value: Any, where: str) -> float:
+    # A time may be 0, which `quantity` refuses.
     return float(declared_quantity(value, Declaration("s", "", zero=True), where))
 
 
 def _table(tables: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
-    found = tables.get(key, {})
-    if not isinstance(found, Mapping):
-        raise ValueError(f"{where}: {key} = {found!r} must be a table")
-    return found
+    inner = tables.get(key, {})
+    if not isinstance(inner, Mapping):
+        raise ValueError(f"{where}: {key} = {inner!r} must be a table")
+    return inner
 
 
 def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

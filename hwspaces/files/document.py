@@ -61,6 +61,7 @@ def json_value(path: str | Path, largest: int = LARGEST, entries: int = MOST_ENT
       entries: values and keys that it may have.
     """
     words = text(path, largest)
+    # Separators and opening brackets are about as many as values; counting them costs far less than parsing.
     count = words.count(",") + words.count("[") + words.count("{")
     if count > entries:
         raise ValueError(f"{path}: more than {entries:,} values; that many are read")
@@ -87,6 +88,7 @@ def text(path: str | Path, largest: int) -> str:
     require_file(path, largest)
     try:
         content = Path(path).read_bytes()
+        # Its byte order marks would otherwise be told as wrong bytes.
         if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise ValueError(f"{path}: cannot be read: it is in UTF-16; UTF-8 is read")
         if b"\x00" in content:
@@ -105,16 +107,16 @@ def require_file(path: str | os.PathLike[str], largest: int) -> int:
       ValueError: one line: there is no such file, it is a folder, pipe, socket or device, or has more than `largest` B.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise ValueError(f"{path}: cannot be read: it is not a file")
-    if found.st_size > largest:
-        raise ValueError(f"{path}: {found.st_size:,} B; at most {largest:,} are read")
-    return found.st_size
+    if status.st_size > largest:
+        raise ValueError(f"{path}: {status.st_size:,} B; at most {largest:,} are read")
+    return status.st_size
 
 
 def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) -> Any:
@@ -124,7 +126,9 @@ def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) 
         deep = f"more than {DEEPEST} tables and lists are inside each other"
         raise ValueError(f"{where}: not {language}: {deep}") from None
     except ValueError as error:
+        # Errors are one line here; a parser's may have several.
         said = " ".join(str(error).split())
+        # Python converts no more than 4,300 digits and explains how to change that, which is no help here.
         if said.startswith("Exceeds the limit"):
             said = "a whole number has thousands of digits; it has at most 64 bits"
         raise ValueError(f"{where}: not {language}: {said[:300]}") from None
@@ -133,6 +137,7 @@ def _parsed(words: str, where: str, language: str, parse: Callable[[str], Any]) 
 def _toml(words: str) -> dict[str, Any]:
     """The tables of a text whose brackets, dotted keys and length are such that parsing is quick."""
     depth = dots = entries = 0
+    # Brackets, dots and ends are counted on tokens: those inside texts and comments mean nothing.
     for token in _TOKEN.finditer(words):
         kind = token.lastgroup
         if kind == "space":
@@ -142,9 +147,11 @@ def _toml(words: str) -> dict[str, Any]:
         elif kind == "open":
             depth += 1
         elif kind == "close":
+            # A closing bracket too many is for the parser to report.
             depth = max(depth - 1, 0)
         elif kind == "end":
             entries += 1
+        # Dots count within one key, which anything but text ends.
         if kind not in ("text", "dot"):
             dots = 0
         if max(depth, dots) > DEEPEST:
@@ -156,12 +163,13 @@ def _toml(words: str) -> dict[str, Any]:
 
 def _json(words: str) -> Any:
     """The value of a text; what is deeper than the parser goes is a RecursionError, which costs little."""
-    found = _DECODER.decode(words)
-    level = [found]
+    tree = _DECODER.decode(words)
+    level = [tree]
+    # Level by level, so that checking the depth needs no recursion itself.
     for _ in range(DEEPEST + 1):
         level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
         if not level:
-            return found
+            return tree
     raise RecursionError
 
 
@@ -170,12 +178,13 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    # Python's parser takes the last of equal keys without a word.
+    if len(table) < len(pairs):
         names = [key for key, _ in pairs]
         twice = next(key for place, key in enumerate(names) if names.index(key) < place)
         raise ValueError(f"the key {twice[:LONGEST_KEY]!r} is there twice")
-    return found
+    return table
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
@@ -194,6 +203,7 @@ def _checked(path: str | Path, tree: Any, entries: int) -> Any:
             raise ValueError(f"{where}: the key {key!r} has characters that cannot be printed")
         if isinstance(value, str) and (control := _CONTROL.search(value)):
             raise ValueError(_unprintable(where, key, value, control.start()))
+        # TOML promises 64 bits; Python's own whole numbers have no bound.
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             size = f"about {'-' if value < 0 else ''}2**{value.bit_length()}"
             raise ValueError(f"{where}: {key or 'a number'} is {size}; a whole number has at most 64 bits")

@@ -13,9 +13,10 @@ def installing(extra: str) -> str:
       extra: its name in pyproject.toml.
     """
     try:
-        asked = importlib.metadata.requires(DISTRIBUTION) or []
+        requirements = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        asked = []
+        requirements = []
+    # Requirements of an extra carry its name in a marker behind a semicolon.
     ours = re.compile(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]")
-    found = [line.partition(";")[0].strip() for line in asked if ours.search(line.partition(";")[2])]
-    return f"pip install {' '.join(map(repr, found))}" if found else f"pip install '.[{extra}]' in a checkout"
+    packages = [line.partition(";")[0].strip() for line in requirements if ours.search(line.partition(";")[2])]
+    return f"pip install {' '.join(map(repr, packages))}" if packages else f"pip install '.[{extra}]' in a checkout"

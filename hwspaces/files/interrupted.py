@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made")
 
+# Path of an unfinished file -> what removes it.
 _removals: "dict[str, Callable[[str], object]]" = {}
 _finished: list[str] = []
 _changing = _thread.allocate_lock()
@@ -37,6 +38,7 @@ def made(path: "str | os.PathLike[str]", make: "Callable[[], Made]") -> "Made":
       OSError: of `make`; then nothing is registered.
     """
     with _changing:
+        # Under the lock: the process cannot be stopped between making a file and noting it.
         handle = make()
         _removals[os.fspath(path)] = os.unlink
         return handle
@@ -65,6 +67,7 @@ def removed() -> None:
 
     Twice, since a library that had been given the name may be opening the file at this moment.
     """
+    # The lock is never given back: no file is begun any more while the process ends.
     _changing.acquire()
     for path, remove in (*_removals.items(), *_removals.items()):
         try:

@@ -35,10 +35,12 @@ class FileKind:
 
 def _netcdf(path: Path) -> dict[str, object]:
     """Names of a netCDF file's attributes, and what is its source; none where it is no such file."""
+    # Signatures of netCDF 4, whose files are HDF5, and of netCDF 3: the library is only loaded for these.
     if not _head(path).startswith((b"\x89HDF", b"CDF")):
         return {}
     import netCDF4
 
+    # The library raises any of these for damaged files, which are nobody's that is known.
     errors = (OSError, RuntimeError, ValueError, AttributeError, TypeError, KeyError)
     with contextlib.suppress(*errors), netCDF4.Dataset(path) as file:
         return {name: file.getncattr(name) if name == "source" else None for name in file.ncattrs()}
@@ -50,9 +52,9 @@ def _is_surface(path: Path) -> bool:
 
 
 def _is_dataset(path: Path) -> bool:
-    found = _netcdf(path)
-    return "jaxroof_surface_version" not in found and (
-        "jaxroof_version" in found or str(found.get("source", "")).startswith("jaxroof ")
+    attributes = _netcdf(path)
+    return "jaxroof_surface_version" not in attributes and (
+        "jaxroof_version" in attributes or str(attributes.get("source", "")).startswith("jaxroof ")
     )
 
 
@@ -70,6 +72,8 @@ def _head(path: Path) -> bytes:
 
 
 KINDS = {
+    # Patterns match what the writer of each kind puts at its beginning: the program's name where the form has a place
+    # for it, else the first columns or keys.
     "dataset": FileKind("a dataset", (".nc",), _is_dataset),
     "surfaces": FileKind("measured kernels", (".nc",), _is_surface),
     "png": FileKind("a picture", (".png",), _says(rb"\x89PNG\r\n\x1a\n.*tEXtSoftware\0jaxroof")),
@@ -135,6 +139,7 @@ def require(wanted: Iterable[Wanted], inputs: Iterable[str] = (), force: bool = 
     inputs, seen = list(inputs), list[tuple[Wanted, Path]]()
     for each in wanted:
         target = _require_folder(each, inputs) if each.folder else _require_file(each, inputs, force)
+        # Of two outputs under one name the later would replace the earlier.
         for other, place in seen:
             if _same(target, place):
                 raise ValueError(f"{each.words} and {other.words} are one file: give each a name of its own")
@@ -157,16 +162,19 @@ def replacing(
     """
     wanted = Wanted(os.fspath(path), kinds)
     target = _require_file(wanted, list(inputs), force)
+    # Leftovers of processes that were killed take room that this file may need.
     unfinished.cleaned(target.parent)
     begun = unfinished.begun(target)
     try:
         try:
             yield str(begun)
         except (OSError, RuntimeError) as error:
+            # An error of the caller's own work is no matter of the file and passes as it is.
             if not _of_writing(error, begun):
                 raise
             raise ValueError(unfinished.refusal(Path(path), error, begun)) from None
         unfinished.adopted(begun, target)
+        # Told as finished under the name that was given, which may be a link to the target.
         interrupted.forget(begun, finished=path)
     finally:
         unfinished.discarded(begun)
@@ -194,8 +202,9 @@ def named(*values: object) -> tuple[str, ...]:
     Returns:
       Every one that is there, once.
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     waiting, looked = list(values), 0
+    # Every text costs a few look-ups on the disk, and a specification may hold very many.
     while waiting and looked < MOST_NAMES:
         value = waiting.pop()
         if isinstance(value, Mapping):
@@ -206,13 +215,14 @@ def named(*values: object) -> tuple[str, ...]:
             continue
         looked += 1
         for path in _spellings(str(value)):
-            if not os.path.exists(path) or (real := os.path.realpath(path)) in found:
+            if not os.path.exists(path) or (real := os.path.realpath(path)) in paths:
                 continue
-            found[real] = path
+            # Links to one file count once, under the first name.
+            paths[real] = path
             if real.lower().endswith(".toml") and os.path.isfile(real):
                 with contextlib.suppress(ValueError):  # who reads it says what is wrong with it
                     waiting.append(document.toml(real))
-    return tuple(found.values())
+    return tuple(paths.values())
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -232,6 +242,7 @@ def _require_file(wanted: Wanted, inputs: list[str], force: bool) -> Path:
     target = _resolved(wanted)
     if target.is_dir():
         raise ValueError(f"{words} is a folder; give the name of a file")
+    # Neither a file that is read nor one in a folder that is read may be replaced, by whatever name.
     for given in inputs:
         if _same(target, Path(given)) or _inside(target, given, KINDS.values()):
             raise ValueError(
@@ -243,9 +254,11 @@ def _require_file(wanted: Wanted, inputs: list[str], force: bool) -> Path:
         allowed = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
         raise ValueError(f"{words} must end in {allowed}{wanted.hint}")
     _require_place(words, Path(path).parent, target)
+    # An empty file holds nothing that could be lost.
     if target.exists() and target.stat().st_size:
         kind = next(KINDS[kind] for kind in wanted.kinds if suffix in KINDS[kind].suffixes)
         if not force and not kind.recognised(target):
+            # Another of jaxroof's own files is most likely a slip: the message says what it is.
             others = [other for other in KINDS.values() if suffix in other.suffixes and other is not kind]
             other = next((other.words for other in others if other.recognised(target)), None)
             what = f"holds {other}, not {kind.words}" if other else "is there already, and jaxroof did not write it"
@@ -258,6 +271,7 @@ def _require_folder(wanted: Wanted, inputs: list[str]) -> Path:
     words, target = wanted.words, _resolved(wanted)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{words} is a file; give the name of a folder")
+    # A folder of shards must take files where it is there, and else be one that can be made.
     if wanted.folder == "shards":
         _require_place(words, Path(wanted.path).parent, target / "shard" if target.is_dir() else target)
     for given in inputs:
@@ -279,8 +293,10 @@ def _resolved(wanted: Wanted) -> Path:
     try:
         mode = os.stat(wanted.path).st_mode
     except OSError as error:
+        # A link whose target is missing is there, and yet has no status.
         if os.path.islink(wanted.path):
             raise ValueError(f"{wanted.words} is a link that leads nowhere: give the name of a file") from None
+        # Nothing of that name is the usual case.
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise ValueError(f"{wanted.words} cannot be written: {error.strerror}") from None
         return Path(os.path.realpath(wanted.path))
@@ -307,6 +323,7 @@ def _same(one: Path, other: Path) -> bool:
     try:
         return os.path.samefile(one, other)
     except (OSError, ValueError):
+        # Where one of them is not there, their names are compared, links resolved.
         return os.path.realpath(one) == os.path.realpath(other)
 
 
@@ -315,6 +332,7 @@ def _inside(target: Path, folder: str, kinds: Iterable[FileKind]) -> bool:
     real = Path(os.path.realpath(folder))
     if real not in target.parents or not target.is_file():
         return False
+    # Of a folder of shards only its own files are read; others in it may be written.
     if (real / "manifest.jsonl").is_file():
         return SHARD_NAMES.fullmatch(target.name) is not None
     return not any(kind.recognised(target) for kind in kinds)
@@ -324,6 +342,8 @@ def _of_writing(error: Exception, begun: Path) -> bool:
     """True for an error of whoever writes the file, as the system or the netCDF library has it."""
     if not isinstance(error, OSError):
         return type(error) is RuntimeError and str(error).startswith("NetCDF:")
+    # Whoever reads the standard output is gone, which says nothing about the file.
     if isinstance(error, BrokenPipeError):
         return False
+    # Failed writes name no file; other calls name theirs.
     return error.filename is None or os.fsdecode(error.filename) == str(begun)

@@ -36,6 +36,7 @@ def begun(path: Path) -> Path:
     Raises:
       ValueError: one line that names `path` and what the system says.
     """
+    # O_EXCL fails where anything has the name, be it a link: nothing is followed or overwritten.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK
     for _ in range(TRIES):
         name = path.with_name(_part_name(path.name))
@@ -58,9 +59,11 @@ def adopted(unfinished: Path, path: Path) -> None:
     try:
         handle = os.open(unfinished, os.O_RDWR | NO_LINK)
         try:
+            # Content goes to the disk before the name: after a loss of power no name stands for half of a file.
             os.fsync(handle)
         finally:
             os.close(handle)
+        # Within one file system this is atomic: readers see the old file or the new one.
         os.replace(unfinished, path)
         interrupted.forget(unfinished)
         _synced(path.parent)
@@ -84,6 +87,7 @@ def cleaned(folder: Path, abandoned: re.Pattern[str] | None = None) -> None:
       abandoned: names that nobody can be writing, where the caller knows that by a lock. By default those that
         processes of this host gave which do not live any more.
     """
+    # Only this host can say whether a process of its own still lives.
     ours = re.compile(re.escape(f"{PREFIX}{_host()}-") + r"(\d{1,9})-\d+-.+", re.DOTALL)
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -92,6 +96,7 @@ def cleaned(folder: Path, abandoned: re.Pattern[str] | None = None) -> None:
                 left = named is not None and not _alive(int(named[1]))
             else:
                 left = abandoned.fullmatch(entry.name) is not None
+            # Folders and links of such a name are not files that were begun here.
             if left and entry.is_file(follow_symlinks=False):
                 discarded(Path(entry.path))
 
@@ -105,11 +110,13 @@ def refusal(path: Path, error: Exception, unfinished: Path | None = None) -> str
       unfinished: what was written of it, so that the system can be asked again.
     """
     if unfinished is not None and not (isinstance(error, OSError) and error.errno in FULL):
+        # The library hid the reason, which the system tells again at the next write.
         error = _said_again(unfinished) or error
     if unfinished is not None:  # what was written of it takes no room from what is told
         with contextlib.suppress(OSError):
             os.truncate(unfinished, 0)
     why, known = " ".join(str(error).split()), False
+    # Where the disk may be full, or the reason is unknown, the room that there is belongs to the message.
     if isinstance(error, OSError) and error.strerror:
         why, known = error.strerror, error.errno is not None and error.errno > 0 and error.errno not in FULL
     return f"{path} cannot be written: {why}{'' if known else _room((unfinished or path).parent)}"
@@ -120,6 +127,7 @@ def _said_again(unfinished: Path) -> OSError | None:
     try:
         handle = os.open(unfinished, os.O_WRONLY | os.O_APPEND | NO_LINK)
         try:
+            # Random bytes take as much room on a file system that compresses.
             wanted = os.urandom(1 << 16)
             while wanted:
                 wanted = wanted[os.write(handle, wanted) :]
@@ -151,6 +159,7 @@ def _synced(folder: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
+        # Some file systems cannot put a folder on the disk and say so with these numbers.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -160,6 +169,7 @@ def _synced(folder: Path) -> None:
 def _part_name(name: str) -> str:
     """A name that no other process gives; of a long name, its end."""
     head = f"{PREFIX}{_host()}-{os.getpid()}-{next(_serial)}-"
+    # The limit is one of bytes, which a character may have several of.
     while len(os.fsencode(head + name)) > LONGEST_NAME:
         name = name[1:]
     return head + name
@@ -174,6 +184,7 @@ def _alive(process: int) -> bool:
     if os.name != "posix":
         return True
     try:
+        # Signal 0 is not sent: the call only says whether the process is there.
         os.kill(process, 0)
     except ProcessLookupError:
         return False

@@ -48,8 +48,9 @@ def blis_efficiency(text: str) -> EfficiencyEntry:
     path, _, name = text.partition("#")
     name, table = json_accelerator(path, name)
     where = f"{path}: {name}"
-    found = utilisations(table, where)
-    prefill, decode = (_shares(found[key], found["BwEffConstant"]) for key in ("mfuPrefill", "mfuDecode"))
+    values = utilisations(table, where)
+    prefill, decode = (_shares(values[key], values["BwEffConstant"]) for key in ("mfuPrefill", "mfuDecode"))
+    # That roofline has no losses of collectives and one constant time on the host, in us per step.
     efficiency = Efficiency(
         linear=prefill,
         experts=prefill,
@@ -57,7 +58,7 @@ def blis_efficiency(text: str) -> EfficiencyEntry:
         decode_attention=decode,
         elementwise=prefill,
         collective=LinkEfficiency(losses=0.0),
-        host=Host(step_time=found["TOverheadMicros"] * 1e-6, sequence_time=0.0, request_time=0.0),
+        host=Host(step_time=values["TOverheadMicros"] * 1e-6, sequence_time=0.0, request_time=0.0),
         decoding=Decoding(linear=decode, experts=decode, elementwise=decode),
     )
     return EfficiencyEntry(
@@ -70,6 +71,7 @@ def blis_efficiency(text: str) -> EfficiencyEntry:
 
 
 def _shares(mfu: float, bandwidth: float) -> KindEfficiency:
+    # Only matrix products and memory have a share below 1, and kernels take no time beside their work.
     return KindEfficiency(
         matrix=mfu, matrix_low=mfu, vector=1.0, bandwidth=bandwidth, cache_bandwidth=1.0, kernel_time=0.0
     )

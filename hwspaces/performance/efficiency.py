@@ -84,6 +84,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
     if text.startswith(PREFIX):
         from hwspaces.performance.surface_efficiency import surface_efficiency
 
+        # `surface:FILE.nc:BASE`: without a base, what was not measured has the default constants.
         path, _, base = text.removeprefix(PREFIX).partition(".nc:")
         return surface_efficiency(f"{path}.nc" if base else path, efficiency(base or None))
     if text.lower().endswith(".toml"):
@@ -94,6 +95,7 @@ def efficiency(name_or_path: str | Path | None = None) -> EfficiencyEntry:
         raise ValueError(f"{text!r} is neither a known efficiency nor a .toml file{nearest(text, efficiencies())}")
     if text in BUILT_IN:
         return _built_in(text)
+    # The entry has the name that was given, which may be an alias.
     return dataclasses.replace(_shipped(ALIASES.get(text, text)), name=text)
 
 
@@ -110,6 +112,7 @@ def _shipped(name: str) -> EfficiencyEntry:
 @functools.cache
 def _built_in(name: str) -> EfficiencyEntry:
     constants, source, notes, file = BUILT_IN[name]
+    # Constants that are code become Python's floats, as those of files are.
     efficiency = mapped(float, constants())
     return EfficiencyEntry(
         name=name,
@@ -126,6 +129,7 @@ def _entry(name: str, tables: Mapping[str, Any], file: str) -> EfficiencyEntry:
     for key in tables:
         if key not in allowed:
             raise ValueError(f"{file}: {key} is not known{nearest(key, allowed)}")
+    # Words about the whole file.
     words = {}
     for key in _TEXTS:
         words[key] = tables.get(key)
@@ -134,6 +138,7 @@ def _entry(name: str, tables: Mapping[str, Any], file: str) -> EfficiencyEntry:
     date = tables.get("date")
     if not isinstance(date, datetime.date | None):
         raise ValueError(f"{file}: date = {date!r} is not a date, such as 2026-11-20")
+    # Sources with a name, which tables may cite in place of a text of their own.
     cited = texts(tables.get("source", {}), f"{file}: source")
     parts: dict[str, Any] = {}
     sources, needed = dict[str, str](), [table for table in TABLES if table not in OPTIONAL]
@@ -142,6 +147,7 @@ def _entry(name: str, tables: Mapping[str, Any], file: str) -> EfficiencyEntry:
             continue
         if not isinstance(tables.get(table), Mapping):
             raise ValueError(f"{file}: table {table} is missing; needed are {', '.join(needed)}")
+        # A kind has either models of its kernels, one table per class of them, or constant shares.
         if any(isinstance(tables[table].get(name), Mapping) for name in kernel_tables.CLASSES):
             kernel_tables.required_format(tables, file)
             parts[table], own = kernel_tables.kernel_table(tables[table], f"{file}: {table}")
@@ -149,6 +155,7 @@ def _entry(name: str, tables: Mapping[str, Any], file: str) -> EfficiencyEntry:
             parts[table] = kernel_tables.constants(kind, tables[table], f"{file}: {table}")
             own = kernel_tables.constant_sources(tables[table], kind, f"{file}: {table}", f"given in {file}")
         sources |= {f"{table}.{path}": cited.get(source, source) for path, source in own.items()}
+    # Shares in decode need those in prefill beside them, so that they come after all kinds.
     if "decoding" in tables:
         parts["decoding"], own = _decoding(tables["decoding"], parts, f"{file}: decoding", file)
         sources |= {path: cited.get(source, source) for path, source in own.items()}
@@ -171,7 +178,8 @@ def _decoding(table: object, parts: Mapping[str, Any], where: str, file: str) ->
     """Shares of kernels in decode, and the source of each by dotted path; ValueError of one line."""
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} must be a table of {', '.join(DECODING)}")
-    found, sources = dict[str, KindEfficiency](), dict[str, str]()
+    shares, sources = dict[str, KindEfficiency](), dict[str, str]()
+    # Those that are needed and those that are there: both missing and unknown tables are refused.
     for name in (*DECODING, *table):
         if name not in DECODING:
             raise ValueError(f"{where}: {name} is not known{nearest(name, DECODING)}")
@@ -179,7 +187,7 @@ def _decoding(table: object, parts: Mapping[str, Any], where: str, file: str) ->
             raise ValueError(f"{where}: {name} needs constant shares in the table {name} too, not models of kernels")
         if not isinstance(table.get(name), Mapping):
             raise ValueError(f"{where}: table {name} is missing; needed are {', '.join(DECODING)}")
-        found[name] = kernel_tables.constants(KindEfficiency, table[name], f"{where}.{name}")
+        shares[name] = kernel_tables.constants(KindEfficiency, table[name], f"{where}.{name}")
         own = kernel_tables.constant_sources(table[name], KindEfficiency, f"{where}.{name}", f"given in {file}")
         sources |= {f"decoding.{name}.{path}": source for path, source in own.items()}
-    return Decoding(**found), sources
+    return Decoding(**shares), sources

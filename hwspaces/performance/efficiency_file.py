@@ -37,6 +37,7 @@ def efficiency_text(
     lines += [f"{key} = {text if key == 'date' else json.dumps(text)}" for key, text in heading.items()]
     lines += ["notes = [", *(f"    {json.dumps(note)}," for note in notes), "]"]
     tables: list[str] = []
+    # One table per kind of kernel, without constants that have their default.
     for table, kind in TABLES.items():
         entry = getattr(efficiency, table)
         if entry is None:
@@ -46,6 +47,7 @@ def efficiency_text(
             for field in dataclasses.fields(kind)
             if field.name not in ("spread", "hull") and getattr(entry, field.name, None) != field.default
         ]
+        # Models of kernels have a table per class in place of one per kind.
         if isinstance(entry, Kernels):
             tables += _kernel_lines(table, entry, sources)
             continue
@@ -56,18 +58,21 @@ def efficiency_text(
             tables.append(_spread(entry.spread))
         if getattr(entry, "hull", None) is not None:
             tables += hull_lines(entry.hull)
+    # Shares in decode, where they are not those in prefill.
     if efficiency.decoding is not None:
         for table in DECODING:
             entry, path = getattr(efficiency.decoding, table), f"decoding.{table}"
             fields = [field.name for field in dataclasses.fields(entry) if getattr(entry, field.name) != field.default]
             tables += ["", f"[{path}]", *(_constant(type(entry), field, getattr(entry, field)) for field in fields)]
             tables += _source_lines({field: sources[f"{path}.{field}"] for field in fields}, shared=base is None)
+    # Over a base, only what is different is written: a reader sees what this file changes.
     lines += _beyond(tables, {} if base is None else shipped_tables(base), like)
     return "\n".join(lines) + "\n"
 
 
 def _source_lines(sources: Mapping[str, str], shared: bool) -> list[str]:
     """Sources of a table's constants; `shared`: one line for all that have the commonest."""
+    # The commonest source is written once for the whole table, if more than one constant has it.
     most, count = Counter(sources.values()).most_common(1)[0]
     common = most if shared and count > 1 else None
     lines = [] if common is None else [f"source = {json.dumps(common)}"]
@@ -79,39 +84,43 @@ def _beyond(lines: Sequence[str], base: Mapping[str, Any], like: Mapping[str, st
 
     below: the table of `base` at the same path, or the table of these lines that `like` names for it
     """
-    whole, found = tomllib.loads("\n".join(lines)), list[str]()
+    own_tables, written = tomllib.loads("\n".join(lines)), list[str]()
     below: Mapping[str, Any] = {}
     pending: list[str] = []  # the head of a table, until a line of it is kept
     for line in lines:
         if line.startswith("["):
             path = line.strip("[]")
-            below = at(whole, like[path]) if path in like else at(base, path)
-            pending, more = ["", line], _gone(below, at(whole, path))
+            # What the lines of this table stand over, until the next head.
+            below = at(own_tables, like[path]) if path in like else at(base, path)
+            pending, more = ["", line], _gone(below, at(own_tables, path))
             if path in like:
                 more = [f"like = {json.dumps(like[path])}", *more]
         else:
+            # Each line is TOML by itself: values are compared, not the way in which they are written.
             more = [line] if line and not _holds(below, tomllib.loads(line)) else []
         if more:
-            found, pending = found + pending + more, []
-    for table in whole:
-        lost = [name for name in base.get(table, {}) if name in CLASSES and name not in whole[table]]
+            written, pending = written + pending + more, []
+    for table in own_tables:
+        # Classes of kernels that the base has, and this efficiency has no model for.
+        lost = [name for name in base.get(table, {}) if name in CLASSES and name not in own_tables[table]]
         if lost:
-            found += ["", f"[{table}]", *(f"{name} = false" for name in lost)]
-    return found
+            written += ["", f"[{table}]", *(f"{name} = false" for name in lost)]
+    return written
 
 
 def _gone(below: Mapping[str, Any], own: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Lines that leave out what is below and not in the own table; sources stay where their constant does."""
-    found = []
+    lines = []
     for key, value in below.items():
         if key == "sources":
-            kept = [name for name in value if any(each == name or each.startswith(f"{name}_") for each in own)]
-            found += [f"sources.{name} = false" for name in value if name not in kept]
+            # A source stays as long as its constant is there, whose key may end in a unit.
+            needed = [name for name in value if any(each == name or each.startswith(f"{name}_") for each in own)]
+            lines += [f"sources.{name} = false" for name in value if name not in needed]
         elif key not in own:
-            found.append(f"{prefix}{json.dumps(key) if ' ' in key else key} = false")
+            lines.append(f"{prefix}{json.dumps(key) if ' ' in key else key} = false")
         elif isinstance(value, Mapping) and isinstance(own[key], Mapping):
-            found += _gone(value, own[key], f"{prefix}{key}.")
-    return found
+            lines += _gone(value, own[key], f"{prefix}{key}.")
+    return lines
 
 
 def _holds(below: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
@@ -128,6 +137,7 @@ def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> l
         model = getattr(kernels, name)
         if model is None:
             continue
+        # The model's word in files, from its type.
         word = next(word for word, struct in STRUCTS.items() if struct is type(model))
         lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}", *_field_lines(model)]
         path = f"{table}.{name}"

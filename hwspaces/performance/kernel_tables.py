@@ -46,6 +46,7 @@ def hull(table: Any, where: str) -> Hull:
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} is not a table of ranges")
     rest = dict(table)
+    # All other keys are names of features, whose values are ranges.
     growth, precisions, compiled = rest.pop("growth", 0.0), rest.pop("precisions", []), rest.pop("compiled", False)
     if not isinstance(compiled, bool):
         raise ValueError(f"{where}: compiled = {compiled!r} must be true or false")
@@ -58,6 +59,7 @@ def hull(table: Any, where: str) -> Hull:
             raise ValueError(f"{where}: precisions: {precision!r} is not known{nearest(str(precision), OPERAND_BYTES)}")
     ranges = tuple(_range(key, value, where) for key, value in rest.items())
     names = [one.feature for one in ranges]
+    # Two keys may name one feature in different units.
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{where}: {name} is given twice")
@@ -71,6 +73,7 @@ def _range(key: str, value: Any, where: str) -> FittedRange:
         name = key
         low, high = (positive(end, f"{where}: {key}") for end in value)
     elif key.rpartition("_")[0] in SUFFIXES:
+        # Features with a dimension say their unit at the end of the key.
         units = {plain: FEATURES[plain].unit for plain in SUFFIXES}
         (name, low), (_, high) = (from_key(key, end, where, units) for end in value)
     else:
@@ -111,15 +114,18 @@ def hull_of(measured: Iterable[tuple[Kernel, Hardware]], growth: float = 0.0, sh
         precisions.add(op.precision)
         classes.add(float(hardware.cores.compiled))
         for name, feature in FEATURES.items():
+            # NumPy's arithmetic: these are numbers of measurements, also where JAX traces around them.
             with eager():
                 value = feature.value(op, hardware) if feature.device or shapes else None
             positive_values = np.asarray([] if value is None else value)
+            # Distances from a hull are in octaves, which 0 has none of: it says that an op lacks the feature.
             positive_values = positive_values[positive_values > 0.0]
             if positive_values.size:
                 ends.setdefault(name, []).extend((float(positive_values.min()), float(positive_values.max())))
     ranges = [
         FittedRange(name, _outward(min(own), math.floor), _outward(max(own), math.ceil)) for name, own in ends.items()
     ]
+    # Kernels without products have no precision.
     known = tuple(sorted(precision for precision in precisions if precision is not None))
     return Hull(ranges=tuple(ranges), precisions=known, compiled=classes == {1.0}, growth=growth)
 
@@ -128,6 +134,7 @@ def _outward(number: float, rounded: Callable[[float], int]) -> float:
     """`DIGITS` digits of a number, rounded down or up, unless it has no more of them."""
     unit = 10.0 ** (math.floor(math.log10(number)) - DIGITS + 1)
     exact = number / unit
+    # A number that has no more digits stays, though division may put it a little off.
     return float(f"{(round(exact) if abs(exact - round(exact)) < 1e-6 else rounded(exact)) * unit:.{DIGITS}g}")
 
 
@@ -156,6 +163,7 @@ def kernel_table(table: Mapping[str, Any], where: str) -> tuple[Kernels, dict[st
     for key in table:
         if key not in CLASSES:
             raise ValueError(f"{where}: {key} is not a class of kernels{nearest(key, CLASSES)}")
+    # Other classes are exceptions from it.
     if "wide" not in table:
         raise ValueError(f"{where}: table wide is missing; every kind needs it")
     models, sources = dict[str, Any](), dict[str, str]()
@@ -170,6 +178,7 @@ def constant_sources(table: Mapping[str, Any], struct: type, where: str, default
     default = table.get("source", default)
     if not isinstance(default, str):
         raise ValueError(f"{where}: source = {default!r} is not text")
+    # A hull is computed from the measurements: it is no constant and cites nothing.
     fields = [field.name for field in dataclasses.fields(struct) if field.name != "hull"]
     own = texts(table.get("sources", {}), f"{where}.sources")
     for key, source in own.items():
@@ -219,6 +228,7 @@ def constants(kind: type, table: Any, where: str) -> Any:
       ValueError: one line that names the key, the value and what is allowed.
     """
     values = _values(kind, table, where)
+    # Constants without a default must be there, whatever others the table has.
     for field in dataclasses.fields(kind):
         if field.name not in values and field.default is dataclasses.MISSING:
             raise ValueError(f"{where}: {field.name}{written_unit(declaration(kind, field.name))[0]} is missing")
@@ -246,14 +256,17 @@ def _values(kind: type, table: Any, where: str) -> dict[str, Any]:
         if key in CITED:
             continue
         if key in inner:
+            # A part that is a struct is a table inside this one; a hull has a form of its own.
             own: Any = (
                 hull(value, f"{where}.{key}") if inner[key] is Hull else constants(inner[key], value, f"{where}.{key}")
             )
             name = key
         elif key in fields and fields[key].type == (Constants | None):
+            # Constants of a class of cores are any of the same struct's, the others being those above.
             name, own = key, _values(kind, value, f"{where}.{key}")
         else:
             name, own = _number(kind, key, value, where)
+        # Keys that differ in their unit alone are one constant.
         if name in values:
             raise ValueError(f"{where}: {key} = {value!r}: {name} is given twice")
         values[name] = own
@@ -270,6 +283,7 @@ def _number(kind: type, key: str, value: Any, where: str) -> tuple[str, float]:
     """The name of a constant, and its number in the declared unit."""
     known = own_numbers(kind)
     zero, place = is_zero(value) and not isinstance(value, str), f"{where}: {key}"
+    # Only times have a unit in their key, and 0 needs none.
     if key in known and (known[key].unit != "s" or zero):
         name, number = key, 0.0 if zero else positive(value, place)
     else:
@@ -327,10 +341,14 @@ def whole(tables: Mapping[str, Any], file: str) -> Mapping[str, Any]:
         names, base = shipped_names(), tables["base"]
         if not isinstance(base, str) or base not in names:
             raise ValueError(f"{file}: base = {base!r} is no shipped file{nearest(str(base), names)}")
+        # One level of bases keeps it plain where a constant is from.
         if "base" in _as_it_stands(base):
             raise ValueError(f"{file}: base = {base!r} has a base of its own")
-        kept = {key: one for key, one in shipped_tables(base).items() if isinstance(one, Mapping) or key == "format"}
-        tables = _over(kept, {key: one for key, one in tables.items() if key != "base"}, file, "the base")
+        # Words about the base, such as its engine, date and errors, are not true of this file.
+        inherited = {
+            key: one for key, one in shipped_tables(base).items() if isinstance(one, Mapping) or key == "format"
+        }
+        tables = _over(inherited, {key: one for key, one in tables.items() if key != "base"}, file, "the base")
     return {key: _alike(value, tables, f"{file}: {key}") for key, value in tables.items()}
 
 
@@ -350,6 +368,7 @@ def _alike(table: Any, tables: Mapping[str, Any], where: str) -> Any:
         other = at(tables, like) if isinstance(like, str) else {}
         if not isinstance(other, Mapping) or not other:
             raise ValueError(f'{where}: like = {like!r} is no table of this file, such as "linear"')
+        # A chain would depend on which table is resolved first.
         if "like" in other:
             raise ValueError(f"{where}: like = {like!r}, which is like another table itself")
         own = {key: value for key, value in table.items() if key != "like"}
@@ -359,14 +378,15 @@ def _alike(table: Any, tables: Mapping[str, Any], where: str) -> Any:
 
 def _over(below: Mapping[str, Any], own: Mapping[str, Any], where: str, whose: str) -> dict[str, Any]:
     """One table over another, keys of tables inside them too."""
-    found = dict(below)
+    merged = dict(below)
     for key, value in own.items():
         if value is False:
             if key not in below:
                 raise ValueError(f"{where}: {key} = false, which {whose} does not have")
-            del found[key]
+            del merged[key]
+        # A table with a `like` stands over another table than the one here.
         elif isinstance(value, Mapping) and isinstance(below.get(key), Mapping) and "like" not in value:
-            found[key] = _over(below[key], value, f"{where}: {key}", whose)
+            merged[key] = _over(below[key], value, f"{where}: {key}", whose)
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged

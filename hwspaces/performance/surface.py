@@ -109,12 +109,14 @@ def write_surfaces(
     """
     import netCDF4
 
+    # All tables are checked before a file is begun.
     named = {table.name: checked(table, str(path)) for table in tables}
     if len(named) < len(tables):
         raise ValueError(f"{path}: two tables have one name among {', '.join(table.name for table in tables)}")
     rates = {name: _bandwidth(name, value, str(path)) for name, value in (bandwidths or {}).items()}
     with replacing(path, ("surfaces",), inputs, force) as temporary, netCDF4.Dataset(temporary, "w") as file:
         file.setncatts({"Conventions": "CF-1.11", **{key: str(value) for key, value in provenance.items()}})
+        # By this attribute the file is known again, and other versions of the form are refused.
         file.setncattr("jaxroof_surface_version", np.int32(VERSION))
         for name, value in rates.items():
             variable = file.createVariable(name, "f8", ())
@@ -151,6 +153,7 @@ def _content(file: Any, where: str) -> SurfaceFile:
     own = ("jaxroof_surface_version", "Conventions")
     rates = {}
     for name, variable in file.variables.items():
+        # Variables beside the tables are bandwidths: one number each.
         if variable.shape or variable.dtype is str or variable.dtype.kind not in "fiu":
             raise ValueError(f"{where}: {name} is not one number")
         rates[name] = _bandwidth(name, float(_filled(variable, where)), where)
@@ -181,6 +184,7 @@ def checked(table: SurfaceTable, where: str) -> SurfaceTable:
         raise ValueError(f"{where}: axes {', '.join(table.axes)} must be {', '.join(AXES[table.kind])} in this order")
     axes = {name: np.asarray(positions, float) for name, positions in table.axes.items()}
     for name, positions in axes.items():
+        # Comparisons with NaN are false, so that it is refused with the others.
         if positions.ndim != 1 or not positions.size or not np.all(positions < BEYOND) or positions.min() <= 0:
             raise ValueError(f"{where}: {name} must be a row of positive numbers below {BEYOND:g}")
         if np.any(np.diff(positions) <= 0):
@@ -188,10 +192,12 @@ def checked(table: SurfaceTable, where: str) -> SurfaceTable:
     seconds = np.asarray(table.seconds, float)
     if seconds.shape != tuple(map(len, axes.values())):
         raise ValueError(f"{where}: times have shape {seconds.shape}, the axes {tuple(map(len, axes.values()))}")
+    # NaN is a shape that was not measured; every other time in s is positive and finite.
     wrong = ~(np.isnan(seconds) | ((seconds > 0) & (seconds < BEYOND)))
     if np.isnan(seconds).all():
         raise ValueError(f"{where}: none of its times was measured")
     if wrong.any():
+        # The first one is enough to find what is wrong with the file.
         first = np.unravel_index(int(np.argmax(wrong)), seconds.shape)
         place = ", ".join(f"{name} {positions[i]:g}" for i, (name, positions) in zip(first, axes.items(), strict=True))
         count = f"{int(wrong.sum())} of {wrong.size} times"
@@ -253,9 +259,11 @@ def _table(name: str, group: Any, where: str) -> SurfaceTable:
     if "time" not in group.variables:
         raise ValueError(f"{where}: {name}: variable time is missing")
     time = group.variables["time"]
+    # Every dimension of the times needs its positions.
     for dimension in time.dimensions:
         if dimension not in group.variables:
             raise ValueError(f"{where}: {name}: coordinate {dimension} is missing")
+    # All other attributes are labels, which are numbers.
     kind, precision = attributes.pop("kind"), attributes.pop("precision")
     for key, value in attributes.items():
         if not isinstance(value, int | float | np.number):
@@ -275,6 +283,7 @@ def _filled(variable: Any, where: str) -> np.ndarray:
     """Numbers of a variable, not a number where it has none."""
     if variable.size > MOST_NUMBERS or variable.dtype is str or getattr(variable.dtype, "kind", "") not in "fiu":
         raise ValueError(f"{where}: {variable.name} must hold numbers, at most {MOST_NUMBERS:,}")
+    # The library masks what was never written.
     return np.ma.filled(np.ma.asarray(variable[...], float), np.nan)
 
 
@@ -299,6 +308,7 @@ def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     if table.kind == "linear":
         return _product(table, row)
     op = _attention(table, row)
+    # So many bytes pass through the caches before one copy is read again.
     reuse = row["copies"] * op.bytes if "copies" in table.labels else None
     return (dataclasses.replace(op, reuse_bytes=reuse),)
 
@@ -309,14 +319,17 @@ def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
     weights = WeightFormat(
         bytes=size, compute=table.precision, scaled=flags["scaled"], dequantised=flags["dequantised"]
     )
+    # The op that a model's layer would have, so that measured and predicted times are of the same work.
     ops = projection("product", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
     product = ops.pop("product")
     if "copies" in table.labels:
         product = dataclasses.replace(product, reuse_bytes=row["copies"] * row["k"] * row["n"] * size)
+    # What is left of the ops quantises activations, which the time includes or not.
     return (*(ops.values() if flags["quantised"] else ()), product)
 
 
 def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
+    # Projections are no part of the kernel: their format changes nothing.
     weights = WeightFormat(bytes=2.0, compute="bf16")
     attention = Attention(
         heads=row["heads"],
@@ -330,6 +343,7 @@ def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
     deployment = Deployment(kv_bytes=row["kv_bytes"], attention_compute=table.precision)
     sequences = row["sequences"]
     if table.kind == "decode_attention":
+        # Contexts and prompts are counted in tokens of all sequences together.
         decode = Decode(sequences=sequences, context=sequences * row["keys"])
         ops = decode_attention(attention, deployment, decode, 1.0)
     else:

@@ -57,6 +57,7 @@ def surface_efficiency(
     efficiency = with_surfaces(base.efficiency, file.tables, hardware, str(path), interpolation)
     holes = sum(int(np.isnan(table.seconds).sum()) for table in file.tables)
     missing = f"; {holes} shapes were not measured and follow their neighbours" if holes else ""
+    # Kinds whose model has tables in front of it now; the others are the base's own.
     changed = [kind for kind in STORED if getattr(efficiency, kind) is not getattr(base.efficiency, kind)]
     sources = {_moved(constant, changed): source for constant, source in base.sources.items()}
     words = [file.provenance.get(key) for key in ("engine", "engine_version")]
@@ -90,6 +91,7 @@ def with_surfaces(
     """
     if interpolation not in INTERPOLATIONS:
         raise ValueError(f"interpolation = {interpolation!r} must be one of {', '.join(INTERPOLATIONS)}")
+    # Tables of one class become one surface, in which labels choose between them.
     alike: dict[tuple[Any, ...], list[SurfaceTable]] = {}
     for table in tables:
         if table.kind in STORED:
@@ -99,8 +101,8 @@ def with_surfaces(
         surface = _surface(group, efficiency, hardware, where, interpolation)
         kinds[surface.kind] = (*kinds.get(surface.kind, ()), surface)
     entries: dict[str, Any] = {
-        kind: Surfaces(base=getattr(efficiency, kind), tables=found, hull=_device_hull(kind, tables, hardware))
-        for kind, found in kinds.items()
+        kind: Surfaces(base=getattr(efficiency, kind), tables=surfaces, hull=_device_hull(kind, tables, hardware))
+        for kind, surfaces in kinds.items()
     }
     return dataclasses.replace(efficiency, **entries)
 
@@ -108,6 +110,7 @@ def with_surfaces(
 def _device_hull(kind: str, tables: Sequence[SurfaceTable], hardware: Hardware) -> Hull:
     """The measured device as a hull; shapes and precisions are the tables' own."""
     with eager():
+        # The last op is the measured one; one before it quantises activations.
         ops = [node_ops(table, _rows(table))[-1] for table in tables if table.kind == kind]
     return dataclasses.replace(hull_of(((op, hardware) for op in ops), shapes=False), precisions=())
 
@@ -121,9 +124,10 @@ def log_ratios(
     """
     alike: dict[tuple[Any, ...], list[int]] = {}
     for position, table in enumerate(tables):
+        # Tables whose positions give the same kinds of ops are priced in one call.
         flags = tuple(table.labels.get(name) for name in FLAGS)
         alike.setdefault((table.kind, table.precision, tuple(table.labels), flags), []).append(position)
-    found: dict[int, np.ndarray] = {}
+    ratios: dict[int, np.ndarray] = {}
     for positions in alike.values():
         rows = [_rows(tables[position]) for position in positions]
         columns = {name: np.concatenate([own[name] for own in rows]) for name in rows[0]}
@@ -131,12 +135,15 @@ def log_ratios(
             times = _node_times(tables[positions[0]], columns, hardware, efficiency)
         except ValueError as error:
             raise ValueError(f"{where}: {tables[positions[0]].name}: {error}") from None
+        # Where the rows of one table end and those of the next begin.
         ends = np.cumsum([tables[position].seconds.size for position in positions])[:-1]
         for position, before, base in zip(positions, *(np.split(time, ends) for time in times), strict=True):
             measured = tables[position].seconds
+            # A predicted quantising kernel must not use up the measured time: at most `LARGEST_PART` of it is taken
+            # off.
             own = np.maximum(measured - before.reshape(measured.shape), (1.0 - LARGEST_PART) * measured)
-            found[position] = np.log(own / base.reshape(measured.shape))
-    return [found[position] for position in range(len(tables))]
+            ratios[position] = np.log(own / base.reshape(measured.shape))
+    return [ratios[position] for position in range(len(tables))]
 
 
 def _rows(table: SurfaceTable) -> dict[str, np.ndarray]:
@@ -157,6 +164,7 @@ def _node_times(
 
     floats = {name: column.astype(float) for name, column in columns.items()}
     with eager():
+        # A time that depends on no column is one number for all rows.
         before, base = seconds(floats, hardware, efficiency)
     shape = next(iter(floats.values())).shape
     return np.broadcast_to(before, shape), np.broadcast_to(base, shape)
@@ -167,22 +175,27 @@ def _surface(
 ) -> Surface:
     """Tables of one kind of kernel over the union of their positions, on which each is exactly itself."""
     first = tables[0]
+    # An axis on which every table has a single position chooses between tables, as labels do.
     single = [axis for axis in first.axes if all(len(table.axes[axis]) == 1 for table in tables)]
     names = [name for name in LABELS[first.kind] if name in single or name not in AXES[first.kind]]
+    # In octaves, shape [tables, labels].
     labels = np.log2([[_label(table, name) for name in names] for table in tables]).reshape(len(tables), len(names))
+    # Nothing would choose between two tables of equal labels.
     for i, j in zip(*np.triu_indices(len(tables), 1), strict=True):
         if np.array_equal(labels[i], labels[j]):
             raise ValueError(f"{where}: {tables[i].name} and {tables[j].name} are tables of the same kernel")
-    kept = [axis for axis in first.axes if axis not in single]
-    if not kept:
-        kept = [next(iter(first.axes))]
-    positions = {axis: np.unique(np.concatenate([table.axes[axis] for table in tables])) for axis in kept}
+    grid_axes = [axis for axis in first.axes if axis not in single]
+    if not grid_axes:
+        grid_axes = [next(iter(first.axes))]
+    # On the union of positions every table still is itself at its own ones: it is linear between them.
+    positions = {axis: np.unique(np.concatenate([table.axes[axis] for table in tables])) for axis in grid_axes}
     values_of_tables = []
     for table, values in zip(tables, log_ratios(tables, efficiency, hardware, where), strict=True):
-        own_axes = [table.axes[axis] for axis in kept]
+        own_axes = [table.axes[axis] for axis in grid_axes]
         values = filled(values.reshape([len(axis) for axis in own_axes]), own_axes)
-        for dimension, axis in enumerate(kept):
+        for dimension, axis in enumerate(grid_axes):
             values = _resampled(values, dimension, table.axes[axis], positions[axis])
+        # Interpolation needs two positions: a single one is repeated.
         values_of_tables.append(np.pad(values, [(0, int(n == 1)) for n in values.shape], mode="edge"))
     return Surface(
         kind=first.kind,
@@ -201,9 +214,11 @@ def _axis(name: str, positions: np.ndarray) -> SurfaceAxis:
     """The axis with its buckets; one position alone is a cell in which nothing changes."""
     ends = positions if len(positions) > 1 else np.array([positions[0], 2.0 * positions[0]])
     octaves = np.log2(ends)
+    # Buckets are narrower than any `BORDERS` cells together, so that so many comparisons find the cell of a position.
     apart = octaves[BORDERS:] - octaves[:-BORDERS]
     per_octave = (1.0 + 3.0 * _MARGIN) / float(apart.min()) if len(apart) else 1.0
     begins = octaves[0] + np.arange(math.ceil((octaves[-1] - octaves[0]) * per_octave)) / per_octave
+    # The cell in which a bucket begins, a margin earlier for rounded logarithms.
     cells = np.searchsorted(octaves, begins - _MARGIN / per_octave, side="right") - 1
     return SurfaceAxis(
         name=name,
@@ -225,6 +240,7 @@ def filled(values: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
     """
     while (holes := np.isnan(values)).any():
         total, count = np.zeros(values.shape), np.zeros(values.shape)
+        # Holes between known values first; those beyond all known ones only where there are no others.
         for inside in (True, False):
             for dimension, axis in enumerate(axes):
                 own = np.apply_along_axis(_line, dimension, values, np.log2(axis), inside)
@@ -241,6 +257,7 @@ def _line(values: np.ndarray, octaves: np.ndarray, inside: bool) -> np.ndarray:
     known = ~np.isnan(values)
     if not known.any():
         return values
+    # None lets `np.interp` go on with the outermost value.
     beyond = np.nan if inside else None
     return np.interp(octaves, octaves[known], values[known], left=beyond, right=beyond)
 

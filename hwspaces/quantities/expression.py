@@ -23,6 +23,7 @@ DEEPEST = 40
 Dimension = Mapping[str, Fraction]
 """Base unit -> its power, without powers of 0: {"m": 2} of an area."""
 
+# Energy is a base unit here, so that power is J/s; areas are the only powers with a symbol of their own.
 _DERIVED = {"W": {"J": 1, "s": -1}, "Hz": {"s": -1}, "m2": {"m": 2}}
 _PLAIN: Dimension = {}
 
@@ -87,16 +88,18 @@ class Expression:
         if len(text) > LONGEST:
             raise ValueError(f"{where}: the expression has {len(text):,} characters; at most {LONGEST:,} are read")
         try:
+            # Python's grammar is that of the expressions. Nothing is run: nodes that are not known below are refused.
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"{where} = {text!r} is not an expression such as cores.count * cores.clock") from None
         self.names: tuple[str, ...] = ()
         self.reads: tuple[str, ...] = ()
         self._unit_of = unit_of
-        found = self._dimension(self._tree, DEEPEST)
+        # One walk checks all nodes, and notes names and what functions read.
+        actual = self._dimension(self._tree, DEEPEST)
         wanted = dimension(unit)
-        if found != wanted:
-            raise ValueError(f"{where} = {text!r} is in {_text(found)}; it must be in {_text(wanted)}")
+        if actual != wanted:
+            raise ValueError(f"{where} = {text!r} is in {_text(actual)}; it must be in {_text(wanted)}")
 
     def value(self, number: Callable[[str], Any], tree: Any) -> Any:
         """Its value in the SI unit, shape of the numbers broadcast.
@@ -118,6 +121,7 @@ class Expression:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             function = self._functions[node.func.id]
             arguments = [self._value(one, number, tree) for one in node.args]
+            # Functions of a device are given the device itself, besides their arguments.
             return function.compute(*([tree] if function.reads else []), *arguments)
         assert isinstance(node, ast.BinOp)
         left = self._value(node.left, number, tree)
@@ -127,6 +131,7 @@ class Expression:
 
     def _dimension(self, node: ast.AST, depth: int) -> Dimension:
         """The dimension of a part; ValueError where there is none."""
+        # Bounds the recursion, whatever a file holds.
         if depth == 0:
             raise ValueError(f"{self._where}: the expression has more than {DEEPEST} operations inside each other")
         if isinstance(node, ast.Constant):
@@ -164,9 +169,11 @@ class Expression:
             raise ValueError(
                 f"{self._where}: the exponent of {ast.unparse(node)!r} is in {_text(right)}; it must be plain"
             )
+        # A plain number may have any plain exponent, computed ones included.
         if left == _PLAIN:
             return _PLAIN
         try:
+            # Exact, so that the units of two square roots cancel when they are multiplied.
             exponent = Fraction(str(ast.literal_eval(node.right)))
         except ValueError:
             shown = ast.unparse(node)
@@ -186,6 +193,7 @@ class Expression:
             raise ValueError(f"{self._where}: {name} has {len(given)} arguments; it takes {len(function.arguments)}")
         if function.arguments is None and not given:
             raise ValueError(f"{self._where}: {name} has no arguments; give at least one")
+        # Functions that declare no arguments, such as min and max, take any number of one unit.
         wanted = given[:1] * len(given) if function.arguments is None else [*map(dimension, function.arguments)]
         for own, right in zip(given, wanted, strict=True):
             if own != right:
@@ -205,14 +213,15 @@ class Expression:
 @functools.cache
 def dimension(unit: str) -> Dimension:
     """Base units of an SI unit as `hwspaces.quantities.units` writes it: of "m2 s/B" {m: 2, s: 1, B: -1}."""
-    found: Dimension = {}
+    powers: Dimension = {}
+    # Units behind a slash, the first or a later one, have negative powers.
     for place, part in enumerate(unit.split("/")):
         for symbol in part.split():
             if symbol != "1":
-                found = _times(
-                    found, {k: Fraction(v) for k, v in _DERIVED.get(symbol, {symbol: 1}).items()}, 1 - 2 * (place > 0)
+                powers = _times(
+                    powers, {k: Fraction(v) for k, v in _DERIVED.get(symbol, {symbol: 1}).items()}, 1 - 2 * (place > 0)
                 )
-    return found
+    return powers
 
 
 def _times(one: Dimension, other: Dimension, sign: int) -> Dimension:
@@ -248,6 +257,7 @@ def _literal(value: Any) -> tuple[float, Dimension]:
         return float(value), _PLAIN
     if isinstance(value, str):
         symbol = re.sub(r"^\s*[-+\d._]+(?:[eE][-+]?\d+)?\s*", "", value).strip()
+        # The symbol tells the unit: symbols of two units, such as GHz, have the same dimension in both.
         for unit, texts in TEXT_UNITS.items():
             if symbol and symbol in texts:
                 return quantity(value, unit, repr(value)), dimension(unit)

@@ -21,6 +21,7 @@ SILICON = ("matrix", "cores", "memory", "links", "silicon")
 
 FUNCTIONS: Mapping[str, Function] = {
     "die_area": Function(die_area, "m2", (), SILICON),
+    # The first kind of dies is the one with cores.
     "core_area": Function(lambda hardware: dies(hardware)[0].area, "m2", (), SILICON),
     "clock_at": Function(clock_at, "Hz", ("V", "V", "Hz", "V", "1")),
     "leakage": Function(leakage, "W", ("m2", "V", "V", "W/m2", "1/V")),
@@ -51,6 +52,7 @@ class Law:
 
     def depends_on(self, path: str) -> bool:
         """Whether its value changes with the figure at `path`."""
+        # A function of the whole device reads every figure of some of its parts.
         return path in dict(self.reads).values() or path.startswith(tuple(f"{part}." for part in self.expression.reads))
 
 
@@ -77,12 +79,15 @@ def hardware_laws(
     def unit_of(name: str) -> str:
         if name in constants:
             return constants[name][1]
+        # `base.` and `hardware.` stand before the same paths.
         plain = name.removeprefix(BASE).removeprefix("hardware.")
         try:
             unit = leaf_unit(plain)
         except ValueError as error:
+            # What is no path may be a misspelt constant of a technology.
             known = nearest(name, constants) if constants and "did you mean" not in str(error) else ""
             raise ValueError(f"{error}{known}") from None
+        # The schema knows more figures than one device has: a tier that it lacks has none.
         if leaf_at(hardware, plain) is None:
             raise ValueError(f"{name} is unknown of this device")
         return unit
@@ -90,17 +95,18 @@ def hardware_laws(
     def held(name: str) -> float | None:
         if name in constants:
             return constants[name][0]
+        # Figures of the base are numbers from here on; other paths are read whenever the law is applied.
         return float(leaf_at(hardware, name.removeprefix(BASE))) if name.startswith(BASE) else None
 
-    made = []
+    laws = []
     for path, text in texts.items():
         try:
             unit = unit_of(path)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         expression = expressed(text, unit_of, f"{where}: {path}", unit)
-        made.append(_law(path, expression, held, "hardware."))
-    return in_order(made, where)
+        laws.append(_law(path, expression, held, "hardware."))
+    return in_order(laws, where)
 
 
 def expressed(text: object, unit_of: Callable[[str], str], where: str, unit: str) -> Expression:
@@ -127,8 +133,8 @@ def scenario_laws(
     def held(name: str) -> float | None:
         return float(leaf_at(scenario, name.removeprefix(BASE))) if name.startswith(BASE) else None
 
-    made = [_law(path, expressed(text, unit, f"{where}: {path}", unit(path)), held) for path, text in texts.items()]
-    return in_order(made, where)
+    laws = [_law(path, expressed(text, unit, f"{where}: {path}", unit(path)), held) for path, text in texts.items()]
+    return in_order(laws, where)
 
 
 def _law(path: str, expression: Expression, held: Callable[[str], float | None], root: str = "") -> Law:
@@ -146,6 +152,7 @@ def _law(path: str, expression: Expression, held: Callable[[str], float | None],
 def in_order(laws: Iterable[Law], where: str) -> tuple[Law, ...]:
     """The laws, those that others read first; ValueError of one line for a circle."""
     by_path = {law.path: law for law in laws}
+    # A law is applied after those that set what it reads.
     graph = {path: [other for other in by_path if law.depends_on(other)] for path, law in by_path.items()}
     try:
         return tuple(by_path[path] for path in graphlib.TopologicalSorter(graph).static_order())
@@ -172,9 +179,11 @@ def lawful(scenario: Any) -> Any:
     changed = {}
     if scenario.hardware.laws:
         changed["hardware"] = obeying(scenario.hardware, scenario.hardware.laws)
+    # A pool of prefill workers has a device of its own, and so laws of its own.
     pool = scenario.prefill
     if pool is not None and pool.hardware.laws:
         changed["prefill"] = dataclasses.replace(pool, hardware=obeying(pool.hardware, pool.hardware.laws))
+    # Laws of the scenario come last: they read figures of devices that obey theirs.
     scenario = dataclasses.replace(scenario, **changed) if changed else scenario
     return obeying(scenario, scenario.laws)
 

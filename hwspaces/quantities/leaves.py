@@ -25,10 +25,10 @@ def leaf(path: str) -> Declaration:
       ValueError: one line with the nearest known paths when there is no such leaf.
     """
     plain = path.removeprefix("hardware.")
-    found = declaration(Hardware, plain)
-    if found is None or found.structure:
+    declared = declaration(Hardware, plain)
+    if declared is None or declared.structure:
         raise ValueError(f"{path} is not a figure of the hardware{nearest(plain, units(Hardware))}")
-    return found
+    return declared
 
 
 def leaf_unit(path: str) -> str:
@@ -45,6 +45,7 @@ def declared_quantity(value: Any, declared: Declaration, where: str) -> float:
     """`value` in the SI unit and within the range of a declaration; ValueError begins with `where`."""
     if declared.codes:
         return _code(value, declared.codes, where)
+    # `quantity` takes positive numbers alone, so that a zero that is allowed is told before.
     if declared.zero and is_zero(value, declared.unit):
         return 0.0
     number = quantity(value, declared.unit, where)
@@ -70,13 +71,15 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
     for field in dataclasses.fields(kind):
         path = f"{prefix}{field.name}"
         declared = declarations(kind).get(field.name)
+        # Nothing of a part that need not be there: None, rather than an incomplete struct.
         if field.name in optional and not any(known.startswith(f"{path}.") for known in figures):
             values[field.name] = None
         elif field.name in inner:
             values[field.name] = struct_of(inner[field.name], figures, texts, f"{path}.")
         elif f"{field.name}.*" in declarations(kind):
-            found = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}
-            values[field.name] = found if found or field.default is not None else None
+            # One key per known precision, always in the same order, so that equal devices have equal structure.
+            by_precision = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}
+            values[field.name] = by_precision if by_precision or field.default is not None else None
         elif declared is not None:
             default = None if declared.default is NO_DEFAULT else declared.default
             values[field.name] = (texts if declared.structure else figures).get(path, default)
@@ -88,6 +91,7 @@ def _code(value: Any, words: tuple[str, ...], where: str) -> float:
     if isinstance(value, str) and value.replace("-", "_") in words:
         return float(words.index(value.replace("-", "_")))
     try:
+        # The figures of an entry hold the code already, which a user may write too.
         code = float(value)
     except (TypeError, ValueError):
         code = -1.0

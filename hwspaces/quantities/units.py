@@ -27,8 +27,10 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | range):
         return [plain(part) for part in value]
+    # Named tuples are types of their own and stay what they are.
     if type(value) is tuple:
         return tuple(plain(part) for part in value)
+    # Arrays of NumPy and JAX are told by what they can do: neither has to be imported for it.
     if hasattr(value, "__array__") and isinstance(getattr(value, "ndim", None), int):
         if value.ndim == 0 and hasattr(value, "item"):
             return value.item()
@@ -54,12 +56,14 @@ def plain_arguments(function: Callable[Parameters, Returned]) -> Callable[Parame
 _SI = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SI |= {"P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+# Bytes, FLOP and their rates are written with large prefixes, times and lengths with small ones.
 _LARGE = {p: s for p, s in _SI.items() if s >= 1.0}
 _SMALL = {p: s for p, s in _SI.items() if s <= 1.0}
 _ONLY = {"": 1.0}
 
 # SI unit -> (how text writes it, how a key's suffix writes it, prefixes, its size), one row per spelling.
 _SPELLINGS = {
+    # Only bytes have binary prefixes; a bit is an eighth of a byte.
     "B": [("B", "B", _LARGE | _BINARY, 1.0), ("b", "b", _LARGE, 0.125), ("bit", "bit", _LARGE, 0.125)],
     "B/s": [
         ("B/s", "Bps", _LARGE | _BINARY, 1.0),
@@ -80,6 +84,7 @@ _SPELLINGS = {
         ("s", "s", _SMALL, 1.0),
         ("min", "min", _ONLY, 60.0),
         ("h", "h", _ONLY, 3600.0),
+        # 365.25 days of 86,400 s.
         ("year", "year", _ONLY, 31557600.0),
     ],
     "m": [("m", "m", _SMALL, 1.0)],
@@ -139,6 +144,7 @@ for _unit, _rows in _SPELLINGS.items():
         for _prefix, _scale in _prefixes.items():
             TEXT_UNITS[_unit][_prefix + _text] = _scale * _size
             if _suffix:
+                # One suffix may be of several units, such as GHz: the plain key says which is meant.
                 KEY_UNITS.setdefault(_prefix + _suffix, {}).setdefault(_unit, _scale * _size)
 
 PLAIN = ("1", "1/s")
@@ -172,6 +178,7 @@ def quantity(text_or_number: str | int | float, unit: str, where: str) -> float:
     if match is None:
         raise ValueError(f"{where} = {text_or_number!r} is not a number with a unit, such as {_example(unit)}")
     number, symbol = match.groups()
+    # The micro sign and the Greek letter are two characters that look alike.
     symbol = symbol.replace("µ", "u").replace("μ", "u")
     if symbol not in units and symbol:
         raise ValueError(f"{where} = {text_or_number!r} has the unit {symbol!r}; allowed: {_allowed(unit, symbol)}")
@@ -200,6 +207,7 @@ def positive(value: object, where: str, scale: float = 1.0, shown: object = None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{where} = {shown!r} is not a number; it must be a positive finite number")
     try:
+        # Whole numbers of Python may be too large for a float.
         scaled = float(value) * scale
     except OverflowError:
         scaled = math.inf
@@ -228,6 +236,7 @@ def from_key(key: str, value: Any, where: str, units: Mapping[str, str] | None =
     """
     place = f"{where}: {key}"
     parts = key.split("_")
+    # Suffixes may have underscores, such as mm2_per_MiB: every place between words is tried, shortest key first.
     for i in range(1, len(parts)):
         plain, suffix = "_".join(parts[:i]), "_".join(parts[i:])
         sizes = KEY_UNITS.get(suffix)
@@ -256,6 +265,7 @@ def formatted(value: float, unit: str, digits: int = 3) -> str:
     """
     if unit == "USD/s":
         return f"{_significant(value * 3600.0, digits)} USD/h"
+    # Units without prefixes are written in their first spelling, such as mm2 for areas.
     if unit in _SPELLINGS and _SPELLINGS[unit][0][2] is _ONLY and unit not in ("1", ""):
         text, _, _, size = _SPELLINGS[unit][0]
         return f"{_significant(value / size, digits)} {text}"
@@ -264,6 +274,7 @@ def formatted(value: float, unit: str, digits: int = 3) -> str:
     if unit not in _SPELLINGS or not math.isfinite(value) or value == 0.0:
         return f"{value:.{digits}g} {unit}"
     prefixes = {p: s for p, s in _SPELLINGS[unit][0][2].items() if p in _SI and p != "K"}
+    # Rounded before the prefix is chosen: 999.9 GB with three digits is 1 TB.
     magnitude = float(f"{abs(value):.{digits}g}")
     prefix = max((p for p, s in prefixes.items() if s <= magnitude), key=prefixes.__getitem__, default=None)
     prefix = min(prefixes, key=prefixes.__getitem__) if prefix is None else prefix
@@ -287,6 +298,7 @@ def require_keys(table: Iterable[str], known: Iterable[str], where: str = "") ->
 
 def _significant(value: float, digits: int) -> str:
     text = f"{value:.{digits}g}"
+    # The `g` format writes 1234 with three digits as 1.23e+03; below 1e9 it is written out.
     return text if "e" not in text or abs(value) >= 1e9 or abs(value) < 1e-4 else f"{float(text):.0f}"
 
 

@@ -68,7 +68,7 @@ class Spec:
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
-        return json.dumps(self.source, sort_keys=True, default=str)
+        return json.dumps(as_tables(self.source), sort_keys=True, default=str)
 
 
 def read(path: str | os.PathLike[str]) -> Spec:

@@ -53,6 +53,14 @@ def test_the_dataset_says_how_it_was_made(data):
     xr.testing.assert_identical(again, data)
 
 
+def test_the_question_that_a_dataset_says_can_be_asked_again():
+    """Ranges of Python's callers stand in it as a file would have them."""
+    keys = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "efficiency": "derated", "job": "step"}
+    axes = {"hardware.memory.l2.capacity": sweeps.log("8MB", "64MB", 3), "workload.context": np.array([100.0, 1000.0])}
+    first = sweeps.sweep(**keys, workload={"decode": 8}, axes=axes)
+    assert sweeps.sweep(json.loads(first.attrs["spec"])).equals(first)
+
+
 def test_a_file_reads_back_as_the_dataset(data, tmp_path):
     path = tmp_path / "out.nc"
     sweeps.sweep_to_file(path, SPEC)

@@ -41,6 +41,7 @@ CHAINS, LENGTH = 8, 16
 def gemm(precision: str, shape: Mapping[str, int]) -> TimedWork:
     """`(m, k) @ (k, n)`; fp32 in full precision, tf32 as the device rounds by default."""
     dtype = DTYPES[precision]
+    # Activations are warm, as the kernel before has written them; weights come from memory.
     return TimedWork(
         call=functools.partial(_matmul, precision),
         state=(jax.ShapeDtypeStruct((shape["m"], shape["k"]), dtype),),
@@ -82,9 +83,11 @@ def decode(precision: str, heads: Heads, implementation: str, shape: Mapping[str
 def prefill_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> tuple[float, float]:
     """FLOP of the pairs that are seen, and B of queries, keys, values and results."""
     queries = shape["queries"]
+    # Causal attention: of a prompt of n tokens, n (n + 1) / 2 pairs of query and key are seen.
     tokens, pairs = shape["sequences"] * queries, shape["sequences"] * queries * (queries + 1.0) / 2.0
     size = jnp.dtype(DTYPES[precision]).itemsize
     row_bytes = 2.0 * (heads.heads + heads.kv_heads) * heads.head_dim * size
+    # Two products per pair, with keys and with values, each of 2 FLOP per element of a head.
     return 4.0 * pairs * heads.heads * heads.head_dim, row_bytes * tokens
 
 
@@ -98,6 +101,7 @@ def decode_amounts(precision: str, heads: Heads, shape: Mapping[str, float]) -> 
 
 def implementations(platform: str, precision: str) -> tuple[str, ...]:
     """Implementations of `jax.nn.dot_product_attention`; the faster one that works is timed."""
+    # cuDNN's fused attention takes 16-bit elements alone.
     return ("cudnn", "xla") if platform in ("gpu", "cuda") and precision != "fp32" else ("xla",)
 
 
@@ -111,6 +115,7 @@ class MemoryReading(NamedTuple):
 def elementwise(precision: str, shape: Mapping[str, int]) -> TimedWork:
     """Residual add and RMSNorm of rows that the kernel before it has just written: two read, two written."""
     dtype = DTYPES[precision]
+    # Four arrays of the norm's shape make up the bytes.
     rows = max(1, shape["bytes"] // (4 * HIDDEN * jnp.dtype(dtype).itemsize))
     array = jax.ShapeDtypeStruct((rows, HIDDEN), dtype)
     return TimedWork(call=_norm, state=(array, array), feeds=True)
@@ -136,7 +141,9 @@ def readings(total: int) -> dict[str, list[MemoryReading]]:
     """
     rows = max(1, total // (4 * PAGE))
     pages = jax.ShapeDtypeStruct((rows, PAGE), jnp.float32)
+    # Every page once, in an order without neighbours.
     table = (jnp.arange(rows, dtype=jnp.int32) * _coprime(rows)) % rows
+    # float32: 4 B per element that is read, 8 B where a result of the same size is written.
     read = [_reading(call, pages, 4.0 * rows * PAGE) for call in (_columns, _lanes, _product)]
     return {
         "sequential_bandwidth": read,
@@ -156,6 +163,7 @@ def vector(elements: int) -> tuple[TimedWork, float]:
 
 
 def _matmul(precision: str, state: Arrays, cold: Arrays) -> jax.Array:
+    # The default lets a device round float32 operands to tf32.
     exact = jax.lax.Precision.HIGHEST if precision == "fp32" else jax.lax.Precision.DEFAULT
     return jnp.dot(state[0], cold[0], precision=exact, preferred_element_type=RESULTS.get(precision))
 
@@ -210,6 +218,7 @@ def _strided(state: Arrays, cold: Arrays) -> jax.Array:
 
 
 def _gathered(table: jax.Array, state: Arrays, cold: Arrays) -> jax.Array:
+    # The indices are inside: a check of each would take time of its own.
     return _marked(cold[0].at[table].get(mode="promise_in_bounds"), state)
 
 
@@ -223,6 +232,7 @@ def _marked(values: jax.Array, state: Arrays) -> jax.Array:
 
 
 def _polynomials(state: Arrays, cold: Arrays) -> Arrays:
+    # Chains that differ from the beginning cannot be merged; their values approach 1 and never overflow.
     values = [state[0] * jnp.float32(0.01 * (chain + 1)) for chain in range(CHAINS)]
     for _ in range(LENGTH):
         values = [value * jnp.float32(0.9) + jnp.float32(0.1) for value in values]
@@ -231,6 +241,7 @@ def _polynomials(state: Arrays, cold: Arrays) -> Arrays:
 
 def _coprime(rows: int) -> int:
     """A step that visits every row once, far from the one before."""
+    # Near the golden section, consecutive visits are far apart; without a common divisor all rows are visited.
     step = int(rows * 0.618) | 1
     while rows > 1 and math.gcd(step, rows) > 1:
         step += 2

@@ -81,6 +81,7 @@ def timed_grid(space: BenchSpace, measure: Measure, budget: float, clock: Callab
     names = list(space.spans)
 
     def time_all(keys: list[tuple[int, ...]], deadline: float) -> bool:
+        # Small shapes first: larger ones are estimated from them.
         for key in sorted(keys, key=lambda key: sum(map(math.log, key))):
             if key not in known:
                 if clock() > deadline:
@@ -89,13 +90,16 @@ def timed_grid(space: BenchSpace, measure: Measure, budget: float, clock: Callab
                 known[key] = measure(dict(zip(names, key, strict=True)), expected)
         return True
 
+    # Two probes whose times every estimate starts from.
     low = tuple(span.low for span in space.spans.values())
     middle = tuple(_middle(span.low, span.enough) for span in space.spans.values())
     time_all([low, middle], math.inf)
+    # The coarse grid is timed whatever it takes: without it there is no table.
     axes = _affordable(space, known, FIRST_SHARE * budget - (clock() - start))
     time_all(list(itertools.product(*axes.values())), math.inf)
     while True:
         left = start + budget - clock()
+        # One more position at a time, as long as all of its shapes fit into the time that is left.
         finer = _refined(axes, space, known, left)
         if finer is None or not time_all(list(itertools.product(*finer.values())), start + budget):
             return Grid(axes, known)
@@ -104,6 +108,7 @@ def timed_grid(space: BenchSpace, measure: Measure, budget: float, clock: Callab
 
 def positions(low: int, high: int, ratio: float = COARSE) -> list[int]:
     """Powers of two (times `low`) from `low` to `high`, at most `ratio` apart."""
+    # The slack keeps a range that is an exact power of the ratio from taking one more step.
     steps = max(1, math.ceil(math.log2(high / low) / math.log2(ratio) - 1e-9))
     exponents = [round(math.log2(high / low) * step / steps) for step in range(steps + 1)]
     return sorted({low * 2**exponent for exponent in exponents})
@@ -111,9 +116,11 @@ def positions(low: int, high: int, ratio: float = COARSE) -> list[int]:
 
 def call_time(key: tuple[int, ...], space: BenchSpace, known: Mapping[tuple[int, ...], Cell]) -> float:
     """s that one call takes: what the nearest timed shape took, in proportion to its work."""
+    # Nearest in octaves, all axes together.
     near = min(known, key=lambda other: sum(abs(math.log(a / b)) for a, b in zip(key, other, strict=True)))
     names = list(space.spans)
     here, there = (space.amounts(dict(zip(names, k, strict=True))) for k in (key, near))
+    # In proportion to FLOP or bytes, whichever grows more.
     return known[near].seconds * max([a / b for a, b in zip(here, there, strict=True) if b > 0.0], default=1.0)
 
 
@@ -135,6 +142,8 @@ def _affordable(space: BenchSpace, known: Mapping[tuple[int, ...], Cell], budget
         keys = [key for key in itertools.product(*axes.values()) if key not in known]
         cost = sum(wall_time(key, space, known) for key in keys)
         fits = space.bytes(highs) <= space.limit
+        # By how much each axis reaches beyond what is enough, relative to its whole reach. Where the memory is too
+        # small, axes may shrink below that.
         spare = {
             name: math.log(highs[name] / span.enough) / max(1.0, math.log(span.high / span.enough))
             for name, span in space.spans.items()
@@ -150,6 +159,7 @@ def _refined(
     axes: Mapping[str, list[int]], space: BenchSpace, known: Mapping[tuple[int, ...], Cell], left: float
 ) -> dict[str, list[int]] | None:
     """The axes with one more position in the widest gap that can be afforded; None where there is none."""
+    # Width of every gap that may still be halved, and the position in its middle.
     gaps = [
         (high / low, _middle(low, high), name)
         for name, values in axes.items()

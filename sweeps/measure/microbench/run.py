@@ -76,7 +76,9 @@ def space(family: str, precision: str, heads: Heads, device: Device) -> BenchSpa
         amounts = kernels.stream_amounts
 
     def needed(shape: Mapping[str, float]) -> float:
+        # Room for several copies of operands and results.
         size = 3.0 * amounts(shape)[1]
+        # Attention that is not fused writes its scores, in float32 and several times.
         scores = 4.0 * 3.0 * heads.heads * shape["sequences"] * shape["queries"] ** 2 if family == "prefill" else 0.0
         return size + scores
 
@@ -123,6 +125,7 @@ class BenchResult:
         name = f"{family}_{precision}"
         shapes = space(family, precision, self.asked.heads, self.device)
         try:
+            # A device shows that it lacks a precision when a kernel is compiled; the other tables go on.
             implementation = self._implementation(family, precision, shapes)
         except Exception as error:
             self.left_out.append(f"{name} does not run on this device: {_one_line(error)}")
@@ -131,6 +134,7 @@ class BenchResult:
 
         def measure(shape: dict[str, int], expected: float) -> Cell:
             nonlocal done
+            # Wall time with compilation and set-up, by which the plan judges what it can afford.
             begin = clock()
             kernel = work(family, precision, self.asked.heads, implementation, shape)
             measurement = self._timed(kernel, expected)
@@ -146,6 +150,7 @@ class BenchResult:
         if implementation:
             self.implementations[name] = implementation
         if family == "gemm":
+            # The measured peak is the best rate of any shape, those of unfinished refinements included.
             names = list(grid.axes)
             rates = [shapes.amounts(dict(zip(names, key, strict=True)))[0] / c.seconds for key, c in grid.cells.items()]
             self.figures.matrix[precision] = max(rates)
@@ -153,15 +158,18 @@ class BenchResult:
     def time_bandwidths(self, budget: float, clock: Callable[[], float]) -> None:
         """Rates of memory by the fastest way of each, and of the vector units."""
         limit = 0.05 * (self.device.memory_bytes or 8e9)
+        # Three times what caches hold, unless that is more than a small part of the memory.
         total = int(min(3.0 * self.device.cache_bytes, limit))
         for done, (name, ways) in enumerate(kernels.readings(total).items()):
             self.figures.bandwidths[name] = max(way.bytes / self._timed(way.work, 1.0).seconds for way in ways)
             self.said("bandwidth", done + 1)
+        # Elements that a cache holds: 1 MiB of them on a CPU, 32 MiB elsewhere.
         chain, flops = kernels.vector(1 << 18 if self.device.platform == "cpu" else 1 << 23)
         self.figures = self.figures._replace(vector=flops / self._timed(chain).seconds)
 
     def time_collectives(self, budget: float, clock: Callable[[], float]) -> None:
         """All-reduce and all-gather from 4 KiB, in powers of four, as far as the budget goes."""
+        # The smallest message, in B, is timed in any case: it tells the latency.
         start, size = clock(), 1 << 12
         while size <= 1 << 28 and (size == 1 << 12 or clock() - start < budget):
             for name in ("all_reduce", "all_gather"):
@@ -169,6 +177,7 @@ class BenchResult:
                 self.said("collective", len(self.collectives))
             size *= 4
         reduced = [message for message in self.collectives if message.name == "all_reduce"]
+        # Bandwidth is that of the fastest message, latency the time of the smallest.
         fastest = max(bus_bandwidth(message, self.device.count) for message in reduced)
         self.figures = self.figures._replace(links=(fastest, reduced[0].measurement.seconds))
 
@@ -189,6 +198,7 @@ class BenchResult:
         known = kernels.implementations(self.device.platform, precision) if family in ATTENTION else ("",)
         times: dict[str, float] = {}
         failure: Exception | None = None
+        # A single implementation only has to work; several are compared at a shape that keeps the device busy.
         shape = {axis: span.low if len(known) == 1 else span.enough for axis, span in shapes.spans.items()}
         for name in known:
             try:
@@ -204,7 +214,7 @@ def bench(
     asked: BenchRequest, device: Device, said: Said, clock: Callable[[], float] = time.perf_counter
 ) -> BenchResult:
     """Measure in the order of `SHARES`; what one family does not use of its share is left to the ones after it."""
-    start, found = clock(), BenchResult(asked, device, said)
+    start, result = clock(), BenchResult(asked, device, said)
     jobs = [
         (family, precision)
         for family in SHARES
@@ -212,15 +222,16 @@ def bench(
         for precision in (asked.precisions if family in MANY else asked.precisions[:1])
     ]
     for place, (family, precision) in enumerate(jobs):
+        # The time that is left is divided among this job and those after it.
         shares = [SHARES[name] for name, _ in jobs[place:]]
         budget = max(0.0, start + asked.budget - clock()) * shares[0] / sum(shares)
         if family == "bandwidth":
-            found.time_bandwidths(budget, clock)
+            result.time_bandwidths(budget, clock)
         elif family == "collective":
-            found.time_collectives(budget, clock)
+            result.time_collectives(budget, clock)
         else:
-            found.time_table(family, precision, budget, clock)
-    return found
+            result.time_table(family, precision, budget, clock)
+    return result
 
 
 def best_rates(made: SurfaceTable, asked: BenchRequest, device: Device) -> tuple[float, float]:
@@ -229,6 +240,7 @@ def best_rates(made: SurfaceTable, asked: BenchRequest, device: Device) -> tuple
     best = [0.0, 0.0]
     for index, seconds in np.ndenumerate(made.seconds):
         shape = {axis: float(p[i]) for (axis, p), i in zip(made.axes.items(), index, strict=True)}
+        # FLOP/s and B/s need not be best at the same shape.
         best = [max(old, amount / seconds) for old, amount in zip(best, amounts(shape), strict=True)]
     return best[0], best[1]
 

@@ -81,6 +81,7 @@ class Numbers:
         """An array of its own in the device's memory."""
         name = jnp.dtype(wanted.dtype).name
         if name not in self._typed:
+            # Integers from -100 to 100, as the drawn numbers would all round to 0.
             scale = 2000.0 if jnp.issubdtype(wanted.dtype, jnp.integer) else 1.0
             self._typed[name] = (self._values * scale).astype(jnp.dtype(wanted.dtype))
         return jnp.array(np.resize(self._typed[name], wanted.shape), copy=True)
@@ -98,20 +99,26 @@ def call_time(work: TimedWork, numbers: Numbers, how: TimingProtocol, expected: 
       how: its repeats.
       expected: s of one call; one that takes long needs no others in its program. 0: unknown, taken as short.
     """
+    # So many copies of the cold operands that caches no longer hold the first when its turn comes again.
     size = sum(_bytes(array) for array in work.cold)
     copies = 1 if not size else min(how.buffers, max(2, int(np.ceil(how.cold_bytes / size))))
+    # Calls in one program: a long call needs no others to outlast its dispatch.
     unroll = how.unroll if not expected else int(np.clip(round(how.sample_time / expected), 1, how.unroll))
     unroll = min(unroll, copies) if size else unroll
+    # Copies by program and call: [sets][calls][operands].
     sets = [tuple(tuple(map(numbers.array, work.cold)) for _ in range(unroll)) for _ in range(-(-copies // unroll))]
+    # The first run compiles, the second says about how long a run takes.
     run, results = _program(work, how, sets[0])
     carried = _waited(run(1, (tuple(map(numbers.array, work.state)), results), sets[0]))
     start = time.perf_counter()
     carried = _waited(run(1, carried, sets[-1]))
     once = max(time.perf_counter() - start, 1e-7)
+    # Turns of the loop, and dispatches, that make up one sample.
     times = max(1, round(how.sample_time / once)) if how.loop and len(sets) == 1 else 1
     dispatches = max(1, min(1000, round(how.sample_time / (once * times))))
     empty = 0.0
     if how.loop:
+        # What a dispatch takes without any turn of the loop.
         carried, empty = _empty(run, carried, sets[0])
     samples, issued, turn, begin = [], 0.0, 0, time.perf_counter()
     if times * dispatches == 1:
@@ -122,17 +129,20 @@ def call_time(work: TimedWork, numbers: Numbers, how: TimingProtocol, expected: 
         for _ in range(dispatches):
             carried = run(times, carried, sets[turn % len(sets)])
             turn += 1
+        # Until here the host has only queued work; the wait after it is for the device.
         queued = time.perf_counter()
         _waited(carried)
         samples.append(time.perf_counter() - start)
         issued += queued - start
+    # Issuing took nearly all of the time, so that the device may have waited for the host.
     waiting = not how.loop and issued > 0.9 * sum(samples) and turn > len(samples)
     if not how.loop:
+        # Queued dispatches overlap with the device's work: told, but not taken off.
         empty = issued / max(turn, 1)
     calls = dispatches * times * unroll
-    whole = np.sort(samples)
-    device = whole - empty * dispatches if how.loop else whole
-    device = np.maximum(device, 0.05 * whole) / calls  # never below what noise in the dispatches can hide
+    durations = np.sort(samples)
+    device = durations - empty * dispatches if how.loop else durations
+    device = np.maximum(device, 0.05 * durations) / calls  # never below what noise in the dispatches can hide
     median = float(np.median(device))
     return Measurement(
         seconds=float(np.quantile(device, FASTEST)),
@@ -166,6 +176,7 @@ def _program(work: TimedWork, how: TimingProtocol, sample: tuple[Arrays, ...]) -
     def repeated(times: jax.Array, carried: Carried, buffers: tuple[Arrays, ...]) -> Carried:
         return jax.lax.fori_loop(0, times, lambda _, now: turn(now, buffers), carried)
 
+    # Results are written into buffers that one turn hands to the next, so that none is allocated.
     shapes = jax.eval_shape(lambda state, buffers: turn((state, ()), buffers)[1], work.state, sample)
     room = tuple(jnp.zeros(array.shape, array.dtype) for array in shapes)
     if how.loop:

@@ -19,6 +19,7 @@ from sweeps.measure.validate.collective_rows import (
     COPY_SHARE,
     EAGER,
     EAGER_COPIES,
+    LIKE_NCCL,
     MeasuredCollective,
     collectives,
     launch_time,
@@ -81,6 +82,7 @@ def collective_errors(path: str | Path, losses: float = 1.0) -> CollectiveErrors
       ValueError: one line, as `collective_rows.collectives`.
     """
     rows, left_out = collectives(path)
+    # No device's link is replaced: predictions are those of the catalogue.
     predicted = np.asarray(times(rows)(lambda device: None, losses))
     pairs = list(zip(rows, predicted, strict=True))
     left_out += [
@@ -104,8 +106,10 @@ def times(rows: Sequence[MeasuredCollective]) -> Callable[[Callable[[str], Trans
         row = rows[position]
         return row.device, row.kind, row.algorithms, jax.tree.structure(row.links)
 
+    # Rows of one structure become one stack, priced by one compiled function.
     groups = grouped(range(len(rows)), alike)
     stacks = [(*key[:3], stack([_case(rows[i]) for i in positions])) for key, positions in groups.items()]
+    # Inverts the grouping: results in the order of the rows.
     order = np.argsort(np.concatenate(list(groups.values())))
 
     def predicted(replacement: Callable[[str], Any], losses: Scalar) -> jax.Array:
@@ -129,6 +133,7 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
       changed: fields of the scale-up link to replace, or None.
     """
     scale_up = dataclasses.replace(given(case.links.scale_up, "scale-up link"), **(changed or {}))
+    # Up to which message an engine's own kernels run is the engine's choice, not the link's.
     if scale_up.transport is not None:
         transport = dataclasses.replace(scale_up.transport, shot_limit=case.shot_limit)
         scale_up = dataclasses.replace(scale_up, transport=transport)
@@ -136,15 +141,18 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
     message, members = case.message_bytes, case.participants
     op = CollectiveOp(operation=kind, count=1.0, kernels=1.0, message_bytes=message, participants=members)
     efficiency = LinkEfficiency(losses=losses)
+    # Kernels of the engine itself; the library's algorithms choose among themselves.
     own = tuple(name for name in algorithms if name in ("one_shot", "two_shot"))
     kernel = collective_time(links, op, efficiency, tuple(name for name in algorithms if name not in own))
     if own and kind == "all_reduce":
+        # Copies into and out of symmetric memory are made only where the switch reduces.
         copies = case.copy_time * scale_up.reduces
         kernel = jnp.minimum(kernel, copies + collective_time(links, op, efficiency, own))
     return jnp.maximum(case.launch_time, kernel) + case.eager_byte_time * case.message_bytes
 
 
 def _case(row: MeasuredCollective) -> _Case:
+    # Launches and copies of the message are part of the time only where the host runs each collective by itself.
     family, eager = own_collectives(row.family), row.mode == EAGER
     return _Case(
         links=row.links,
@@ -159,6 +167,7 @@ def _case(row: MeasuredCollective) -> _Case:
 
 def band(message_bytes: float) -> str:
     """Name of the band of sizes that a message falls into."""
+    # The last band is open, so that every message has one.
     return next(name for end, name in BANDS if message_bytes < end)
 
 
@@ -169,7 +178,7 @@ def family_name(row: MeasuredCollective) -> str:
 
 def kind_name(row: MeasuredCollective) -> str:
     """Which of the stated families of collectives a row belongs to: "all_reduce", "custom all_reduce", ..."""
-    return row.kind if row.family == "nccl" else f"custom {row.kind}"
+    return row.kind if row.family in LIKE_NCCL else f"custom {row.kind}"
 
 
 GROUPS: Mapping[str, Callable[[MeasuredCollective], str]] = {
@@ -184,4 +193,5 @@ GROUPS: Mapping[str, Callable[[MeasuredCollective], str]] = {
 
 def _order(group: tuple[str, ...]) -> tuple[Any, ...]:
     names = [name for _, name in BANDS]
+    # Bands sort by size, other groups by name.
     return tuple((names.index(key), key) if key in names else (0, key) for key in group)

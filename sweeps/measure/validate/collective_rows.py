@@ -103,20 +103,22 @@ def collectives(path: str | Path) -> tuple[list[MeasuredCollective], list[LeftOu
       ValueError: one line that names file, row, column and value: a missing or empty file, missing columns, text
         that is no positive number, or that there is nothing to predict.
     """
-    path, found, left_out, known = Path(path), [], [], False
+    path, measured, left_out, known = Path(path), [], [], False
     for file in sorted(path.rglob("*.csv")) if path.is_dir() else [path]:
+        # The form of a file shows in its columns. Of a folder, files of no known form are passed over.
         lines = rows(file, ())
         read = next((read for columns, read in FORMS.items() if lines[0].keys() >= set(columns)), None)
         if read is not None:
             known, (some, left) = True, records(lines, read)
-            found, left_out = found + some, left_out + left
+            measured, left_out = measured + some, left_out + left
+        # A single file of an unknown form is an error, since nothing else was given.
         elif file is path:
             forms = " nor ".join(", ".join(columns) for columns in FORMS)
             raise ValueError(f"{path}: the columns are neither {forms}; it has {', '.join(lines[0])}")
     if not known:
         raise ValueError(f"{path}: no CSV file of measured collectives in this folder")
-    require_some(path, found, left_out)
-    return found, left_out
+    require_some(path, measured, left_out)
+    return measured, left_out
 
 
 def algorithms(family: str, dtype: str, over_pcie: bool) -> tuple[str, ...]:
@@ -128,6 +130,7 @@ def algorithms(family: str, dtype: str, over_pcie: bool) -> tuple[str, ...]:
     if family not in families():
         raise ValueError(f"library {family!r} is not known; known: {', '.join(families())}")
     library = LIBRARIES[NCCL]
+    # Switches that reduce must know the type that they add up.
     if dtype not in IN_SWITCH_TYPES:
         library = tuple(name for name in library if name != "in_switch")
     own = own_collectives(family)
@@ -143,10 +146,12 @@ def launch_time(family: str, version: str) -> float:
 def _table_row(row: CsvRow) -> MeasuredCollective:
     values = row.numbers(("num_gpus", "message_bytes", "latency_us"), POSITIVE)
     entry = _device(row["gpu"])
+    # The family is the same with and without this ending.
     family = row["backend"].removesuffix("_custom")
     allowed = algorithms(family, row["dtype"], entry.technologies.get("scale_up", "").startswith(PCIE))
     if row["mode"] not in (STREAM, GRAPH, EAGER):
         raise ValueError(f"mode {row['mode']!r} is not known; known: {STREAM}, {GRAPH}, {EAGER}")
+    # Tables are of the devices' own links, as the catalogue has them.
     links = entry.hardware.links
     scale_up = _scale_up(entry.name, links)
     return MeasuredCollective(
@@ -170,6 +175,7 @@ def _table_row(row: CsvRow) -> MeasuredCollective:
 
 def _profile_row(row: CsvRow) -> MeasuredCollective:
     values = row.numbers(("num_workers", "devices_per_node", "message_bytes", "latency_us"), POSITIVE)
+    # The first word names the machines; what follows is not needed.
     name, _, _ = row["topology"].partition(" ")
     if name not in TOPOLOGIES:
         raise ValueError(f"topology {name!r} is not known; known: {', '.join(TOPOLOGIES)}")
@@ -177,8 +183,10 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
     entry = _device(machines.device)
     links, node = entry.hardware.links, values["devices_per_node"]
     scale_up = _scale_up(entry.name, links)
+    # Devices that NVLink joins: a pair where machines are made of pairs, else the whole node.
     domain = min(node, 2.0) if machines.board else node
     links = dataclasses.replace(links, scale_up=dataclasses.replace(scale_up, devices=domain))
+    # Pairs reach each other over the link of another board, whose slowdown on shared ways counts as oversubscription.
     if machines.board and node > 2.0:
         board = _scale_up(machines.board, _device(machines.board).hardware.links)
         crossing = given(board.transport, f"transport of {machines.board}").crossing
@@ -186,6 +194,7 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
         links = dataclasses.replace(links, scale_out=board)
     elif machines.node_bandwidth is not None:
         network = given(links.scale_out, f"scale-out link of {entry.name}")
+        # The devices of a node share its network; a link's bandwidth is per device, in B/s.
         network = dataclasses.replace(network, bandwidth=machines.node_bandwidth / node)
         links = dataclasses.replace(links, scale_out=network)
     return MeasuredCollective(
@@ -215,6 +224,7 @@ def _device(name: str) -> hwspaces.HardwareEntry:
 
 
 def _scale_up(name: str, links: Links) -> Link:
+    # Without a link between devices nothing can be predicted: the row is left out.
     if links.scale_up is None:
         raise ValueError(f"{name} has no link to other devices in the catalogue")
     return links.scale_up

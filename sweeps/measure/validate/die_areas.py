@@ -50,8 +50,10 @@ def die_areas() -> list[DieArea]:
     rows, dies = [], known_dies()
     for name, entry in hwspaces.catalogue().items():
         die = None if entry.die is None else dies.get(entry.die)
+        # Needed are a die whose size is known and figures that its area follows from.
         if entry.die is None or die is None or entry.hardware.silicon is None:
             continue
+        # Scales make predicted areas equal to published ones: without them the prediction can be judged.
         plain = dataclasses.replace(entry.hardware.silicon, scale=1.0, shared_scale=1.0)
         parts = {
             part: float(area) for part, area in area_parts(dataclasses.replace(entry.hardware, silicon=plain)).items()

@@ -62,8 +62,8 @@ class KernelErrors:
     def errors(self, *labels: str, long: bool = False) -> dict[tuple[str, ...], dict[str, float]]:
         """Errors by the values of some of `LABELS`, over all rows or, with `long`, over those of 30 us and more."""
         members = grouped(self.scored, lambda scored: tuple(getattr(scored.group, label) for label in labels))
-        found = {key: _summary(groups, long) for key, groups in sorted(members.items())}
-        return {key: errors for key, errors in found.items() if errors["rows"]}
+        summaries = {key: _summary(groups, long) for key, groups in sorted(members.items())}
+        return {key: errors for key, errors in summaries.items() if errors["rows"]}
 
 
 def kernel_errors(
@@ -80,12 +80,14 @@ def kernel_errors(
     Raises:
       ValueError: one line, for a folder without tables, an unknown device or family, a table with a column missing.
     """
+    # The catalogue's name, so that any alias selects the device.
     folder, wanted = Path(folder), device and hwspaces.hardware(device).name
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
     for name in only:
         if name not in FAMILIES:
             raise ValueError(f"{name!r} is not a family of kernels; known: {', '.join(FAMILIES)}")
+    # None: each row is predicted with the constants of its own engine.
     constants = None if efficiency in (None, LEARNED) else hwspaces.efficiency(efficiency)
     chosen = constants and constants.efficiency
     scored, left_out, seen = [], dict[str, int](), False
@@ -99,6 +101,7 @@ def kernel_errors(
                 score(group, entry.hardware, chosen or hwspaces.efficiency(learned_name(group.engine)).efficiency)
             )
         except ValueError as error:
+            # A device that is unknown or lacks a precision leaves its rows out, not the others.
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
     if not seen:
         raise ValueError(f"{folder}: no aic_*.parquet table of kernels in it")
@@ -108,6 +111,7 @@ def kernel_errors(
 def score(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> ScoredKernels:
     """Predictions for one group; ValueError when the device lacks a precision."""
     seconds, deviations = predicted(group, hardware, efficiency)
+    # Relative to the time, a standard deviation is that of the log error; 0 says that none is claimed.
     return ScoredKernels(group, seconds, np.where(deviations > 0.0, deviations / seconds, math.nan))
 
 
@@ -123,6 +127,7 @@ def measured_groups(folder: Path, only: tuple[str, ...] = ()) -> Iterator[Kernel
         if only and name not in only:
             continue
         try:
+            # A missing table is passed over; anything else that is wrong with one is an error.
             yield from load(folder)
         except ValueError as error:
             if not str(error).endswith("no such file"):
@@ -134,11 +139,12 @@ def _summary(groups: list[ScoredKernels], long: bool) -> dict[str, float]:
     seconds = np.concatenate([scored.seconds for scored in groups])
     spread = np.concatenate([scored.spread for scored in groups])
     if long:
-        kept = measured >= SHORT
-        measured, seconds, spread = measured[kept], seconds[kept], spread[kept]
+        long_rows = measured >= SHORT
+        measured, seconds, spread = measured[long_rows], seconds[long_rows], spread[long_rows]
     if not len(measured):
         return {"rows": 0}
     known = ~np.isnan(spread)
+    # Calibrated spreads hold nine of ten measurements within 90 % bounds of the log error.
     inside = np.abs(np.log(seconds[known] / measured[known])) <= NINETY_PERCENT * spread[known]
     coverage = float(np.mean(inside)) if known.any() else math.nan
     return error_summary(seconds, measured) | {"coverage_90": coverage}

@@ -110,8 +110,10 @@ def power_scores(folder: str | Path, efficiency: str | None = None) -> tuple[lis
     for group in power_groups(folder):
         try:
             hardware = hwspaces.hardware(group.device).hardware
+            # Power needs J of all operations, static power and TDP.
             if not power_known(hardware):
                 raise ValueError(f"{group.device}: energy, static power or TDP unknown")
+            # The second prediction of power divides by predicted times, which every engine's constants give.
             constants = chosen or hwspaces.efficiency(learned_name(group.engine)).efficiency
             scores.append(_scored(group, hardware, predicted(group, hardware, constants)[0]))
         except ValueError as error:
@@ -124,14 +126,16 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
 
     over_tdp: share of rows whose energy at the measured time would take more than 5 % above the limit.
     """
-    found = []
+    error_rows = []
+    # A second set of rows counts runs too short for the meter as well, but none of held-out shapes.
     for short in (False,) if held_out else (False, True):
+        # Rows that count, shape [rows] per group.
         masks = [(s.filled | short) & (s.held_out | (not held_out)) for s in scores]
         members: dict[tuple[str, str], list[int]] = {}
         for i, score in enumerate(scores):
             members.setdefault((score.label, score.group.device), []).append(i)
         for key, chosen in [*members.items(), (("all", "all"), list(range(len(scores))))]:
-
+            # Defaults bind the loop's values: the function is called within the same turn alone.
             def column(name: str, chosen: list[int] = chosen, masks: list[np.ndarray] = masks) -> np.ndarray:
                 return np.concatenate([getattr(scores[i], name)[masks[i]] for i in chosen] or [np.zeros(0)])
 
@@ -139,8 +143,9 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
             if not len(measured):
                 continue
             error, own = errors(column("power"), measured), errors(column("own"), measured)
+            # TDP in W of every row, to compare unlimited power with.
             limits = np.concatenate([np.full(masks[i].sum(), scores[i].limit) for i in chosen])
-            found.append(
+            error_rows.append(
                 {
                     "kernels": key[0],
                     "device": key[1],
@@ -155,30 +160,33 @@ def power_errors(scores: Sequence[PowerScore], held_out: bool) -> list[dict[str,
                     "over_tdp": float(np.mean(column("unlimited") > 1.05 * limits)),
                 }
             )
-    return found
+    return error_rows
 
 
 def power_groups(folder: str | Path) -> list[KernelGroup]:
     """Rows of the table of power; their columns hold what was read, `power_w`, beside the shape."""
     columns = ("gpu", "backend", "version", "table", "kernel_source", "dtype", "latency_us", "power_w", "m", "n", "k")
     frame = table(Path(folder) / FILE, (*columns, "kv_past", "window"))
+    # Columns that other tables of the same kernels have: keys of decode attention are those cached and the new one.
     frame = frame.assign(kv_len=frame.kv_past + 1, windowed=frame.window > 0, copies=COPIES)
-    found = []
+    kernel_groups = []
     for name, kind in KINDS.items():
         rows = frame[frame.table == name]
         if len(rows):
-            found += groups(rows, name, kind.labels, (*kind.shape, "copies", "power_w"), kind.call)
-    return found
+            kernel_groups += groups(rows, name, kind.labels, (*kind.shape, "copies", "power_w"), kind.call)
+    return kernel_groups
 
 
 def run_time(group: KernelGroup) -> np.ndarray:
     """s for which the kernel of each row was repeated while its power was read, shape [rows]."""
+    # The collector captures repetitions of a kernel in graphs, of which it takes no more than `MOST_RUNS`.
     wanted = np.where(group.seconds < SHORT_KERNEL, SHORT_RUN, LONG_RUN)
     return np.minimum(wanted, MOST_RUNS * KINDS[group.family].repeats * group.seconds)
 
 
 def filled(group: KernelGroup) -> np.ndarray:
     """Whether each row's reading is of its kernel, shape [rows]: it ran `LEAST_RUN` s, and not for the host."""
+    # The slack lets a run of exactly the least time count.
     long = run_time(group) >= LEAST_RUN * (1.0 - 1e-9)
     return long & (group.seconds >= HOST_TIME) if group.precision in EAGER and group.engine == "vllm" else long
 
@@ -198,6 +206,7 @@ def held_out(group: KernelGroup) -> np.ndarray:
     """Whether each row's shape is kept out of the fit, shape [rows]; the same for the same shape everywhere."""
     key = np.zeros(len(group), np.uint64)
     for name in KINDS[group.family].shape:
+        # A multiplicative hash, by 2^64 over the golden ratio, of the shape's numbers one after another.
         key = (key ^ group.columns[name].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(29)
     return key % np.uint64(HELD_OUT) == 0
@@ -205,6 +214,7 @@ def held_out(group: KernelGroup) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _energies(call: Call, columns: Columns, hardware: Hardware) -> jax.Array:
+    # J of all ops of one call, for every row.
     return jax.vmap(lambda row: sum(op.count * op_energy(op, hardware) for op in call(row)))(columns)
 
 
@@ -212,6 +222,7 @@ def _scored(group: KernelGroup, hardware: Hardware, seconds: np.ndarray) -> Powe
     energy = np.asarray(_energies(group.call, group.columns, hardware), float)
     power = hardware.power
     static, tdp = float(given(power.static, "static power")), float(given(power.tdp, "TDP"))
+    # Power = static power + energy / time; the device lowers its clock where that would exceed TDP.
     unlimited, idle = static + energy / group.seconds, idle_share(group)
     return PowerScore(
         group=group,

@@ -57,6 +57,7 @@ class CsvRow(dict[str, str]):
             value = float(text)
         except ValueError:
             value = math.nan
+        # Text, NaN and infinities are refused alike: nothing measured is one of them.
         if not math.isfinite(value):
             raise BadCell(f"{self.where}: {column} = {text!r} is not a finite number")
         least, allowed = limit
@@ -99,17 +100,19 @@ def records(
     Raises:
       BadCell: of `read`.
     """
-    found, left = [], []
+    items, left = [], []
     for row in rows:
         try:
             item = read(row)
+        # A broken cell refuses the whole file; other reasons leave their row out. `BadCell` is a ValueError too, so it
+        # comes first.
         except BadCell:
             raise
         except ValueError as reason:
             left.append(LeftOut(row.line, row.get(name, ""), str(reason), row.file))
         else:
-            found += [] if item is None else [item]
-    return found, left
+            items += [] if item is None else [item]
+    return items, left
 
 
 def require_some(path: str | Path, found: Sequence[Any], left: Sequence[LeftOut]) -> None:
@@ -130,10 +133,13 @@ def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:
     """
     try:
         reader = csv.DictReader(io.StringIO(document.text(path, LARGEST), newline=""))
+        # Names of columns may have any white space around and inside them.
         reader.fieldnames = header = [" ".join(name.split()) for name in reader.fieldnames or ()]
+        # One line beyond the limit tells that a file is longer, without reading all of it.
         lines = list(itertools.islice(reader, MOST_VALUES // max(len(header), 1) + 1))
     except csv.Error as error:
         raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+    # `DictReader` would keep the last of two columns with one name.
     twice = next((name for name, count in Counter(header).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"{path}: column {twice} is there twice")
@@ -145,4 +151,5 @@ def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:
     if not lines:
         raise ValueError(f"{path}: no rows in it")
     cells = ({column: (line.get(column) or "").strip() for column in header} for line in lines)
+    # The header is line 1.
     return [CsvRow(path, place, line) for place, line in enumerate(cells, start=2)]

@@ -50,11 +50,13 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> PlausibleShares | None
     compute = next((name for name in ("bf16", "fp16") if name in hardware.matrix), None)
     if compute is None:
         return None
+    # A dense 16-bit model with 8 query heads per head of keys.
     weights = WeightFormat(bytes=2.0, compute=compute)
     deployment = Deployment(attention_compute=compute)
     attention = Attention(
         heads=64.0, kv_heads=8.0, head_dim=128.0, value_dim=128.0, window=None, qkv=weights, output=weights
     )
+    # Four kernels, each bound by one thing: two by the matrix units, two by memory.
     large = projection("gemm", EDGE, Matrix(EDGE, EDGE, weights), 2.0, 1.0)["gemm"]
     thin = projection("gemm", FEW_ROWS, Matrix(EDGE, WIDE, weights), 2.0, 1.0)["gemm"]
     prompt = Prefill(sequences=1.0, tokens=PROMPT, past=0.0)
@@ -62,6 +64,7 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> PlausibleShares | None
     decode = Decode(sequences=SEQUENCES, context=SEQUENCES * CONTEXT)
     cached = decode_attention(attention, deployment, decode, 1.0)["decode_attention"]
 
+    # Share = work / (peak x predicted time), of FLOP or of bytes.
     def of_peak(op: AnyOp) -> float:
         work = given(op.matrix_flops if isinstance(op, Kernel) else None, "matrix product")
         return float(work / (matrix_peak(hardware, compute) * _time(op, hardware, efficiency)))
@@ -81,17 +84,17 @@ def catalogue_shares(efficiency: Efficiency) -> dict[str, PlausibleShares]:
     Every op is priced once per accelerator, so that compiling it would take longer than computing it step by step.
     """
     with jax.disable_jit():
-        found = {name: shares(entry.hardware, efficiency) for name, entry in hwspaces.catalogue().items()}
-    return {name: share for name, share in found.items() if share is not None}
+        shares_by_name = {name: shares(entry.hardware, efficiency) for name, entry in hwspaces.catalogue().items()}
+    return {name: share for name, share in shares_by_name.items() if share is not None}
 
 
 def shares_of(hardware: str, efficiency: Efficiency) -> dict[str, PlausibleShares]:
     """Shares of one accelerator, by its name; ValueError of one line where it has no 16-bit matrix peak."""
     entry = hwspaces.hardware(hardware)
-    found = shares(entry.hardware, efficiency)
-    if found is None:
+    device_shares = shares(entry.hardware, efficiency)
+    if device_shares is None:
         raise ValueError(f"{entry.name} has no 16-bit matrix peak")
-    return {entry.name: found}
+    return {entry.name: device_shares}
 
 
 def implausible(found: PlausibleShares) -> list[str]:
@@ -104,4 +107,5 @@ def implausible(found: PlausibleShares) -> list[str]:
 
 
 def _time(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> jax.Array:
+    # Arrays of JAX, as ops have them in compiled programs.
     return op_time(jax.tree.map(jnp.asarray, op), hardware, efficiency)

@@ -13,10 +13,10 @@ Label = TypeVar("Label")
 
 def grouped(rows: Iterable[Row], label: Callable[[Row], Label]) -> dict[Label, list[Row]]:
     """The rows by their label, in the order in which labels come first."""
-    found: dict[Label, list[Row]] = {}
+    rows_by_label: dict[Label, list[Row]] = {}
     for row in rows:
-        found.setdefault(label(row), []).append(row)
-    return found
+        rows_by_label.setdefault(label(row), []).append(row)
+    return rows_by_label
 
 
 class Errors(NamedTuple):
@@ -36,8 +36,8 @@ def errors(predicted: np.ndarray | Sequence[float], measured: np.ndarray | Seque
 
 def error_summary(predicted: np.ndarray | Sequence[float], measured: np.ndarray | Sequence[float]) -> dict[str, float]:
     """rows, mape, median_ape and signed_median of predicted / measured - 1, as the command prints them."""
-    found = errors(predicted, measured)
-    return {"rows": len(measured), "mape": found.mape, "median_ape": found.median, "signed_median": found.signed}
+    summary = errors(predicted, measured)
+    return {"rows": len(measured), "mape": summary.mape, "median_ape": summary.median, "signed_median": summary.signed}
 
 
 # Structs of one structure as one struct of arrays, so that one compiled function prices them all.
@@ -56,4 +56,5 @@ def positions_by_structure(trees: Sequence[Any]) -> list[list[int]]:
 def stacked(trees: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
     """Trees of one structure as one tree of arrays each; and where in their concatenation each of `trees` stands."""
     kinds = positions_by_structure(trees)
+    # The inverse of the permutation that grouping made puts results back into the order of `trees`.
     return np.argsort(np.concatenate(kinds)), [stack([trees[i] for i in positions]) for positions in kinds]

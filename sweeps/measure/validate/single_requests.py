@@ -81,6 +81,7 @@ class RequestErrors:
         """Per metric: rows, mape, median_ape and signed_median of predicted / measured - 1."""
         table = {}
         for metric in METRICS:
+            # Not every row has every metric: each is scored on the rows that measured it.
             known = [row for row in self.scored if metric in row.served.measured]
             if known:
                 table[metric] = error_summary(
@@ -107,6 +108,7 @@ def request_errors(path: str | Path, efficiency: Efficiency) -> RequestErrors:
 
 def _require_single(row: CsvRow, values: Mapping[str, float | None]) -> None:
     """ValueError where the row says nothing about single requests."""
+    # Rows of other sets count where a single client sent them.
     if row["set"] != SYNCHRONOUS and values["concurrency"] != 1.0:
         concurrency = row["concurrency"] or "unknown"
         raise ValueError(f"not one request at a time (set {row['set'] or 'unnamed'}, concurrency {concurrency})")
@@ -120,14 +122,18 @@ def _require_single(row: CsvRow, values: Mapping[str, float | None]) -> None:
 def _served(row: CsvRow) -> MeasuredRequest:
     values = {column: row.number(column, limit) for column, limit in NUMBERS.items()}
     _require_single(row, values)
+    # Without a known quantisation the model has the precision of its checkpoint.
     weights = row["dtype"].lower() if row["dtype"].lower() in WEIGHTS else None
     device = hwspaces.hardware(row["gpu"])
     entry = workloads.model(row["model"], weights=weights)
     deployment = replaced(model_deployment(entry, None), "tp", values["tp"])
+    # Rows that the device cannot run are left out with the reason: precisions without a peak, and layouts that break a
+    # rule.
     require_precisions(device, entry, deployment)
     broken = broken_rule(device.hardware, entry.model, deployment)
     if broken:
         raise ValueError(f"{entry.name} on {device.name}: {broken}")
+    # The file counts new and cached tokens of a prompt apart; the model's prompt has both.
     cached = values["prefix_tokens"] or 0.0
     return MeasuredRequest(
         experiment=row["exp_id"],
@@ -147,6 +153,7 @@ def _served(row: CsvRow) -> MeasuredRequest:
 
 
 def _scored(served: list[MeasuredRequest], efficiency: Efficiency) -> list[ScoredRequest]:
+    # One compiled call per structure, then back into the order of the rows.
     order, stacks = stacked([(row.hardware, row.architecture, row.deployment, row.requests) for row in served])
     costs = [_costs(*stack, efficiency) for stack in stacks]
     columns = {

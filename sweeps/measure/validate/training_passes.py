@@ -119,9 +119,11 @@ def _measured(row: CsvRow) -> MeasuredPass:
     for column, names in (("gpu", GPUS), ("model", MODELS), ("mode", MODES)):
         if row[column] not in names:
             raise ValueError(f"{column} {row[column]} is not known")
+    # Neither a way of running on one device nor degrees over several.
     if row["workload"] not in ALONE and SPREAD.fullmatch(row["workload"]) is None:
         raise ValueError(f"workload {row['workload']} is not known")
     known = row.numbers(("batch", "prompt_tokens", "gt_e2e_ms"))
+    # Files that time the two passes apart have them in ms beside the total; others leave them empty.
     passed = [row.number(column) for column in ("gt_fw_ms", "gt_bw_ms")]
     forward, backward = (None if time is None else time * 1e-3 for time in passed)
     return MeasuredPass(
@@ -145,23 +147,27 @@ def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[
     def seconds(ops: Ops, hardware: Hardware) -> jax.Array:
         return sum(op.count * op_time(op, hardware, efficiency) for op in ops.values())
 
-    found = []
+    scored = []
     for label in rows:
         linked = label.workload not in ALONE
         degrees, micro_batches = layout(label.workload)
+        # A pipeline of p stages takes m + p - 1 turns of one stage for m micro-batches; the ops are those of all p
+        # stages.
         turns = (micro_batches + degrees.get("pp", 1.0) - 1.0) / degrees.get("pp", 1.0)
         hardware = device(label.gpu, linked)
         forward, backward = (
-            {n: op for n, op in ops.items() if linked or not isinstance(op, Collective)} for ops in passes(label)
+            # A device alone has no links to price collectives on.
+            {n: op for n, op in ops.items() if linked or not isinstance(op, Collective)}
+            for ops in passes(label)
         )
-        found.append(
+        scored.append(
             ScoredPass(
                 label,
                 turns * float(seconds(forward, hardware)),
                 turns * float(seconds(backward, hardware)) if backward else 0.0,
             )
         )
-    return found
+    return scored
 
 
 def pass_errors(found: Iterable[ScoredPass]) -> dict[str, dict[str, dict[str, float]]]:
@@ -169,6 +175,7 @@ def pass_errors(found: Iterable[ScoredPass]) -> dict[str, dict[str, dict[str, fl
 
     def kind(row: ScoredPass) -> str:
         label = row.label
+        # Eager runs on one device are the usual ones; others say their workload too.
         return label.mode if label.workload == "single_gpu" else f"{label.mode}, {label.workload}"
 
     def means(rows: list[ScoredPass]) -> dict[str, float]:
@@ -191,14 +198,17 @@ def passes(label: MeasuredPass) -> tuple[Ops, Ops]:
     model, deployment = fp32(workloads.model(label.model).model), _deployment(label)
     if training:
         model = dataclasses.replace(model, generates=True)  # BERT trains with its vocabulary's head
+    # Each replica takes its share of the batch, in equal micro-batches.
     sequences = label.sequences / deployment.dp / layout(label.workload)[1]
     tokens = sequences * label.tokens
+    # A pass over whole sequences is a prompt without past, with logits of every token.
     batch = Batch(prefill=Prefill(sequences=sequences, tokens=tokens, past=0.0), decode=None, logits=tokens)
     ops = {name: op for name, op in step_ops(model, deployment, batch).items() if op.role != "sampling"}
     if not training:
         return ops, {}
     from jaxroof.training.backward import backward_ops
 
+    # B of one device's gradients in fp32; tensor parallelism splits the parameters.
     gradients = 4.0 * parameter_count(model) / deployment.tp
     return ops, backward_ops(ops, 4.0) | {
         "gradient_all_reduce": collective(
@@ -209,10 +219,10 @@ def passes(label: MeasuredPass) -> tuple[Ops, Ops]:
 
 def layout(workload: str) -> tuple[dict[str, float], float]:
     """Degrees that a workload's word gives, and micro-batches of its pipeline."""
-    found = SPREAD.fullmatch(workload)
-    if found is None:
+    match = SPREAD.fullmatch(workload)
+    if match is None:
         return {}, 1.0
-    kind, ways, micro_batches = found.groups()
+    kind, ways, micro_batches = match.groups()
     return {kind: float(ways)}, float(micro_batches or 1)
 
 
@@ -222,31 +232,33 @@ def device(name: str, linked: bool = False) -> Hardware:
     Args:
       linked: with its links.
     """
-    whole = hwspaces.hardware(name).hardware
-    energy = given(whole.energy, f"energy per operation of {name}")
-    found = Hardware(
-        matrix={"fp32": whole.matrix["fp32"]},
-        cores=dataclasses.replace(whole.cores, shared_issue=whole.cores.shared_issue or 0.0),
-        memory=whole.memory,
-        links=whole.links if linked else Links(scale_up=None, scale_out=None),
-        power=Power(tdp=whole.power.tdp),
+    catalogue_device = hwspaces.hardware(name).hardware
+    # Constants of other precisions are dropped, so that all devices have one structure and share a program.
+    energy = given(catalogue_device.energy, f"energy per operation of {name}")
+    hardware = Hardware(
+        matrix={"fp32": catalogue_device.matrix["fp32"]},
+        cores=dataclasses.replace(catalogue_device.cores, shared_issue=catalogue_device.cores.shared_issue or 0.0),
+        memory=catalogue_device.memory,
+        links=catalogue_device.links if linked else Links(scale_up=None, scale_out=None),
+        power=Power(tdp=catalogue_device.power.tdp),
         price=None,
         energy=dataclasses.replace(
             energy, matrix={"fp32": energy.matrix["fp32"]}, scale_up=None, scale_out=None, cluster=None
         ),
     )
+    # Of a module of two dies, software sees one: half of cores, matrix peak, memory, L2 and power.
     if name not in HALVES:
-        return found
+        return hardware
 
     def half(level: Any) -> Any:
         return jax.tree.map(lambda figure: 0.5 * figure, level)
 
     return dataclasses.replace(
-        found,
-        matrix=half(found.matrix),
-        cores=dataclasses.replace(found.cores, count=0.5 * found.cores.count),
-        memory=dataclasses.replace(found.memory, hbm=half(found.memory.hbm), l2=half(found.memory.l2)),
-        power=half(found.power),
+        hardware,
+        matrix=half(hardware.matrix),
+        cores=dataclasses.replace(hardware.cores, count=0.5 * hardware.cores.count),
+        memory=dataclasses.replace(hardware.memory, hbm=half(hardware.memory.hbm), l2=half(hardware.memory.l2)),
+        power=half(hardware.power),
     )
 
 
@@ -262,6 +274,7 @@ def fp32(model: Model) -> Model:
 def _deployment(label: MeasuredPass) -> Deployment:
     """Eager mode's kernels; those of a compiled model write neither scores nor activations more than once."""
     settings: dict[str, Any] = layout(label.workload)[0]
+    # A compiler fuses what stands between two products into one of them.
     if label.workload == "fusion":
         settings["score_kernels"] = 0.0
     else:

@@ -44,20 +44,24 @@ def attempted(
       efficiency: name of the constants; None: those of each point's engine.
       progress: called as requests are answered.
     """
-    found: dict[int, ServingPrediction | str] = {}
+    predictions: dict[int, ServingPrediction | str] = {}
     scenarios: dict[int, Scenario] = {}
     points = _checked(points)
     for i, point in enumerate(points):
         try:
+            # The very simulation that the command would run, but for the constants.
             given = setup(dataclasses.replace(point.spec, efficiency=efficiency))
             of = given.case.scenario
+            # A request that the cache cannot hold would never be answered.
             require_room(point.model_name, point.gpu, of.hardware, of.model, of.deployment, point.isl + point.osl)
             scenarios[i] = _with_all_degrees(given.scenario)
         except ValueError as error:
-            found[i] = str(error)
+            predictions[i] = str(error)
+    # In 64 bits, as `jaxroof serve` simulates: equal points must have equal results.
     with precision("float64"):
-        found |= _simulated(points, scenarios, progress)
-    outcomes_of = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(found.items())]
+        predictions |= _simulated(points, scenarios, progress)
+    # In the order of the points: every one has a prediction or a reason by now.
+    outcomes_of = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(predictions.items())]
     pairs = list(zip(points, outcomes_of, strict=True))
     left = [LeftOut(point.row, point.id, one) for point, one in pairs if isinstance(one, str)]
     return [one for one in outcomes_of if not isinstance(one, str)], left
@@ -68,6 +72,7 @@ def _with_all_degrees(scenario: Scenario) -> Scenario:
     deployment = scenario.deployment
     if not has_experts(scenario.model):
         return scenario
+    # None and 1 mean the same, but are different structures to the compiler.
     degrees = {name: degree(getattr(deployment, name)) for name in (GROUPS, "ep")}
     return dataclasses.replace(scenario, deployment=dataclasses.replace(deployment, **degrees))
 
@@ -76,28 +81,30 @@ def _simulated(
     points: Sequence[ServingPoint], scenarios: dict[int, Scenario], progress: Progress
 ) -> dict[int, ServingPrediction | str]:
     """The prediction of every scenario's point, or the reason why it has none."""
-    found: dict[int, ServingPrediction | str] = {}
+    predictions: dict[int, ServingPrediction | str] = {}
     done, every = 0, sum(points[i].requests for i in scenarios)
 
     def alike(i: int) -> tuple[Any, ...]:
         """Structure, and clients within a factor of 4 above 16: few programs, and few absent requests in them."""
         return structure(comparable(scenarios[i], single=False)), power(math.sqrt(points[i].concurrency), 4)
 
+    # One compiled program per group.
     for members in grouped(scenarios, alike).values():
         try:
             values = outcomes([scenarios[i] for i in members])
-            found |= {i: _prediction(points[i], values, row) for row, i in enumerate(members)}
+            predictions |= {i: _prediction(points[i], values, row) for row, i in enumerate(members)}
         except Exception as error:  # whatever it is, the results of other groups are kept
-            found |= dict.fromkeys(members, f"its simulation failed: {_line(error)}")
+            predictions |= dict.fromkeys(members, f"its simulation failed: {_line(error)}")
         done += sum(points[i].requests for i in members)
         progress("requests", done, every)
-    return found
+    return predictions
 
 
 def _prediction(point: ServingPoint, values: Metrics, row: int) -> ServingPrediction | str:
     """The prediction in one row of a group's metrics; the reason where the deployment is not feasible."""
     if not values["feasible"][row]:
         return "the deployment is not feasible"
+    # Means and the median in s, by their names in the metrics.
     ttft, tpot, median = (float(values[name][row]) for name in ("ttft_mean", "tpot_mean", "ttft_p50"))
     return ServingPrediction(point, ttft, tpot, int(values["finished"][row]), median)
 

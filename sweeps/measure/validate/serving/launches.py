@@ -68,16 +68,20 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
     groups = numbers["attention_dp_size"] or None
     width, experts = numbers["moe_tp_size"] or 1.0, numbers["moe_ep_size"] or 1.0
     repaired, suspect = False, None
+    # Rule 1: without experts, their degrees mean nothing.
     if not mixture:
         width, experts, groups = tp, 1.0, groups or 1.0
+    # Rule 2: the same n devices were counted as expert tp and as ep.
     elif family == INFERENCEX and width == experts > 1.0 and tp * (groups or 1.0) == experts**2:
         repaired = True
         tp, groups = (experts, 1.0) if tp > 1.0 else (1.0, experts)
         width = 1.0
     elif groups is None:
+        # Rule 3: attention groups from the devices of the experts.
         spread = width * experts / tp
         groups = spread if spread >= 1.0 and spread == int(spread) else 1.0
         repaired = groups != 1.0
+    # Rule 4: experts and attention share one set of devices.
     if mixture and not repaired and width * experts != tp * groups:
         if width * experts == 1.0:  # not said
             experts = 1.0
@@ -86,6 +90,7 @@ def layout(numbers: dict[str, Any], family: str, mixture: bool) -> Layout:
     clients, batch = numbers["concurrency"], numbers["batch_size"]
     if not clients:
         suspect = suspect or "no number of clients"
+    # Rule 5, with a tolerance of one client per group for batches that are rounded.
     elif batch and not repaired and all(abs(batch * n - clients) > n for n in (1.0, groups)):
         suspect = suspect or f"{clients:g} clients in batches of {batch:g} on {groups:g} attention groups"
     return Layout(tp=tp, pp=pp, groups=groups, ep=experts, repaired=repaired, suspect=suspect)
@@ -103,13 +108,16 @@ def scripted_degrees(
     Source: benchmarks/dsr1_fp8_h200_trt_slurm.sh and dsr1_fp4_b200_trt_slurm.sh of InferenceX, October 2025.
     """
     blackwell = "fp4" in hardware.matrix
+    # Rows with a version, or degrees beyond tp, say what ran.
     labelled = version or (numbers["moe_ep_size"] or 1.0) != 1.0 or (numbers["attention_dp_size"] or 1.0) != 1.0
     if engine != "trtllm" or family != INFERENCEX or not model.startswith("DeepSeek") or labelled:
         return numbers
     clients, tp = numbers["concurrency"] or 0.0, numbers["tp_size"]
     long_prompt, long_output = numbers["isl_tokens"] == LONG, numbers["osl_tokens"] == LONG
+    # Below these numbers of clients the script left the experts as they are labelled.
     if blackwell and not long_prompt and clients < (32.0 if long_output else 16.0):
         return numbers
+    # Experts whole on one device each, rather than split over all.
     spread = numbers | {"moe_ep_size": tp, "moe_tp_size": 1.0}
     if not blackwell and clients > (32.0 if long_prompt else 64.0):
         return spread | {"tp_size": 1.0, "attention_dp_size": tp}
@@ -189,23 +197,26 @@ NAMES: dict[str, Callable[[LoggedRun], float]] = {
 
 def launch(run: LoggedRun) -> Launch:
     """The flags of one run: those of every entry that holds for it, of which later ones win."""
-    found: dict[str, Any] = {"policy": {}, "deployment": {}}
+    flags: dict[str, Any] = {"policy": {}, "deployment": {}}
+    # The file goes from the general to the particular: later entries win.
     for table in launches():
         if all(CONDITIONS[key](run, value) for key, value in table["when"].items()):
             for key, value in table.items():
-                found[key] = {**found[key], **value} if key in ("policy", "deployment") else value
+                flags[key] = {**flags[key], **value} if key in ("policy", "deployment") else value
     groups = run.layout.groups
-    engine = found.get("engine") or (f"{run.engine}@{run.version}" if numbers(run.version) else run.engine)
-    policy = {name: _number(value, run, name) for name, value in found["policy"].items()}
+    # A run without a recorded version is taken as one of the newest release with evidence.
+    engine = flags.get("engine") or (f"{run.engine}@{run.version}" if numbers(run.version) else run.engine)
+    policy = {name: _number(value, run, name) for name, value in flags["policy"].items()}
     if groups > 1.0:
+        # Defaults of the engine are per attention group as well, so that they are multiplied like flags.
         policy = {name: hwspaces.engine(engine).policy[name] for name in OF_ONE_GROUP} | policy
     return Launch(
         engine=engine,
         policy={name: value * groups if name in OF_ONE_GROUP else value for name, value in policy.items()},
-        deployment=found["deployment"],
-        kv=found.get("kv"),
-        shortest=found.get("shortest", 1.0),
-        assumed=found.get("assumed"),
+        deployment=flags["deployment"],
+        kv=flags.get("kv"),
+        shortest=flags.get("shortest", 1.0),
+        assumed=flags.get("assumed"),
     )
 
 
@@ -217,8 +228,8 @@ def launches(path: Path = FILE) -> tuple[Mapping[str, Any], ...]:
       ValueError: one line that names the file, the entry, the key and what is allowed.
     """
     tables = document.toml(path)
-    found = tables.get("launch", [])
-    for place, table in enumerate(found, start=1):
+    entries = tables.get("launch", [])
+    for place, table in enumerate(entries, start=1):
         where = f"{path.name}: launch {place}"
         require_keys(table, KEYS, where)
         if not isinstance(table.get("source"), str) or not isinstance(table.get("when"), Mapping):
@@ -228,9 +239,10 @@ def launches(path: Path = FILE) -> tuple[Mapping[str, Any], ...]:
             declared = declarations(kind)
             require_keys(table.get(key, {}), tuple(declared), f"{where}: {key}")
             for name, value in table.get(key, {}).items():
+                # Expressions are checked when a run gives their names numbers.
                 if not _is_expression(value, declared[name].unit):
                     declared_quantity(value, declared[name], f"{where}: {key}.{name}")
-    return tuple(found)
+    return tuple(entries)
 
 
 def _is_expression(value: Any, unit: str) -> bool:

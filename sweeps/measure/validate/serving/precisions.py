@@ -91,17 +91,21 @@ def labelled(name: str, gemm: str, moe: str) -> Checkpoint:
             raise ValueError(f"{column} = {mode!r} is not known; known: {', '.join(SCHEMES)}")
     own = workloads.model(name)
     routed = has_experts(own.model)
+    # Rule 2: the checkpoint itself.
     if _says(own, gemm) and (not routed or _says(own, moe)):
         return Checkpoint(name)
-    kept = _kind(own, gemm) or bits(own.precision) == 4
-    found = Checkpoint(name) if kept else _whole(own, name, gemm, moe if routed else "")
-    blocked = workloads.model(*found).precision.startswith("fp8 (block")
-    if not routed or not moe or (moe == gemm and not kept) or (moe == "fp8_block" and blocked):
-        return found
-    if _kind(own, moe) and kept:
-        return found
+    # Rule 3, or a label that agrees: all but the experts stays as the checkpoint has it.
+    unchanged = _kind(own, gemm) or bits(own.precision) == 4
+    checkpoint = Checkpoint(name) if unchanged else _whole(own, name, gemm, moe if routed else "")
+    # Whether layers have a scale per block by now, as rule 4 says.
+    blocked = workloads.model(*checkpoint).precision.startswith("fp8 (block")
+    if not routed or not moe or (moe == gemm and not unchanged) or (moe == "fp8_block" and blocked):
+        return checkpoint
+    if _kind(own, moe) and unchanged:
+        return checkpoint
+    # The label of experts differs from that of the rest: both are named.
     experts = f"{EXPERTS}{EXPERT_NAMES[moe]}"
-    return found._replace(weights=experts if found.weights is None else f"{found.weights},{experts}")
+    return checkpoint._replace(weights=experts if checkpoint.weights is None else f"{checkpoint.weights},{experts}")
 
 
 def precision_of(checkpoint: Checkpoint) -> str:
@@ -111,8 +115,8 @@ def precision_of(checkpoint: Checkpoint) -> str:
 
 def labelled_model(name: str, gemm: str, moe: str) -> workloads.ModelEntry:
     """The model of that checkpoint; ValueError as of `labelled`."""
-    found = labelled(name, gemm, moe)
-    return workloads.model(found.model, weights=found.weights)
+    checkpoint = labelled(name, gemm, moe)
+    return workloads.model(checkpoint.model, weights=checkpoint.weights)
 
 
 def bits(precision: str) -> int:
@@ -133,6 +137,7 @@ def _kind(own: workloads.ModelEntry, mode: str) -> bool:
         return True
     if mode in KINDS:
         return own.precision.startswith(KINDS[mode])
+    # 8-bit modes differ in their scales, which a checkpoint decides, so that their bits are enough.
     return _mode_bits(mode) == bits(own.precision) == 8
 
 
@@ -143,8 +148,10 @@ def _mode_bits(mode: str) -> int:
 
 def _whole(own: workloads.ModelEntry, name: str, gemm: str, moe: str) -> Checkpoint:
     """The model with `gemm` in all linear layers."""
+    # Publishers give block scales to all layers or to none.
     blocked = gemm == "fp8_block" or (moe == "fp8_block" and _mode_bits(gemm) == 8)
     blocked = blocked or (gemm == "fp8" and own.name.startswith(OWN_BLOCKS))
+    # A checkpoint of that name with block scales is taken to exist but for these families.
     if blocked and not own.name.startswith(UNBLOCKED):
         return Checkpoint(f"{name}{BLOCKED}")
     return Checkpoint(name, "fp8" if blocked else WHOLE[gemm])

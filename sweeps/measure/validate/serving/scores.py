@@ -37,6 +37,7 @@ class ServingPrediction:
     def ratio(self, metric: str) -> float:
         """Predicted over measured."""
         point = self.point
+        # Files have no throughput of their own: both sides follow from the two latencies by one formula.
         if metric == "throughput":
             return throughput(point, self.ttft, self.tpot) / throughput(point, point.ttft, point.tpot)
         return getattr(self, metric) / getattr(point, metric)
@@ -88,10 +89,11 @@ def score(predictions: Sequence[ServingPrediction], metric: str) -> Score:
     """Errors of one metric; ValueError without points."""
     if not predictions:
         raise ValueError(f"no points to score {metric} on")
+    # Ratios against 1 have the same relative errors as predictions against measurements, of any metric.
     ratios = np.asarray([one.ratio(metric) for one in predictions])
-    found = errors(ratios, np.ones_like(ratios))
+    summary = errors(ratios, np.ones_like(ratios))
     hits = float(np.mean(np.abs(ratios - 1.0) <= HIT))
-    return Score(n=len(ratios), median=found.median, mape=found.mape, signed=found.signed, hits=hits)
+    return Score(n=len(ratios), median=summary.median, mape=summary.mape, signed=summary.signed, hits=hits)
 
 
 def scores(predictions: Sequence[ServingPrediction]) -> dict[str, dict[str, dict[str, Score]]]:
@@ -106,6 +108,7 @@ def scores(predictions: Sequence[ServingPrediction]) -> dict[str, dict[str, dict
     table["points"]["trusted"] = _all(trusted)
     for key, value in KEYS.items():
         groups = grouped(trusted, lambda one: value(one.point))  # noqa: B023
+        # Bands stand in order of their size, other values by name.
         names = [name for _, name in BANDS] if key == "concurrency" else sorted(groups)
         table[key] = {name: _all(groups[name]) for name in names if name in groups}
     return table
@@ -116,10 +119,12 @@ def worst(predictions: Sequence[ServingPrediction], metric: str) -> Worst:
     trusted = [one for one in predictions if one.point.suspect is None]
     if not trusted:
         raise ValueError(f"no trusted points to rank by {metric}")
+    # Rows whose labels are suspect would fill the list with errors of the labels.
     ranked = sorted(trusted, key=lambda one: -abs(one.ratio(metric) - 1.0))
     chosen = ranked[: max(round(WORST * len(ranked)), 1)]
     shares = {}
     for key, value in KEYS.items():
+        # A value that is as common among all points says nothing about the worst: both counts are told.
         every, here = (Counter(value(one.point) for one in group) for group in (trusted, chosen))
         shares[key] = {name: (count, every[name]) for name, count in here.most_common()}
     return Worst(metric, abs(chosen[-1].ratio(metric) - 1.0), tuple(chosen), shares)

@@ -112,33 +112,37 @@ def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
     Args:
       learned: whether the constants are the learned ones of each engine.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for point in points:
         place = f"{point.gpu} under {point.engine}"
         if point.launch.assumed is not None:
-            found[f"{place}: settings are {point.launch.assumed}"] += 1
+            counts[f"{place}: settings are {point.launch.assumed}"] += 1
+        # What follows is assumed of other vendors' devices alone.
         if point.vendor == NVIDIA_DEVICES:
             continue
         if learned:
-            found[f"{place}: constants are those of learned-{point.engine}, fitted on NVIDIA's devices"] += 1
+            counts[f"{place}: constants are those of learned-{point.engine}, fitted on NVIDIA's devices"] += 1
         if "nvfp4" in point.precision:
-            found[f"{place}: 4-bit weights are priced in NVIDIA's format, NVFP4"] += 1
-    return found
+            counts[f"{place}: 4-bit weights are priced in NVIDIA's format, NVFP4"] += 1
+    return counts
 
 
 def _point(row: CsvRow) -> ServingPoint:
     """Raises ValueError with the reason why the row cannot be priced."""
     values = {column: row.number(column, NOT_NEGATIVE) for column in NUMBERS}
+    # Rows of separate workers are read far enough to tell what is wrong with them first.
     if row["mode"] == "disagg":
         _refuse_disaggregated(row, values)
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
     device, checkpoint, family = _named(row)
     entry = workloads.model(checkpoint.model, weights=checkpoint.weights)
+    # Without clients, full batches on all attention groups stand for them.
     clients = values["concurrency"] or (values["batch_size"] or 0.0) * (values["attention_dp_size"] or 1.0)
     known = _required(values, ("isl_tokens", "osl_tokens", "tp_size", *MEASURED))
     if not clients:
         raise ValueError("neither concurrency nor batch_size is given")
+    # Degrees that scripts chose without a label, then those that the labels mean.
     degrees = scripted_degrees(values, row["backend"], family, row["backend_version"], entry.name, device.hardware)
     run = LoggedRun(
         engine=row["backend"],
@@ -177,6 +181,7 @@ def served_point(run: LoggedRun, checkpoint: Checkpoint, **measured: Any) -> Ser
       checkpoint: its model as `jaxroof serve` names it.
       measured: fields of `ServingPoint` that the row says.
     """
+    # Flags of the suite, over the engine's own defaults.
     flags = launch(run)
     spec = serve_spec(
         hardware=run.gpu,
@@ -192,9 +197,10 @@ def served_point(run: LoggedRun, checkpoint: Checkpoint, **measured: Any) -> Ser
         osl=lengths_text(run.osl, flags.shortest),
         seed=SEED + measured["row"],
     )
-    found = spec.case()
-    require_priced(run.model_name, found.scenario.model, found.scenario.deployment)
-    return ServingPoint(**vars(run), **measured, launch=flags, spec=spec, case=found)
+    case = spec.case()
+    # Some models have parts that the simulator has no price for.
+    require_priced(run.model_name, case.scenario.model, case.scenario.deployment)
+    return ServingPoint(**vars(run), **measured, launch=flags, spec=spec, case=case)
 
 
 def lengths_text(nominal: float, shortest: float) -> str:
@@ -204,22 +210,25 @@ def lengths_text(nominal: float, shortest: float) -> str:
     benchmark scripts of vLLM and InferenceX.
     """
     tokens = max(int(nominal), 1)
+    # Where the shortest length rounds to the nominal one, all requests are alike.
     return f"{tokens}" if int(tokens * shortest) >= tokens else f"sglang-range:tokens={tokens},ratio={shortest:g}"
 
 
 def _degrees(spread: Layout) -> dict[str, int]:
     """Degrees as flags; those of 1 are left out, but for tp."""
-    found = {"tp": spread.tp, "pp": spread.pp, "attention_dp": spread.groups, "ep": spread.ep}
-    return {name: int(value) for name, value in found.items() if name == "tp" or value != 1.0}
+    degrees = {"tp": spread.tp, "pp": spread.pp, "attention_dp": spread.groups, "ep": spread.ep}
+    return {name: int(value) for name, value in degrees.items() if name == "tp" or value != 1.0}
 
 
 def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     """Leaves of the deployment that a launch sets, by path; a step's activations are those of its token budget."""
-    found = {f"deployment.{name}": value for name, value in flags.deployment.items()}
+    overrides = {f"deployment.{name}": value for name, value in flags.deployment.items()}
+    # A device alone has nothing to communicate.
     if run.layout.tp * run.layout.groups == 1.0:
-        found.pop("deployment.communication_bytes", None)
+        overrides.pop("deployment.communication_bytes", None)
+    # The budget is of all attention groups together; activations are held by each.
     budget = flags.policy.get("token_budget")
-    return found | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.groups})
+    return overrides | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.groups})
 
 
 def _named(row: CsvRow) -> tuple[hwspaces.HardwareEntry, Checkpoint, str]:
@@ -229,28 +238,31 @@ def _named(row: CsvRow) -> tuple[hwspaces.HardwareEntry, Checkpoint, str]:
     device = hwspaces.hardware(row["gpu"])
     gemm, moe = row["gemm_quant_mode"], row["moe_quant_mode"]
     if not gemm and not moe:
+        # Files of another form have one precision for the whole model.
         gemm = moe = PRECISIONS.get(row.get("precision", ""), "")
     return device, checkpoint_of(row["backend"], device, row["model_path"], gemm, moe), suite(row["source_tag"])
 
 
 def checkpoint_of(engine: str, device: hwspaces.HardwareEntry, name: str, gemm: str, moe: str) -> Checkpoint:
     """The checkpoint of the labels, its MXFP4 experts multiplied as the engine does it on the device."""
-    found = labelled(name, gemm, moe)
+    checkpoint = labelled(name, gemm, moe)
+    # Where matrix units multiply 4 bits, some engines quantise activations of MXFP4 experts as well.
     four_bits = device.vendor == NVIDIA_DEVICES and "fp4" in device.hardware.matrix
-    if four_bits and hwspaces.engine(engine).precisions.microscaled and precision_of(found).startswith("mxfp4"):
+    if four_bits and hwspaces.engine(engine).precisions.microscaled and precision_of(checkpoint).startswith("mxfp4"):
         return labelled(name, gemm, MICROSCALED)
-    return found
+    return checkpoint
 
 
 def _required(values: Mapping[str, float | None], columns: tuple[str, ...]) -> dict[str, float]:
     """Numbers of these columns; ValueError where one is missing or 0."""
-    found = {}
+    numbers = {}
     for column in columns:
         value = values[column]
+        # None of these columns may be 0: a time, a length or a number of devices.
         if not value:
             raise ValueError(f"{column} is {'empty' if value is None else '0'}")
-        found[column] = value
-    return found
+        numbers[column] = value
+    return numbers
 
 
 def _refuse_disaggregated(row: CsvRow, values: dict[str, float | None]) -> NoReturn:

@@ -37,9 +37,11 @@ def load(point: ServingPoint) -> ImpliedLoad:
 
     Every sequence that ends is replaced, and its successor's prompt is worked on between the others' steps.
     """
+    # Lengths are drawn evenly from the shortest to the nominal one.
     mean = 0.5 * (1.0 + point.launch.shortest)
     isl, osl = mean * point.isl, mean * point.osl
     decoding = osl * point.tpot
+    # Little's law: clients in each state are in proportion to the time spent in it.
     sequences = max(point.concurrency * decoding / (decoding + point.ttft), 1.0)
     return ImpliedLoad(sequences=sequences, isl=isl, osl=osl, mixed_share=max(sequences - 1.0, 0.0) / osl)
 
@@ -55,8 +57,10 @@ def little_times(points: Sequence[ServingPoint], efficiency: Efficiency) -> np.n
 def _times(
     hardware: Hardware, model: Model, deployment: Deployment, state: ImpliedLoad, efficiency: Efficiency
 ) -> tuple[jax.Array, jax.Array]:
+    # Halfway through its output a sequence has its prompt and half of the output in the cache.
     decode = batch.decode(state.sequences, state.isl + 0.5 * state.osl)
     prompt = batch.prefill(1.0, state.isl)
+    # A decode step takes its own time, and in the share of steps with a prompt what the prompt adds.
     steady = step_time(hardware, model, deployment, decode, efficiency)
     both = step_time(hardware, model, deployment, batch.mixed(prompt, decode), efficiency)
     alone = step_time(hardware, model, deployment, prompt, efficiency)
@@ -95,6 +99,7 @@ def checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
     5. vLLM's 8-bit experts without block scales on Hopper: a kernel known to be several times too slow.
     """
     reasons: list[str | None] = [point.suspect for point in points]
+    # The first reason stays, that of the file's reader before those of the rules.
     for reason, rule in RULES:
         for index, hit in enumerate(rule(points)):
             if hit and reasons[index] is None:
@@ -112,6 +117,7 @@ def _contradictory(points: Sequence[ServingPoint]) -> list[bool]:
 def _impossible(points: Sequence[ServingPoint]) -> list[bool]:
     if not points:
         return []
+    # Times are compared with what no kernel beats, the datasheet's rates, at the share that whole steps attain.
     fast = [
         point.tpot < step / ATTAINABLE or point.ttft < prompt / ATTAINABLE
         for point, step, prompt in zip(points, *little_times(points, datasheet()), strict=True)
@@ -124,15 +130,18 @@ def _speculative(points: Sequence[ServingPoint]) -> list[bool]:
     for index, point in enumerate(points):
         if point.model.prediction is None:
             continue
+        # Without the two times: points that were asked for alike, measured more than once.
         same[(_values(point)[:-2], _layout(point))].append(index)
         if point.concurrency <= FEW:
             ladder[(_series(point), _layout(point), point.isl, point.concurrency)].append(index)
     hit, seen = [False] * len(points), [False] * len(points)
+    # Two measurements of one point that differ by more than releases explain: the faster one drafted tokens.
     for group in same.values():
         slowest = max(points[i].tpot for i in group)
         if len({points[i].tpot for i in group}) > 1:
             for i in group:
                 seen[i], hit[i] = True, hit[i] or slowest > FASTER * points[i].tpot
+    # A longer output only adds context: time per token that falls with it is a sign of drafted tokens.
     for group in ladder.values():
         for i in group:
             for j in group:
@@ -157,13 +166,13 @@ def _slow_experts(points: Sequence[ServingPoint]) -> list[bool]:
 
 def _spread(points: Sequence[ServingPoint], hit: Sequence[bool], seen: Sequence[bool], share: float) -> list[bool]:
     """`hit`, and all of every series in which at least `share` of the points that were compared are hit."""
-    found = list(hit)
+    flags = list(hit)
     for group in grouped(range(len(points)), lambda index: _series(points[index])).values():
         compared = [i for i in group if seen[i]]
         if compared and sum(hit[i] for i in compared) >= share * len(compared) and any(hit[i] for i in compared):
             for i in group:
-                found[i] = True
-    return found
+                flags[i] = True
+    return flags
 
 
 def _series(point: ServingPoint) -> tuple[Any, ...]:
@@ -177,6 +186,7 @@ def _values(point: ServingPoint) -> tuple[Any, ...]:
 
 
 def _layout(point: ServingPoint) -> tuple[Any, ...]:
+    # What decides times beside load: model, degrees and bytes of the cache.
     d = point.deployment
     return (point.model, d.tp, d.pp, request_groups(d), d.ep, d.kv_bytes)
 
