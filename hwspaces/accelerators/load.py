@@ -10,6 +10,7 @@ from typing import Any
 
 from hwspaces.accelerators.blis import blis_entry
 from hwspaces.accelerators.derived import Shared
+from hwspaces.accelerators.described import described, estimated, is_description, kin, problems
 from hwspaces.accelerators.energy import technologies
 from hwspaces.accelerators.entry import HardwareEntry, with_price
 from hwspaces.accelerators.prices import TERMS, Price, market_price, offers
@@ -164,6 +165,9 @@ def _catalogue_entry(file: str, name: str) -> HardwareEntry:
 
 
 def _of_toml(path: str, name: str) -> HardwareEntry:
+    written = document.toml(path)
+    if is_description(written):
+        return _of_description(written, path)
     tables, shared = file_tables(Path(path)), common()
     known = {name: table for file in _texts() for name, table in _architectures(file).items()}
     # The file's own tables stand over those of the catalogue that have the same name.
@@ -181,6 +185,22 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
     return entry(chosen, accelerators[chosen], own, path)
+
+
+def _of_description(written: Mapping[str, Any], path: str) -> HardwareEntry:
+    """The chip that a file describes in a few lines."""
+    wrong = problems(written)
+    if wrong:
+        raise ValueError(f"{path}: {'; '.join(wrong)}")
+    try:
+        like = hardware(kin(written))
+    except ValueError as error:
+        raise ValueError(f"{path}: like: {error}") from None
+    name, table = described(written, like, path)
+    architectures = {known: one for file in _texts() for known, one in _architectures(file).items()}
+    shared = dataclasses.replace(common(), architectures=architectures)
+    own = entry(name, table, shared, path)
+    return dataclasses.replace(own, assumptions=(*estimated(own, like.name), *own.assumptions))
 
 
 def _of_json(path: str, name: str) -> HardwareEntry:

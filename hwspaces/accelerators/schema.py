@@ -11,7 +11,7 @@ from hwspaces.accelerators.entry import LINKS, TIERS, HardwareEntry, assembled, 
 from hwspaces.accelerators.silicon import curved, scaled, siliconed
 from hwspaces.accelerators.technology_tables import strings, texts
 from hwspaces.quantities.leaves import PRECISIONS
-from hwspaces.quantities.units import from_key, is_zero, nearest, positive
+from hwspaces.quantities.units import PLAIN, from_key, is_zero, nearest, positive, quantity
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import declaration, declarations
 
@@ -139,6 +139,10 @@ def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigur
             if not isinstance(value, str):
                 raise ValueError(f"{place}: {key} = {value!r} is not text")
             figures.texts[inner] = value
+        elif isinstance(value, str) and key in units and units[key] not in PLAIN:
+            # A quantity as text says its unit itself: fp8 = "3 PFLOP/s".
+            zero = _may_be_zero(inner) and is_zero(value, units[key])
+            figures.values[inner] = 0.0 if zero else quantity(value, units[key], f"{place}: {key}")
         elif units.get(key) == "1":
             zero = _may_be_zero(inner) and is_zero(value)
             figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")

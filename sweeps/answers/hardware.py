@@ -70,6 +70,29 @@ def print_die(entry: Any, out: Any) -> None:
         out.print(f"owning  {words} for electricity at TDP, per hour of use")
 
 
+def print_estimates(entry: Any, out: Any) -> None:
+    """Print what the estimates of a chip in a few lines do to a decode and a prefill step; nothing without any."""
+    from hwspaces import formatted, leaf_unit
+    from hwspaces.accelerators.described import estimates_of
+    from sweeps.answers.tables import table
+    from sweeps.studies.estimates import LEAST, MODEL, STEPS, effects_of_estimates
+
+    estimates = estimates_of(entry)
+    if not estimates:
+        return
+    effects = effects_of_estimates(entry)
+    headings = [f"{step}\n{change}" for step in STEPS for change in ("if half", "if twice")]
+    rows = table("estimate", "value", *headings, numbers=("value", *headings))
+    for one in effects:
+        changes = (ratios[step] - 1.0 for step in STEPS for ratios in (one.half, one.twice))
+        rows.add_row(one.path, formatted(one.value, leaf_unit(one.path), 4), *(f"{change:+.1%}" for change in changes))
+    out.print(rows)
+    out.print(
+        f"{len(estimates)} figures are estimates; above are those that change the time of a step by {LEAST:.1%} or "
+        f"more: {MODEL}, 32 sequences at 2,048 tokens, and a prompt of 4,096.\n"
+    )
+
+
 # Prices in `jaxroof hardware NAME`: one figure for each term of renting, and every offer that it is from.
 
 

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import word_arguments
 
@@ -13,6 +14,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--technology", action="store_true", help="processes, memories, links and packages that designs are made of"
     )
+    parser.add_argument("--template", action="store_true", help="a file that describes a chip of your own, to fill in")
+    parser.add_argument("--schema", action="store_true", help="JSON schema of such a file, for editors")
     word_arguments(parser, "prices")
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
@@ -20,10 +23,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the catalogue, or one entry of it."""
     import hwspaces
+    from hwspaces.accelerators.described import TEMPLATE, schema
     from sweeps.answers.hardware import print_technologies, technology_record
 
-    if options.technology and options.name is not None:
-        raise ValueError(f"--technology takes no name, and {options.name!r} is given; --json has every constant")
+    asked = [flag for flag in ("technology", "template", "schema") if getattr(options, flag)]
+    if asked and options.name is not None:
+        raise ValueError(f"--{asked[0]} takes no name, and {options.name!r} is given")
+    if len(asked) > 1:
+        raise ValueError(f"--{asked[0]} and --{asked[1]} are given: one of them at a time")
+    if options.template:
+        return say(TEMPLATE, end="")
+    if options.schema:
+        return print_json(schema())
     if options.technology:
         return print_json(technology_record()) if options.json else print_technologies()
     # Prices may be by other terms than the catalogue's, which --prices names.
@@ -77,7 +88,7 @@ def _print_catalogue(entries: list[Any]) -> None:
 
 def _print_entry(entry: Any) -> None:
     from hwspaces import formatted, leaf_unit
-    from sweeps.answers.hardware import print_die, print_prices
+    from sweeps.answers.hardware import print_die, print_estimates, print_prices
     from sweeps.answers.tables import console, table
     from sweeps.ask.text import escaped
 
@@ -93,6 +104,7 @@ def _print_entry(entry: Any) -> None:
         figures.add_row(path, formatted(value, leaf_unit(path), 4), entry.sources.get(path, "-"))
     out.print(figures)
     out.print()
+    print_estimates(entry, out)
     print_die(entry, out)
     out.print()
     print_prices(entry, out)

@@ -1,0 +1,139 @@
+"""Chips in a few lines: what is estimated, how far from the whole description, and every problem in one line."""
+
+import tomllib
+
+import numpy as np
+import pytest
+
+import hwspaces
+import workloads
+from hwspaces.accelerators.described import KINDS, TEMPLATE, estimates_of, schema
+from jaxroof import Deployment, decode, prefill, step_time
+from jaxroof.numerics.arrays import eager
+from sweeps.studies.estimates import effects_of_estimates
+
+CLASSES = {"TPU": "tpu", "Trainium": "npu", "Inferentia": "npu", "Jetson": "edge", "Apple": "edge"}
+
+KIN = {one.name for kind in KINDS.values() for one in kind}
+
+
+def loaded(tmp_path, text: str) -> hwspaces.HardwareEntry:
+    path = tmp_path / "chip.toml"
+    path.write_text(text)
+    return hwspaces.hardware(path)
+
+
+def few_lines(entry: hwspaces.HardwareEntry) -> str:
+    """What a data sheet's first page says of a device."""
+    figures = entry.figures
+    kind = next((kind for begin, kind in CLASSES.items() if entry.name.startswith(begin)), "gpu")
+    peaks = ", ".join(
+        f'{precision} = "{figures[f"matrix.{precision}"]!r} FLOP/s"'
+        for precision in ("bf16", "fp8", "fp4", "int8")
+        if f"matrix.{precision}" in figures
+    )
+    memory = f'capacity = "{figures["memory.hbm.capacity"]!r} B", bandwidth = "{figures["memory.hbm.bandwidth"]!r} B/s"'
+    lines = [f'class = "{kind}"', f"peak = {{ {peaks} }}", f"memory = {{ {memory} }}"]
+    if "power.tdp" in figures:
+        lines.append(f"power = {figures['power.tdp']!r}")
+    return "\n".join(lines)
+
+
+def test_the_template_is_a_chip(tmp_path):
+    entry = loaded(tmp_path, TEMPLATE)
+    assert (entry.name, entry.hardware.matrix["fp8"], entry.hardware.power.tdp) == ("MyChip", 2e15, 800.0)
+    assert entry.hardware.links.scale_up.bandwidth == 6e11
+    # 1 of B200's 2.25 PFLOP/s with 148 cores, 65.8, and as much L2 per core.
+    assert entry.hardware.cores.count == 66.0
+    assert entry.hardware.memory.l2.capacity == pytest.approx(132120576.0 * 66 / 148)
+    assert entry.hardware.silicon is not None
+    assert {"cores.count", "cores.clock", "memory.l2.capacity"} <= set(estimates_of(entry))
+    assert any("cores.count" in sentence for sentence in entry.assumptions)
+
+
+def test_what_is_given_is_no_estimate(tmp_path):
+    text = TEMPLATE + 'cores = { count = 100, clock = "1.5 GHz" }\nvector = { fp32 = "40 TFLOP/s" }\n'
+    entry = loaded(tmp_path, text)
+    assert (entry.hardware.cores.count, entry.hardware.cores.clock) == (100.0, 1.5e9)
+    assert entry.hardware.cores.vector_flops == pytest.approx(4e11)
+    assert not {"cores.count", "cores.clock", "cores.vector_flops"} & set(estimates_of(entry))
+
+
+def test_levels_may_be_written_out_as_in_the_catalogue(tmp_path):
+    text = """
+    [matrix]
+    bf16_TFLOPs = 989.4
+    [memory.hbm]
+    capacity_GiB = 80
+    bandwidth = "3.35 TB/s"
+    [memory.l2]
+    capacity = "64 MiB"
+    """
+    entry = loaded(tmp_path, "year = 2022\n" + text)
+    assert entry.name == "chip"
+    assert entry.hardware.matrix == {"bf16": 9.894e14, "fp32": pytest.approx(6.69e13)}
+    assert entry.hardware.memory.l2.capacity == 2.0**26
+    assert entry.hardware.cores.count == 132.0  # as the H100 that it is, by class and year
+
+
+def test_every_problem_is_in_one_line(tmp_path):
+    text = """
+    nam = "X"
+    class = "gpuu"
+    peak = { bf16 = "1 PFLOP", fp7 = "2 PFLOP/s" }
+    memory = { capacity = "96" }
+    link = "450 GB/s"
+    power = "600"
+    """
+    with pytest.raises(ValueError, match="chip.toml") as raised:
+        loaded(tmp_path, text)
+    said = str(raised.value)
+    assert "\n" not in said
+    for part in ("nam is not known", "peak.fp7", "peak.bf16", "memory.bandwidth", "memory.capacity", "link", "power"):
+        assert part in said
+    assert "class = 'gpuu' is not known; did you mean gpu" in said
+    for missing in ("peak", "memory"):
+        with pytest.raises(ValueError, match=f"{missing} is missing"):
+            loaded(tmp_path, 'peak = "1 PFLOP/s"' if missing == "memory" else 'memory = { capacity = "1 GB" }')
+    with pytest.raises(ValueError, match="like: 'H10O' is neither in the catalogue"):
+        loaded(tmp_path, TEMPLATE + 'like = "H10O"')
+
+
+def test_estimates_say_what_they_do(tmp_path):
+    effects = effects_of_estimates(loaded(tmp_path, TEMPLATE))
+    assert effects[0].path == "cores.clock"
+    assert effects[0].half["decode"] > 1.02 > effects[0].twice["decode"]
+    assert [one.size for one in effects] == sorted((one.size for one in effects), reverse=True)
+    assert effects_of_estimates(hwspaces.hardware("H100-SXM")) == []
+
+
+def test_the_schema_knows_what_the_template_has():
+    properties = schema()["properties"]
+    assert set(tomllib.loads(TEMPLATE)) <= set(properties)
+    assert properties["class"]["enum"] == list(KINDS)
+    assert set(properties["memory"]["required"]) == {"capacity", "bandwidth"}
+
+
+def test_devices_of_the_catalogue_in_a_few_lines(tmp_path):
+    """Of devices that no class is estimated from, without their year: decode steps of the short description.
+
+    Its errors are those of a chip that its author describes in so few lines.
+    """
+    model, constants = workloads.model("Llama-3.1-8B").model, hwspaces.efficiency("learned").efficiency
+    steps = {"decode": decode(32.0, 2048.0), "prefill": prefill(1.0, 4096.0)}
+    errors: dict[str, list[float]] = {name: [] for name in steps}
+    for name in hwspaces.names():
+        entry = hwspaces.hardware(name)
+        if name in KIN or "bf16" not in entry.hardware.matrix:
+            continue
+        short = loaded(tmp_path, few_lines(entry)).hardware
+        for step, batch in steps.items():
+            with eager():
+                times = [
+                    float(step_time(one, model, Deployment(), batch, constants)) for one in (short, entry.hardware)
+                ]
+            errors[step].append(abs(np.log(times[0] / times[1])))
+    assert len(errors["decode"]) > 50
+    assert np.median(errors["decode"]) < 0.07
+    assert np.median(errors["prefill"]) < 0.12
+    assert np.mean(np.array(errors["decode"]) < np.log(1.25)) > 0.85
