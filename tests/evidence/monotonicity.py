@@ -1,6 +1,7 @@
 """Search for engine steps that take longer with more of a resource, at random points of the whole catalogue. A command.
 
-Every point is one step of a model on an accelerator, priced twice: as it is, and with more of one resource.
+Every point is one step of a model on an accelerator, priced three times: as it is, with more of one resource, and with
+a small part of it. A resource that no step notices the want of is none that the model knows.
 """
 
 import argparse
@@ -92,6 +93,12 @@ CACHES = (None, "fp8")
 KINDS = ("prefill", "decode", "mixed")
 LEAST, MOST = 1.05, 4.0
 """Range of the factor, log-uniform."""
+
+LEFT = 0.02
+"""Part of a resource that a starved device has."""
+
+FELT = 0.01
+"""Share by which a step must be slower with that part to have noticed."""
 
 TOLERANCE = 0.01
 """Share by which a step may be slower: what rounding to whole tiles is allowed."""
@@ -185,6 +192,11 @@ class Tally:
     wrong: int = 0  # by more than is allowed
     worst: float = 0.0  # largest share by which more is slower
     case: tuple[Draw, int] | None = None
+    felt: int = 0  # slower with `LEFT` of it by more than `FELT`
+
+    def starve(self, starved: np.ndarray) -> None:
+        """Count those of shape (steps,) that notice: shares by which a small part of the resource is slower."""
+        self.felt += int((starved > FELT).sum())
 
     def add(self, draw: Draw, slower: np.ndarray, most: float) -> None:
         """Count points, shape (steps,): shares by which more is slower; `most` is allowed."""
@@ -258,8 +270,15 @@ def _columns(place: Scenario, steps: int, random: np.random.Generator) -> Scenar
     return place
 
 
-def slower(draw: Draw) -> dict[str, np.ndarray]:
-    """Share by which every step is slower with more of each resource that the accelerator has, shapes (steps,)."""
+def slower(draw: Draw, left: float | None = None) -> dict[str, np.ndarray]:
+    """Share by which every step is slower with more of each resource that the accelerator has, shapes (steps,).
+
+    Args:
+      draw: the steps, and how much more.
+      left: the factor instead, where a device is starved.
+    """
+    if left is not None:
+        draw = dataclasses.replace(draw, factors=np.full_like(draw.factors, left))
     names, settings = _settings(draw)
     points = Points(np.zeros((len(draw.factors), len(names) + 1)), settings)
     ((_, found),) = evaluate(answers(STEP, ("step_time",)), draw.scenario, [points], EAGERLY)
@@ -308,6 +327,8 @@ def searched(draws: Iterator[Draw]) -> dict[str, Tally]:
     for draw in draws:
         for name, shares in slower(draw).items():
             found[name].add(draw, shares, allowed(name, draw.scenario.hardware))
+        for name, shares in slower(draw, LEFT).items():
+            found[name].starve(shares)
     return found
 
 
@@ -340,10 +361,11 @@ def main(options: argparse.Namespace) -> int:
 
 def page(found: dict[str, Tally]) -> str:
     """Table in Markdown, one line per resource, worst cases and exceptions."""
-    lines = ["| more of | points | slower by more than 1 % | worst |", "|---|---|---|---|"]
+    lines = ["| more of | points | slower by more than 1 % | worst | slower with a fiftieth |", "|---|---|---|---|---|"]
     for name, tally in found.items():
         worst = f"+{tally.worst:.1%}" if tally.worst > NOTHING else "-"
-        lines.append(f"| {name} | {tally.points:,} | {tally.slower / max(tally.points, 1):.2%} | {worst} |")
+        slower, felt = (count / max(tally.points, 1) for count in (tally.slower, tally.felt))
+        lines.append(f"| {name} | {tally.points:,} | {slower:.2%} | {worst} | {felt:.0%} |")
     lines += ["", "Worst cases:", ""]
     for name, tally in found.items():
         if tally.case is not None and tally.worst > TOLERANCE:

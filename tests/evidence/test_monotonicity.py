@@ -18,6 +18,9 @@ ACCELERATORS = (
 )
 """One or two of every kind of cores and links."""
 
+NEVER_FELT = ("HBM capacity", "energies")
+"""What a step does not run out of: a model that does not fit is said, and energies are of no time without a limit."""
+
 
 @pytest.fixture(scope="module")
 def found():
@@ -31,6 +34,11 @@ def test_more_of_a_resource_is_not_slower_but_for_the_named_exceptions(found, re
     assert tally.wrong == 0, f"+{tally.worst:.1%}: {tally.case[0].described(tally.case[1])}"
     if resource not in {one.resource for one in EXCEPTIONS}:
         assert tally.slower == 0
+
+
+@pytest.mark.parametrize("resource", [name for name in RESOURCES if name not in NEVER_FELT])
+def test_a_device_that_is_short_of_a_resource_is_slower(found, resource):
+    assert found[resource].felt > 0.01 * found[resource].points
 
 
 def test_many_points_differ(found):
