@@ -204,7 +204,7 @@ class Problem:
     def legal(self, designs: np.ndarray) -> np.ndarray:
         """Whether the deployments of the designs can be for every member, shape [n]."""
         designs = self._checked(designs)
-        return np.all([m.evaluator.legal(designs[:, m.columns]) for m in self.members[0]], axis=0)
+        return np.all([m.evaluator.legal(designs[:, m.columns]) for m in self.flat], axis=0)
 
     def label(self, variable: Variable, value: float) -> Any:
         """A column's value as people know it: the choice's name, or the number."""
