@@ -63,10 +63,12 @@ def written(
     ranks, graphs = Ranks(case.scenario.deployment), graphs_of(case, found)
     about = {"source": f"jaxroof {VERSION}", "model": case.model.name, "hardware": case.hardware.name, "work": what}
     head, encoded = wire.framed(wire.metadata(about)), [_Encoded(graph, ranks) for graph in graphs]
+    # Number the groups of all ranks first: every file names its groups by these numbers.
     groups: Groups = {}
     for rank in range(ranks.number):
         for group in encoded[ranks.pipeline(rank)].groups(rank).values():
             groups.setdefault(group, len(groups) + 1)
+    # Contents are generators: a file is encoded while it is written, so that not all are in memory at once.
     contents: dict[str, Iterable[bytes]] = {
         f"rank.{rank}.et": encoded[ranks.pipeline(rank)].content(head, rank, groups) for rank in range(ranks.number)
     }
@@ -81,6 +83,7 @@ def graphs_of(case: Case, found: Answer) -> list[ExportGraph]:
       ValueError: one line, for a step that has no graph, or more than `MOST_NODES` nodes of all ranks.
     """
     slowdown, ranks = float(found.metrics.get("slowdown", 1.0)), Ranks(case.scenario.deployment)
+    # Ranks that run the same graph: each graph stands for one device of the pipeline.
     copies = ranks.number // ranks.pp
     if isinstance(case.scenario.workload, Training):
         iteration = TrainingGraphs(case.scenario)
@@ -108,6 +111,7 @@ class _Encoded:
         ready = bytearray()
         for identity, node in enumerate(graph.nodes):
             message = _node(identity, node)
+            # Nodes that are the same for all ranks are joined; those of messages differ in their ends or groups.
             if node.run.kind in ("kernel", "host", "copy"):
                 ready += wire.framed(message)
             else:
@@ -115,6 +119,7 @@ class _Encoded:
                 ready = bytearray()
         self._parts.append(bytes(ready))
         sent = (node.run for node in graph.nodes if node.run.kind == "collective")
+        # Collectives of one name, size and stride have the same group: one run stands for all of them.
         self._collectives = {_participants(run): run for run in sent}
 
     def groups(self, rank: int) -> dict[tuple[Any, ...], tuple[int, ...]]:
@@ -142,6 +147,7 @@ class _Encoded:
         if node.partner is not None:
             other = self._ranks.partner(rank, node.partner)
         else:
+            # In a ring a rank sends to the one after it, and receives from the one before.
             other = self._ranks.neighbours(rank, node.run)[sent]
         ends = (rank, other) if sent else (other, rank)
         values = {"comm_src": ends[0], "comm_dst": ends[1], "comm_tag": node.tag}
@@ -156,6 +162,7 @@ def _participants(run: OpRun) -> tuple[Any, ...]:
 def _node(identity: int, node: ExportNode) -> bytes:
     """A node without what differs between ranks; starts and ends are whole us, so that durations add up to the last."""
     run = node.run
+    # Rounded start and end, not a rounded duration, so that rounding errors do not add up.
     start, end = (round(MICROSECONDS * time) for time in (node.start, node.start + run.time))
     attributes: list[tuple[str, str, wire.Value]] = [("is_cpu_op", "bool", run.kind == "host")]
     if run.kind == "kernel":

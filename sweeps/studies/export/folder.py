@@ -27,15 +27,16 @@ def written(
       ValueError: one line, for a folder or file that must not or cannot be written.
     """
     folder = pathlib.Path(folder)
-    made: list[pathlib.Path] = []
+    new_folders: list[pathlib.Path] = []
     try:
         try:
-            _make(folder, made)
-            found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
-            others = sorted({*found} - contents.keys())
+            _make(folder, new_folders)
+            paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+            # A file that is not among those to write means that the folder holds something else.
+            others = sorted({*paths} - contents.keys())
             if not others:
                 for name in contents:
-                    _make((folder / name).parent, made)
+                    _make((folder / name).parent, new_folders)
         except OSError as error:
             raise ValueError(f"{folder} cannot be written: {error.strerror}") from None
         if others:
@@ -47,7 +48,8 @@ def written(
                 with open(begun, "wb") as file:
                     file.writelines(parts)
     except BaseException:
-        for path in reversed(made):
+        # Remove the folders that were made here, the innermost first; one that is not empty stays.
+        for path in reversed(new_folders):
             with contextlib.suppress(OSError):
                 path.rmdir()
         raise
@@ -58,6 +60,7 @@ def _make(folder: pathlib.Path, made: list[pathlib.Path]) -> None:
     """Make a folder and those between it and one that is there, but for the parent of the first."""
     if folder.is_dir():
         return
+    # Only folders inside of the first one get parents: the parent of the first one has to exist.
     if made:
         _make(folder.parent, made)
     folder.mkdir()

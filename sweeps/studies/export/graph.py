@@ -53,6 +53,7 @@ class ExportGraph:
         if run.operation != "send_recv" or run.kind != "collective":
             self.nodes.append(ExportNode(run, after, start, partner, tag))
             return (len(self.nodes) - 1,)
+        # In a ring every rank sends and receives at the same time: two nodes with one tag.
         tag = len(self.nodes)
         self.nodes += [ExportNode(run._replace(kind=kind), after, start, None, tag) for kind in ("send", "receive")]
         return tag, tag + 1
@@ -66,6 +67,7 @@ def stage_layers(deployment: Deployment, layers: int, stages: int) -> list[range
     shares = [layers // stages + (stage < layers % stages) for stage in range(stages)]
     if given is not None and len(given) == stages:
         shares = [round(float(number)) for number in given]
+    # A stage ends where the shares up to it add up to.
     return [range(end - share, end) for share, end in zip(shares, itertools.accumulate(shares), strict=True)]
 
 
@@ -73,12 +75,13 @@ def layer_runs(scenario: Scenario, ops: list[Named], halves: int = 1) -> list[li
     """Runs of every layer of a model, those of one block after those of another as they are priced; in `halves` halves
     of a batch, of one half.
     """
-    blocks, found = scenario.model.blocks, []
+    blocks, per_layer = scenario.model.blocks, []
     for index, block in enumerate(blocks):
+        # Ops of a model with several blocks have layers that begin with the block's number.
         count, prefix = round(float(block.count)), f"{index}." if len(blocks) > 1 else ""
         runs = [run for op in ops if op.layer.startswith(prefix) for run in op.runs(count * halves)]
-        found += [runs] * count
-    return found
+        per_layer += [runs] * count
+    return per_layer
 
 
 def step_graphs(scenario: Scenario, slowdown: float) -> list[ExportGraph]:
@@ -92,32 +95,38 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[ExportGraph]:
     Raises:
       ValueError: one line, for a draft model on pipeline stages.
     """
-    found = named(scenario, _step_groups)
+    groups = named(scenario, _step_groups)
     deployment = scenario.deployment
     stages, halves = round(float(degree(deployment.pp))), 2 if deployment.overlap == "two_batch" else 1
-    layers = layer_runs(scenario, found["layers"], halves)
-    sends = [op for op in [*found["before"], *found["after"]] if op.run.role == "stage"]
+    layers = layer_runs(scenario, groups["layers"], halves)
+    # Messages between stages are ops outside of the layers.
+    sends = [op for op in [*groups["before"], *groups["after"]] if op.run.role == "stage"]
     if len(sends) > 1:
         raise ValueError("a draft model on pipeline stages has no graph: give no --pp, or no drafts")
+    # The ops count the messages of all stages: one half of the batch on one stage has this share.
     messages = [run for op in sends for run in op.runs(halves * (stages - 1))]
     before, after = (
-        [run for op in found[name] if op not in sends for run in op.runs(halves)] for name in ("before", "after")
+        [run for op in groups[name] if op not in sends for run in op.runs(halves)] for name in ("before", "after")
     )
     clock, graphs = 0.0, []
     arrived: list[float] = []  # when the messages to a stage begin, by half
     for stage, places in enumerate(stage_layers(deployment, len(layers), stages)):
         graph = ExportGraph(slowdown, clock)
         graphs.append(graph)
+        # Nodes at the end of each half, for which its next node waits.
         tails: list[tuple[int, ...]] = [()] * halves
+        # A receive begins when the stage before sends; it does not advance the clock of this device.
         for half, start in enumerate(arrived):
             for run in messages:
                 tails[half] = graph.add(run._replace(kind="receive"), tails[half], start, stage - 1, half)
         parts = [layers[place] for place in places]
         parts = ([before] if stage == 0 else []) + parts + ([after] if stage == stages - 1 else [])
         message: tuple[int, ...] = ()  # the last one of either half: all ranks send theirs in one order
+        # Pieces of both halves alternate: one half computes while the collective of the other runs.
         for part in (piece for each in parts for piece in _pieces(each, halves)):
             for half in range(halves):
                 for run in part:
+                    # All ranks run the collectives of both halves in one order: else they would wait for each other.
                     waits = tails[half] if run.kind != "collective" or halves == 1 else tails[half] + message
                     tails[half] = graph.add(run, waits)
                     message = tails[half] if run.kind == "collective" else message
@@ -127,6 +136,7 @@ def step_graphs(scenario: Scenario, slowdown: float) -> list[ExportGraph]:
             for run in messages:
                 graph.add(run._replace(kind="send"), tails[half], None, stage + 1, half)
         clock = graph.clock
+    # The host's work follows all ends of the last stage.
     time = float(at_base(_host, scenario))
     if time:
         graphs[-1].add(OpRun(HOST, "host", time), [end for tail in tails for end in tail])
@@ -150,7 +160,8 @@ def _host(scenario: Scenario) -> object:
 def _step_groups(scenario: Scenario) -> dict[str, Ops]:
     """Ops of the step before the layers, of the layers, and after them."""
     batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
-    found: dict[str, Ops] = {"before": {}, "layers": {}, "after": {}}
+    groups: dict[str, Ops] = {"before": {}, "layers": {}, "after": {}}
     for name, op in overlapped_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch).items():
-        found["layers" if name in inside else "after" if found["layers"] else "before"][name] = op
-    return found
+        # Ops outside of the layers are "before" them until the first op of a layer, then "after" them.
+        groups["layers" if name in inside else "after" if groups["layers"] else "before"][name] = op
+    return groups

@@ -40,8 +40,10 @@ class Pipeline:
 
     def way(self, device: int, chunk: int) -> tuple[int, int]:
         """Direction and stage of a chunk of a device."""
+        # DualPipe: a device has a stage of one direction and the mirrored one of the other.
         if self.both_ends:
             return chunk, self.stages - 1 - device if chunk else device
+        # Chunks go around the devices: chunk c of device d is stage c * devices + d.
         return 0, chunk * len(self.lists) + device
 
     def device(self, direction: int, stage: int) -> int:
@@ -53,15 +55,18 @@ class Pipeline:
         kind, chunk, batch = task
         direction, stage = self.way(device, chunk)
         if kind == "F":
+            # A forward pass needs the activations of the stage before; the first stage has the input.
             return [("F", direction, stage - 1, batch)] if stage else []
         if kind == "W":
             return [("B", direction, stage, batch)]
+        # A backward pass needs its own forward pass, and the gradient from the stage after it.
         after = [("B", direction, stage + 1, batch)] if stage < self.stages - 1 else []
         return [("F", direction, stage, batch), *after]
 
     def makes(self, task: Task, device: int) -> tuple[Any, ...]:
         """What a task makes that others need, as `needs` names it; weight gradients W make what nothing needs."""
         kind, chunk, batch = task
+        # Other stages need the gradient of the input only, which is what I makes of a backward pass.
         return "B" if kind == "I" else kind, *self.way(device, chunk), batch
 
 
@@ -115,9 +120,11 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> list[list[Any]]
 
 def interleaved(stages: int, chunks: int, micro_batches: int) -> list[list[Any]]:
     """The same with `chunks` chunks per device: `stages` micro-batches go through one chunk after the other."""
+    # Micro-batches in groups of as many as there are devices (arXiv:2104.04473, section 2.2).
     groups = [range(first, min(first + stages, micro_batches)) for first in range(0, micro_batches, stages)]
     forward = [("F", chunk, batch) for group in groups for chunk in range(chunks) for batch in group]
     backward = [("B", chunk, batch) for group in groups for chunk in reversed(range(chunks)) for batch in group]
+    # Forward passes ahead of the first backward pass: two per later device, and one group per further chunk.
     return [_in_turn(forward, backward, 2 * (stages - 1 - device) + (chunks - 1) * stages) for device in range(stages)]
 
 
@@ -141,6 +148,7 @@ def dual_pipe(stages: int, micro_batches: int) -> list[list[Any]]:
 
 
 def _from_both_ends(device: int, stages: int, micro_batches: int) -> list[Any]:
+    # The distance from the nearer end decides the numbers of tasks in every part of the schedule.
     half, depth = stages // 2, min(device, stages - 1 - device)
     near, far = (0, 1) if device < half else (1, 0)  # the end that is closer, and the other one
     started = {"F": [0, 0], "B": [0, 0]}
@@ -156,21 +164,28 @@ def _from_both_ends(device: int, stages: int, micro_batches: int) -> list[Any]:
         late.append(("W", chunk, batch))
         return "I", chunk, batch
 
+    # DualPipe's parts in order (arXiv:2412.19437, section 3.2.1): forward passes that entered at the near end.
     rest = half - depth - 1
     tasks: list[Any] = [task("F", near) for _ in range(2 * rest)]
     for _ in range(depth + 1):
         tasks += [task("F", near), task("F", far)]
+    # The first backward passes of the far direction, split so that their input gradients go on early.
     for _ in range(rest):
         tasks += [split(far), late.pop(0), task("F", far)]
+    # The steady state: a forward pass of one direction runs together with a backward pass of the other.
     for turn in range(micro_batches - stages + depth + 1):
         pair = (task("F", near), task("B", far))
+        # On the two devices in the middle, the first pair is two tasks one after the other.
         tasks += list(pair) if turn == 0 and depth == half - 1 else [pair]
         tasks.append((task("F", far), task("B", near)))
+    # The far direction runs its last forward passes.
     for _ in range(rest):
         tasks += [task("B", far), (task("F", far), task("B", near))]
+    # Backward passes of both directions in turn, the later ones split.
     for turn in range(2 * (depth + 1)):
         chunk = near if turn % 2 else far
         tasks.append(split(chunk) if turn > depth else task("B", chunk))
+    # The near direction's last backward passes, with weight gradients that were put off.
     for _ in range(rest):
         tasks += [late.pop(0), split(near)]
     return tasks + late
@@ -196,6 +211,7 @@ def placed(pipeline: Pipeline, durations: dict[str, float]) -> Iterator[Placed]:
     done: dict[tuple[Any, ...], float] = {}  # what `Pipeline.needs` names -> when it is there
     clocks, places = [0.0] * len(pipeline.lists), [0] * len(pipeline.lists)
     waiting = sum(map(len, pipeline.lists))
+    # Rounds over the devices, until every entry has a time or a round places none.
     while waiting:
         before = waiting
         for device, entries in enumerate(pipeline.lists):
@@ -208,6 +224,7 @@ def placed(pipeline: Pipeline, durations: dict[str, float]) -> Iterator[Placed]:
                 for task in together:
                     start, clock = clock, clock + durations[task[0]]
                     yield Placed(device, task, start, clock, places[device])
+                # Results are there when the last task of the entry ends.
                 done |= {pipeline.makes(task, device): clock for task in together}
                 clocks[device] = clock
                 places[device] += 1

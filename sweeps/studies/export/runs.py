@@ -42,6 +42,7 @@ class Named:
 
     def runs(self, layers: float) -> list[OpRun]:
         """Its runs in one of `layers` layers: whole ones, whose work and time add up to that of the op."""
+        # A whole number of runs per layer; each is scaled so that their total is that of the op.
         each = self.count / layers
         times = max(1, round(each))
         part, run = each / times, self.run
@@ -57,6 +58,7 @@ def named(scenario: Scenario, groups: Callable[[Scenario], dict[str, Ops]]) -> d
     Args:
       groups: the ops by group, of a scenario.
     """
+    # Ops are collected while their numbers are computed, because only numbers are returned from there.
     ops: dict[str, Ops] = {}
 
     def numbers(scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
@@ -72,6 +74,7 @@ def named(scenario: Scenario, groups: Callable[[Scenario], dict[str, Ops]]) -> d
         group: [
             _named(name, op, **{field: float(number) for field, number in row.items() if number is not None})
             for (name, op), row in zip(members.items(), rows[group], strict=True)
+            # An op without kernels or without runs launches nothing.
             if row["kernels"] * row["count"] > 0.0
         ]
         for group, members in ops.items()
@@ -88,11 +91,11 @@ def decoder_ops(scenario: Scenario) -> Ops:
 
 def _numbers(op: AnyOp) -> dict[str, Any]:
     """Numbers of a run by field of `OpRun`, and how often it runs; None stands for the field's default."""
-    found = {"count": op.count, "kernels": op.kernels, "flops": op_flops(op)}
+    numbers = {"count": op.count, "kernels": op.kernels, "flops": op_flops(op)}
     if isinstance(op, Kernel):
-        return found | {"matrix_flops": op.matrix_flops, "bytes": op.bytes}
-    found["message"] = op.message_bytes
-    return found if isinstance(op, Copy) else found | {"participants": op.participants, "stride": op.stride}
+        return numbers | {"matrix_flops": op.matrix_flops, "bytes": op.bytes}
+    numbers["message"] = op.message_bytes
+    return numbers if isinstance(op, Copy) else numbers | {"participants": op.participants, "stride": op.stride}
 
 
 def _named(
@@ -142,6 +145,7 @@ class Ranks:
         others, of its place among the tensor-parallel ones. Other groups are inside of a stage.
         """
         if run.role == "replica":
+            # Weights of experts are split over the whole stage, other weights over the tensor-parallel ranks.
             inside = self.stage if run.name.startswith("expert_") else self._tp
             stages = range(self.pipeline(rank) * self.stage, self.number, self.pp * self.stage)  # in every replica
             return tuple(first + place for first in stages for place in range(rank % inside, self.stage, inside))
@@ -153,4 +157,5 @@ class Ranks:
         """The ranks before and after a rank in a ring."""
         group = self.group(rank, run)
         place = group.index(rank)
+        # Index -1 is the last rank: the ring is closed.
         return group[place - 1], group[(place + 1) % len(group)]

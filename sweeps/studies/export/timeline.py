@@ -60,6 +60,7 @@ def events(name: str, found: Answer) -> Iterator[dict[str, Any]]:
         yield named("thread_name", PROCESS, thread, track)
     slowdown, ops = _slowdown(found), [op for op in found.steps["step"] if op.name != HIDDEN]
     communication = slowdown * sum(op.time for op in ops if _track(op) == "collectives and copies")
+    # Overlap is one sum for the step: every message hides the same share of its time.
     hidden = hidden_time(found) / communication if communication else 0.0
     end = 0.0
     for op, run in _runs(ops):
@@ -72,6 +73,7 @@ def events(name: str, found: Answer) -> Iterator[dict[str, Any]]:
 
 def _runs(ops: list[OpAnswer]) -> Iterator[tuple[OpAnswer, int]]:
     """Ops in the order that they run, each with the number of its run: a layer's ops, then the next one's."""
+    # Neighbouring ops of one kind of layer that run equally often repeat together, layer after layer.
     for (_, times), block in itertools.groupby(ops, key=lambda op: (op.layer, _times(op))):
         members = list(block)
         for run in range(times):
@@ -86,6 +88,7 @@ def _times(op: OpAnswer) -> int:
 def _track(op: OpAnswer) -> str:
     if op.name == HOST:
         return "host"
+    # A kernel has neither an algorithm, as collectives have, nor a message.
     return "kernels" if op.algorithm is None and not op.message_bytes else "collectives and copies"
 
 

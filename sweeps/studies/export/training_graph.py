@@ -54,16 +54,20 @@ class TrainingGraphs:
     def _stages(self, scenario: Scenario) -> Iterator[dict[str, list[OpRun]]]:
         """Runs of a task of every stage by its kind."""
         stages = self._pipe.stages
+        # Runs of every layer: forward, backward, and the attention kernels of the forward pass.
         forward, backward, cores = (layer_runs(scenario, self._found[f"{word}_layers"]) for word in _PASSES)
         repeated: dict[str, list[list[OpRun]]] = {"none": [[]] * len(forward), "selective": cores, "full": forward}
+        # What each layer's backward pass runs again of its forward pass.
         again = repeated[RECOMPUTES[round(float(self._training.recompute))]]
         for stage, layers in enumerate(stage_layers(scenario.deployment, len(forward), stages)):
             there = [run for layer in layers for run in forward[layer]]
+            # The backward pass goes through the layers in reverse, and repeats what was not kept of each.
             back = [run for layer in reversed(layers) for run in (*again[layer], *backward[layer])]
             if stage == 0:
                 there, back = self._group("forward_first") + there, back + self._group("backward_first")
             if stage == stages - 1:
                 there, back = there + self._group("forward_last"), self._group("backward_last") + back
+            # A split backward pass: W has the weight gradients, I all other runs.
             inputs = [run for run in back if run.gradient != "weights"]
             weights = [run for run in back if run.gradient == "weights"]
             yield {"F": there, "B": back, "I": inputs, "W": weights}
@@ -90,14 +94,18 @@ class TrainingGraphs:
           slowdown: by the limit of power, of every run.
         """
         devices = [_Device(ExportGraph(slowdown)) for _ in self._pipe.lists]
+        # The last task of every device that makes weight gradients.
         lasts = [[task for task in self._pipe.tasks(device) if task[0] in "BW"][-1] for device in range(len(devices))]
         sent: dict[tuple[Any, ...], tuple[float, int]] = {}  # message -> when it starts, and its tag
+        # Only the order of tasks is taken from these times; starts are of the devices' clocks.
         for each in placed(self._pipe, ANY_TIMES):
             device = devices[each.device]
+            # Some messages between copies of the weights occur once, at the first or the last task of a device.
             once = "first" if device.entry < 0 else "last" if each.task == lasts[each.device] else ""
             if device.entry != each.number:
                 device.entry, device.before, device.tail = each.number, device.tail, ()
             device.tail = tuple(dict.fromkeys(device.tail + self._task(each, device, sent, once)))
+        # The update follows the last task; offloaded state makes it longer.
         for device in devices:
             for op in self._found["optimizer"]:
                 device.graph.add(op.run._replace(time=op.run.time + self._offload), device.tail)
@@ -114,6 +122,7 @@ class TrainingGraphs:
         stages = range(self._pipe.stages) if kind != "W" else ()
         if source in stages:
             start, tag = sent[forth, direction, stage, batch]
+            # The device is idle until the message begins.
             graph.clock = max(graph.clock, start)
             partner = self._pipe.device(direction, source)
             for run in self._sends:
@@ -122,6 +131,7 @@ class TrainingGraphs:
                 else:
                     tail = graph.add(run, tail)
         tail = self._passes(device, self._task_runs(each.task, each.device), tail, *self._replicas(kind, once))
+        # The message starts when the passes end, and the device goes on without waiting for it.
         if target in stages:
             tag = len(sent)
             sent[forth, direction, target, batch] = graph.clock, tag
@@ -136,6 +146,7 @@ class TrainingGraphs:
         """Append a task's runs with the messages between copies of the weights that hide behind it: gathers of weights
         and sums of gradients.
         """
+        # Gathers hide behind the first `share` of the task's time, sums of gradients behind the last.
         total, share, done = sum(run.time for run in runs), float(self._training.overlap), 0.0
         gathered: After = ()
         for run in gathers:
@@ -143,6 +154,7 @@ class TrainingGraphs:
         tail, summed = before, before if share == 1.0 else ()
         for run in runs:
             waits = tail
+            # From this time on, runs need the gathered weights.
             if gathered and done >= share * total:
                 waits, gathered = (*tail, *gathered), ()
             tail = device.graph.add(run, waits)
@@ -158,10 +170,13 @@ class TrainingGraphs:
         """Messages between copies of the weights beside a task: gathers of weights, and sums of gradients."""
         zero, part = round(float(self._training.zero)), 1.0 / self._pipe.chunks
         gathers, sums = 0.0, 0.0  # share of the messages of all chunks
+        # ZeRO (arXiv:1910.02054), stage 3: weights are gathered in every pass that uses them.
         if zero == 3 and kind in "FBI":
             gathers = part
+        # Stages 1 and 2 gather the updated weights once per iteration.
         elif zero in (1, 2) and once == "first":
             gathers = 1.0
+        # Stages 2 and 3 sum gradients in every backward pass, stages 0 and 1 once after the last one.
         if zero >= 2 and kind in "BW":
             sums = part
         elif zero < 2 and once == "last":
@@ -198,17 +213,17 @@ def _groups(scenario: Scenario) -> dict[str, Ops]:
     deployment, training = scenario.deployment, scenario.workload
     forward = forward_pass(model, deployment, training)
     backward = backward_pass(forward, training)
-    found = {
+    groups = {
         f"{word}_{place}": ops
         for word, each in (("forward", forward), ("backward", backward))
         for place, ops in each._asdict().items()
     }
-    found["attention_layers"] = {name: op for name, op in forward.layers.items() if op.role in ATTENTION_CORES}
-    found["optimizer"] = {"optimizer": optimizer_op(model, deployment, training)}
+    groups["attention_layers"] = {name: op for name, op in forward.layers.items() if op.role in ATTENTION_CORES}
+    groups["optimizer"] = {"optimizer": optimizer_op(model, deployment, training)}
     for kind, ops in data_parallel_ops(model, deployment, training).items():
-        found[f"dp_{kind}"] = ops
-    found["sends"] = {} if deployment.pp is None else stage_messages(model, deployment, training)
-    return found
+        groups[f"dp_{kind}"] = ops
+    groups["sends"] = {} if deployment.pp is None else stage_messages(model, deployment, training)
+    return groups
 
 
 def _offload(scenario: Scenario) -> object:

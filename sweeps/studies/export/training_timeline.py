@@ -73,16 +73,19 @@ class TrainingTimeline:
         durations = {kind: float(time) / chunks for kind, time in times.items()}
         tasks = list(placed(self._pipe, durations))
         length = max(task.end for task in tasks)
-        whole = float(cost.micro_batches * (cost.forward + cost.backward) + cost.bubble)
-        self.stretch = whole / length
+        # The closed form of the schedule's length: all passes of the fullest device, and the bubble.
+        passes_time = float(cost.micro_batches * (cost.forward + cost.backward) + cost.bubble)
+        # All tasks are stretched evenly to that length.
+        self.stretch = passes_time / length
         self.tasks = [task._replace(start=self._scaled(task.start), end=self._scaled(task.end)) for task in tasks]
-        self.passes = self.slowdown * whole
+        self.passes = self.slowdown * passes_time
 
     def _scaled(self, time: float) -> float:
         return self.slowdown * self.stretch * time
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Events of the trace, times in us from the start of the iteration; on each device they add up to its time."""
+        # Processes are numbered from 1; sort_index keeps the devices in order.
         for device in range(len(self._pipe.lists)):
             yield named("process_name", device + 1, 0, f"pipeline device {device}")
             yield {"name": "process_sort_index", "ph": "M", "pid": device + 1, "tid": 0, "args": {"sort_index": device}}
@@ -106,6 +109,7 @@ class TrainingTimeline:
             clock = task.end
         yield from _idle(device, clock, self.passes)
         start = self.passes
+        # What follows the schedule runs at the same time on all devices.
         for name, time in zip(TAIL, (cost.exposed["dp"], cost.contention, cost.optimizer), strict=True):
             end = start + self.slowdown * float(time)
             if end > start:
@@ -121,6 +125,7 @@ class TrainingTimeline:
     def _share(self, kind: str) -> float:
         """Share of a task in the passes of all micro-batches, by time; weight gradients send nothing."""
         cost = self._cost
+        # I sends what a whole backward pass sends.
         part = {"F": cost.forward, "W": 0.0}.get(kind, cost.backward)
         return float(part / (cost.forward + cost.backward) / cost.micro_batches / self._pipe.chunks)
 
@@ -133,6 +138,7 @@ class TrainingTimeline:
         for task in tasks:
             share = self._share(task.task[0])
             times = {f"{name} messages": share * float(hidden[name]) for name in PARALLELISMS if name != "dp"}
+            # Messages of weights hide behind every forward pass, or the first one alone; those of gradients likewise.
             if task.task[0] == "F":
                 times["weights"] = float(copies["every forward"]) / len(forward)
                 times["weights"] += float(copies["first forward"]) if task is forward[0] else 0.0
@@ -140,6 +146,7 @@ class TrainingTimeline:
                 times["gradients"] = float(copies["every backward"]) / len(backward)
                 times["gradients"] += float(copies["last backward"]) if task is backward[-1] else 0.0
             length = self.slowdown * sum(times.values())
+            # Messages of the last backward pass end with it, unless they are longer.
             start = max(end, task.start if task is not backward[-1] else min(task.start, task.end - length))
             for name, time in times.items():
                 if time:
@@ -149,14 +156,15 @@ class TrainingTimeline:
 
     def _flows(self) -> Iterator[dict[str, Any]]:
         """Arrows from a stage's pass to the one of the next stage that waits for it."""
-        made = {self._pipe.makes(task.task, task.device): task for task in self.tasks}
+        producers = {self._pipe.makes(task.task, task.device): task for task in self.tasks}
         numbers = itertools.count(1)
         for task in self.tasks:
             for need in self._pipe.needs(task.task, task.device):
-                source = made[need]
+                source = producers[need]
                 if source.device == task.device:
                     continue
                 number = next(numbers)
+                # In the Trace Event Format, "bp": "e" binds the end of a flow to the span that encloses it.
                 yield _arrow(number, "s", source.device, source.end - NEAR * (source.end - source.start))
                 yield _arrow(number, "f", task.device, task.start + NEAR * (task.end - task.start)) | {"bp": "e"}
 

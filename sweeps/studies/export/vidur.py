@@ -45,11 +45,12 @@ def layer_times(case: Case, work: Mapping[str, np.ndarray]) -> dict[str, np.ndar
 
     def times(scenario: Scenario) -> dict[str, Any]:
         ops, layers = decoder_ops(scenario), layer_count(scenario.model)
-        found: dict[str, Any] = {}
+        seconds: dict[str, Any] = {}
         for name, part in parts_of(ops).items():
+            # Time of the op in all layers, divided by their number: that of a mean layer.
             time = ops[name].count / layers * op_time(ops[name], scenario.hardware, scenario.efficiency)
-            found[part] = found.get(part, 0.0) + time
-        return found
+            seconds[part] = seconds.get(part, 0.0) + time
+        return seconds
 
     return _columns(case, work, times)
 
@@ -59,29 +60,32 @@ def _columns(case: Case, work: Mapping[str, np.ndarray], times: Function) -> Any
     number = len(next(iter(work.values())))
     settings = {f"workload.{name}": np.asarray(column, float) for name, column in work.items()}
     base = dataclasses.replace(case.scenario, workload=StepWork(**first))
-    ((_, found),) = evaluate(times, base, [Points(np.arange(number), [settings])])
-    return found
+    ((_, columns),) = evaluate(times, base, [Points(np.arange(number), [settings])])
+    return columns
 
 
 def parts_of(ops: Mapping[str, AnyOp]) -> dict[str, str]:
     """The part that every op of a layer belongs to, by name; without sums of tensor-parallel devices."""
-    found, layer, after = {}, None, False
+    parts, layer, after = {}, None, False
     for name, op in ops.items():
+        # In a new layer, no activation was met yet.
         if op.layer != layer:
             layer, after = op.layer, False
         plain = name.removeprefix(op.layer)
         if isinstance(op, Collective) and op.role == "reduction":
             continue
+        # Ops of one phase alone are the attention of that phase.
         if op.phase in CORES:
-            found[name] = CORES[op.phase]
+            parts[name] = CORES[op.phase]
         elif op.role == "norm":
-            found[name] = "post_attention_layernorm" if "feedforward" in plain else "input_layernorm"
+            parts[name] = "post_attention_layernorm" if "feedforward" in plain else "input_layernorm"
         elif op.role in ("mixer", "attention", "indexer", "cross_attention", "context"):
-            found[name] = _of_mixer(plain)
+            parts[name] = _of_mixer(plain)
         else:
+            # Ops of a feedforward block: up to the activation they project up, after it down.
             after = after or "activation" in plain
-            found[name] = "mlp_act" if "activation" in plain else "mlp_down_proj" if after else "mlp_up_proj"
-    return found
+            parts[name] = "mlp_act" if "activation" in plain else "mlp_down_proj" if after else "mlp_up_proj"
+    return parts
 
 
 def _of_mixer(name: str) -> str:
@@ -172,15 +176,19 @@ def written(
       ValueError: one line, for a model that Vidur has no layer for, or a folder or file that must not or cannot be
         written.
     """
-    found = list(cases)
-    _require_known(found[0].model.model, found[0].model.name)
+    per_degree = list(cases)
+    _require_known(per_degree[0].model.model, per_degree[0].model.name)
     place, link = f"compute/{device}/{model}", f"network/{network}"
     tables = {
-        f"{place}/mlp.csv": [_compute(case, most_tokens) for case in found],
-        f"{place}/attention.csv": [part for case in found for part in _attention(case, most_tokens, most_sequences)],
-        f"cpu_overhead/{network}/{model}/cpu_overheads.csv": [_host(case, model, most_sequences) for case in found],
-        f"{link}/all_reduce.csv": [_reduces(case, most_tokens) for case in found if _degree(case) > 1],
-        f"{link}/send_recv.csv": _sends(found[0], most_tokens),
+        f"{place}/mlp.csv": [_compute(case, most_tokens) for case in per_degree],
+        f"{place}/attention.csv": [
+            part for case in per_degree for part in _attention(case, most_tokens, most_sequences)
+        ],
+        f"cpu_overhead/{network}/{model}/cpu_overheads.csv": [
+            _host(case, model, most_sequences) for case in per_degree
+        ],
+        f"{link}/all_reduce.csv": [_reduces(case, most_tokens) for case in per_degree if _degree(case) > 1],
+        f"{link}/send_recv.csv": _sends(per_degree[0], most_tokens),
     }
     contents = {name: [_text(parts).encode()] for name, parts in tables.items() if parts}
     return files_of_folder(folder, contents, ("profile",), "profile of this model", force)
@@ -192,6 +200,7 @@ def _text(parts: list[Columns]) -> str:
     table = csv.writer(out, lineterminator="\n")
     table.writerow([*parts[0], "jaxroof_version"])
     for part in parts:
+        # A value that is the same in all rows is repeated.
         columns = (each.tolist() if isinstance(each, np.ndarray) else itertools.repeat(each) for each in part.values())
         table.writerows(zip(*columns, itertools.repeat(VERSION), strict=False))  # as many as the arrays are long
     return out.getvalue()
@@ -216,6 +225,7 @@ def _require_known(model: Model, name: str) -> None:
 
 def _widest(model: Model) -> Block:
     """The block with the most layers among those that attend."""
+    # Models with blocks that do not attend are described by those that do.
     blocks = [block for block in model.blocks if block.attention is not None] or list(model.blocks)
     return max(blocks, key=lambda block: float(block.count))
 
@@ -223,6 +233,7 @@ def _widest(model: Model) -> Block:
 def _sizes(model: Model) -> Columns:
     """What Vidur tells models apart by."""
     block = _widest(model)
+    # The feedforward part of that block, else of the first block that has one.
     part = next((each.feedforward for each in (block, *model.blocks) if each.feedforward is not None), None)
     heads = round(float(given(block.attention, "attention in the model").heads))
     return {
@@ -250,11 +261,11 @@ def token_counts(most: int) -> list[int]:
 
 def _octaves(first: int, most: int, step: int = 1) -> list[int]:
     """Numbers from `first` to `most`, `PARTS` per doubling and multiples of `step`."""
-    found, at = {first, most}, float(first)
+    numbers, at = {first, most}, float(first)
     while at < most:
-        found.add(step * round(at / step))
+        numbers.add(step * round(at / step))
         at *= 2.0 ** (1.0 / PARTS)
-    return sorted(number for number in found if number <= most)
+    return sorted(number for number in numbers if number <= most)
 
 
 def _compute(case: Case, most: int) -> Columns:
@@ -266,15 +277,16 @@ def _compute(case: Case, most: int) -> Columns:
 
 def _attention(case: Case, most: int, sequences: int) -> list[Columns]:
     """Attention of one prompt's tokens after cached ones, and of sequences that decode."""
-    sizes, found = _sizes(case.model.model), []
+    sizes, tables = _sizes(case.model.model), []
     cached = _octaves(GRAIN, most, GRAIN)
     chunks = [(chunk, past) for chunk in _octaves(16, most) for past in (0, *cached) if chunk + past <= most]
     batches = [(batch, past) for batch in _octaves(1, sequences) for past in (1, *cached)]
     (chunk, before), (batch, context) = np.array(chunks).T, np.array(batches).T
     prefill = {"prefill": chunk, "past": before}
     decode = {"decode": batch, "context": context + 1}  # the new token's too
+    # Each row of the table is one prompt, or a batch of sequences that decode one token each.
     for is_prefill, work, number, new, past in ((True, prefill, 1, chunk, before), (False, decode, batch, 0, context)):
-        found.append(
+        tables.append(
             {
                 "n_embd": sizes["n_embd"],
                 "n_q_head": sizes["n_head"],
@@ -290,7 +302,7 @@ def _attention(case: Case, most: int, sequences: int) -> list[Columns]:
             }
             | _statistics(ATTENTION, layer_times(case, work))
         )
-    return found
+    return tables
 
 
 def _host(case: Case, model: str, sequences: int) -> Columns:
@@ -315,6 +327,7 @@ def _domain(hardware: Hardware) -> int:
 
 def _messages(case: Case, most: int, operation: str, workers: int, near: int, stride: float = 1.0) -> Columns:
     """A collective of as many tokens as a step has, where `near` of its devices are in one scale-up domain."""
+    # Bytes of the hidden vectors of all tokens of a step.
     sizes = ELEMENT * float(case.model.model.hidden) * np.array(token_counts(most))
     times = message_times(case, collective(operation, sizes, float(workers), 1.0, stride))
     return _statistics([operation], {operation: times}) | {
@@ -334,10 +347,11 @@ def _reduces(case: Case, most: int) -> Columns:
 
 def _sends(case: Case, most: int) -> list[Columns]:
     """Messages between two devices: of one scale-up domain, and of two where there is a link between them."""
-    hardware, found = case.scenario.hardware, []
+    hardware, tables = case.scenario.hardware, []
     domain = _domain(hardware)
     if domain > 1:
-        found.append(_messages(case, most, "send_recv", 2, near=2))
+        tables.append(_messages(case, most, "send_recv", 2, near=2))
+    # Two devices that are a whole domain apart use the link between domains.
     if hardware.links.scale_out is not None:
-        found.append(_messages(case, most, "send_recv", 2, near=1, stride=float(domain)))
-    return found
+        tables.append(_messages(case, most, "send_recv", 2, near=1, stride=float(domain)))
+    return tables

@@ -29,6 +29,7 @@ def profile_cases(words: Mapping[str, Any], degrees: Sequence[int], settings: Ma
     for path in settings:
         if not path.startswith("hardware."):
             raise ValueError(f"--set {path}: profiles take numbers of the hardware alone")
+    # A placeholder of one token: the tables put columns of steps in its place.
     workload = {"prefill": 1.0}
     return [case("step", **words, workload=workload, deployment={"tp": tp}, overrides=settings) for tp in degrees]
 

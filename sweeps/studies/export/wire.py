@@ -28,6 +28,7 @@ def varint(number: int) -> bytes:
     """A whole number that is not negative: seven bits a byte, the lowest first."""
     out = bytearray()
     while number > 0x7F:
+        # The highest bit says that more bytes follow.
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
@@ -41,6 +42,7 @@ def framed(message: bytes) -> bytes:
 
 def number(field: int, value: int) -> bytes:
     """A field that is a whole number, not negative."""
+    # A field's key is its number and its wire type in one varint.
     return varint(field << 3 | _VARINT) + varint(value)
 
 
@@ -73,6 +75,7 @@ def node(identity: int, name: str, kind: str, after: Iterable[int], start: int, 
       after: identities of the nodes that it waits for.
       start, duration: whole microseconds.
     """
+    # Field 5 of Node, data_deps, is a packed list of numbers.
     waits = b"".join(map(varint, after))
     return b"".join(
         (

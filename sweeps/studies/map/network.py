@@ -25,9 +25,9 @@ def best_mapping(name: str, problem: NestProblem, machine: NestMachine, where: s
       ValueError: one line that names layer and machine.
     """
     require_names(problem, machine, where)
-    kept = residents(problem, machine, {}, where)
+    resident_tensors = residents(problem, machine, {}, where)
     try:
-        return found_mapping(problem, machine, kept, **search)
+        return found_mapping(problem, machine, resident_tensors, **search)
     except ValueError as error:
         raise ValueError(f"{name} on {where}: {error}") from None
 
@@ -43,16 +43,17 @@ def mapped_layers(
       report: how far the search is.
     """
     first: dict[str, NestEntry] = {}  # layer of every problem, by the problem
+    # A problem holds dictionaries, which cannot be hashed: its text identifies it.
     for entry in layers:
         first.setdefault(repr(entry.value), entry)
-    found = {}
+    best = {}
     for number, (problem, entry) in enumerate(first.items()):
-
+        # The default binds the number of this layer, which the closure would otherwise read when it is called.
         def reported(done: int, total: int, number: int = number) -> None:
             report(done, total, number, len(first))
 
-        found[problem] = best_mapping(entry.name, entry.value, machine, where, report=reported, **search)
-    return [found[repr(entry.value)] for entry in layers]
+        best[problem] = best_mapping(entry.name, entry.value, machine, where, report=reported, **search)
+    return [best[repr(entry.value)] for entry in layers]
 
 
 def given_mapping(path: str, problem: NestProblem, machine: NestMachine, where: str) -> tuple[Mapping, NestCost]:
@@ -72,6 +73,7 @@ def totals(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
     summed: dict[str, Any] = {
         name: sum(each["count"] * each[name] for each in rows) for name in ("macs", "cycles", "time", "energy")
     }
+    # Layers can differ in their components: one that a layer lacks needs no energy there.
     components = dict.fromkeys(component for each in rows for component in each["energies"])
     summed["energies"] = {
         name: sum(each["count"] * each["energies"].get(name, 0.0) for each in rows) for name in components

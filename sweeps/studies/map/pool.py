@@ -22,6 +22,7 @@ def scores(space: NestSpace, columns: np.ndarray, orders: Orders, objective: str
 
 def compiled_scores(space: NestSpace, orders: Orders, objective: str) -> Callable[[np.ndarray], np.ndarray]:
     """`scores` as a compiled program: of LLVM's loops where there are any, else of XLA; in float32."""
+    # A mapping of columns is a tree of arrays: the compiled function takes its leaves, one number of each.
     leaves, structure = jax.tree.flatten(space.mapping(space.ones(), orders))
 
     def score(point: list[Any]) -> Any:
@@ -111,9 +112,11 @@ class NestPool:
     def try_all(self, chunks: Iterable[tuple[NestRows, Orders]]) -> None:
         """Evaluate chunks of factors with their orders, on all cores."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            # NumPy releases the interpreter's lock in its loops, so that threads use several cores.
             waiting: list[tuple[concurrent.futures.Future[Any], NestRows, Orders]] = []
             for chunk, orders in chunks:
                 waiting.append((threads.submit(self._scores, chunk, orders), chunk, orders))
+                # The oldest chunk is taken once two per core are waiting: this bounds the memory that they hold.
                 if len(waiting) > 2 * (os.cpu_count() or 1):
                     self._take(*waiting.pop(0))
                     self.report(self.tried, self.total)
@@ -130,17 +133,21 @@ class NestPool:
         values, rows = future.result(), chunk.rows
         self.tried += len(rows)
         first = min(FINALISTS, len(rows))
+        # A partial sort: only the FINALISTS smallest of a chunk can be among the best ones.
         for place in np.argpartition(values, first - 1)[:first] if first else ():
             if values[place] < np.inf and (len(self.best) < FINALISTS or values[place] < self.best[-1].score):
+                # A copy, because a view would keep the whole chunk in memory.
                 self.best.append(Scored(float(values[place]), rows[place].copy(), orders))
                 self.best.sort(key=lambda each: each.score)
                 del self.best[FINALISTS:]
 
     def improve(self) -> None:
         """Climb from each of the best, and then from the best of all with two factors moved at once."""
+        # Moves may evaluate as many mappings as were asked for, and at least LEAST_MOVED.
         most = self.tried + max(self.total, LEAST_MOVED)
         for start in self._starts():
             self._climb(start, 1, most)
+        # Single moves end in a local optimum; two factors at once can leave it.
         for _ in range(ROUNDS):
             before = self.best[0].score
             self._climb(self.best[0], 2, most)
@@ -150,10 +157,11 @@ class NestPool:
     def _starts(self) -> list[Scored]:
         """The best ones, and the best ones of others that differ in what works side by side: single moves hardly do."""
         places = [place for place, node in enumerate(self.space.machine.nodes) if isinstance(node, NestFanout)]
+        # In reversed order the best mapping of every key is stored last and stays.
         apart = {each.row[:, places].tobytes(): each for each in reversed(self.best)}
         alike = {each.row.tobytes(): each for each in reversed(self.best)}
-        first = [sorted(found.values(), key=lambda each: each.score)[:STARTS] for found in (apart, alike)]
-        return list({id(each): each for found in first for each in found}.values())
+        first = [sorted(group.values(), key=lambda each: each.score)[:STARTS] for group in (apart, alike)]
+        return list({id(each): each for group in first for each in group}.values())
 
     def _climb(self, start: Scored, moves: int, most: int) -> None:
         """Move factors of one mapping, or else factors and loops of one node, as long as that makes it better."""
@@ -161,18 +169,21 @@ class NestPool:
             parts = self.parts(self.space.neighbours(start.row, moves))
             better = self._best_of((part, start.orders) for part in parts)
             if better is None or not better.beats(start.score):
+                # Where none of them is better, the same moves in loop orders that differ in one node.
                 near = list(_near(start.orders, self.space.orders))[:MOST_CHANGED]
                 better = self._best_of((part, orders) for orders in near for part in parts)
             if better is None or not better.beats(start.score) or self.tried > most:
                 return
+            # From a better mapping, single moves are tried first again.
             start, moves = better, 1
 
     def _best_of(self, chunks: Iterable[tuple[NestRows, Orders]]) -> Scored | None:
         """The best of some mappings, which are also tried for the pool."""
-        kept, self.best = self.best, []
+        # With an empty list of best ones, the first one afterwards is the best of these mappings.
+        previous, self.best = self.best, []
         self.try_all(chunks)
         best = self.best[0] if self.best else None
-        merged = {(each.row.tobytes(), each.orders): each for each in (*self.best, *kept)}
+        merged = {(each.row.tobytes(), each.orders): each for each in (*self.best, *previous)}
         self.best = sorted(merged.values(), key=lambda each: each.score)[:FINALISTS]
         return best
 

@@ -41,17 +41,20 @@ def products(case: Case) -> list[MappedProduct]:
       case: one step.
     """
     (place, batch), *_ = job_of(case.scenario).steps(case.scenario).values()
-    found: dict[tuple[Any, ...], MappedProduct] = {}
+    by_size: dict[tuple[Any, ...], MappedProduct] = {}
     for name, op in overlapped_ops(as_run(place.model, place.hardware), place.deployment, batch).items():
+        # Only matrix products that launch kernels; attention kernels are of other kinds.
         if not isinstance(op, Kernel) or op.kind not in PRODUCTS or op.shape is None or not op.kernels:
             continue
         shape = op.shape
+        # One matrix of a grouped product, with the mean rows of all of them.
         exact = (float(shape.rows / shape.matrices), float(shape.outputs), float(shape.inputs))
         sizes = tuple(max(1, round(size)) for size in exact)
-        before = found.get((sizes, op.precision), MappedProduct(sizes, exact, op.precision, 0.0, ()))
+        # Products of the same sizes and precision become one entry, whose counts add up.
+        before = by_size.get((sizes, op.precision), MappedProduct(sizes, exact, op.precision, 0.0, ()))
         times = before.times + float(op.count) * float(shape.matrices)
-        found[sizes, op.precision] = before._replace(times=times, ops=(*before.ops, name))
-    return list(found.values())
+        by_size[sizes, op.precision] = before._replace(times=times, ops=(*before.ops, name))
+    return list(by_size.values())
 
 
 def problem(product: MappedProduct) -> NestProblem:
@@ -65,6 +68,7 @@ def product_text(product: MappedProduct, what: str) -> str:
     sizes = ", ".join(f"{name}: {size}" for name, size in zip("MNK", product.sizes, strict=True))
     lines = [f"# Timeloop problem, jaxroof {VERSION}: {what}", f"# {', '.join(product.ops)}; {product.precision}"]
     lines += [f"# count: {product.times:.10g} per step and device"]
+    # A mean number of rows need not be whole: the comment gives the sizes before rounding.
     if any(abs(size - exact) > NOISE * exact for size, exact in zip(product.sizes, product.exact, strict=True)):
         lines += [f"# rounded from (M, N, K) = ({', '.join(f'{size:.10g}' for size in product.exact)})"]
     lines += ["problem:", "  version: 0.4", "  shape:", "    name: product", "    dimensions: [M, N, K]"]

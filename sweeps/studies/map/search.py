@@ -72,18 +72,20 @@ def found_mapping(
     for what, value, known in (("objective", objective, OBJECTIVES), ("search", method, METHODS)):
         if value not in known:
             raise ValueError(f"{what} {value} is none of {', '.join(known)}")
+    # With padding the mappings are divided between the sizes as they are and the padded ones.
     begun, pads = time.perf_counter(), (0.0, pad) if pad else (0.0,)
-    total, found = max(1, mappings // len(pads)), []
+    total, results = max(1, mappings // len(pads)), []
+    # Every search starts anew from the seed, so that it does not depend on the one before.
     for share in pads:
         random = np.random.default_rng(seed)
         space = mapping_space(problem, machine, kept, random, share)
-        found.append(_found(NestPool(space, objective, total, report), method, random, bypass))
+        results.append(_found(NestPool(space, objective, total, report), method, random, bypass))
     return dataclasses.replace(
-        min(found, key=lambda each: getattr(each.cost, objective)),
-        evaluated=sum(each.evaluated for each in found),
+        min(results, key=lambda each: getattr(each.cost, objective)),
+        evaluated=sum(each.evaluated for each in results),
         seconds=time.perf_counter() - begun,
-        complete=found[0].complete and not pad,
-        space=found[-1].space,
+        complete=results[0].complete and not pad,
+        space=results[-1].space,
     )
 
 
@@ -99,9 +101,11 @@ def _found(pool: NestPool, method: str, random: np.random.Generator, bypass: boo
         raise ValueError(
             f"no mapping of {pool.tried or pool.total} fits into the memories and fan-outs of the architecture"
         )
+    # Moves evaluate few mappings of each loop order, too few to compile a program for.
     pool.compiled = False
     if not complete:
         pool.improve()
+    # Each change of residency has to make the best mapping better, which ends the loop.
     while bypass and (other := _without_one(pool, space.kept)) is not None:
         other.improve()
         pool, complete = other, False
@@ -124,6 +128,7 @@ def _enumerate(pool: NestPool, random: np.random.Generator) -> bool:
 def _draw(pool: NestPool, method: str, random: np.random.Generator) -> None:
     """Try random factors in all orders; then descend in the best one, or go on in the best few if there are many."""
     space = pool.space
+    # Where there are many draws, the first of them choose the loop orders for the rest.
     first = pool.total if method == "random" and pool.total < COMPILED else min(pool.total, FIRST)
     pool.try_all(_draws(space, space.orders, first, random, pool.chunk))
     orders = list(dict.fromkeys([*(each.orders for each in pool.best), *space.orders]))
@@ -141,11 +146,13 @@ def _draws(
     space: NestSpace, orders: Sequence[Orders], mappings: int, random: np.random.Generator, chunk: int
 ) -> Iterator[tuple[NestRows, Orders]]:
     """Chunks of random factors, each in some of the orders, until `mappings` are drawn or nearly nothing fits."""
-    drawn = asked = 0
+    drawn = attempted = 0
     many = min(len(orders), MOST_ORDERS)
-    while drawn < mappings and asked < 40 * mappings:
+    # At most 40 attempts per wanted mapping: the loop ends where nearly no draw fits.
+    while drawn < mappings and attempted < 40 * mappings:
         rows = NestRows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
-        asked += chunk * many
+        attempted += chunk * many
+        # Different loop orders for the same rows; none where no draw fits.
         for number in random.choice(len(orders), size=many if len(rows) else 0, replace=False):
             drawn += len(rows)
             yield rows, orders[number]

@@ -41,17 +41,19 @@ def dimension_factors(
         raise ValueError(f"{name} = {whole:.0f}: a search splits dimensions up to {LARGEST_DIMENSION}")
     sizes = _sizes(int(whole), pad)
     bounds = np.stack([_bounds(size, machine, name) for size in sizes])
-    found = [_options(size, own, random) for size, own in zip(sizes, bounds, strict=True)]
-    rows, complete = np.concatenate([options for options, _ in found]), all(each for _, each in found)
+    per_size = [_options(size, own, random) for size, own in zip(sizes, bounds, strict=True)]
+    rows, complete = np.concatenate([options for options, _ in per_size]), all(each for _, each in per_size)
     if not len(rows):
         raise ValueError(f"{name} = {whole:.0f} has no factors that the architecture allows")
     if len(rows) > MOST_OPTIONS:
         rows, complete = rows[random.choice(len(rows), size=MOST_OPTIONS, replace=False)], False
+    # The widest bounds over all sizes of the dimension.
     return rows, np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)]), complete
 
 
 def _sizes(size: int, pad: float) -> list[int]:
     """A dimension's size, and larger ones up to a share `pad` more whose primes are small."""
+    # Primes of at most LARGEST_PRIME give many ways to split; other padded sizes are not worth the work.
     more = range(size + 1, math.floor(size * (1.0 + pad)) + 1) if size * pad < MOST_PADDED else ()
     return [size, *(each for each in more if max(primes(each)) <= LARGEST_PRIME)]
 
@@ -63,6 +65,7 @@ def _bounds(size: int, machine: NestMachine, name: str) -> np.ndarray:
     """
     least, most = np.array([machine.bounds(place, name) for place in range(len(machine.nodes))]).T
     most = np.minimum(most, [node.size if isinstance(node, NestFanout) else math.inf for node in machine.nodes])
+    # An infinite least count means that the node takes what is left: the others then have their least count.
     if (rest := np.isinf(least)).any():
         most = np.where(rest, most, least)
         least[rest] = size / math.prod(least[~rest])
@@ -73,31 +76,34 @@ def _options(size: int, bounds: np.ndarray, random: np.random.Generator) -> tupl
     """Factors of one dimension within bounds, float32 [options, nodes]; whether these are all."""
     least, most = bounds
     free, fixed = np.flatnonzero(least < most), np.flatnonzero(least == most)
+    # What the free nodes have to multiply to, after the fixed ones.
     left = size / math.prod(least[fixed].astype(float))
+    # No split exists where the fixed factors do not divide the size, or where no node takes the rest.
     if left != int(left) or (left > 1 and not len(free)):
         return np.ones((0, len(least)), np.float32), True
-    found, all_of_them = _splits(int(left), max(1, len(free)), random)
-    table = np.ones((len(found), len(least)), np.float32)
+    splits, all_of_them = _splits(int(left), max(1, len(free)), random)
+    table = np.ones((len(splits), len(least)), np.float32)
     table[:, fixed] = least[fixed]
-    table[:, free] = found[:, : len(free)]
+    table[:, free] = splits[:, : len(free)]
     return table[np.all((table >= least) & (table <= most), axis=1)], all_of_them
 
 
 def _splits(size: int, nodes: int, random: np.random.Generator) -> tuple[np.ndarray, bool]:
     """Factors over some nodes that multiply to `size`, [splits, nodes]; whether these are all."""
     powers_of = primes(size)
+    # Ways to distribute `power` equal primes over the nodes: combinations with repetition, C(power + nodes - 1, power).
     ways = {prime: math.comb(power + nodes - 1, power) for prime, power in powers_of.items()}
     if math.prod(ways.values()) > MOST_OPTIONS:
-        found = np.ones((MOST_OPTIONS, nodes))
+        splits = np.ones((MOST_OPTIONS, nodes))
         for prime, power in powers_of.items():
             for _ in range(power):
-                found[np.arange(MOST_OPTIONS), random.integers(nodes, size=MOST_OPTIONS)] *= prime
-        return np.unique(found, axis=0), False
-    found = np.ones((1, nodes))
+                splits[np.arange(MOST_OPTIONS), random.integers(nodes, size=MOST_OPTIONS)] *= prime
+        return np.unique(splits, axis=0), False
+    splits = np.ones((1, nodes))
     for prime, power in powers_of.items():
         powers = np.array(list(_partitions(power, nodes)))
-        found = (found[:, None] * float(prime) ** powers[None]).reshape(-1, nodes)
-    return found, True
+        splits = (splits[:, None] * float(prime) ** powers[None]).reshape(-1, nodes)
+    return splits, True
 
 
 def _partitions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
@@ -113,13 +119,14 @@ def _partitions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 @functools.cache
 def primes(number: int) -> dict[int, int]:
     """Prime factors and their powers."""
-    found, divisor = dict[int, int](), 2
+    # Trial division; what is left above 1 after it is prime.
+    powers, divisor = dict[int, int](), 2
     while divisor * divisor <= number:
         while number % divisor == 0:
-            found[divisor] = found.get(divisor, 0) + 1
+            powers[divisor] = powers.get(divisor, 0) + 1
             number //= divisor
         divisor += 1
-    return found | ({number: found.get(number, 0) + 1} if number > 1 else {})
+    return powers | ({number: powers.get(number, 0) + 1} if number > 1 else {})
 
 
 # Mappings that a machine allows: factors of each dimension over its nodes, and loop orders that differ in reuse.
@@ -156,6 +163,7 @@ class NestRows:
     @functools.cached_property
     def columns(self) -> np.ndarray:
         """A view in which the first axis is the last one in memory."""
+        # Contiguous along the mappings, because arithmetic on a column reads the factors of all of them.
         return np.moveaxis(np.ascontiguousarray(np.moveaxis(self.rows, 0, -1)), -1, 0)
 
 
@@ -211,6 +219,7 @@ class NestSpace:
                 if isinstance(node, NestFanout):
                     used = math.prod(mapping.factors[place].values(), start=np.ones(1))
                     fine &= used <= node.size
+                    # Of incomplete rows any use is enough: more dimensions can still fill the fan-out.
                     fine &= used >= node.least * node.size * complete
                 elif node.capacity < math.inf:
                     tiles = [words(self.problem.tensors[name], extents[place]) for name in self.kept[place]]
@@ -229,11 +238,13 @@ class NestSpace:
         for number in random.permutation(len(self.dimensions)):
             left, options = open_rows, self.options[number]
             for _ in range(TRIES):
+                # Only rows that do not fit are drawn again.
                 rows[left, number] = options[random.integers(len(options), size=len(left))]
                 left = left[~self.fits(rows[left])]
                 if not len(left):
                     break
             else:
+                # Rows that still do not fit after all tries are given up.
                 open_rows = np.setdiff1d(open_rows, left, assume_unique=True)
         return self._wanted(rows[open_rows])
 
@@ -242,12 +253,14 @@ class NestSpace:
 
         Where there are about more than `most`, a random part of them, of about that size; and whether it is all.
         """
+        # Dimensions with few options first, so that the table of rows stays small for as long as possible.
         left = sorted(range(len(self.dimensions)), key=lambda each: len(self.options[each]))
         rows = self.ones()
         while left and len(rows) * len(self.options[left[0]]) <= MOST_ROWS:
             rows = self._grown(rows, left.pop(0))
         total = self._total(rows, left, random) if len(rows) else 0.0
         share = min(1.0, most / max(total, 1.0))
+        # `_expanded` thins once per dimension that is left and once at the end: the rates multiply to `share`.
         return self._expanded(rows, left, share ** (1.0 / (len(left) + 1)), random), self.complete and share == 1.0
 
     def _grown(self, rows: np.ndarray, number: int) -> np.ndarray:
@@ -261,7 +274,8 @@ class NestSpace:
         """Rows with all splits of the dimensions that are left, estimated by random descents (Knuth, 1975)."""
         if not left:
             return float(len(rows))
-        found = 0.0
+        estimate = 0.0
+        # The product of the numbers of children along a random path is an unbiased estimate of the leaves.
         for start in random.integers(len(rows), size=DESCENTS):
             row, weight = rows[start : start + 1], float(len(rows))
             for number in left:
@@ -270,8 +284,8 @@ class NestSpace:
                 if not len(grown):
                     break
                 row = grown[random.integers(len(grown))][None]
-            found += weight / DESCENTS
-        return found
+            estimate += weight / DESCENTS
+        return estimate
 
     def _expanded(
         self, rows: np.ndarray, left: list[int], share: float, random: np.random.Generator
@@ -282,6 +296,7 @@ class NestSpace:
         if not left:
             yield self._wanted(rows)
             return
+        # Chunks so small that their rows with all options of the next dimension are at most MOST_ROWS.
         size = max(1, MOST_ROWS // len(self.options[left[0]]))
         for start in range(0, len(rows), size):
             yield from self._expanded(self._grown(rows[start : start + size], left[0]), left[1:], share, random)
@@ -290,17 +305,19 @@ class NestSpace:
         """Factors that differ in that many primes, each of which moves from one node to another; those that fit."""
         rows = row[None]
         for _ in range(moves):
+            # After the first move, an even selection of the rows, so that the table stays within MOST_FACTORS.
             most = max(1, MOST_FACTORS // row.size // len(rows)) if len(rows) > 1 else 1
             rows = rows[:: max(1, len(rows) // most)]
-            found = [rows]
+            variants = [rows]
             for number in range(len(self.dimensions)):
                 for source, target in itertools.permutations(np.flatnonzero(self.varies[number]), 2):
                     for prime in self._primes[number]:
+                        # Move one prime from the source node to the target, in all rows whose source has it.
                         moved = rows[rows[:, number, source] % prime == 0].copy()
                         moved[:, number, source] /= prime
                         moved[:, number, target] *= prime
-                        found.append(moved)
-            rows = np.unique(np.concatenate(found), axis=0)
+                        variants.append(moved)
+            rows = np.unique(np.concatenate(variants), axis=0)
         return rows[self.fits(rows, complete=True)]
 
     def _wanted(self, rows: np.ndarray) -> np.ndarray:
@@ -335,13 +352,14 @@ def mapping_space(
       random: draws of what is too much.
       pad: share by which each dimension may be larger than it is, where that has small factors.
     """
+    # Dimensions of one iteration have no loop to place.
     names = tuple(name for name, size in problem.sizes.items() if size > 1)
     options, complete = [], True
     bounds = np.ones((2, len(names), len(machine.nodes)), np.float32)
     for number, name in enumerate(names):
-        rows, bounds[:, number], whole = dimension_factors(name, problem.sizes[name], machine, pad, random)
+        rows, bounds[:, number], all_options = dimension_factors(name, problem.sizes[name], machine, pad, random)
         options.append(rows)
-        complete &= whole
+        complete &= all_options
     orders, all_of_them = _orders(problem, machine, names, random)
     return NestSpace(problem, machine, kept, names, tuple(options), complete and all_of_them, orders, bounds)
 
@@ -360,15 +378,16 @@ def _orders(
         held = problem.tensors.values() if isinstance(node, NestMemory) and place != last else ()
         inner = [name for name in node.order if name in own] if isinstance(node, NestMemory) else []
         own = [name for name in own if name not in inner]
-        found = [
+        candidates = [
             tuple(
                 [name for name in own if name in tensor.dimensions]
+                # Loops that do not move the tensor are inside: they reuse the words that are in place.
                 + [name for name in own if name not in tensor.dimensions]
                 + inner
             )
             for tensor in held
         ]
-        choices.append(tuple(dict.fromkeys(found)) or ((*own, *inner),))
+        choices.append(tuple(dict.fromkeys(candidates)) or ((*own, *inner),))
     if math.prod(map(len, choices)) <= MOST_LOOP_ORDERS:
         return tuple(itertools.product(*choices)), True
     drawn = (tuple(each[random.integers(len(each))] for each in choices) for _ in range(MOST_LOOP_ORDERS))

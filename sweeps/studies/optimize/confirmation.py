@@ -42,22 +42,25 @@ def _confirmed(problem: Problem, member: Member, design: np.ndarray) -> Confirma
     work, replicas = scenario.workload, int(scenario.deployment.dp)
     rate = closed["requests_per_second"]
     requests = given(member.stream, "served stream").requests
+    # Enough requests for the number of sequences that run at once, on all replicas together.
     number = requests.number(replicas * closed["batch_mean"])
     drawn = requests.drawn(number)
     one = drawn.replica(replicas).traffic
+    # The stream is drawn at a rate of its own: times of arrival are scaled to that of the design.
     one = dataclasses.replace(one, arrival=one.arrival * (requests.rate(number) / rate))
+    # Limits such as ttft_p95 are of a statistic; a simulation's objective has limits of single requests.
     limits = {name: value for name, value in (work.limits or {}).items() if "_" not in name}
     service = Service(traffic=one, policy=jax.tree.map(float, work.policy), objective=Objective(**limits))
     with precision("float64"):
-        found = outcomes([dataclasses.replace(scenario, workload=service)])
+        figures = outcomes([dataclasses.replace(scenario, workload=service)])
     goals = [goal.name for goal in problem.objectives] + [one.name for one in problem.constraints]
-    names = [name for name in dict.fromkeys((*ALWAYS, *goals)) if name in closed and name in found]
+    names = [name for name in dict.fromkeys((*ALWAYS, *goals)) if name in closed and name in figures]
     return Confirmation(
         member=member.name,
         rate=rate,
         requests=len(one.isl),
         closed={name: closed[name] for name in names if name not in LARGEST},
-        simulated={name: float(found[name][0]) for name in names if name not in LARGEST},
+        simulated={name: float(figures[name][0]) for name in names if name not in LARGEST},
     )
 
 
@@ -86,6 +89,7 @@ def robustness(problem: Problem, robust: np.ndarray, nominal: np.ndarray) -> Rob
     designs = np.stack([nominal, robust])
     (cases,) = problem.cases(designs)
     _, constraints = problem.evaluate(designs[:1])
+    # Which constraints each scenario has, [scenarios, constraints].
     own = np.array([[one.member.scenario == name for one in problem.kept] for name in problem.scenarios])
     # What depends on the hardware alone is kept once, for all.
     own |= np.array([one.constraint.of_device and not one.constraint.of for one in problem.kept])
@@ -149,23 +153,28 @@ def balance(problem: Problem, design: np.ndarray, weights: np.ndarray | None = N
     """
     from scipy.optimize import nnls
 
-    found = problem.value_and_grad(design[np.newaxis])
-    constraints = found.constraints[0]
+    gradients = problem.value_and_grad(design[np.newaxis])
+    constraints = gradients.constraints[0]
+    # Choices, whole numbers and lists cannot move a little, so that their slopes need no balance.
     moving = np.array([not (v.choice or v.whole or v.allowed is not None) for v in problem.variables])
     moving &= problem.upper > problem.lower
+    # Change of each value per share of its range: it turns slopes by values into slopes by shares.
     inner = np.array([v.slope(design[i : i + 1])[0] for i, v in enumerate(problem.variables)])
     columns, names, owners = [], [], []
-    for j, one in enumerate(found.cases):
+    # Slopes of the objectives, in every scenario that is as bad as the worst one.
+    for j, one in enumerate(gradients.cases):
         several = one.values.shape[1] > 1
         for s in np.flatnonzero(one.logs[0] > one.logs[0].max() - ACTIVE):
             columns.append((one.log_slopes[0, s] * inner)[moving])
             owners.append((j, s if several else -1))
-    for i, kept in enumerate(problem.kept):
+    # Slopes of active constraints. A larger upper limit improves the objective, a larger lower one does not.
+    for i, entry in enumerate(problem.kept):
         if constraints[i] > -ACTIVE:
-            constraint, sign = kept.constraint, 1.0 if kept.constraint.at_least else -1.0
-            columns.append((found.constraint_slopes[0, i] * inner)[moving])
-            member = kept.member.name if kept.text != constraint.text else ""
-            names.append((kept.text, constraint.limit, constraint.unit, "constraint", member, sign))
+            constraint, sign = entry.constraint, 1.0 if entry.constraint.at_least else -1.0
+            columns.append((gradients.constraint_slopes[0, i] * inner)[moving])
+            member = entry.member.name if entry.text != constraint.text else ""
+            names.append((entry.text, constraint.limit, constraint.unit, "constraint", member, sign))
+    # Bounds are constraints on one share, with a unit vector as their slope.
     places = np.flatnonzero(moving)
     for j, i in enumerate(places):
         variable = problem.variables[i]
@@ -174,6 +183,7 @@ def balance(problem: Problem, design: np.ndarray, weights: np.ndarray | None = N
             if side * (share - 0.5) >= 0.5 - ACTIVE:
                 columns.append(side * np.eye(len(places))[j])
                 unit = variable.axis.coordinates[0].unit
+                # From a change per share of the range to one per logarithm of the bound.
                 factor = -side * limit / variable.slope(np.array([limit]))[0]
                 names.append((variable.name, limit, unit, kind, "", factor))
     matrix, number = np.stack(columns, axis=1), len(owners)
@@ -182,13 +192,16 @@ def balance(problem: Problem, design: np.ndarray, weights: np.ndarray | None = N
     objective = np.array([j for j, _ in owners])
     groups = [np.ones(number, bool)] if weights is None else [objective == j for j in range(len(problem.objectives))]
     sums = np.ones(1) if weights is None else np.asarray(weights, float)
+    # Rows of a large weight make the sums hold in the least-squares solution.
     heavy = HEAVY * max(float(np.abs(matrix).max(initial=0.0)), 1e-12)
     rules = np.zeros((len(groups), matrix.shape[1]))
     for row, members in enumerate(groups):
         rules[row, :number][members] = heavy
     forces, _ = nnls(np.concatenate([matrix, rules]), np.concatenate([np.zeros(len(matrix)), heavy * sums]))
     left = float(np.linalg.norm(matrix @ forces))
+    # The first forces are of objectives, in the order of `owners`; those of what is active follow.
     pulls = np.array([forces[:number][objective == j].sum() for j in range(len(problem.objectives))])
+    # The size that slopes of objectives have without cancelling each other.
     size = float(np.linalg.norm(np.linalg.norm(matrix[:, :number] * forces[:number], axis=0)))
     shares = np.zeros(len(problem.members))
     for force, (_, scenario) in zip(forces, owners, strict=False):

@@ -28,8 +28,8 @@ class Cube:
 
     def __init__(self, problem: Problem):
         self.problem = problem
-        found, legal = _combinations(problem)
-        self._illegal = found[~legal]
+        combinations, legal = _combinations(problem)
+        self._illegal = combinations[~legal]
         self.constraint_names = problem.constraint_names + (("possible deployment",) if len(self._illegal) else ())
 
     def designs(self, points: np.ndarray) -> np.ndarray:
@@ -54,6 +54,7 @@ class Cube:
 def _values(variable: Variable, points: np.ndarray) -> np.ndarray:
     """A column of designs."""
     if variable.choice:
+        # The places of a choice have equal intervals; a coordinate of 1 belongs to the last one.
         return np.minimum(np.floor(points * len(variable.labels)), len(variable.labels) - 1.0)
     return variable.rounded(variable.unit_values(points))
 
@@ -64,10 +65,10 @@ def legal_combinations(problem: Problem) -> np.ndarray:
     Raises:
       ValueError: one line: there is none.
     """
-    found, legal = _combinations(problem)
+    combinations, legal = _combinations(problem)
     if not legal.any():
         raise ValueError("no combination of the choices is a deployment that can be")
-    return found[legal]
+    return combinations[legal]
 
 
 def legal_choices(problem: Problem) -> list[dict[str, Any]]:
@@ -80,10 +81,11 @@ def legal_choices(problem: Problem) -> list[dict[str, Any]]:
 def _combinations(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the choices of every combination, shape [combinations, choices], and whether it can be."""
     positions = [range(len(variable.labels)) for variable in problem.variables if variable.choice]
-    found = np.array(list(itertools.product(*positions)), float)
-    designs = np.tile(problem.lower, (len(found), 1))
-    designs[:, problem.choice] = found
-    return found, problem.legal(designs)
+    combinations = np.array(list(itertools.product(*positions)), float)
+    # Numbers stand at their lower bounds: only the choices differ.
+    designs = np.tile(problem.lower, (len(combinations), 1))
+    designs[:, problem.choice] = combinations
+    return combinations, problem.legal(designs)
 
 
 # The numbers of a design problem at given choices, scaled for solvers: shares of their ranges, goals in logarithms.
@@ -134,13 +136,14 @@ class Shares:
     def designs(self, shares: np.ndarray) -> np.ndarray:
         """Designs of the problem, shape [..., d], at shares of shape [..., k]; shares beyond 0 and 1 are clipped."""
         shares = np.clip(np.asarray(shares, float), 0.0, 1.0)
-        found = np.broadcast_to(self._base, (*shares.shape[:-1], len(self._base))).copy()
+        designs = np.broadcast_to(self._base, (*shares.shape[:-1], len(self._base))).copy()
         for j, i in enumerate(self.columns):
-            found[..., i] = self.problem.variables[i].unit_values(shares[..., j])
-        return found
+            designs[..., i] = self.problem.variables[i].unit_values(shares[..., j])
+        return designs
 
     def goals(self, shares: np.ndarray) -> CubeGoals:
         """Goals at shares of shape [k]; the last answer is kept, so that a solver may ask for its parts one by one."""
+        # Solvers ask for values and for slopes at one place in separate calls.
         key = np.asarray(shares, float).tobytes()
         if self._last is None or self._last[0] != key:
             self._last = key, self._computed(shares)
@@ -148,15 +151,16 @@ class Shares:
 
     def _computed(self, shares: np.ndarray) -> CubeGoals:
         design = self.designs(shares)
-        found = self.problem.value_and_grad(design[np.newaxis])
+        gradients = self.problem.value_and_grad(design[np.newaxis])
         moved = [self.problem.variables[i].slope(design[i : i + 1])[0] for i in self.columns]
-        value = found.objectives[0, 0]
+        value = gradients.objectives[0, 0]
         return CubeGoals(
             float(value),
             float(np.sign(value) * np.log(np.abs(value))),
-            found.constraints[0],
-            found.objective_slopes[0, 0, self.columns] * moved / np.abs(value),
-            found.constraint_slopes[0][:, self.columns] * moved,
+            gradients.constraints[0],
+            # Derivative of sign(y) ln|y|: dy / |y|, times the change of each value per share.
+            gradients.objective_slopes[0, 0, self.columns] * moved / np.abs(value),
+            gradients.constraint_slopes[0][:, self.columns] * moved,
         )
 
 
@@ -172,6 +176,7 @@ def _chosen(problem: Problem, choices: Mapping[str, Any]) -> np.ndarray:
         labels = list(variable.labels)
         shown = ", ".join(str(label) for label in labels)
         if variable.name not in choices:
+            # A choice with one label needs no answer: its position is that of the lower bounds, 0.
             if len(labels) > 1:
                 raise ValueError(f"choices: {variable.name} is missing; it must be one of {shown}")
             continue

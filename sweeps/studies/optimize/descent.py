@@ -54,6 +54,7 @@ def descended(
     """
     package = optax()
     shares = _shares(problem, designs)
+    # Adam (Kingma and Ba, arXiv:1412.6980), with shorter means of slopes and squares than its usual ones.
     adam = package.scale_by_adam(b1=0.8, b2=0.95)
     multipliers = np.zeros((len(designs), len(problem.kept)))
     best = _Best(problem, designs, weights)
@@ -64,23 +65,27 @@ def descended(
         update = jax.jit(adam.update)
         for step in range(steps):
             designs = _values(problem, shares, designs)
-            found = problem.value_and_grad(designs)
-            best.take(designs, found.objectives, found.constraints)
-            pull = np.maximum(multipliers + PENALTY * found.constraints, 0.0)
-            scale = weights / np.abs(found.objectives)
-            slopes = np.einsum("nm,nmd->nd", scale, found.objective_slopes)
-            slopes += np.einsum("nk,nkd->nd", pull, found.constraint_slopes)
+            gradients = problem.value_and_grad(designs)
+            best.take(designs, gradients.objectives, gradients.constraints)
+            # Augmented Lagrangian of inequalities: max(multiplier + PENALTY * constraint, 0) pulls at a design.
+            pull = np.maximum(multipliers + PENALTY * gradients.constraints, 0.0)
+            # Derivative of the logarithm of |y|: dy / |y|, times the weight of each objective.
+            scale = weights / np.abs(gradients.objectives)
+            slopes = np.einsum("nm,nmd->nd", scale, gradients.objective_slopes)
+            slopes += np.einsum("nk,nkd->nd", pull, gradients.constraint_slopes)
+            # From slopes by values to slopes by shares of the ranges.
             slopes *= _slopes(problem, designs)
             with jax.numpy_dtype_promotion("standard"):  # optax counts steps in integers
                 change, state = update(slopes, state)
+            # Steps shrink geometrically, from RATE to RATE * END.
             rate = RATE * END ** (step / steps)
             shares = np.clip(shares - rate * np.where(problem.choice, 0.0, np.asarray(change)), 0.0, 1.0)
             if step % MULTIPLIER_STEPS == MULTIPLIER_STEPS - 1:
                 multipliers = pull
             progress(1)
     designs = _values(problem, shares, designs)
-    found = problem.value_and_grad(designs)
-    best.take(designs, found.objectives, found.constraints)
+    gradients = problem.value_and_grad(designs)
+    best.take(designs, gradients.objectives, gradients.constraints)
     return best.designs, best.objectives, best.violations
 
 
@@ -121,6 +126,7 @@ def scores(objectives: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def best_first(scores: np.ndarray, violations: np.ndarray) -> np.ndarray:
     """Positions of designs: feasible ones before others, then those of smaller score or violation; shape [n]."""
     infeasible = violations > KEPT
+    # The last key of `lexsort` is the first one to sort by.
     return np.lexsort((np.where(infeasible, violations, scores), infeasible))
 
 

@@ -54,23 +54,26 @@ class Evaluator:
         if not self._paths:
             values = self.values(designs, way)
             return values, np.zeros((*values.shape, len(self.variables)))
-        found = self._evaluated(quantity_slopes(self.job, self.names, self._paths), designs, way)
-        slopes = np.zeros((*found["values"].shape, len(self.variables)))
-        slopes[:, :, ~self._choice] = found["slopes"]
-        return found["values"], slopes
+        arrays = self._evaluated(quantity_slopes(self.job, self.names, self._paths), designs, way)
+        slopes = np.zeros((*arrays["values"].shape, len(self.variables)))
+        slopes[:, :, ~self._choice] = arrays["slopes"]
+        return arrays["values"], slopes
 
     def prepare(self, designs: np.ndarray, values: Way, slopes: Way) -> None:
         """Compile what `values` and `slopes` need for these designs, several programs at once."""
         ways = [(quantities(self.job, self.names), values)]
         if self._paths:
+            # Programs of gradients first, because they take longer to compile.
             ways.insert(0, (quantity_slopes(self.job, self.names, self._paths), slopes))
         tasks = [(points, *how) for points in self._points(designs) for how in ways]
         with precision("float64"), concurrent.futures.ThreadPoolExecutor(COMPILERS) as pool:
+            # `list` waits for all programs, and raises the error of one that failed.
             list(pool.map(lambda task: prepared(task[1], self._numbers, task[0], task[2]), tasks))
 
     def function(self, design: np.ndarray) -> Callable[[jax.Array], jax.Array]:
         """Quantities at the choices of `design`, shape [d], as a pure JAX function of the columns that are numbers."""
         (points,) = self._points(design[np.newaxis])
+        # The last settings are the numbers, which the function sets from its argument.
         *settings, _ = jax.tree.map(lambda leaf: leaf[0] if np.ndim(leaf) else leaf, points.settings)
         of = quantities(self.job, self.names)
         return lambda numbers: of(scenario_at(self._numbers, [*settings, _set(self._paths, numbers)]))["values"]
@@ -115,7 +118,9 @@ class Evaluator:
             columns.append(of_position[np.round(designs[:, i]).astype(int)])
         if not columns:
             return [(np.arange(len(designs)), ())]
+        # Designs with the same segments of all choices have the same structure.
         keys, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        # Flat, because the shape of the inverse differs between versions of NumPy.
         which = which.reshape(-1)
         return [(np.flatnonzero(which == number), tuple(map(int, key))) for number, key in enumerate(keys)]
 
@@ -129,6 +134,7 @@ class Evaluator:
         columns = [i for i, parts in enumerate(self._segments) if parts]
         for i, number in zip(columns, key, strict=True):
             segment = self._segments[i][number]
+            # Where the position of each design stands in its segment.
             places = np.searchsorted(segment.positions, np.round(designs[:, i]).astype(int))
             settings.append(jax.tree.map(lambda leaf, places=places: _at(leaf, places), segment.settings))
         return settings
@@ -139,8 +145,8 @@ def quantities(job: Job, names: tuple[str, ...]) -> Function:
     """Quantities of a scenario, shape [quantities]: the same function for the same job and names."""
 
     def values(scenario: Scenario) -> dict[str, jax.Array]:
-        found = answers_at(job, scenario, names)
-        numbers = [jnp.asarray(found[name] if name in found else leaf(scenario, name), float) for name in names]
+        metrics = answers_at(job, scenario, names)
+        numbers = [jnp.asarray(metrics[name] if name in metrics else leaf(scenario, name), float) for name in names]
         return {"values": jnp.stack(numbers)}
 
     return values
@@ -155,8 +161,10 @@ def quantity_slopes(job: Job, names: tuple[str, ...], paths: tuple[tuple[str, ..
     of = quantities(job, names)
 
     def slopes(scenario: Scenario) -> dict[str, jax.Array]:
+        # All paths of a variable have the same number: the first one stands for it.
         numbers = jnp.stack([jnp.asarray(leaf(scenario, own[0]), float) for own in paths])
         values, along = jax.linearize(lambda n: of(scenario_at(scenario, [_set(paths, n)]))["values"], numbers)
+        # One linearisation, applied to the unit vector of every number.
         return {"values": values, "slopes": jax.vmap(along, out_axes=1)(jnp.eye(len(numbers)))}
 
     return slopes

@@ -84,6 +84,7 @@ def frugal(problem: Problem, budget: int, seed: int = 0, progress: Callable[[int
     trail = _Recorder(budget, progress)
     walks = [_FrugalWalk(Shares(problem, choice), trail) for choice in legal_choices(problem)]
     low, high = STARTS
+    # Every combination is tried at the same shares first, so that their values can be compared.
     start = rng.uniform(low, high, len(walks[0].shares.columns))
     for walk in walks[:budget]:
         walk.begin(start)
@@ -119,10 +120,12 @@ class _FrugalWalk:
         """Try what the model promises most for, and stand there if it is better."""
         place, goals = self._tried(self._target)
         promised, gained = self._merit - self.promise, self._merit - _merit(goals)
+        # A good model may go further in the next step, a poor one less far.
         if gained > ENOUGH * promised:
             self._radius = min(GROWTH * self._radius, RADIUS)
         elif gained < POOR * promised:
             self._radius *= SHRINK
+        # Margins learn from what was missed, whether the step is taken or not.
         self._correct(goals)
         if gained > 0.0:
             self._stand(place, goals)
@@ -132,6 +135,7 @@ class _FrugalWalk:
         """Raise the margins of constraints that were missed by little; lower all where none was."""
         missed = np.maximum(goals.constraints, 0.0)
         if not missed.any():
+            # No constraint was missed: go closer to the limits again.
             self._margins = np.maximum(FADE * self._margins, MARGIN)
         elif missed.max() <= LARGEST:
             self._margins = np.minimum(self._margins + missed, LARGEST)
@@ -146,6 +150,7 @@ class _FrugalWalk:
             self._target = self._rounded(target)
             if self._merit - self.promise < LITTLE:
                 break
+            # A design that was seen teaches the model nothing new.
             if not any(np.array_equal(self._target, place) for place, _ in self._seen):
                 return
             self._radius *= SHRINK
@@ -160,12 +165,12 @@ class _FrugalWalk:
     def _rounded(self, shares: np.ndarray) -> np.ndarray:
         """Shares of the nearest design that a result may have."""
         design = self._allowed(self.shares.designs(shares))
-        found = np.clip(shares, 0.0, 1.0)
+        nearest = np.clip(shares, 0.0, 1.0)
         for j, i in enumerate(self.shares.columns):
             variable = self.shares.problem.variables[i]
             if variable.whole or variable.allowed is not None:
-                found[j] = variable.shares(design[i : i + 1])[0]
-        return found
+                nearest[j] = variable.shares(design[i : i + 1])[0]
+        return nearest
 
     def _allowed(self, design: np.ndarray) -> np.ndarray:
         """The nearest design that a result may have, shape [d]."""
@@ -186,26 +191,31 @@ class _FrugalWalk:
             values = np.concatenate([[goals.score], goals.constraints])
             slopes = np.concatenate([goals.slopes[np.newaxis], goals.constraint_slopes])
             here = np.concatenate([[self._goals.score], self._goals.constraints])
+            # Where a function is not convex, a tangent can lie above it: it is lowered to the known value.
             values = values - np.maximum(values + slopes @ (self._place - place) - here, 0.0)
             bound = np.zeros((len(values), 2))
+            # In columns t and s: slopes @ x - t <= slopes @ place - values for the objective, with s for constraints.
             bound[0, 0], bound[1:, 1] = -1.0, -1.0
             rows.append(np.concatenate([slopes, bound], axis=1))
             limits.append(slopes @ place - values - np.concatenate([[0.0], self._margins]))
         low, high = np.maximum(self._place - self._radius, 0.0), np.minimum(self._place + self._radius, 1.0)
-        found = linprog(
+        solution = linprog(
             np.concatenate([np.zeros(len(low)), [1.0, PENALTY]]),
             A_ub=np.concatenate(rows),
             b_ub=np.concatenate(limits),
+            # Logarithm t of the objective may have any sign; violation s is not negative.
             bounds=[*zip(low, high, strict=True), (None, None), (0.0, None)],
             method="highs",
         )
-        if found.status != 0:
+        # A solver that fails promises nothing.
+        if solution.status != 0:
             return self._place, self._merit
+        # Largest tangent of the objective and of each constraint at the solution, from which margins are taken again.
         values = (
-            (np.concatenate(rows)[:, :-2] @ found.x[:-2] - np.concatenate(limits)).reshape(len(rows), -1).max(axis=0)
+            (np.concatenate(rows)[:, :-2] @ solution.x[:-2] - np.concatenate(limits)).reshape(len(rows), -1).max(axis=0)
         )
         missed = max(float(np.max(values[1:] - self._margins, initial=0.0)), 0.0)
-        return found.x[:-2], float(values[0]) + PENALTY * missed
+        return solution.x[:-2], float(values[0]) + PENALTY * missed
 
 
 def _merit(goals: CubeGoals) -> float:

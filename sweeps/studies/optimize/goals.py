@@ -98,19 +98,20 @@ def objectives(table: Mapping[str, Any], members: Collection[str] = ()) -> tuple
     Raises:
       ValueError: one line: none is given, or one is given twice or is no text.
     """
-    found: list[Goal] = []
+    goals: list[Goal] = []
     for key in ("minimize", "maximize"):
         names = table.get(key, [])
         for name in names if isinstance(names, list | tuple) else [names]:
             if not isinstance(name, str):
                 raise ValueError(f"optimize.{key} = {name!r} must be the name of a metric, or a list of names")
             of, plain = of_member(name, members)
-            if any((plain, of) == (other.name, other.of) for other in found):
+            # The same metric of the same member, even in the other direction.
+            if any((plain, of) == (other.name, other.of) for other in goals):
                 raise ValueError(f"optimize.{key}: {name} is given twice")
-            found.append(Goal(plain, key == "maximize", of))
-    if not found:
+            goals.append(Goal(plain, key == "maximize", of))
+    if not goals:
         raise ValueError("optimize.minimize is missing: name the metric to minimise (or optimize.maximize)")
-    return tuple(found)
+    return tuple(goals)
 
 
 def constraints(table: Mapping[str, Any], members: Collection[str] = ()) -> tuple[Constraint, ...]:
@@ -122,7 +123,7 @@ def constraints(table: Mapping[str, Any], members: Collection[str] = ()) -> tupl
     Raises:
       ValueError: one line that names the key, its value and what is allowed.
     """
-    found = []
+    checked = []
     for given, limits in table.items():
         if not isinstance(limits, Mapping) or not limits or set(limits) - {"min", "max"}:
             raise ValueError(f'constraints."{given}" = {limits!r} must be {{max = ..}}, {{min = ..}} or both')
@@ -135,14 +136,16 @@ def constraints(table: Mapping[str, Any], members: Collection[str] = ()) -> tupl
                 if name.startswith(ROOTS)
                 else quantity(value, _read_unit(name), where)
             )
+            # Constraints are computed as ln(value / limit).
             if limit <= 0.0:
                 raise ValueError(f"{where} = {value!r} must be positive")
-            found.append(Constraint(name, limit, key == "min", of))
-    return tuple(found)
+            checked.append(Constraint(name, limit, key == "min", of))
+    return tuple(checked)
 
 
 def of_member(text: str, members: Collection[str]) -> tuple[str, str]:
     """The member that a name begins with, "" without one, and the name itself."""
+    # A path of a leaf has dots as well: its first part is a member only where one has that name.
     first, dot, rest = text.partition(".")
     return (first, rest) if dot and first in members else ("", text)
 
@@ -206,6 +209,7 @@ class Cases:
     @property
     def log_slopes(self) -> np.ndarray:
         """Their derivatives, shape [n, scenarios, d]."""
+        # Derivative of ln y: dy / y, with the sign of the goal.
         return self.goal.sign * self._slopes / self.values[..., np.newaxis]
 
     @property
@@ -221,8 +225,10 @@ class Cases:
         if self.values.shape[1] == 1:
             return self.goal.sign * self._slopes[:, 0]
         logs = self.logs
+        # Shares of a softmax; without the largest logarithm, so that no exponential overflows.
         shares = np.exp(SHARPNESS * (logs - np.max(logs, axis=1, keepdims=True)))
         shares /= np.sum(shares, axis=1, keepdims=True)
+        # From slopes of the logarithm to those of the figure: dy = y d ln y.
         return np.abs(self.worst)[:, np.newaxis] * np.einsum("ns,nsd->nd", shares, self.log_slopes)
 
 
@@ -252,6 +258,7 @@ def mean_slopes(goal: Goal, values: np.ndarray, slopes: np.ndarray, weights: np.
     if len(weights) == 1:
         return slopes[..., 0, :]
     if harmonic(goal):
+        # With the mean 1 / sum(w / y), the derivative by y_i is w_i (mean / y_i)^2.
         weights = weights * (mean(goal, values, weights)[..., np.newaxis] / values) ** 2
     return np.sum(np.broadcast_to(weights, values.shape)[..., np.newaxis] * slopes, axis=-2)
 

@@ -29,7 +29,9 @@ class Entry:
     def owns(self, axis: Axis) -> bool:
         """Whether the entry itself says what varies along an axis: a list or a range of its own."""
         given = {*self.changes}
+        # Keys of a table are named as axes are: table.key.
         given |= {f"{table}.{key}" for table in TABLES for key in self.changes.get(table, {})}
+        # An axis belongs to an entry by its own name, or by one of the leaves that it sets.
         return axis.name in given or any(path in given for path in axis.columns)
 
 
@@ -60,7 +62,7 @@ def entries(source: Any, key: str) -> tuple[Entry, ...]:
         return (NOMINAL,)
     if not isinstance(source, Sequence) or isinstance(source, str) or not source:
         raise ValueError(f"{key} = {source!r} must be a list of tables, such as [[{key}]] with a name each")
-    found: list[Entry] = []
+    parsed: list[Entry] = []
     for number, table in enumerate(source):
         where = f"{key}[{number}]"
         if not isinstance(table, Mapping):
@@ -68,9 +70,10 @@ def entries(source: Any, key: str) -> tuple[Entry, ...]:
         allowed = ("name", *(("weight",) if key == "mix" else ()), *OBJECTS, *TABLES)
         sweep_spec.require_known(table, allowed, f"{where}.")
         name = table.get("name")
+        # A name that begins paths of leaves would be ambiguous in names of goals.
         if not isinstance(name, str) or not NAME.fullmatch(name) or f"{name}." in ROOTS:
             raise ValueError(f"{where}.name = {name!r} must be a word of letters, digits, _ and -, and no part's name")
-        if any(name == other.name for other in found):
+        if any(name == other.name for other in parsed):
             raise ValueError(f"{where}.name = {name!r} is given twice")
         weight = quantity(table.get("weight", 1.0), "1", f"{where}.weight")
         if not weight > 0.0:
@@ -81,18 +84,18 @@ def entries(source: Any, key: str) -> tuple[Entry, ...]:
                 raise ValueError(f"{where}.{name} = {value!r} must be a table")
             if name == "model" and not isinstance(value, str):
                 raise ValueError(f"{where}.model = {value!r} must be one model")
-        found.append(Entry(table["name"], weight, changes))
-    return tuple(found)
+        parsed.append(Entry(table["name"], weight, changes))
+    return tuple(parsed)
 
 
 def merged(source: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
     """A specification with changes in its place: the keys of tables one by one, anything else whole."""
-    found = dict(source)
+    table = dict(source)
     for change in changes:
         for key, value in change.items():
-            own = isinstance(value, Mapping) and isinstance(found.get(key, {}), Mapping)
-            found[key] = {**found.get(key, {}), **value} if own else value
-    return found
+            own = isinstance(value, Mapping) and isinstance(table.get(key, {}), Mapping)
+            table[key] = {**table.get(key, {}), **value} if own else value
+    return table
 
 
 def members(
@@ -103,6 +106,7 @@ def members(
     Raises:
       ValueError: one line: a name is given to both.
     """
+    # Constraints name workloads and scenarios alike, so that a name may stand for one of them only.
     for name in {entry.name for entry in mix} & {entry.name for entry in scenarios} - {""}:
         raise ValueError(f"scenarios: {name} is the name of a workload of the mix, too")
     for scenario in scenarios:

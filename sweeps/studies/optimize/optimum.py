@@ -63,13 +63,17 @@ def trade_offs(found: Optimum) -> np.ndarray:
     where all other objectives stay; the sign turns where one of the two is to be maximised. NaN where w_j is 0, as at
     an end of the front, where nothing more of f_k improves f_j.
     """
+    # Objectives to be maximised are stored negated: the sign gives figures as users read them.
     signs = np.array([goal.sign for goal in found.problem.objectives])
     figures = signs * found.objectives
     weights = np.array([one.weights for one in found.balances])
+    # Weights of 0 divide to infinity or NaN, which both become NaN below.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = weights[:, np.newaxis, :] / weights[:, :, np.newaxis]
+    # Rate of exchange d f_j / d f_k = -(w_k / w_j) f_j / f_k, with the signs of both.
     rates = -ratio * figures[:, :, np.newaxis] / figures[:, np.newaxis, :] * signs[:, np.newaxis] * signs
     rates = np.where(np.isfinite(rates), rates, np.nan)
+    # An objective changes by 1 per change of itself.
     rates[:, np.arange(len(signs)), np.arange(len(signs))] = 1.0
     return rates
 
@@ -78,21 +82,22 @@ def elasticities(found: Optimum) -> np.ndarray:
     """d ln objective / d ln variable at every design, shape [n, objectives, variables]; NaN of a choice."""
     problem = found.problem
     slopes = problem.value_and_grad(found.designs)
-    made = slopes.objective_slopes * found.designs[:, np.newaxis] / slopes.objectives[:, :, np.newaxis]
-    return np.where(problem.choice, np.nan, made)
+    # Elasticity d ln y / d ln x = (dy / dx) x / y.
+    log_slopes = slopes.objective_slopes * found.designs[:, np.newaxis] / slopes.objectives[:, :, np.newaxis]
+    return np.where(problem.choice, np.nan, log_slopes)
 
 
 def columns(found: Optimum) -> tuple[dict[str, Any], dict[str, Any]]:
     """Both as variables of a dataset along `design`, and their labels."""
     problem = found.problem
     meaning = {"units": "1", "long_name": "elasticity of an objective in a variable: d ln y / d ln x"}
-    made: dict[str, Any] = {"elasticity": (("design", "objective_name", "variable"), elasticities(found), meaning)}
+    variables: dict[str, Any] = {"elasticity": (("design", "objective_name", "variable"), elasticities(found), meaning)}
     labels = {
         "objective_name": (("objective_name",), np.array(problem.objective_names, object)),
         "variable": (("variable",), np.array(problem.names, object)),
     }
     if len(problem.objectives) < 2:
-        return made, labels
+        return variables, labels
     rates = trade_offs(found)
     for j, one in enumerate(problem.objectives):
         for k, other in enumerate(problem.objectives):
@@ -101,11 +106,11 @@ def columns(found: Optimum) -> tuple[dict[str, Any], dict[str, Any]]:
             units = [UDUNITS.get(unit_of(goal.name), unit_of(goal.name)) for goal in (one, other)]
             words = f"change of {one.text} per change of {other.text} along the front"
             attributes = {"units": f"({units[0]})/({units[1]})", "long_name": words}
-            made[f"d_{_word(one.text)}_d_{_word(other.text)}"] = (("design",), rates[:, j, k], attributes)
+            variables[f"d_{_word(one.text)}_d_{_word(other.text)}"] = (("design",), rates[:, j, k], attributes)
     words = "share of the slopes that is not balanced: rates of exchange are exact where it is 0"
     residuals = np.array([one.residual for one in found.balances])
-    made["optimality_residual"] = (("design",), residuals, {"units": "1", "long_name": words})
-    return made, labels
+    variables["optimality_residual"] = (("design",), residuals, {"units": "1", "long_name": words})
+    return variables, labels
 
 
 def _word(name: str) -> str:

@@ -90,6 +90,7 @@ class Problem:
         self.choice = np.array([variable.choice for variable in variables])
         self.choices = {v.name: v.labels for v in variables if v.choice}
         self.whole = self.choice | np.array([variable.whole for variable in variables])
+        # Every scenario has the same workloads: weights of the first one stand for all.
         weights = np.array([member.weight for member in members[0]])
         self.weights = weights / weights.sum()
         self.kept = tuple(_kept(members, constraints))
@@ -110,12 +111,14 @@ class Problem:
 
     def nominal(self) -> "Problem":
         """The problem of the first scenario alone; limits of others are left out."""
+        # Names that mean something without the other scenarios.
         names = {self.scenarios[0], *(member.workload for member in self.members[0]), ""}
-        kept = tuple(one for one in self.constraints if one.of in names)
+        limits = tuple(one for one in self.constraints if one.of in names)
         goals = tuple(one for one in self.objectives if one.of in names) or self.objectives
-        made = Problem(self.members[:1], self.variables, goals, kept, self.attributes)
-        made._shared = self._shared
-        return made
+        problem = Problem(self.members[:1], self.variables, goals, limits, self.attributes)
+        # It evaluates the same members, so that it takes the programs that exist already.
+        problem._shared = self._shared
+        return problem
 
     def evaluate(self, designs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Objectives, shape [n, objectives], and constraints, shape [n, constraints].
@@ -148,12 +151,14 @@ class Problem:
         self.gradients += len(designs)
         values, slopes = {}, {}
         for member in self.flat:
+            # A member has some of the problem's variables: slopes by all others are 0.
             values[member], own = member.evaluator.slopes(designs[:, member.columns], self._way(True))
             slopes[member] = np.zeros((*own.shape[:2], len(self.variables)))
             slopes[member][:, :, member.columns] = own
         cases = self._cases(values, slopes)
         excess_slopes = np.zeros((len(designs), len(self.kept), len(self.variables)))
         for k, one in enumerate(self.kept):
+            # Derivative of ln(quantity / limit): that of the quantity over itself, negated for a least value.
             name = one.member.evaluator.names.index(one.constraint.name)
             side = -1.0 if one.constraint.at_least else 1.0
             excess_slopes[:, k] = side * slopes[one.member][:, name] / values[one.member][:, name, np.newaxis]
@@ -179,26 +184,27 @@ class Problem:
         """
         design = self._checked(np.asarray(design, float)[np.newaxis])[0]
         functions = {m: m.evaluator.function(design[m.columns]) for m in self.flat}
+        # Positions of the numbers among the columns that are no choices.
         place = np.cumsum(~self.choice) - 1
         own = {m: place[m.columns][~self.choice[m.columns]] for m in self.flat}
 
         def goals(numbers: jax.Array) -> jax.Array:
             values = {m: functions[m](numbers[own[m]]) for m in self.flat}
-            found = []
+            outputs = []
             for goal in self.objectives:
                 figures = [mean(goal, jnp.stack(row), self._shares(goal)) for row in self._figures(goal, values)]
-                found.append(worst_traced(goal, figures))
+                outputs.append(worst_traced(goal, figures))
             for one in self.kept:
                 value = values[one.member][one.member.evaluator.names.index(one.constraint.name)]
-                found.append(_excess(one.constraint, value, jnp))
-            return jnp.stack(found)
+                outputs.append(_excess(one.constraint, value, jnp))
+            return jnp.stack(outputs)
 
         return goals
 
     def legal(self, designs: np.ndarray) -> np.ndarray:
         """Whether the deployments of the designs can be for every member, shape [n]."""
         designs = self._checked(designs)
-        return np.all([m.evaluator.legal(designs[:, m.columns]) for m in self.members[0]], axis=0)
+        return np.all([m.evaluator.legal(designs[:, m.columns]) for m in self.flat], axis=0)
 
     def label(self, variable: Variable, value: float) -> Any:
         """A column's value as people know it: the choice's name, or the number."""
@@ -212,6 +218,7 @@ class Problem:
         designs = np.asarray(designs, float)
         if designs.ndim != 2 or designs.shape[1] != len(self.variables):
             raise ValueError(f"designs have shape {designs.shape}; it must be (n, {len(self.variables)})")
+        # Values beyond a bound by a rounding error are clipped, not refused.
         slack = 1e-9 * (np.abs(self.lower) + np.abs(self.upper))
         wrong = ~((designs >= self.lower - slack) & (designs <= self.upper + slack))
         if wrong.any():
@@ -224,6 +231,7 @@ class Problem:
 
     def _shares(self, goal: Goal) -> np.ndarray:
         """Shares of the workloads that an objective is the mean of."""
+        # An objective of one workload is no mean; one of a scenario is over the whole mix.
         alone = goal.of and goal.of not in self.scenarios
         return np.ones(1) if alone else self.weights
 
@@ -237,46 +245,49 @@ class Problem:
         self, values: Mapping[Member, np.ndarray], slopes: Mapping[Member, np.ndarray] | None = None
     ) -> list[Cases]:
         """Every objective in every scenario; slopes of shape [n, quantities, d]."""
-        found = []
+        cases = []
         for goal in self.objectives:
             weights = self._shares(goal)
             figures = [np.stack(row, axis=-1) for row in self._figures(goal, values)]  # [n, workloads] each
             means = np.stack([mean(goal, row, weights) for row in figures], axis=1)
             if slopes is None:
-                found.append(Cases(goal, means))
+                cases.append(Cases(goal, means))
                 continue
+            # Quantities become the last axis, from which `_figures` takes one.
             turned = {m: np.moveaxis(own, 1, -1) for m, own in slopes.items()}  # [n, d, quantities]
             own = [np.stack(row, axis=1) for row in self._figures(goal, turned)]  # [n, workloads, d] each
             each = [mean_slopes(goal, row, slope, weights) for row, slope in zip(figures, own, strict=True)]
-            found.append(Cases(goal, means, np.stack(each, axis=1)))
-        return found
+            cases.append(Cases(goal, means, np.stack(each, axis=1)))
+        return cases
 
     def _excesses(self, values: Mapping[Member, np.ndarray]) -> np.ndarray:
         """Every constraint, shape [n, constraints]."""
-        found = []
+        excesses = []
         for one in self.kept:
             value = values[one.member][:, one.member.evaluator.names.index(one.constraint.name)]
+            # A quantity of 0 is infinitely far from its limit.
             with np.errstate(divide="ignore", invalid="ignore"):
-                found.append(_excess(one.constraint, value, np))
-        return np.stack(found, axis=1)
+                excesses.append(_excess(one.constraint, value, np))
+        return np.stack(excesses, axis=1)
 
 
 def _excess(constraint: Constraint, value: Any, numpy: Any) -> Any:
     """ln(value / limit), or its negative where the limit is a least value."""
-    kept = numpy.log(value / constraint.limit)
-    return -kept if constraint.at_least else kept
+    excess = numpy.log(value / constraint.limit)
+    return -excess if constraint.at_least else excess
 
 
 def _kept(members: tuple[tuple[Member, ...], ...], constraints: tuple[Constraint, ...]) -> list[Kept]:
     """Every constraint of every member that has to keep it; once where it depends on the hardware alone."""
     flat = [member for row in members for member in row]
-    found = []
+    rows = []
     for constraint in constraints:
         own = [m for m in flat if constraint.of in ("", m.workload, m.scenario)]
+        # A constraint on the hardware is the same for all members where they have the same hardware.
         hardware = jax.tree.leaves(own[0].evaluator.base.hardware)
         if constraint.of_device and all(jax.tree.leaves(m.evaluator.base.hardware) == hardware for m in own):
             own = own[:1]
         alone = len(own) == 1 and (len(flat) == 1 or constraint.of_device)
         plain = dataclasses.replace(constraint, of="").text
-        found += [Kept(constraint, m, plain if alone else f"{m.name}: {plain}") for m in own]
-    return found
+        rows += [Kept(constraint, m, plain if alone else f"{m.name}: {plain}") for m in own]
+    return rows

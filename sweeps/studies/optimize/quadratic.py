@@ -58,6 +58,7 @@ def refined(
     from scipy.optimize import minimize
 
     low, high = bounds or (problem.lower, problem.upper)
+    # Variables whose bounds meet cannot move.
     columns = np.flatnonzero(free & (high > low))
     design = np.clip(design, low, high)
     walk = _Walk(problem, design, weights, columns)
@@ -65,27 +66,32 @@ def refined(
     walk.at(start)
     if not len(columns):
         return walk.found
+    # With several scenarios, the level of every objective is a further number of the solver.
     several = len(problem.members) > 1
     levels = walk.levels(start) if several else np.zeros(0)
     count, beside = len(columns), len(levels)
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        # The levels are made small instead of the worst scenarios, which have no slope at a ridge.
         if several:
             return float(weights @ x[count:]), np.concatenate([np.zeros(count), weights])
-        found = walk.at(x)
-        return found.score, found.slopes
+        place = walk.at(x)
+        return place.score, place.slopes
 
     def constraints(x: np.ndarray) -> np.ndarray:
-        found = walk.at(x[:count])
-        above = (found.cases - x[count:, np.newaxis]).ravel() if several else np.zeros(0)
-        return -np.concatenate([found.constraints, above])
+        place = walk.at(x[:count])
+        # No scenario's logarithm may exceed the level of its objective.
+        above = (place.cases - x[count:, np.newaxis]).ravel() if several else np.zeros(0)
+        # SLSQP keeps constraints that are not negative.
+        return -np.concatenate([place.constraints, above])
 
     def constraint_slopes(x: np.ndarray) -> np.ndarray:
-        found = walk.at(x[:count])
-        rows = [np.concatenate([found.constraint_slopes, np.zeros((len(found.constraints), beside))], axis=1)]
+        place = walk.at(x[:count])
+        rows = [np.concatenate([place.constraint_slopes, np.zeros((len(place.constraints), beside))], axis=1)]
         for j in range(beside):
-            levels_slope = np.tile(-np.eye(beside)[j], (found.case_slopes.shape[1], 1))
-            rows.append(np.concatenate([found.case_slopes[j], levels_slope], axis=1))
+            # The slope by the own level is -1.
+            levels_slope = np.tile(-np.eye(beside)[j], (place.case_slopes.shape[1], 1))
+            rows.append(np.concatenate([place.case_slopes[j], levels_slope], axis=1))
         return -np.concatenate(rows)
 
     with warnings.catch_warnings():
@@ -139,6 +145,7 @@ class _Walk:
 
     def at(self, shares: np.ndarray) -> _Place:
         """What is known at shares of shape [k]."""
+        # The solver may step out of the ranges: what it learns is of the nearest place inside.
         shares = np.clip(shares, 0.0, 1.0)
         if self._last is None or self._last[0] != shares.tobytes():
             self._last = shares.tobytes(), self._computed(shares)
@@ -147,22 +154,25 @@ class _Walk:
     def _computed(self, shares: np.ndarray) -> _Place:
         design, columns = self._design.copy(), self._columns
         design[columns] = [v.unit_values(shares[j : j + 1])[0] for j, v in enumerate(self._variables)]
-        found = self._problem.value_and_grad(design[np.newaxis])
-        objectives, constraints = found.objectives[0], found.constraints[0]
+        gradients = self._problem.value_and_grad(design[np.newaxis])
+        objectives, constraints = gradients.objectives[0], gradients.constraints[0]
         score = float(scores(objectives[np.newaxis], self._weights)[0])
+        # Chain rule: slopes by values, times the change of each value per share.
         inner = np.array([v.slope(design[i : i + 1])[0] for i, v in zip(columns, self._variables, strict=True)])
-        slopes = (self._weights / np.abs(objectives)) @ found.objective_slopes[0][:, columns] * inner
+        slopes = (self._weights / np.abs(objectives)) @ gradients.objective_slopes[0][:, columns] * inner
         point = Polished(design, score, float(worst(constraints[np.newaxis])[0]))
+        # A solver need not end at the best place of its way: it is kept here.
         if self.best is None or point.better(self.best):
             self.best = point
+        # An objective of one scenario is repeated, so that all have the same number of cases.
         most = len(self._problem.members)
-        cases = [np.resize(one.logs[0], most) for one in found.cases]
-        case_slopes = [np.resize(one.log_slopes[0], (most, len(design)))[:, columns] * inner for one in found.cases]
+        cases = [np.resize(one.logs[0], most) for one in gradients.cases]
+        case_slopes = [np.resize(one.log_slopes[0], (most, len(design)))[:, columns] * inner for one in gradients.cases]
         return _Place(
             score,
             slopes,
             constraints,
-            found.constraint_slopes[0][:, columns] * inner,
+            gradients.constraint_slopes[0][:, columns] * inner,
             np.stack(cases),
             np.stack(case_slopes),
         )
@@ -185,18 +195,20 @@ def polished(problem: Problem, design: np.ndarray, weights: np.ndarray) -> Polis
       weights: of the logarithms of the objectives, shape [objectives].
     """
     free = ~problem.choice
+    # The relaxed optimum first, then one variable after the other takes a value that it may have.
     best = refined(problem, design, weights, free)
     for i, variable in enumerate(problem.variables):
         if variable.choice or (not variable.whole and variable.allowed is None):
             continue
         free[i] = False
-        found = None
+        nearest_best = None
+        # The allowed values on either side are tried, each with all other free variables adapted to it.
         for value in variable.neighbours(best.design[i]):
             start = best.design.copy()
             start[i] = value
             point = refined(problem, start, weights, free)
-            found = point if found is None or point.better(found) else found
-        best = given(found, f"allowed value of {variable.path}")
+            nearest_best = point if nearest_best is None or point.better(nearest_best) else nearest_best
+        best = given(nearest_best, f"allowed value of {variable.path}")
     return best
 
 
@@ -209,15 +221,16 @@ def settled(problem: Problem, point: Polished, weights: np.ndarray, seed: int) -
         designs = np.tile(point.design, (NEIGHBOURS, 1))
         for i in moves:
             variable = problem.variables[i]
+            # Normal steps in shares; half of the draws leave the variable where it is.
             steps = spread * draws.normal(size=NEIGHBOURS) * (draws.random(NEIGHBOURS) < 0.5)
             shares = variable.shares(point.design[i : i + 1]) + steps
             designs[:, i] = variable.rounded(variable.unit_values(np.clip(shares, 0.0, 1.0)))
         objectives, constraints = problem.evaluate(designs)
         found_scores, violations = scores(objectives, weights), worst(constraints)
         best = int(best_first(found_scores, violations)[0])
-        found = Polished(designs[best], float(found_scores[best]), float(violations[best]))
-        if found.better(point):
-            point = found
+        candidate = Polished(designs[best], float(found_scores[best]), float(violations[best]))
+        if candidate.better(point):
+            point = candidate
         else:
             spread *= NARROWER
     return point

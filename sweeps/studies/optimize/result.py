@@ -43,6 +43,7 @@ def _octaves(problem: Problem, designs: np.ndarray) -> np.ndarray:
     for member in problem.flat:
         known = member.evaluator.metrics(designs[:, member.columns])
         for name in EXTRAPOLATIONS:
+            # A job without this step, or without known evidence, counts as 0.
             furthest = np.maximum(furthest, np.nan_to_num(known.get(name, 0.0)))
     return furthest
 
@@ -54,9 +55,11 @@ def slices(problem: Problem, design: np.ndarray) -> tuple[Slice, ...]:
         columns.append(
             np.arange(len(own.labels), dtype=float) if own.choice else own.unit_values(np.linspace(0.0, 1.0, STEPS))
         )
+    # All slices are evaluated in one batch, and cut apart afterwards.
     designs = np.concatenate([_along(design, i, column) for i, column in enumerate(columns)])
     objectives, constraints = problem.evaluate(designs)
     legal = problem.legal(designs)
+    # A deployment that cannot be violates by infinity.
     violations = np.where(legal, worst(constraints), np.inf)
     values, largest = problem.objectives[0].sign * objectives[:, 0], np.argmax(constraints, axis=1)
     cuts = np.cumsum([len(column) for column in columns])[:-1]
@@ -81,6 +84,7 @@ def dataset(found: Optimum) -> xr.Dataset:
     problem = found.problem
     columns, labels = _metrics(problem, found.designs)
     for i, objective in enumerate(problem.objectives):
+        # An objective that is no metric, or the mean or worst case of several members, has a column of its own.
         if objective.name not in columns or len(problem.flat) > 1:
             values = objective.sign * found.objectives[:, i]
             columns["objective" if i == 0 else f"objective_{i + 1}"] = (("design",), values, _goal(objective, problem))
@@ -94,6 +98,7 @@ def dataset(found: Optimum) -> xr.Dataset:
         text = values.dtype.kind not in "fiu"
         unit = UDUNITS.get(label.unit, label.unit)
         attributes = {"units": "1" if text else unit, "long_name": label.long_name}
+        # A variable may be called as a metric is.
         name = own.name if own.name not in columns else f"variable_{own.name}"
         labels[name] = (("design",), values.astype(object) if text else values.astype(float), attributes)
     gradients, names = optimum.columns(found)
@@ -144,6 +149,7 @@ def trade_off_record(found: Optimum) -> list[dict[str, float | None]]:
     names, every = found.problem.objective_names, optimum.trade_offs(found)
     return [
         {
+            # NaN is no value in JSON.
             f"d {one} / d {other}": None if np.isnan(table[j, k]) else float(table[j, k])
             for j, one in enumerate(names)
             for k, other in enumerate(names)
@@ -170,29 +176,29 @@ def gap_record(found: Optimum) -> dict[str, Any] | None:
 
 def robustness_record(found: Optimum) -> list[dict[str, Any]] | None:
     """Both optima in every scenario; None of one scenario."""
-    made = found.robustness
-    if made is None:
+    comparison = found.robustness
+    if comparison is None:
         return None
     return [
         {
             "scenario": name,
-            "nominal_objective": float(made.nominal[i]),
-            "nominal_keeps_constraints": bool(made.nominal_keeps[i]),
-            "robust_objective": float(made.robust[i]),
-            "price_of_robustness": float(made.price[i]),
+            "nominal_objective": float(comparison.nominal[i]),
+            "nominal_keeps_constraints": bool(comparison.nominal_keeps[i]),
+            "robust_objective": float(comparison.robust[i]),
+            "price_of_robustness": float(comparison.price[i]),
             "share_of_the_bind": float(found.balances[0].scenarios[i]),
         }
-        for i, name in enumerate(made.scenarios)
+        for i, name in enumerate(comparison.scenarios)
     ]
 
 
 def design_record(problem: Problem, design: np.ndarray) -> dict[str, float | str]:
     """A design by the names of its variables: numbers in SI units, and names of choices."""
-    found = {}
+    by_name = {}
     for own, value in zip(problem.variables, design, strict=True):
         label = problem.label(own, value)
-        found[own.name] = label if isinstance(label, str) else float(label)
-    return found
+        by_name[own.name] = label if isinstance(label, str) else float(label)
+    return by_name
 
 
 def _along(design: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
@@ -203,19 +209,21 @@ def _along(design: np.ndarray, i: int, values: np.ndarray) -> np.ndarray:
 
 def _metrics(problem: Problem, designs: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
     """Every metric, along `design`, and along `member` where there are several; and the labels of these."""
-    found = [m.evaluator.metrics(designs[:, m.columns]) for m in problem.flat]
-    if len(found) == 1:
-        return {name: (("design",), v, variable_attributes(name, v.dtype)) for name, v in found[0].items()}, {}
+    per_member = [m.evaluator.metrics(designs[:, m.columns]) for m in problem.flat]
+    if len(per_member) == 1:
+        return {name: (("design",), v, variable_attributes(name, v.dtype)) for name, v in per_member[0].items()}, {}
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys(name for one in found for name in one):
-        first = next(one[name] for one in found if name in one)
-        filled = [one.get(name, np.full(len(designs), blank(first.dtype), first.dtype)) for one in found]
+    for name in dict.fromkeys(name for one in per_member for name in one):
+        first = next(one[name] for one in per_member if name in one)
+        # A metric that a member does not have is blank there, of the type that others have.
+        filled = [one.get(name, np.full(len(designs), blank(first.dtype), first.dtype)) for one in per_member]
         columns[name] = (("design", "member"), np.stack(filled, axis=1), variable_attributes(name, first.dtype))
     parts = {"member": "name", "scenario": "scenario", "workload": "workload"}
     labels: dict[str, Any] = {
         label: (("member",), np.array([getattr(m, part) for m in problem.flat], object))
         for label, part in parts.items()
     }
+    # Shares of the workloads, repeated for every scenario.
     shares = np.concatenate([problem.weights] * len(problem.members))
     labels["token_share"] = (("member",), shares, {"units": "1", "long_name": "share of the tokens of the mix"})
     return columns, labels

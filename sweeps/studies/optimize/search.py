@@ -43,8 +43,8 @@ def optimize(
     Raises:
       ValueError: one line: what is wrong with the specification, or that no design keeps the constraints.
     """
-    asked = source if isinstance(source, DesignSpec) else read(source)
-    return searched(made(asked), asked.search, progress)
+    design_spec = source if isinstance(source, DesignSpec) else read(source)
+    return searched(made(design_spec), design_spec.search, progress)
 
 
 def searched(
@@ -62,6 +62,7 @@ def searched(
 
     # 1. A grid, or a sample, over all combinations of choices.
     designs, sampled = grid(problem, legal_combinations(problem), search)
+    # Programs are compiled before the grid, so that their time is known apart.
     progress("compile", 0, 1)
     problem.prepare(designs)
     progress("compile", 1, 1)
@@ -88,10 +89,11 @@ def searched(
     clock.lap("polish")
 
     # 4. The best of these and of the grid, the conditions of optimality there, and what scenarios cost.
-    kept = worst(constraints) <= KEPT
+    feasible = worst(constraints) <= KEPT
     grid_best = None
-    if kept.any() and not several:
-        grid_best = int(np.flatnonzero(kept)[np.argmin(objectives[kept, 0])])
+    # The best point of a grid competes with the polished designs.
+    if feasible.any() and not several:
+        grid_best = int(np.flatnonzero(feasible)[np.argmin(objectives[feasible, 0])])
         best = np.concatenate([best, designs[grid_best][np.newaxis]]) if not sampled else best
     best = _ordered(problem, best, several)
     found_objectives, found_constraints = problem.evaluate(best)
@@ -100,8 +102,10 @@ def searched(
         raise ValueError(
             f"no design keeps the constraints; the nearest misses: {_misses(problem, found_constraints[least])}"
         )
+    # On a front every design has weights of its own, which `balance` determines.
     weighed = (None, best) if several else (np.ones(1), best[:1])
     balances = tuple(balance(problem, design, weighed[0]) for design in weighed[1])
+    # The price of robustness needs the optimum of the first scenario alone, from a search of its own.
     nominal = None
     if len(problem.members) > 1 and not several:
         nominal = robustness(problem, best[0], searched(problem.nominal(), search, progress, False).designs[0])
@@ -146,9 +150,11 @@ def _polished_designs(
     for i, pick in enumerate(picks):
         progress("polish", i, len(picks))
         point = polished(problem, ends[pick], weights[pick])
+        # With one objective, neighbours around each point are searched as well.
         points.append(point if several else settled(problem, point, weights[pick], search.seed))
     progress("polish", len(picks), len(picks))
     gap = None
+    # Whole numbers: all designs where they are few enough, else branch and bound from the best point.
     if points and not several:
         everything = enumerated(problem)
         if everything is not None:
@@ -156,8 +162,8 @@ def _polished_designs(
             gap = all_seen(problem, everything)
         else:
             first = _first(points)
-            found, gap = branched(problem, first, [ends[pick] for pick in picks])
-            points = [found if one is first else one for one in points]
+            improved, gap = branched(problem, first, [ends[pick] for pick in picks])
+            points = [improved if one is first else one for one in points]
     return np.array([point.design for point in points]).reshape(-1, len(problem.variables)), gap
 
 
@@ -194,8 +200,10 @@ def _best_of_combinations(
     infeasible, logs = violations > KEPT, scores(objectives[:, np.newaxis], np.ones(1))
     order = best_first(logs, violations)
     groups = combination_numbers(problem, designs)[order]
+    # The first design of every combination in the order of all, which is its best one.
     order = order[np.sort(np.unique(groups, return_index=True)[1])][:POLISHED]
     rank = np.where(infeasible, violations, logs)[order]
+    # Infeasible combinations are polished only where none is feasible.
     worth = (rank <= rank[0] + NEAR) & (infeasible[order] == infeasible[order[0]])
     return order[worth]
 
@@ -213,4 +221,5 @@ def _ordered(problem: Problem, designs: np.ndarray, several: bool) -> np.ndarray
 def _misses(problem: Problem, constraints: np.ndarray) -> str:
     """The constraints that a design does not keep, and by how much."""
     broken = [i for i in np.argsort(-constraints) if constraints[i] > KEPT]
+    # From a logarithm to a share of the limit, in percent.
     return ", ".join(f"{problem.constraint_names[i]} by {100 * math.expm1(constraints[i]):.3g} %" for i in broken)

@@ -40,6 +40,7 @@ def served_case(spec: Spec) -> ServedCase:
     Raises:
       ValueError: one line: what the closed form does not know, or a value that cannot be.
     """
+    # The load and the policy are read here, the rest of the specification as that of a sweep.
     own = {path: value for path, value in spec.fixed.items() if path.startswith(("workload.", "policy."))}
     for path in (*own, *spec.axes):
         root, _, name = path.partition(".")
@@ -52,6 +53,7 @@ def served_case(spec: Spec) -> ServedCase:
         if root == "workload" and path in spec.axes and path != RATE:
             raise ValueError(f"{path} cannot vary: of a stream only workload.rate can; use [[scenarios]] or [[mix]]")
     rest = dataclasses.replace(spec, fixed={path: v for path, v in spec.fixed.items() if path not in own})
+    # The load and the policy are no part of the base case: values along their axes need a parser.
     parsers = {path: _number for path in spec.axes if path == RATE or path.startswith("policy.")}
     base, axes, notes = unsampled(rest, parsers)
     require_priced(base.model.name, base.scenario.model, base.scenario.deployment)
@@ -74,16 +76,18 @@ def served_case(spec: Spec) -> ServedCase:
     if rate is None and not varies and limits is None:
         raise ValueError("workload.rate is missing: give requests/s, or slo, for the largest rate that keeps it")
     stream = SteadyStream(
+        # Means over the requests, without those tokens that a shared prefix saves if the policy caches it.
         demand=requests.demand(bool(policy.prefix_caching)),
         policy=policy,
+        # An axis replaces the rate; without a rate, the stream takes the largest one that keeps the limits.
         rate=1.0 if varies else None if rate is None else quantity(rate, "1", RATE),
         limits=limits,
         share=SHARE,
     )
     deployment = profiled(base.scenario.deployment, changes)
     scenario = dataclasses.replace(base.scenario, deployment=deployment, workload=stream)
-    found = dataclasses.replace(base, scenario=scenario)
-    return ServedCase(found, tuple(map(_in_stream, axes)), notes, requests, base.engine.words)
+    steady = dataclasses.replace(base, scenario=scenario)
+    return ServedCase(steady, tuple(map(_in_stream, axes)), notes, requests, base.engine.words)
 
 
 def _number(path: str, value: Any) -> float:

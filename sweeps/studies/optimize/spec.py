@@ -90,9 +90,10 @@ def design(source: Mapping[str, Any]) -> DesignSpec:
         if name in tables["optimize"]
     }
     rest = {key: value for key, value in source.items() if key not in OWN}
-    found = tuple(_members(rest, mix, scenarios))
-    checked = dataclasses.replace(found[0].spec, source=dict(source))
-    return DesignSpec(checked, found, goals, (*limits, *_always(found)), Effort(**counts))
+    member_specs = tuple(_members(rest, mix, scenarios))
+    # The first member's axes stand for the problem's, and the source is recorded as it was given.
+    checked = dataclasses.replace(member_specs[0].spec, source=dict(source))
+    return DesignSpec(checked, member_specs, goals, (*limits, *_always(member_specs)), Effort(**counts))
 
 
 def _always(members: Sequence[MemberSpec]) -> tuple[Constraint, ...]:
@@ -101,10 +102,12 @@ def _always(members: Sequence[MemberSpec]) -> tuple[Constraint, ...]:
     """
     spec = members[0].spec
     devices = {name for one in members for name in one.spec.objects["hardware"]}
+    # A device can be checked against its package only where the package of all devices is known.
     known = all(package_known(hwspaces.hardware(name).hardware) for name in devices)
     built = BUILT if known else ()
     if not JOBS[spec.job].simulated:
         return (FITS, *built)
+    # The limits are one constraint of every member, which needs them for all.
     if len({bool(one.spec.source.get("slo")) for one in members}) > 1:
         raise ValueError("slo is given for some members only: give it for all, or limit metrics in [constraints]")
     return (FITS, *built, SUSTAINED, *((WITHIN,) if spec.source.get("slo") else ()))
@@ -115,6 +118,7 @@ def _members(rest: Mapping[str, Any], mix: Sequence[Entry], scenarios: Sequence[
     for scenario, workload, source in members(rest, mix, scenarios):
         names = [f"{key} {entry.name}" for key, entry in (("mix", workload), ("scenarios", scenario)) if entry.name]
         try:
+            # A sample takes ranges as bounds, as an optimisation does.
             yield MemberSpec(scenario, workload, sweep_spec.spec({**source, "mode": "sample"}))
         except ValueError as error:
             raise ValueError(": ".join([", ".join(names), str(error)] if names else [str(error)])) from None
@@ -146,21 +150,25 @@ def made(asked: DesignSpec) -> Problem:
     resolved = [(one, *_resolved(one.spec)) for one in asked.members]
     named: dict[str, Variable] = {}
     own_names = []
+    # Variables of the same name are one for all members; an entry's own have its name before theirs.
     for one, _, axes, _, _ in resolved:
         own = {f"{one.prefix(axis)}{v.name}": v for axis, v in zip(axes, variables_of(one.spec, axes), strict=True)}
         named |= {name: dataclasses.replace(v, name=name) for name, v in own.items() if name not in named}
         own_names.append({name: v.axis for name, v in own.items()})
+    # Bounds of lists may change here, before members take their columns.
     variables = relaxed(tuple(named.values()))
     columns = {variable.name: i for i, variable in enumerate(variables)}
     rows: dict[str, list[Member]] = {}
     for (one, base, _, _, stream), own in zip(resolved, own_names, strict=True):
         places = np.array([columns[name] for name in own], int)
+        # The problem's variable along the member's own axis, which has the member's objects.
         seen = tuple(dataclasses.replace(variables[columns[name]], axis=axis) for name, axis in own.items())
         job = JOBS[one.spec.job] if stream is None else STEADY
         evaluator = Evaluator(job, base.scenario, seen, names)
         member = Member(one.scenario.name, one.workload.name, one.workload.weight, evaluator, places, stream)
         rows.setdefault(one.scenario.name, []).append(member)
     recorded = attributes(asked.spec, resolved[0][1])
+    # Keys of a sample say nothing about an optimisation.
     for key in ("mode", "method", "seed"):
         recorded.pop(key, None)
     title = f"optimum of {', '.join(goal.text for goal in asked.objectives)}: {recorded['title']}"
@@ -174,5 +182,5 @@ def _resolved(spec: sweep_spec.Spec) -> tuple[Case, tuple[Axis, ...], tuple[str,
     """A member's case, its axes, notes, and what a served stream is."""
     if not JOBS[spec.job].simulated:
         return *unsampled(spec), None
-    found = served_case(spec)
-    return found.case, found.axes, found.notes, found
+    served = served_case(spec)
+    return served.case, served.axes, served.notes, served

@@ -16,6 +16,7 @@ def nondominated(objectives: np.ndarray) -> np.ndarray:
       objectives: to be made small, shape [n, objectives].
     """
     rows = np.flatnonzero(np.isfinite(objectives).all(axis=1))
+    # Sorted by the first objective, then by the next ones: only rows before another one can beat it.
     order = rows[np.lexsort(objectives[rows].T[::-1])]
     front: list[int] = []
     for row in order:
@@ -34,6 +35,7 @@ def spread_weights(objectives: int, n: int) -> np.ndarray:
         return np.stack([shares, 1.0 - shares], axis=1)
     from scipy.stats import qmc
 
+    # Exponential draws over their sum are uniform on the simplex; Sobol's first point is 0 and is left out.
     draws = -np.log(qmc.Sobol(objectives, scramble=False).random_base2(max(int(np.ceil(np.log2(n + 1))), 1))[1 : n + 1])
     return draws / draws.sum(axis=1, keepdims=True)
 
@@ -49,17 +51,20 @@ def grid(problem: Problem, chosen: np.ndarray, effort: Effort) -> tuple[np.ndarr
     """Designs over all combinations: a grid of equal levels, or, where it has too few levels, a Sobol sample."""
     ranges = [v for v in problem.variables if not v.choice]
     per = max(effort.grid // len(chosen), 1)
+    # A small number is added, because a root of a perfect power may round down.
     levels = int(per ** (1.0 / len(ranges)) + 1e-9) if ranges else 1
     sampled = bool(ranges) and levels < FEW_LEVELS
     if sampled:
         from scipy.stats import qmc
 
+        # Sobol points are balanced in powers of two.
         power = max(int(math.log2(per)), 2)
         shares = qmc.Sobol(len(ranges), rng=np.random.default_rng(effort.seed)).random_base2(power)
         columns = [v.unit_values(shares[:, i]) for i, v in enumerate(ranges)]
         columns = [v.rounded(column) for v, column in zip(ranges, columns, strict=True)]
         numbers: np.ndarray | list[list[float]] = np.stack(columns, axis=1)
     else:
+        # Rounding may make levels equal: each is taken once.
         sides = [np.unique(v.rounded(v.unit_values(np.linspace(0.0, 1.0, levels)))) for v in ranges]
         numbers = np.stack([side.ravel() for side in np.meshgrid(*sides, indexing="ij")], axis=1) if sides else [[]]
     designs = np.empty((len(chosen) * len(numbers), len(problem.variables)))
@@ -81,8 +86,10 @@ def starts(
     for group in range(count):
         rows = np.flatnonzero(groups == group)
         logs = np.sign(objectives[rows]) * np.log(np.abs(objectives[rows]))
+        # Each weight gets as many starts as it was drawn.
         for weight in np.unique(drawn, axis=0):
             own = int(np.sum((drawn == weight).all(axis=1)))
+            # A violation, in logarithms, counts a hundred times as much as the objectives.
             order = np.argsort(logs @ weight + 100.0 * violations[rows], kind="stable")[:own]
             picks.append(rows[order])
             weights.append(np.tile(weight, (len(order), 1)))

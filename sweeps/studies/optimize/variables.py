@@ -63,10 +63,12 @@ class Variable:
     def neighbours(self, value: float) -> tuple[float, ...]:
         """The one or two allowed values next to `value`."""
         if self.allowed is not None:
+            # The slack lets a value that equals an allowed one but for rounding count as that one.
             above = int(np.searchsorted(self.allowed, value * (1.0 - 1e-9)))
-            found = self.allowed[max(above - 1, 0) : above + 1]
-            exact = [number for number in found if math.isclose(number, value, rel_tol=1e-9)]
-            return tuple(map(float, exact or found))
+            adjacent = self.allowed[max(above - 1, 0) : above + 1]
+            exact = [number for number in adjacent if math.isclose(number, value, rel_tol=1e-9)]
+            return tuple(map(float, exact or adjacent))
+        # A value without neighbours is its own, rounded where it is a count.
         if not self.whole or math.isclose(value, round(value), rel_tol=1e-9):
             return (float(round(value)) if self.whole else float(value),)
         return tuple(float(n) for n in (math.floor(value), math.ceil(value)) if self.low <= n <= self.high)
@@ -89,14 +91,14 @@ def relaxed(variables: tuple[Variable, ...]) -> tuple[Variable, ...]:
     """
     if not variables:
         raise ValueError("nothing varies: give a range {from = .., to = ..} or a list of something")
-    found = list(variables)
-    while math.prod(len(v.labels) for v in found if v.choice) > MOST_CHOICES:
-        lists = [v for v in found if v.choice and v.path is not None and _relaxable(v)]
+    current = list(variables)
+    while math.prod(len(v.labels) for v in current if v.choice) > MOST_CHOICES:
+        lists = [v for v in current if v.choice and v.path is not None and _relaxable(v)]
         if not lists:
             break
         longest = max(lists, key=lambda v: len(v.labels))
-        found = [_relaxed(v) if v is longest else v for v in found]
-    return tuple(found)
+        current = [_relaxed(v) if v is longest else v for v in current]
+    return tuple(current)
 
 
 def _variable(axis: Axis, spec: Spec) -> Variable:
@@ -105,12 +107,14 @@ def _variable(axis: Axis, spec: Spec) -> Variable:
     if isinstance(spec.axes.get(path), AxisRange) and isinstance(column, np.ndarray):  # ranges are of numbers
         low, high = (float(column[i]) for i in (0, -1))
         declared = declared_leaf(path)
-        whole = declared is not None and declared.counts  # a result has whole numbers there
-        if whole and math.floor(high) < math.ceil(low):
+        is_count = declared is not None and declared.counts  # a result has whole numbers there
+        if is_count and math.floor(high) < math.ceil(low):
             raise ValueError(f"{path}: there is no whole number from {low:g} to {high:g}")
-        if whole:
+        # Bounds of a count move inwards to whole numbers.
+        if is_count:
             low, high = float(math.ceil(low)), float(math.floor(high))
-        return Variable(label.name, axis, path, low, high, False, None, whole)
+        return Variable(label.name, axis, path, low, high, False, None, is_count)
+    # A list of one leaf's numbers may be relaxed; names and whole structs may not.
     leaf = path if not others and label.unit and label.values.dtype.kind == "f" else None
     return Variable(label.name, axis, leaf, 0.0, axis.size - 1.0, True, None, True)
 

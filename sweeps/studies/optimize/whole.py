@@ -55,18 +55,20 @@ def enumerated(problem: Problem) -> Polished | None:
     numbers = [variable for variable in problem.variables if not variable.choice]
     if not all(discrete(variable) for variable in numbers):
         return None
+    # The values that each number may have; ranges that are too long have no entry.
     sides = [v.allowed if v.allowed is not None else np.arange(v.low, v.high + 1.0) for v in numbers if _few(v)]
     chosen = legal_combinations(problem)
     if len(sides) < len(numbers) or math.prod(map(len, sides)) * len(chosen) > ALL:
         return None
+    # Without numbers there is one row, of no columns.
     columns = np.array(list(itertools.product(*sides)), float).reshape(-1, len(sides))
     designs = np.empty((len(chosen) * len(columns), len(problem.variables)))
     designs[:, problem.choice] = np.repeat(chosen, len(columns), axis=0)
     designs[:, ~problem.choice] = np.tile(columns, (len(chosen), 1))
     objectives, constraints = problem.evaluate(designs)
-    found, violations = scores(objectives, np.ones(1)), worst(constraints)
-    best = int(best_first(found, violations)[0])
-    return Polished(designs[best], float(found[best]), float(violations[best]), len(designs))
+    logs, violations = scores(objectives, np.ones(1)), worst(constraints)
+    best = int(best_first(logs, violations)[0])
+    return Polished(designs[best], float(logs[best]), float(violations[best]), len(designs))
 
 
 def branched(problem: Problem, whole: Polished, starts: Sequence[np.ndarray]) -> tuple[Polished, Gap | None]:
@@ -89,6 +91,7 @@ def branched(problem: Problem, whole: Polished, starts: Sequence[np.ndarray]) ->
     def settle(point: Polished) -> None:
         """Take a point that is whole, up to rounding, where it is the best so far."""
         nonlocal whole
+        # Round what the solver left near whole numbers, and let only the other variables move again.
         design = point.design.copy()
         for i in parts:
             design[i] = problem.variables[i].rounded(design[i : i + 1])[0]
@@ -101,6 +104,7 @@ def branched(problem: Problem, whole: Polished, starts: Sequence[np.ndarray]) ->
         nonlocal solved
         solved += 1
         point = refined(problem, start, weights, free, (low, high))
+        # A tighter problem is never better than the one that it is part of; the counter orders equal bounds.
         if point.feasible:
             heapq.heappush(heap, (max(point.score, least), next(count), point, low, high))
 
@@ -109,22 +113,28 @@ def branched(problem: Problem, whole: Polished, starts: Sequence[np.ndarray]) ->
     if not heap:
         return whole, None
     relaxed = heap[0][2]
+    # The problem with the smallest bound is next, while it may be better than the best whole design.
     while heap and heap[0][0] < whole.score - CLOSED and solved < NODES:
         bound, _, point, low, high = heapq.heappop(heap)
         apart = [(_apart(problem.variables[i], point.design[i]), i) for i in parts]
+        # Branch at the number that is furthest from a value that it may have.
         far, i = max(apart)
         if far == 0.0:
             settle(point)
             continue
+        # One part may go up to the value below, the other begins at the value above.
         below, above = problem.variables[i].neighbours(point.design[i])
         under, over = high.copy(), low.copy()
         under[i], over[i] = below, above
         push(point.design, low, under, bound)
         push(point.design, over, high, bound)
+    # Problems that were not reached may be whole by chance.
     for _, _, point, _, _ in heap:
         if point.score < whole.score and not any(_apart(problem.variables[i], point.design[i]) for i in parts):
             settle(point)
+    # The smallest bound that is still open limits what more work could gain.
     left = min([node[0] for node in heap], default=whole.score)
+    # The whole design can be better, where the relaxed search ended in a local optimum.
     best = relaxed if relaxed.score < whole.score else whole
     goal = problem.objectives[0]
     return whole, Gap(
@@ -154,4 +164,5 @@ def _apart(variable: Variable, value: float) -> float:
         return 0.0
     below, above = near
     share = (value - below) / (above - below)
+    # Not 0 between two values, however near one of them is: the caller has to branch.
     return max(min(share, 1.0 - share), 1e-12)

@@ -59,6 +59,7 @@ class ScenarioRow:
         return self._off(self.predicted)
 
     def _off(self, value: float) -> float:
+        # The nearest number of the expected interval: a value inside of it has no deviation.
         nearest = min(max(value, self.expected), self.most)
         if abs(value - nearest) <= TINY:
             return 0.0
@@ -95,11 +96,11 @@ def _named_rows(name: str, efficiency: str | None, done: Callable[[str], None]) 
 
 def outside_by_default(rows: Iterable[ScenarioRow]) -> dict[str, list[ScenarioRow]]:
     """Rows whose value with default constants is outside of what is expected, by scenario."""
-    found: dict[str, list[ScenarioRow]] = {}
+    by_scenario: dict[str, list[ScenarioRow]] = {}
     for row in rows:
         if row.by_default == "differs":
-            found.setdefault(row.id, []).append(row)
-    return found
+            by_scenario.setdefault(row.id, []).append(row)
+    return by_scenario
 
 
 def table(rows: Iterable[ScenarioRow]) -> xr.Dataset:
@@ -129,8 +130,10 @@ def _attributes(meaning: str) -> dict[str, str]:
 
 def _rows(entry: ScenarioEntry, efficiency: str | None) -> list[ScenarioRow]:
     predicted = answered(entry, efficiency)
+    # Each specification is answered a second time only where a check is judged with the hand's assumptions.
     assumed = answered(entry, ASSUMED) if any(not check.predicted for check in entry.checks) else {}
     rows = [_row(entry, check, predicted, assumed) for check in entry.checks]
+    # A refusal is a row without numbers: it counts as met where the error has the expected word.
     for refusal in entry.refusals:
         said = _refused({**entry.spec, **refusal.set})
         status = "refused" if refusal.says in said else "not refused"
@@ -165,6 +168,7 @@ def answered(entry: ScenarioEntry, efficiency: str | None = None) -> dict[str, x
 
 
 def _answered(source: Mapping[str, Any]) -> xr.Dataset:
+    # A simulation answers all of its variables; other jobs compute only those that some check reads.
     if JOBS[source["job"]].simulated:
         return sweep(source)
     question = asking(asked(spec(source)), checked_variables(source["job"]))
@@ -174,14 +178,15 @@ def _answered(source: Mapping[str, Any]) -> xr.Dataset:
 @functools.cache
 def checked_variables(job: str) -> tuple[str, ...]:
     """Variables that checks read of a job, over all scenarios."""
-    found: dict[str, None] = {}
+    variables: dict[str, None] = {}
     for entry in map(scenario, names()):
         jobs = {name: part["job"] for name, part in {"": entry.spec, **entry.parts}.items()}
         for metric in (metric for check in entry.checks for metric in _metric(check).names):
+            # PART.VARIABLE is a variable of a part; one without a dot is of the scenario itself, whose name is "".
             part, _, name = metric.rpartition(".")
             if jobs.get(part) == job:
-                found[name] = None
-    return tuple(found)
+                variables[name] = None
+    return tuple(variables)
 
 
 Answers = Mapping[str, xr.Dataset]
@@ -189,10 +194,11 @@ Answers = Mapping[str, xr.Dataset]
 
 def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answers) -> ScenarioRow:
     value = _value(check, predicted)
-    found = value if check.predicted else _value(check, assumed)
+    judged_value = value if check.predicted else _value(check, assumed)
     least, most = check.bounds
 
     def judged(number: float) -> str:
+        # The tolerance widens both ends of the expected interval.
         close = least - _slack(least, check) <= number <= most + _slack(most, check)
         return "agrees" if close else "differs"
 
@@ -203,10 +209,11 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
         metric=check.metric,
         expected=least,
         most=most,
-        found=found,
+        found=judged_value,
         predicted=value,
         tolerance=check.tolerance,
-        status=judged(found),
+        status=judged(judged_value),
+        # A ratio of two points has no dimension, whatever the unit of the metric is.
         unit="1" if check.over is not None else unit(check),
         why=check.finding or check.reason,
         by_default=judged(value),
@@ -225,6 +232,7 @@ def unit(check: Check) -> str:
     """SI unit of a check's metric at one point."""
     if check.unit:
         return check.unit
+    # Without a unit of its own, an expression has the unit of the first variable that it names.
     name = NAME.search(check.metric)
     if name is None:
         raise ValueError(f"{check.what}: {check.metric!r} names no variable")
@@ -250,21 +258,23 @@ def _at(check: Check, metric: str, answers: Answers, place: Mapping[str, Any]) -
     data = answers.get(part)
     if data is None or name not in data:
         raise ValueError(f"{check.what}: there is no variable {metric} here")
-    found = data[name]
+    array = data[name]
+    # Select one position along every axis that the check names; axes of one value need no selection.
     for axis, label in place.items():
         if part and axis not in data.coords:
             continue  # an axis of the scenario that this part does not have
         if axis not in data.coords:
             raise ValueError(f"{check.what}: there is no axis {axis}{nearest(axis, list(map(str, data.coords)))}")
-        if axis in found.dims:
-            found = found.isel({axis: _position(check, axis, label, data[axis].values)})
-    if found.size != 1:
-        raise ValueError(f"{check.what}: {name} still varies along {', '.join(map(str, found.dims))}: say where")
-    return float(found)
+        if axis in array.dims:
+            array = array.isel({axis: _position(check, axis, label, data[axis].values)})
+    if array.size != 1:
+        raise ValueError(f"{check.what}: {name} still varies along {', '.join(map(str, array.dims))}: say where")
+    return float(array)
 
 
 def _position(check: Check, axis: str, label: Any, labels: np.ndarray) -> int:
     number = labels.dtype.kind == "f"
+    # Labels that are real numbers went through float arithmetic: they are compared with a tolerance.
     same = np.isclose(labels, label, rtol=1e-5) if number else labels == label
     if same.sum() != 1:
         raise ValueError(f"{check.what}: {axis} = {label!r} is none of {', '.join(map(str, labels))}")

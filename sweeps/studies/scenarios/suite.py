@@ -66,33 +66,37 @@ def figures(
     Raises:
       ValueError: one line: there is no such table, or a figure has no source or no value.
     """
-    found = ScenarioFigures()
+    scenario_figures = ScenarioFigures()
+    # Shared tables come first, so that the scenario's own formulas can use their figures.
     for role, table in given.items():
         if table not in shared:
             raise ValueError(f"{where}.given: there are no figures of {table!r}{nearest(table, shared)}")
-        found |= tabled(table, shared[table], role)
+        scenario_figures |= tabled(table, shared[table], role)
     for name, entry in own.items():
         if not isinstance(entry, list) or len(entry) != 2 or not entry[1]:
             raise ValueError(f"{where}.figures.{name} must be [number or formula, source]")
         value, source = entry
-        _add(found, name, value, source, where)
-    return found
+        _add(scenario_figures, name, value, source, where)
+    return scenario_figures
 
 
 def tabled(table: str, entries: Mapping[str, Any], role: str = "") -> ScenarioFigures:
     """Figures of one shared table, with its role and a dot before every name where it has one."""
-    found, prefix = ScenarioFigures(), f"{role}." if role else ""
+    table_figures, prefix = ScenarioFigures(), f"{role}." if role else ""
     for name, entry in entries.items():
+        # `source` is where all figures of the table are from that name no source of their own.
         if name == "source":
             continue
         value, meaning = entry if isinstance(entry, list) else (entry, entries["source"])
+        # Formulas of a table name its figures without the role: they get the prefix that the figures have here.
         if isinstance(value, str):
             value = NAME.sub(lambda match: prefix + match.group(), value)
-        _add(found, prefix + name, value, meaning, table)
-    return found
+        _add(table_figures, prefix + name, value, meaning, table)
+    return table_figures
 
 
 def _add(found: ScenarioFigures, name: str, value: float | str, source: str, where: str) -> None:
+    # A formula can use only the figures that stand before it.
     formula = value if isinstance(value, str) else ""
     number = found.value(formula, f"{where}.figures.{name}") if formula else float(value)
     found[name] = Figure(name, number, formula, source)
@@ -162,8 +166,9 @@ class ScenarioEntry:
 
 def names() -> tuple[str, ...]:
     """Numbers of all scenarios, training first."""
-    found = (path.stem for path in FILES.glob("*.toml"))
-    return tuple(sorted(found, key=lambda name: (ORDER.find(name[0]), name)))
+    stems = (path.stem for path in FILES.glob("*.toml"))
+    # Within a group, numbers are sorted as text.
+    return tuple(sorted(stems, key=lambda name: (ORDER.find(name[0]), name)))
 
 
 @functools.cache
@@ -188,17 +193,18 @@ def _entry(name: str, source: Mapping[str, Any]) -> ScenarioEntry:
     _require(own, known, "scenario")
     if own.get("id") != name:
         raise ValueError(f"scenario.id = {own.get('id')!r} must be the file's name, {name}")
-    found = figures(own.get("figures", {}), own.get("given", {}), shared_figures(), "scenario")
+    # Derivations are worked out while the file is read, so that an error names the file.
+    scenario_figures = figures(own.get("figures", {}), own.get("given", {}), shared_figures(), "scenario")
     return ScenarioEntry(
         id=name,
         title=own["title"],
         source=own["source"],
         published=own.get("published", ""),
         ours=own.get("ours", ""),
-        figures=found,
+        figures=scenario_figures,
         spec={key: value for key, value in source.items() if key != "scenario"},
         parts=own.get("parts", {}),
-        checks=tuple(_check(check, found) for check in own.get("checks", ())),
+        checks=tuple(_check(check, scenario_figures) for check in own.get("checks", ())),
         refusals=tuple(_refusal(refusal) for refusal in own.get("refusals", ())),
     )
 
@@ -212,6 +218,7 @@ def shared_figures() -> Mapping[str, Mapping[str, Any]]:
 def _check(table: Mapping[str, Any], known: ScenarioFigures) -> Check:
     _require(table, [field.name for field in dataclasses.fields(Check)], "scenario.checks")
     where = f"scenario.checks: {table.get('what')}"
+    # TOML has lists: `expected` becomes one number or a pair of bounds.
     check = Check(**{**table, "expected": _expected(table.get("expected"), where)})
     if not check.derivation and not check.source:
         raise ValueError(f"{where}: give the derivation of the expected value, or its source")
@@ -219,6 +226,7 @@ def _check(table: Mapping[str, Any], known: ScenarioFigures) -> Check:
         raise ValueError(f"{where}: a tolerance of {check.tolerance:g} needs a reason")
     if check.derivation:
         worked = known.value(check.derivation, where)
+        # Of an interval, the derivation gives the lower bound.
         if not math.isclose(worked, check.bounds[0], rel_tol=ROUNDING):
             raise ValueError(f"{where}: {known.arithmetic(check.derivation)} is {worked:.4g}, not {check.bounds[0]:g}")
     return check
@@ -226,6 +234,7 @@ def _check(table: Mapping[str, Any], known: ScenarioFigures) -> Check:
 
 def _expected(value: Any, where: str) -> float | tuple[float, float]:
     numbers = value if isinstance(value, list) else [value]
+    # Exact types, because a TOML boolean is a Python `int` too.
     if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
         raise ValueError(f"{where}: expected = {value!r} must be a number, or two between which the value is")
     least, most = float(numbers[0]), float(numbers[-1])

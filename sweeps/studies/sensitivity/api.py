@@ -56,6 +56,7 @@ def sensitivity(
       sensitivity({"hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"isl": 1024, "osl": 256}})
     """
     checked = specification(source)
+    # A simulation has elasticities at one point only: `sensitivity_of_serve`.
     if JOBS[checked.job].simulated:
         known = ", ".join(name for name, job in JOBS.items() if not job.simulated)
         raise ValueError(f"job = {checked.job!r} has no maps of sensitivities; known: {known}")
@@ -66,6 +67,7 @@ def sensitivity(
     if not axes:
         point = sensitivity_at(checked.job, base, wanted, knobs, smoothing)
         return labelled(point, record, turns_of(base, point))
+    # The largest elasticities at the middle of the axes choose the knobs of the map.
     middle = at_the_middle(base, axes)
     if knobs is None:
         point = sensitivity_at(checked.job, middle, wanted, None, smoothing)
@@ -82,6 +84,7 @@ def specification(source: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
     """The specification that `source` is, or that the sweep in a netCDF file was made from."""
     if isinstance(source, Mapping):
         return spec(source)
+    # Any other file is a specification; a sweep's file records its own as an attribute.
     if pathlib.Path(source).suffix.lower() != ".nc":
         return read(source)
     with opened(source) as dataset:

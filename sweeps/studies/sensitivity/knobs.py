@@ -55,42 +55,48 @@ def knobs(scenario: Any, wanted: Sequence[str] | None = None) -> tuple[Knob, ...
     Raises:
       ValueError: one line, for a path that names no number here, or one without an elasticity.
     """
-    found = []
+    selected = []
     for path in _named(scenario, wanted):
         value, law = float(leaf(scenario, path)), law_of(scenario, path)
+        # A number that follows from others by a law is refused where it was named, and else left out.
         if law is not None:
             if wanted is not None and path in wanted:
                 raise ValueError(f"{path} follows from a law: {law.text}; it has no elasticity of its own")
             continue
+        # A factor does not change 0, and a switch has no values between its own.
         if value == 0.0 or not continuous(path):
             if wanted is not None and path in wanted:
                 why = "is a switch" if value else "is 0, which no share of it changes"
                 raise ValueError(f"{path} {why}: it has no elasticity")
             continue
         declared, name = leaf_of(path), path.rpartition(".")[2]
+        # A leaf without a declaration, as those of a model, is told by its last name.
         counts, few = (name in MODEL_COUNTS, False) if declared is None else (declared.counts, declared.few)
-        found.append(Knob(path, value, leaf_unit(path), counts, few))
-    return tuple(found)
+        selected.append(Knob(path, value, leaf_unit(path), counts, few))
+    return tuple(selected)
 
 
 def without_elasticity(scenario: Any, wanted: Sequence[str] | None = None) -> dict[str, str]:
     """Numbers that were left out, by path: "0", "switch", or "unknown" for a figure or level that is None."""
-    found = {}
+    reasons = {}
     for path in _named(scenario, wanted):
         if float(leaf(scenario, path)) == 0.0:
-            found[path] = "0"
+            reasons[path] = "0"
         elif not continuous(path):
-            found[path] = "switch"
+            reasons[path] = "switch"
         elif law_of(scenario, path) is not None:
-            found[path] = "follows from a law"
+            reasons[path] = "follows from a law"
+    # Numbers that are None are listed only where nobody named any.
     for root in ROOTS if wanted is None else ():
-        found |= dict.fromkeys(_unknown(getattr(scenario, root), root), "unknown")
-    return found
+        reasons |= dict.fromkeys(_unknown(getattr(scenario, root), root), "unknown")
+    return reasons
 
 
 def _named(scenario: Any, wanted: Sequence[str] | None) -> Iterator[str]:
+    # Leaves that are arrays are tables, not knobs.
     known = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
     roots = ROOTS if wanted is None else tuple(dict.fromkeys(wanted))
+    # All wanted paths are checked before the first number is handed out.
     for root in roots:
         below = [path for path in known if path == root or path.startswith(f"{root}.")]
         if not below:
@@ -135,12 +141,14 @@ def pairs(metric: str, knobs: Sequence[Knob], elasticities: np.ndarray, curvatur
       curvatures: shape (knobs, knobs).
     """
     table = gains(metric, elasticities, curvatures)
-    found = []
+    candidates = []
+    # Each pair once, as the curvatures are symmetric.
     for i, j in itertools.combinations(range(len(knobs)), 2):
         gain = float(table[i, j])
+        # NaN where a gradient jumps, 0 where the metric is flat.
         if np.isfinite(gain) and gain != 0.0:
-            found.append(Pair(knobs[i], knobs[j], float(curvatures[i, j]), gain))
-    return sorted(found, key=lambda pair: -abs(pair.gain))
+            candidates.append(Pair(knobs[i], knobs[j], float(curvatures[i, j]), gain))
+    return sorted(candidates, key=lambda pair: -abs(pair.gain))
 
 
 def gains(metric: str, elasticities: np.ndarray, curvatures: np.ndarray) -> np.ndarray:
@@ -150,6 +158,7 @@ def gains(metric: str, elasticities: np.ndarray, curvatures: np.ndarray) -> np.n
     u = +-ln x in that direction and g = +-ln y, the gain of a pair is d^2 g / du1 du2: above 0 for complements, below
     for substitutes, 0 where the metric is flat in a knob, NaN where a gradient jumps.
     """
+    # A metric without a better direction is taken as better high.
     better = -1.0 if variable(metric).higher_is_better is False else 1.0
     directions = np.sign(better * np.asarray(elasticities))
     return better * np.outer(directions, directions) * curvatures

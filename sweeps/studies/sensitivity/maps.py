@@ -61,17 +61,19 @@ def labelled(
       checked: by metric, changes as the gradient predicts them and as they are; NaN at knobs that were not turned.
       curvatures: by metric, knobs and the second derivatives in them.
     """
-    found: dict[str, tuple[Any, ...]] = {}
+    variables: dict[str, tuple[Any, ...]] = {}
     coordinates = knob_coordinates(point.knobs)
 
     def add(name: str, dims: tuple[str, ...], values: np.ndarray | np.float64) -> None:
-        found[name] = (dims, values, variable_attributes(name, np.dtype("float64")))
+        variables[name] = (dims, values, variable_attributes(name, np.dtype("float64")))
 
     for name, value in point.metrics.items():
         add(name, (), np.float64(value))
         add(f"elasticity_of_{name}", ("knob",), point.elasticities[name])
+    # Rows of all tables are in the order of the point's knobs.
     places = {knob.path: i for i, knob in enumerate(point.knobs)}
     for name, rows in (checked or {}).items():
+        # Predicted change, real change and value of the knob, each [knobs, factors]; NaN where none was turned.
         tables = np.full((3, len(point.knobs), len(FACTORS)), np.nan)
         agree = np.full(len(point.knobs), np.nan)
         for row in rows:
@@ -83,6 +85,7 @@ def labelled(
         coordinates["factor"] = _label("factor", np.array(FACTORS), "factor")
         coordinates["knob_turned_to"] = _label(("knob", "factor"), tables[2], "knob_turned_to")
     for name, (knobs, values) in (curvatures or {}).items():
+        # Second derivatives are known for some of the knobs: the rest of the square stays NaN.
         square = np.full((len(point.knobs),) * 2, np.nan)
         where = [places[knob.path] for knob in knobs]
         square[np.ix_(where, where)] = values
@@ -94,7 +97,7 @@ def labelled(
     }
     left_out = ", ".join(f"{path} ({why})" for path, why in point.left_out.items())
     record = {**attributes, "smoothing": point.smoothing, "without_elasticity": left_out, **bounds}
-    return xr.Dataset(found, coordinates, record)
+    return xr.Dataset(variables, coordinates, record)
 
 
 # Elasticities at every point of a grid or sample: where a knob matters, and where something else takes over.
@@ -119,16 +122,18 @@ def maps(
     """
     dims, shape = tuple(axis.name for axis in axes), tuple(axis.size for axis in axes)
     values = {name: np.full(shape, np.nan) for name in names}
-    found = {name: np.full((len(knobs), *shape), np.nan) for name in names}
+    elasticities = {name: np.full((len(knobs), *shape), np.nan) for name in names}
     for part in points_of(axes):
         for name, (column, slopes) in _metrics_and_changes(job, base, part, knobs, names, progress).items():
+            # `ravel` gives a view of a contiguous array, so that the assignment fills the array itself.
             values[name].ravel()[part.index] = column
             for i, knob in enumerate(knobs):
                 if knob.path in slopes:
+                    # Elasticity = (dy / d ln x) / y; the second `where` avoids a division that the first one discards.
                     slope = np.where(column > 0.0, slopes[knob.path], np.nan) / np.where(column > 0.0, column, 1.0)
-                    found[name][i].ravel()[part.index] = slope
+                    elasticities[name][i].ravel()[part.index] = slope
     variables = {name: (dims, column, variable_attributes(name, column.dtype)) for name, column in values.items()}
-    for name, column in found.items():
+    for name, column in elasticities.items():
         label = f"elasticity_of_{name}"
         variables[label] = (("knob", *dims), column, variable_attributes(label, column.dtype))
     labels = coordinates(axes, {}) | knob_coordinates(knobs)
@@ -144,17 +149,19 @@ def _metrics_and_changes(
     progress: Callable[[int], None],
 ) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     """By metric that points of one structure have, y and dy for d ln x by the path of x."""
+    # The first point tells which leaves and metrics the structure has.
     settings = jax.tree.map(lambda column: column[0] if np.ndim(column) else column, part.settings)
     one = scenario_at(base, settings)
     known, there = set(leaf_paths(one)), set(metric_names(job, one))
     here = tuple(knob.path for knob in knobs if knob.path in known)
     wanted = tuple(name for name in names if name in there)
     way = slopes_way(len(part.index), len(here), len(wanted))
+    # Loops of machine code take reverse mode, else NumPy takes forward mode on dual numbers.
     if way.loops:
-        ((_, found),) = evaluate(all_slopes(job, wanted, here), base, [part], way, progress=progress)
-        return found
-    ((_, found),) = evaluate(changes(job, wanted, here), base, [part], way, progress=progress)
-    return found
+        ((_, derivatives),) = evaluate(all_slopes(job, wanted, here), base, [part], way, progress=progress)
+        return derivatives
+    ((_, derivatives),) = evaluate(changes(job, wanted, here), base, [part], way, progress=progress)
+    return derivatives
 
 
 def at_the_middle(base: Scenario, axes: tuple[Axis, ...]) -> Scenario:

@@ -48,6 +48,7 @@ class Sensitivities:
 
     def order(self, metrics: Sequence[str] | None = None) -> np.ndarray:
         """Positions of knobs, the one with the largest elasticity of any of `metrics` first."""
+        # NaN, of a metric that is not positive, counts as no elasticity.
         sizes = np.max([np.abs(np.nan_to_num(self.elasticities[name])) for name in metrics or self.metrics], axis=0)
         return np.argsort(-sizes, kind="stable")
 
@@ -56,6 +57,7 @@ class Sensitivities:
         order = self.order(metrics)
         names = metrics or list(self.metrics)
         matter = np.any([np.abs(np.nan_to_num(self.elasticities[name])) >= FLAT for name in names], axis=0)
+        # Flat knobs are left out after the cut, so that there may be fewer than `count`.
         return tuple(self.knobs[i] for i in order[:count] if matter[i])
 
 
@@ -82,14 +84,14 @@ def sensitivity_at(
     scenario = in_dtype(scenario, np.dtype(float))
     names = wanted_metrics(JOBS[job], scenario, metrics)
     with chosen(exponent), eager():
-        values, found = elasticities(JOBS[job], names, scenario, turned)
+        values, by_metric = elasticities(JOBS[job], names, scenario, turned)
     answered = answer_of(scenario)
     return Sensitivities(
         job=job,
         knobs=turned,
         left_out=without_elasticity(scenario, wanted),
         metrics=values,
-        elasticities=found,
+        elasticities=by_metric,
         bounds={step: answered.bound_shares(step) for step in answered.steps},
         smoothing=SHARPNESS if exponent is None else exponent,
     )
@@ -105,10 +107,12 @@ def elasticities(
     """
     require_some(turned)
     with eager():
-        found = changes(job, tuple(names), tuple(knob.path for knob in turned))(scenario)
-    metrics = {name: float(value) for name, (value, _) in found.items()}
+        derivatives = changes(job, tuple(names), tuple(knob.path for knob in turned))(scenario)
+    metrics = {name: float(value) for name, (value, _) in derivatives.items()}
     return metrics, {
-        name: np.array(list(slopes.values()), float) / _positive(metrics[name]) for name, (_, slopes) in found.items()
+        # Elasticity = (dy / d ln x) / y.
+        name: np.array(list(slopes.values()), float) / _positive(metrics[name])
+        for name, (_, slopes) in derivatives.items()
     }
 
 
@@ -147,11 +151,13 @@ def curvatures(scenario: Scenario, point: Sensitivities, turned: Sequence[Knob],
             for step in (STEP, -STEP):
                 moved = scenario_at(scenario, [{knob.path: np.float64(knob.value * math.exp(step))}])
                 ends.append(elasticities(JOBS[point.job], names, moved, turned)[1][metric])
+            # Second derivatives to either side, by a forward and a backward difference of the gradient.
             right, left = (ends[0] - here) / STEP, (here - ends[1]) / STEP
+            # Where the gradient jumps, one of them is about the jump over STEP, and so they differ by much.
             jumps = np.abs(right - left) > JUMP * (1.0 + np.abs(right) + np.abs(left))
             rows.append(np.where(jumps, np.nan, 0.5 * (right + left)))
-    found = np.array(rows)
-    return 0.5 * (found + found.T)
+    matrix = np.array(rows)
+    return 0.5 * (matrix + matrix.T)
 
 
 def wanted_metrics(job: Job, scenario: Scenario, metrics: Sequence[str] | None) -> tuple[str, ...]:

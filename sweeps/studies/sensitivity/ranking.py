@@ -47,6 +47,7 @@ def ranking(
     checked = reasoned(scenario, point, turns_of(scenario, point))
     second = {}
     for name in point.metrics if pairs_of else ():
+        # Whole numbers that are no use to change by a tenth have no second derivatives worth showing.
         turned = [knob for knob in point.top(pairs_of, [name]) if not knob.whole][:PAIRED]
         second[name] = turned, curvatures(scenario, point, turned, name)
     return Ranking(heading, notes, point, checked, second)

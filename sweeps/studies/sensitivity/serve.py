@@ -71,17 +71,20 @@ def sensitivity_of_serve(
     """
     if asked.requests is None and asked.duration is None and asked.trace is None:
         asked = dataclasses.replace(asked, requests=REQUESTS)
-    found = setup(asked)
-    traffic, policy = found.replica.traffic, found.policy
+    prepared = setup(asked)
+    traffic, policy = prepared.replica.traffic, prepared.policy
     arrivals = np.asarray(traffic.arrival)
     span = float(arrivals[-1] - arrivals[0]) if traffic.clients is None else 0.0
-    rate = found.replicas * (len(arrivals) - 1) / span if span > 0.0 else None
-    scenario = dataclasses.replace(found.case.scenario, workload=ServedStream(rate=rate))
+    # Requests/s of all replicas, from the intervals of the one that is simulated.
+    rate = prepared.replicas * (len(arrivals) - 1) / span if span > 0.0 else None
+    # The stream's rate takes the place of the workload, so that it is a knob as well.
+    scenario = dataclasses.replace(prepared.case.scenario, workload=ServedStream(rate=rate))
     turned = knobs(scenario, wanted)
     size = size_for(traffic, policy)
+    # Few iterations to begin with; `grown` doubles them while requests are left.
     size = dataclasses.replace(size, iterations=ITERATIONS * len(arrivals) + 64)
     with precision("float64"), chosen(exponent):
-        limits = found.replica.objective(found.objective)
+        limits = prepared.replica.objective(prepared.objective)
         one = functools.partial(_metrics, traffic=traffic, policy=policy, objective=limits)
         numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
         parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
@@ -94,9 +97,11 @@ def sensitivity_of_serve(
 
         # Values too come from the gradient's program, along no direction: one compilation.
         (along, values), _, left = grown(tried, size, MOST_DOUBLINGS)
+        # Without a choice of metrics, those that are 0 are left out: they have no elasticity.
         known = [name for name, value in values.items() if metrics is not None or value > 0.0]
         names = known_metrics("serve", known, metrics)
         require_some(turned)
+        # One call per knob, along its direction of d ln x.
         rows = [along(scenario, still | {knob.path: np.float64(1.0)})[:2] for knob in turned]
         values = {name: float(rows[0][0][name]) for name in names}
         slopes = {
@@ -124,8 +129,8 @@ def sensitivity_of_serve(
             name: tuple(row if row.agrees else dataclasses.replace(row, reason=DECISIONS) for row in rows)
             for name, rows in turns(moved_to, point, shown, ends).items()
         }
-    notes = (*found.notes, *([unfinished_note(left)] if left else []))
-    return found, notes, point, checks
+    notes = (*prepared.notes, *([unfinished_note(left)] if left else []))
+    return prepared, notes, point, checks
 
 
 def _metrics(
@@ -135,16 +140,18 @@ def _metrics(
     place = scenario.hardware, scenario.model, scenario.deployment
     rate = scenario.workload.rate
     arrival = jnp.asarray(traffic.arrival, dtype=float)
+    # At the drawn rate the factor is 1; its derivative scales the times of all arrivals with the rate.
     if rate is not None:
         arrival = arrival * (jax.lax.stop_gradient(_known(rate, traffic, scenario)) / rate)
     traffic = jax.tree.map(lambda column: jnp.asarray(column, dtype=float), traffic)
     traffic = dataclasses.replace(traffic, arrival=arrival)
     served, timeline = simulate(*place, scenario.efficiency, traffic, policy, size)
+    # The number of blocks in the cache is whole: it has no gradient.
     blocks = jax.lax.stop_gradient(cache_blocks(*place, policy))
     limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), objective)
-    found = serving_metrics(served, timeline, traffic, blocks, limits)
+    metrics = serving_metrics(served, timeline, traffic, blocks, limits)
     left = jnp.sum(served.status == STATUSES.index("unfinished"), dtype=jnp.int32)
-    return found, left
+    return metrics, left
 
 
 def _known(rate: Scalar, traffic: Any, scenario: Scenario) -> jax.Array:
@@ -161,4 +168,5 @@ def _slopes(
     def metrics(factors: dict[str, Any]) -> tuple[dict[str, jax.Array], jax.Array]:
         return one(moved(scenario, factors), size=size)
 
+    # At factors of 1, the derivative by a factor is the one by ln x.
     return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)

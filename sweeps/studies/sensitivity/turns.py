@@ -81,6 +81,7 @@ def turns_of(scenario: Scenario, point: Sensitivities) -> dict[str, tuple[Turn, 
     """For every metric, the turns of all knobs of `point`, computed in columns; without reasons."""
     job, names = JOBS[point.job], tuple(point.metrics)
     values = turned_values(job, scenario, point.knobs)
+    # Where no value is legal, the knob keeps its own, and the metric is NaN afterwards.
     there = np.isfinite(values)
     moved = metrics_at(job, names, scenario, point.knobs, np.where(there, values, [[k.value] for k in point.knobs]))
     return turns({name: np.where(there, column, np.nan) for name, column in moved.items()}, point, point.knobs, values)
@@ -98,9 +99,11 @@ def turns(
       values: that they are turned to, shape (turned, directions).
     """
     places = np.array([point.knobs.index(knob) for knob in turned], int)
+    # The shape is (knobs, 1) without knobs as well.
     factors = values / np.array([[knob.value] for knob in turned]).reshape(-1, 1)
     result = {}
     for name, value in point.metrics.items():
+        # The elasticity as the exponent of a power law.
         predicted = factors ** point.elasticities[name][places, None] - 1.0
         actual = moved[name] / value - 1.0 if value > 0.0 else np.full_like(predicted, np.nan)
         rows = zip(turned, values.tolist(), predicted.tolist(), actual.tolist(), strict=True)
@@ -125,13 +128,15 @@ def metrics_at(
 
     The scenario itself is computed first, as the first entry of every column that depends on a knob.
     """
+    # Every knob has a column over all points, which differs from its own value only at its turns.
     settings = {knob.path: np.full(1 + values.size, knob.value) for knob in turned}
     for i, knob in enumerate(turned):
+        # Point 0 is the scenario itself; then each knob has its values in turn.
         low = 1 + i * values.shape[1]
         settings[knob.path][low : low + values.shape[1]] = values[i]
     points = Points(np.arange(1 + values.size), (settings,))
-    found = gathered(evaluate(answers(job, names), scenario, [points]), 1 + values.size)
-    return {name: column[1:].reshape(values.shape) for name, column in found.items()}
+    columns = gathered(evaluate(answers(job, names), scenario, [points]), 1 + values.size)
+    return {name: column[1:].reshape(values.shape) for name, column in columns.items()}
 
 
 def turned_values(job: Job, scenario: Scenario, turned: Sequence[Knob]) -> np.ndarray:
@@ -140,6 +145,7 @@ def turned_values(job: Job, scenario: Scenario, turned: Sequence[Knob]) -> np.nd
     A tenth less and more. Counts go to the next whole number from there, at least 1 away; degrees on to the next legal
     one. A number outside of the range of its leaf is not legal.
     """
+    # Candidates of all knobs are checked in one evaluation, each with all other knobs as they are.
     tried = [(i, side, value) for i, knob in enumerate(turned) for side, value in _candidates(knob)]
     settings = {knob.path: np.full(len(tried), knob.value) for knob in turned}
     for row, (i, _, value) in enumerate(tried):
@@ -149,6 +155,7 @@ def turned_values(job: Job, scenario: Scenario, turned: Sequence[Knob]) -> np.nd
         return values
     points = Points(np.arange(len(tried)), (settings,))
     legal = gathered(evaluate(answers(legality(job)), scenario, [points]), len(tried))["legal"]
+    # In reversed order, the nearest legal number overwrites those that are further away.
     for i, side, value in (row for row, held in zip(reversed(tried), legal[::-1], strict=True) if held):
         values[i, side] = value  # the nearest one last
     return values
@@ -158,15 +165,17 @@ def _candidates(knob: Knob) -> list[tuple[int, float]]:
     """Numbers that a knob may be turned to by direction, the nearest first."""
     low, high = (knob.value * factor for factor in FACTORS)
     if not knob.count:
-        found = [(0, low), (1, high)]
+        candidates = [(0, low), (1, high)]
     else:
+        # At least 1 away from the value, where a tenth of it is less than that.
         down = min(round(low), math.ceil(knob.value) - 1)
         up = max(round(high), math.floor(knob.value) + 1)
         downs, ups = range(down, 0, -1), range(up, 2 * math.ceil(knob.value) + 1)
+        # Degrees may need several tries until one is legal; other counts take the nearest number.
         most = MOST_CANDIDATES if knob.whole else 1
-        found = [(0, float(value)) for value in downs[:most]] + [(1, float(value)) for value in ups[:most]]
+        candidates = [(0, float(value)) for value in downs[:most]] + [(1, float(value)) for value in ups[:most]]
     declared = leaf_of(knob.path)
-    return [(side, value) for side, value in found if declared is None or declared.allows(value)]
+    return [(side, value) for side, value in candidates if declared is None or declared.allows(value)]
 
 
 # Reasons for which a gradient and the real change with a knob differ.
@@ -198,6 +207,7 @@ def reasoned(
     """
     open_turns = {(name, turn.knob): turn for name, rows in checked.items() for turn in rows if not turn.agrees}
     reasons: dict[tuple[str, Knob], str] = {}
+    # Single kinds of bends come first, so that the fewest that explain a difference are its reason.
     for kinds in _subsets():
         left = {key: turn for key, turn in open_turns.items() if key not in reasons}
         if not left:
@@ -206,6 +216,7 @@ def reasoned(
             for key, changes in _changes(scenario, point, left).items():
                 if agree(left[key].predicted, changes):
                     reasons[key] = ", ".join(WORDS[kind] for kind in kinds)
+    # What no kind explains: a large step, a curved metric, or an edge between both ends.
     left = {key: turn for key, turn in open_turns.items() if key not in reasons}
     for key, explained in _explained(scenario, point, left).items():
         turn = left[key]
@@ -229,9 +240,9 @@ Keyed = dict[tuple[str, Knob], Turn]
 def _changes(scenario: Scenario, point: Sensitivities, left: Keyed) -> dict[tuple[str, Knob], np.ndarray]:
     """Changes of metrics at the ends of turns, by metric and knob."""
     knobs, values = _ends(left)
-    found = metrics_at(JOBS[point.job], tuple(point.metrics), scenario, knobs, values)
+    metrics = metrics_at(JOBS[point.job], tuple(point.metrics), scenario, knobs, values)
     rows = {knob: i for i, knob in enumerate(knobs)}
-    return {(name, knob): found[name][rows[knob]] / point.metrics[name] - 1.0 for name, knob in left}
+    return {(name, knob): metrics[name][rows[knob]] / point.metrics[name] - 1.0 for name, knob in left}
 
 
 def _explained(scenario: Scenario, point: Sensitivities, left: Keyed) -> dict[tuple[str, Knob], np.ndarray]:
@@ -240,12 +251,14 @@ def _explained(scenario: Scenario, point: Sensitivities, left: Keyed) -> dict[tu
         return {}
     knobs, values = _ends(left)
     around = np.concatenate([values * np.exp(step) for step in (STEP, -STEP)], axis=1)
-    found = metrics_at(JOBS[point.job], tuple(point.metrics), scenario, knobs, around)
+    metrics = metrics_at(JOBS[point.job], tuple(point.metrics), scenario, knobs, around)
     rows = {knob: i for i, knob in enumerate(knobs)}
     result = {}
     for name, knob in left:
-        up, down = np.split(np.log(found[name][rows[knob]]), 2)
+        # Logarithms of the metric at all ends, first those just above and then those just below them.
+        up, down = np.split(np.log(metrics[name][rows[knob]]), 2)
         here = point.elasticities[name][point.knobs.index(knob)]
+        # The mean of the elasticities at the beginning and at the end, the latter by a central difference.
         mean = 0.5 * (here + (up - down) / (2.0 * STEP))
         result[name, knob] = (values[rows[knob]] / knob.value) ** mean - 1.0
     return result
