@@ -54,6 +54,7 @@ UNKNOWN_HOST = 8
 def host_devices(entry: HardwareEntry) -> int:
     """Devices of one host of the accelerator."""
     vendor = VENDORS.get(entry.vendor or "")
+    # Devices of one host: servers that are rented whole, then other known hosts, then the vendor's usual number.
     known = OTHER_HOSTS | dict(servers())
     return known.get(entry.name, vendor.host if vendor else UNKNOWN_HOST)
 
@@ -170,6 +171,7 @@ def pools(row: Mapping[str, Any], max_len: int | None = None) -> tuple[LaunchedP
       ValueError: one line that names what is missing or wrong, its value and what is allowed; also for what `request`
         refuses of a deployment, and where the weights or one request do not fit.
     """
+    # A row has one pool that does everything, or one to prefill and one to decode.
     spec, longest = _needed(row, "spec", Mapping), _count(_needed(row, "longest", float | int), "longest")
     replicas = _count(row.get("replicas", 1), "replicas")
     prefill = row.get("prefill")
@@ -184,6 +186,7 @@ def pools(row: Mapping[str, Any], max_len: int | None = None) -> tuple[LaunchedP
         _pool("prefill", spec, hardware, _needed(prefill, "deployment", Mapping), first, longest, max_len),
         _pool("decode", spec, spec.get("hardware"), spec.get("deployment"), last, longest, max_len),
     )
+    # Requests pass through both pools, so that the shorter context holds for both.
     return tuple(dataclasses.replace(pool, context=min(one.context for one in both)) for pool in both)
 
 
@@ -196,56 +199,65 @@ def _pool(
     longest: int,
     max_len: int | None,
 ) -> LaunchedPool:
+    # The row's specification with the pool's own hardware and deployment, checked as a simulation of it is.
     said = {name: value for name, value in spec.items() if value is not None}
-    asked = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
-    given = asked.deployment
+    simulation_spec = serve_spec(**{**said, "hardware": hardware, "deployment": deployment or {}})
+    given = simulation_spec.deployment
     if _count(given.get("cp") or 1, "deployment.cp") > 1:
         raise ValueError(f"cp = {given['cp']}: flags of context parallelism are not written; choose a row without it")
+    # Settings of the deployment that flags can say, as whole numbers.
     degrees = {name: _count(given.get(name) or 1, f"deployment.{name}") for name in DEGREES}
-    case = asked.case()  # with all that `request` checks
-    entry, scenario, model = case.hardware, case.scenario, workloads.model(asked.model)
+    case = simulation_spec.case()  # with all that `request` checks
+    entry, scenario, model = case.hardware, case.scenario, workloads.model(simulation_spec.model)
     require_priced(model.name, scenario.model, scenario.deployment)
-    of, policy = case.engine, chosen_policy(case.engine.words, asked.policy)
+    # Scheduler, drafts and memory as the simulation had them.
+    of, policy = case.engine, chosen_policy(case.engine.words, simulation_spec.policy)
     drafts = _count(given.get("drafts") or 0, "deployment.drafts", zero=True)
-    draft = None if asked.draft is None else repository_of(workloads.model(asked.draft), asked.draft)[0]
-    placed = profiled(scenario.deployment, asked.policy)
+    draft = (
+        None
+        if simulation_spec.draft is None
+        else repository_of(workloads.model(simulation_spec.draft), simulation_spec.draft)[0]
+    )
+    placed = profiled(scenario.deployment, simulation_spec.policy)
     memory = float(memory_share(entry.hardware, placed))
     reserved = float(reserved_bytes(entry.hardware, model.model, placed))
-    repository, named = repository_of(model, asked.model)
+    repository, named = repository_of(model, simulation_spec.model)
+    # Settings without a flag are kept for a note.
     unsaid = {name: value for name, value in given.items() if name not in WRITTEN and value is not None}
-    unsaid |= {"communication": asked.communication} if asked.communication else {}
-    found = LaunchedPool(
+    unsaid |= {"communication": simulation_spec.communication} if simulation_spec.communication else {}
+    pool = LaunchedPool(
         role=role,
         repository=repository,
         named=named,
         hardware=entry.name,
         vendor=entry.vendor,
         host=host_devices(entry),
+        # Copies of the weights that share nothing are replicas of their own to whoever starts them.
         replicas=replicas * degrees.pop("dp"),
         groups=degrees.pop(GROUPS),
         **degrees,
         drafts=drafts,
         draft=draft,
-        weights=asked.weights,
+        weights=simulation_spec.weights,
         checkpoint=model.precision,
-        kv=asked.kv or _usual_cache(model, of),
+        kv=simulation_spec.kv or _usual_cache(model, of),
         memory=memory,
         static=round(
             memory - (1.0 - float(placed.memory_static)) * reserved / float(entry.hardware.memory.hbm.capacity), 3
         ),
         engine=of.words,
         policy=policy,
-        changed=frozenset(asked.policy),
+        changed=frozenset(simulation_spec.policy),
         longest=longest,
         context=_context(case, policy, longest, max_len),
         positions=model.max_position,
-        rest=unsaid | dict(asked.overrides),
+        rest=unsaid | dict(simulation_spec.overrides),
     )
-    if found.ranks % found.ep:
-        raise ValueError(f"ep = {found.ep} does not divide tp x {GROUPS} = {found.ranks} devices")
-    if found.devices > found.host and found.devices % found.host:
-        raise ValueError(f"{found.devices} devices do not fill hosts of {found.host} {entry.name} each")
-    return found
+    if pool.ranks % pool.ep:
+        raise ValueError(f"ep = {pool.ep} does not divide tp x {GROUPS} = {pool.ranks} devices")
+    if pool.devices > pool.host and pool.devices % pool.host:
+        raise ValueError(f"{pool.devices} devices do not fill hosts of {pool.host} {entry.name} each")
+    return pool
 
 
 def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int:
@@ -261,6 +273,7 @@ def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int
     Raises:
       ValueError: one line, where the cache does not hold one request, and for a length that cannot be.
     """
+    # Experts are spread over the devices of a layer, and replicas over whole hosts.
     scenario, positions = case.scenario, case.model.max_position
     place = scenario.hardware, scenario.model, scenario.deployment
     groups = request_groups(scenario.deployment)
@@ -269,6 +282,7 @@ def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int
         return float(sequence_capacity(*place, float(tokens)) / groups)
 
     names = case.model.name, case.hardware.name
+    # Positions of the model are the upper bound, as far as they are known.
     most = LARGEST_TOKENS if positions is None else int(positions)
     if asked is not None and asked > most:
         raise ValueError(f"max_len = {asked:,} exceeds the {most:,} positions of {case.model.name}")
@@ -278,9 +292,11 @@ def _context(case: Case, policy: Policy, longest: int, asked: int | None) -> int
         raise ValueError(f"{names[0]} on {names[1]}: the KV cache does not hold one request of {least:,} tokens")
     if asked is not None:
         return asked
+    # Where prompts are not split, a longer one would not fit in a step.
     if not policy.chunked:
         most = min(most, max(int(policy.token_budget), least))
     low, high = least, max(most, least)  # the largest length of which the cache holds `ROOM`
+    # Bisection: the longer the requests, the fewer of them the cache holds.
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if held(middle) >= ROOM else (low, middle - 1)
@@ -292,9 +308,10 @@ def repository_of(entry: workloads.ModelEntry, asked: str) -> tuple[str, bool]:
 
     The name that was asked for wins, then the one that the catalogue's figures are from, then its aliases.
     """
+    # An existing path on this machine is no name of a repository.
     names = (asked, entry.source.partition(",")[0].strip(), *entry.aliases)
-    found = next((name for name in names if REPOSITORY.fullmatch(name) and not os.path.exists(name)), None)
-    return found or entry.name, found is not None
+    repository = next((name for name in names if REPOSITORY.fullmatch(name) and not os.path.exists(name)), None)
+    return repository or entry.name, repository is not None
 
 
 def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
@@ -306,8 +323,8 @@ def _needed(record: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 def _usual_cache(model: workloads.ModelEntry, engine: hwspaces.EngineEntry) -> str | None:
     """The KV cache's precision where the engine has another one beside these weights than their 16 bits."""
-    found = cache_precision(model, None, engine)
-    return None if found == cache_precision(model, None) else found
+    precision = cache_precision(model, None, engine)
+    return None if precision == cache_precision(model, None) else precision
 
 
 def _count(value: Any, name: str, zero: bool = False) -> int:

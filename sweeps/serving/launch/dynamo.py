@@ -46,11 +46,13 @@ def manifest_text(
         if pool.vendor != "NVIDIA":
             raise ValueError(f"{pool.hardware}: Dynamo's images are for NVIDIA GPUs")
     image = f"nvcr.io/nvidia/ai-dynamo/{runtime}:{VERSION}"
+    # One frontend in front of all pools.
     front = {"name": "Frontend", "type": "frontend", "replicas": 1}
     components: list[dict[str, Any]] = [{**front, "podTemplate": _pod({"name": "main", "image": image})}]
     for pool in made:
         component: dict[str, Any] = {"name": pool.role.capitalize(), "type": TYPES[pool.role]}
         component["replicas"] = pool.replicas
+        # A replica that spans hosts is one component of several nodes.
         if pool.hosts > 1:
             component["multinode"] = {"nodeCount": pool.hosts}
         component["podTemplate"] = _pod(_worker(name, engine, pool, image))
@@ -77,20 +79,22 @@ def _worker(name: str, engine: LaunchedEngine, pool: LaunchedPool, image: str) -
     if pool.role != "serve":
         # SGLang's own flags say the role; the workers of the others have one of Dynamo's.
         flags += engine.transfer(pool) + ([] if name == "sglang" else [("--disaggregation-mode", pool.role)])
-    made = container(pool, ("python3", "-m", module), flags, image)
-    made["envFrom"] = [{"secretRef": {"name": "hf-token-secret"}}]
-    return made
+    worker = container(pool, ("python3", "-m", module), flags, image)
+    # The secret has the token that downloads the model from Hugging Face.
+    worker["envFrom"] = [{"secretRef": {"name": "hf-token-secret"}}]
+    return worker
 
 
 def _trtllm_flags(pool: LaunchedPool) -> list[Flag]:
     """Flags of Dynamo's TensorRT-LLM worker, which has spellings of its own."""
     trtllm.require_possible(pool)
     settings = trtllm.config(pool, by_model="Draft_Target", by_head="max_draft_len")  # as of 1.3
-    found: list[Flag] = [("--tensor-parallel-size", str(pool.ranks))]
-    found += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--expert-parallel-size", str(pool.ep))] if pool.ep > 1 else []
-    found += [("--enable-attention-dp",)] if settings.pop("enable_attention_dp") else []
-    found += [("--max-batch-size", str(pool.max_sequences)), ("--max-num-tokens", str(pool.step_tokens))]
-    found += [("--max-seq-len", str(pool.context)), ("--free-gpu-memory-fraction", f"{pool.memory:g}")]
-    found += [("--gpus-per-node", str(pool.per_host))] if pool.hosts > 1 else []
-    return [*found, ("--override-engine-args", json.dumps(settings))]
+    flags: list[Flag] = [("--tensor-parallel-size", str(pool.ranks))]
+    flags += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
+    flags += [("--expert-parallel-size", str(pool.ep))] if pool.ep > 1 else []
+    # Attention data parallelism has a flag here; what is left of the settings is passed as JSON.
+    flags += [("--enable-attention-dp",)] if settings.pop("enable_attention_dp") else []
+    flags += [("--max-batch-size", str(pool.max_sequences)), ("--max-num-tokens", str(pool.step_tokens))]
+    flags += [("--max-seq-len", str(pool.context)), ("--free-gpu-memory-fraction", f"{pool.memory:g}")]
+    flags += [("--gpus-per-node", str(pool.per_host))] if pool.hosts > 1 else []
+    return [*flags, ("--override-engine-args", json.dumps(settings))]

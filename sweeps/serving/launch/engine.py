@@ -45,23 +45,25 @@ def switch(name: str, on: float) -> Flag:
 
 def notes(engine: LaunchedEngine, pool: LaunchedPool) -> list[str]:
     """What of a pool the engine's flags do not say, a line each."""
-    found = engine.remarks(pool)
+    lines = engine.remarks(pool)
     if not pool.named:
-        found.append(f"no repository of {pool.repository} is known: put the path of its checkpoint there")
+        lines.append(f"no repository of {pool.repository} is known: put the path of its checkpoint there")
+    # The engine refuses requests that are longer than its context.
     if pool.longest > pool.context:
         why = f"{pool.repository} has {pool.positions} positions" if pool.context == pool.positions else "as asked for"
-        found.append(f"the longest request has {pool.longest} tokens; the engine takes {pool.context} at most: {why}")
+        lines.append(f"the longest request has {pool.longest} tokens; the engine takes {pool.context} at most: {why}")
     if pool.step_tokens > pool.token_budget:
         what = "prompts are not split, and the longest request must fit in a step"
-        found.append(f"tokens of a step are {pool.step_tokens}, not the row's {pool.token_budget}: {what}")
+        lines.append(f"tokens of a step are {pool.step_tokens}, not the row's {pool.token_budget}: {what}")
+    # An acceptance is predicted, not set: it has a line of its own below.
     policy = policy_record(pool.policy)
     for name in sorted(pool.changed - engine.said - {"acceptance"}):
-        found.append(f"{name} = {_text(policy[name])} has no flag in {engine.title}")
+        lines.append(f"{name} = {_text(policy[name])} has no flag in {engine.title}")
     for name, value in sorted(pool.rest.items()):
-        found.append(f"{name} = {_text(value)} has no flag here")
+        lines.append(f"{name} = {_text(value)} has no flag here")
     if float(pool.policy.acceptance):
-        found.append(f"predicted for drafted tokens that are right with probability {float(pool.policy.acceptance):g}")
-    return found
+        lines.append(f"predicted for drafted tokens that are right with probability {float(pool.policy.acceptance):g}")
+    return lines
 
 
 def order_of(pool: LaunchedPool) -> str:
@@ -81,6 +83,7 @@ def quantized(pool: LaunchedPool, methods: Mapping[str, str]) -> str | None:
 
 def weights_notes(title: str, pool: LaunchedPool, methods: Mapping[str, str]) -> list[str]:
     """The note on weights that are neither the checkpoint's nor made of it by one of the `methods`."""
+    # Nothing to say where the checkpoint is stored so already, or the engine converts it while loading.
     if not pool.weights or pool.checkpoint.startswith(pool.weights) or quantized(pool, methods):
         return []
     what = f"weights of {pool.weights} ({title} does not make them of {pool.checkpoint})"
@@ -110,6 +113,7 @@ def header(title: str, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], n
     lines = [f"jaxroof {VERSION}: {title}", f"row{_rank(row)}: {row['spec'].get('model')} on {_pools_text(made)}"]
     lines += [f"load: {text}"] if (text := _load_text(row["spec"], row.get("replicas", 1))) else []
     lines += [f"predicted: {text}"] if (text := _predicted(row)) else []
+    # Both pools of a row may have the same note.
     lines += [f"note: {note}" for note in dict.fromkeys(notes)]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
 

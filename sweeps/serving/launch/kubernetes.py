@@ -37,6 +37,7 @@ def manifest_text(
     if len(made) > 1:
         raise ValueError("a disaggregated row needs a router between its pools: emit dynamo")
     (pool,) = made
+    # An engine with a file of settings starts its hosts by MPI, for which no manifest is written here.
     if pool.hosts > 1 and engine.config(pool):
         raise ValueError(
             f"{pool.devices} devices are {pool.hosts} hosts, on which {engine.title} is started by MPI: emit dynamo or "
@@ -60,6 +61,7 @@ def manifest_text(
 
 def slug(text: str) -> str:
     """A name as Kubernetes takes it: at most 50 lower-case letters, digits and `-`, a letter first."""
+    # Names of Services are labels of RFC 1035: a letter first; the owner of the model is left out.
     return (
         re.sub(r"[^a-z0-9]+", "-", f"/{text}".rpartition("/")[2].lower()).lstrip("-0123456789")[:50].strip("-")
         or "model"
@@ -80,39 +82,46 @@ def container(pool: LaunchedPool, command: tuple[str, ...], flags: list[Flag], i
 def _objects(engine: LaunchedEngine, pool: LaunchedPool) -> list[dict[str, Any]]:
     name, settings = slug(pool.repository), engine.config(pool)
     words = engine.flags(pool)
-    found = []
+    objects = []
+    # The engine's file of settings is mounted from a ConfigMap.
     if settings:
         words.append(("--extra_llm_api_options", f"{FOLDER}/{trtllm.FILE}"))
-        found.append(_object("v1", "ConfigMap", name, data={trtllm.FILE: yaml_text(settings)}))
+        objects.append(_object("v1", "ConfigMap", name, data={trtllm.FILE: yaml_text(settings)}))
     labels = {"app": name}
+    # A replica on one host is a pod of a Deployment.
     if pool.hosts == 1:
         pod = {"metadata": {"labels": labels}, "spec": _pod(engine, pool, words, True)}
         spec = {"replicas": pool.replicas, "selector": {"matchLabels": labels}, "template": pod}
-        return [*found, _object("apps/v1", "Deployment", name, spec=spec), _service(name, labels)]
+        return [*objects, _object("apps/v1", "Deployment", name, spec=spec), _service(name, labels)]
+    # A replica on several hosts is a group of pods, of which the leader alone serves requests.
     leading = labels | {"role": "leader"}
     group: dict[str, Any] = {"size": pool.hosts}
     for part, marks, leads in (("leaderTemplate", leading, True), ("workerTemplate", labels, False)):
         own = words + engine.hosts(RANK, ADDRESS, pool, leads)
         group[part] = {"metadata": {"labels": marks}, "spec": _pod(engine, pool, own, leads)}
     spec = {"replicas": pool.replicas, "leaderWorkerTemplate": group}
-    made = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec=spec)
-    return [*found, made, _service(name, leading)]
+    worker_set = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec=spec)
+    return [*objects, worker_set, _service(name, leading)]
 
 
 def _pod(engine: LaunchedEngine, pool: LaunchedPool, words: list[Flag], serves: bool) -> dict[str, Any]:
     """The pod of one host; one that serves listens on all its addresses, since it is behind a Service."""
     flags: list[Flag] = [(*engine.model, pool.repository), *words]
     flags += [("--host", "0.0.0.0"), ("--port", str(PORT))] if serves else []
-    made = container(pool, engine.command, flags, engine.images.get(pool.vendor or "", "IMAGE"))
-    made["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": SECRET}}]
+    main_container = container(pool, engine.command, flags, engine.images.get(pool.vendor or "", "IMAGE"))
+    main_container["env"] = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": SECRET}}]
     if serves:
-        made["ports"] = [{"containerPort": PORT}]
-        made["readinessProbe"] = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 10}
+        main_container["ports"] = [{"containerPort": PORT}]
+        main_container["readinessProbe"] = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 10}
+    # Processes of one host exchange data in shared memory, of which a container has little by default.
     folders: dict[str, tuple[str, dict[str, Any]]] = {"shm": ("/dev/shm", {"emptyDir": {"medium": "Memory"}})}
     if engine.config(pool):
         folders["settings"] = (FOLDER, {"configMap": {"name": slug(pool.repository)}})
-    made["volumeMounts"] = [{"name": name, "mountPath": place} for name, (place, _) in folders.items()]
-    return {"containers": [made], "volumes": [{"name": name, **source} for name, (_, source) in folders.items()]}
+    main_container["volumeMounts"] = [{"name": name, "mountPath": place} for name, (place, _) in folders.items()]
+    return {
+        "containers": [main_container],
+        "volumes": [{"name": name, **source} for name, (_, source) in folders.items()],
+    }
 
 
 def _service(name: str, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -26,58 +26,64 @@ def flags(pool: LaunchedPool) -> list[Flag]:
     if pool.vendor in UNSUPPORTED:
         raise ValueError(f"{pool.hardware}: {UNSUPPORTED[pool.vendor]}")
     policy = pool.policy
+    # Limits of the whole replica: SGLang divides them by the groups itself.
     budget = f"{float(policy.token_budget):.0f}"
-    found: list[Flag] = [("--tp-size", str(pool.ranks))]
-    found += [("--pp-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--dp-size", str(pool.groups)), ("--enable-dp-attention",)] if pool.groups > 1 else []
-    found += [("--ep-size", str(pool.ep))] if pool.ep > 1 else []
-    found += [("--context-length", str(pool.context))]
-    found += [("--max-running-requests", f"{float(policy.max_sequences):.0f}")]
+    arguments: list[Flag] = [("--tp-size", str(pool.ranks))]
+    arguments += [("--pp-size", str(pool.pp))] if pool.pp > 1 else []
+    arguments += [("--dp-size", str(pool.groups)), ("--enable-dp-attention",)] if pool.groups > 1 else []
+    arguments += [("--ep-size", str(pool.ep))] if pool.ep > 1 else []
+    arguments += [("--context-length", str(pool.context))]
+    arguments += [("--max-running-requests", f"{float(policy.max_sequences):.0f}")]
+    # -1 leaves prompts whole; their sum in a step is then limited by another flag.
     if policy.chunked:
-        found.append(("--chunked-prefill-size", budget))
+        arguments.append(("--chunked-prefill-size", budget))
     else:
-        found += [("--chunked-prefill-size", "-1"), ("--max-prefill-tokens", budget)]
-    found += [("--enable-mixed-chunk",)] if order_of(pool) == "mixed" and not pool.drafts else []
-    found += [] if policy.prefix_caching else [("--disable-radix-cache",)]
-    found += [("--mem-fraction-static", f"{pool.static:g}")]
+        arguments += [("--chunked-prefill-size", "-1"), ("--max-prefill-tokens", budget)]
+    # SGLang puts prompts first where tokens are drafted, so that mixed steps are not asked for.
+    arguments += [("--enable-mixed-chunk",)] if order_of(pool) == "mixed" and not pool.drafts else []
+    arguments += [] if policy.prefix_caching else [("--disable-radix-cache",)]
+    arguments += [("--mem-fraction-static", f"{pool.static:g}")]
     if pool.kv in KV:
-        found.append(("--kv-cache-dtype", KV[pool.kv]))
+        arguments.append(("--kv-cache-dtype", KV[pool.kv]))
     if method := quantized(pool, QUANTIZED):
-        found.append(("--quantization", method))
+        arguments.append(("--quantization", method))
+    # Numbers of the policy that the row does not set have no flag: the engine's defaults stay in force.
     if "block_size" in pool.changed:
-        found.append(("--page-size", f"{float(policy.block_size):.0f}"))
+        arguments.append(("--page-size", f"{float(policy.block_size):.0f}"))
     if "max_waiting" in pool.changed:
-        found.append(("--max-queued-requests", f"{float(policy.max_waiting):.0f}"))
+        arguments.append(("--max-queued-requests", f"{float(policy.max_waiting):.0f}"))
     if "graph_limit" in pool.changed:
-        found.append(("--cuda-graph-max-bs-decode", f"{float(policy.graph_limit):.0f}"))
+        arguments.append(("--cuda-graph-max-bs-decode", f"{float(policy.graph_limit):.0f}"))
     if policy.queue == "shortest_first":
-        found.append(("--schedule-policy", "shortest-prefill-first"))
+        arguments.append(("--schedule-policy", "shortest-prefill-first"))
     if "hidden_host" in pool.changed and not policy.hidden_host:
-        found.append(("--disable-overlap-schedule",))
+        arguments.append(("--disable-overlap-schedule",))
     if pool.drafts:
-        found += [("--speculative-algorithm", "STANDALONE" if pool.draft else "EAGLE")]
-        found += [("--speculative-draft-model-path", pool.draft)] if pool.draft else []
-        found += [("--speculative-num-steps", str(pool.drafts)), ("--speculative-eagle-topk", "1")]
-        found += [("--speculative-num-draft-tokens", str(pool.drafts + 1))]
-    return found
+        # STANDALONE is a draft model of its own, EAGLE the model's prediction head.
+        arguments += [("--speculative-algorithm", "STANDALONE" if pool.draft else "EAGLE")]
+        arguments += [("--speculative-draft-model-path", pool.draft)] if pool.draft else []
+        # A chain, one branch per step; the newest token is verified beside the drafted ones.
+        arguments += [("--speculative-num-steps", str(pool.drafts)), ("--speculative-eagle-topk", "1")]
+        arguments += [("--speculative-num-draft-tokens", str(pool.drafts + 1))]
+    return arguments
 
 
 def remarks(pool: LaunchedPool) -> list[str]:
     """What SGLang does in another way than the row."""
-    found = []
+    notes = []
     if order_of(pool) not in ("mixed", "prefill_first"):
-        found.append(f"the row was simulated with {order_of(pool)} steps; SGLang puts prompts first")
+        notes.append(f"the row was simulated with {order_of(pool)} steps; SGLang puts prompts first")
     if order_of(pool) == "mixed" and pool.drafts:
-        found.append("the row was simulated with mixed steps; SGLang puts prompts first where tokens are drafted")
-    found += weights_notes("SGLang", pool, QUANTIZED)
+        notes.append("the row was simulated with mixed steps; SGLang puts prompts first where tokens are drafted")
+    notes += weights_notes("SGLang", pool, QUANTIZED)
     if pool.kv and pool.kv not in KV:
-        found.append(f"a KV cache of {pool.kv} has no flag in SGLang; it has {', '.join(KV)}")
+        notes.append(f"a KV cache of {pool.kv} has no flag in SGLang; it has {', '.join(KV)}")
     if pool.groups > 1:
         one = f"--attn-dp-size {pool.groups}"
-        found.append(f"--dp-size with --enable-dp-attention is the spelling of all versions; 0.5.23 has {one} for it")
+        notes.append(f"--dp-size with --enable-dp-attention is the spelling of all versions; 0.5.23 has {one} for it")
     if pool.vendor == "AMD":
-        found.append("SGLang's images for AMD end in the ROCm version and the GPU's generation: lmsysorg/sglang:TAG")
-    return found
+        notes.append("SGLang's images for AMD end in the ROCm version and the GPU's generation: lmsysorg/sglang:TAG")
+    return notes
 
 
 def hosts(rank: str, address: str, pool: LaunchedPool, leads: bool) -> list[Flag]:

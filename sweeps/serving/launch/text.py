@@ -34,6 +34,7 @@ def commands_text(
     if len(made) > 1:
         told.append("a router in front of both pools is needed; `jaxroof emit dynamo` writes one")
     text = header(versions(engine), row, made, told)
+    # Commands of every host of every pool, each below a comment that says where it runs.
     for pool, commands in written:
         title = "" if len(made) == 1 else f" of the {pool.role} pool"
         for number, command in enumerate(commands):
@@ -54,13 +55,16 @@ def _commands(engine: LaunchedEngine, pool: LaunchedPool) -> Iterator[str]:
     flags = engine.flags(pool) + (engine.transfer(pool) if pool.role != "serve" else [])
     start: Flag = (*engine.command, *engine.model, pool.repository)
     settings = engine.config(pool)
+    # TensorRT-LLM reads a file of settings, and starts all processes of a replica at once.
     if settings:
         name = trtllm.FILE if pool.role == "serve" else f"{pool.role}_{trtllm.FILE}"
         flags = [*flags, ("--extra_llm_api_options", name)]
+        # On several hosts MPI starts one task per device, here by Slurm.
         if pool.hosts > 1:
             tasks = ("--ntasks", str(pool.devices), "--ntasks-per-node", str(pool.per_host))
             start = ("srun", "--nodes", str(pool.hosts), *tasks, "--mpi=pmix", "trtllm-llmapi-launch", *start)
         yield f"cat > {name} <<'END'\n{yaml_text(settings)}END\n" + _command([start, *flags])
+        # Other engines have one command per host; the first host leads.
         return
     for host in range(pool.hosts):
         spread = engine.hosts(str(host), ADDRESS, pool, host == 0) if pool.hosts > 1 else []
@@ -101,15 +105,16 @@ def launch_text(kind: str, row: Mapping[str, Any], max_len: int | None = None) -
       ValueError: one line, for a kind that there is not, a row that lacks something, or what the engine cannot do.
     """
     require_kind(kind)
-    made = pools(row, max_len)
-    simulated = made[0].engine.partition("@")[0]
+    launched = pools(row, max_len)
+    # "engine@version": manifests start the engine that the row was simulated with.
+    simulated = launched[0].engine.partition("@")[0]
     name = kind if kind in ENGINES else simulated
     engine = ENGINES[name]
     more = []
     if simulated != name:
         more.append(f"the row was simulated with the scheduler of {ENGINES[simulated].title}")
     if kind == "dynamo":
-        return escaped(dynamo.manifest_text(name, engine, row, made, more))
+        return escaped(dynamo.manifest_text(name, engine, row, launched, more))
     if kind == "kubernetes":
-        return escaped(kubernetes.manifest_text(engine, row, made, more))
-    return escaped(commands_text(engine, row, made, more))
+        return escaped(kubernetes.manifest_text(engine, row, launched, more))
+    return escaped(commands_text(engine, row, launched, more))

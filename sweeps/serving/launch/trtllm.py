@@ -25,13 +25,13 @@ def flags(pool: LaunchedPool) -> list[Flag]:
       ValueError: one line, for what TensorRT-LLM refuses.
     """
     require_possible(pool)
-    found: list[Flag] = [("--backend", "pytorch"), ("--tp_size", str(pool.ranks))]
-    found += [("--pp_size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--ep_size", str(pool.ep))] if pool.ep > 1 else []
-    found += [("--max_batch_size", str(pool.max_sequences)), ("--max_num_tokens", str(pool.step_tokens))]
-    found += [("--max_seq_len", str(pool.context))]
-    found += [("--gpus_per_node", str(pool.per_host))] if pool.hosts > 1 else []
-    return found
+    arguments: list[Flag] = [("--backend", "pytorch"), ("--tp_size", str(pool.ranks))]
+    arguments += [("--pp_size", str(pool.pp))] if pool.pp > 1 else []
+    arguments += [("--ep_size", str(pool.ep))] if pool.ep > 1 else []
+    arguments += [("--max_batch_size", str(pool.max_sequences)), ("--max_num_tokens", str(pool.step_tokens))]
+    arguments += [("--max_seq_len", str(pool.context))]
+    arguments += [("--gpus_per_node", str(pool.per_host))] if pool.hosts > 1 else []
+    return arguments
 
 
 def require_possible(pool: LaunchedPool) -> None:
@@ -62,40 +62,42 @@ def config(
     }
     cache |= {"dtype": KV[pool.kv]} if pool.kv in KV else {}
     cache |= {"tokens_per_block": int(policy.block_size)} if "block_size" in pool.changed else {}
+    # Without eviction, blocks for the whole output are reserved when a request is admitted.
     capacity = "GUARANTEED_NO_EVICT" if policy.reserve else "MAX_UTILIZATION"
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "enable_attention_dp": pool.groups > 1,
         "enable_chunked_prefill": bool(policy.chunked),
         "kv_cache_config": cache,
         "scheduler_config": {"capacity_scheduler_policy": capacity},
     }
     if "graph_limit" in pool.changed:
-        found["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": int(policy.graph_limit)}
+        settings["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": int(policy.graph_limit)}
     if "hidden_host" in pool.changed:
-        found["disable_overlap_scheduler"] = not policy.hidden_host
+        settings["disable_overlap_scheduler"] = not policy.hidden_host
+    # A smaller model drafts, or the prediction head of the model itself (MTP).
     if pool.drafts and pool.draft:
-        found["disable_overlap_scheduler"] = True  # as the documentation of drafting by a smaller model has it
-        found["speculative_config"] = {
+        settings["disable_overlap_scheduler"] = True  # as the documentation of drafting by a smaller model has it
+        settings["speculative_config"] = {
             "decoding_type": by_model,
             "max_draft_len": pool.drafts,
             "speculative_model": pool.draft,
         }
     elif pool.drafts:
-        found["speculative_config"] = {"decoding_type": "MTP", by_head: pool.drafts}
+        settings["speculative_config"] = {"decoding_type": "MTP", by_head: pool.drafts}
     if pool.role != "serve":
-        found["cache_transceiver_config"] = {"backend": "DEFAULT"}
-    return found
+        settings["cache_transceiver_config"] = {"backend": "DEFAULT"}
+    return settings
 
 
 def remarks(pool: LaunchedPool) -> list[str]:
     """What TensorRT-LLM does in another way than the row."""
-    found = ["free_gpu_memory_fraction is of the memory that is free beside the weights; the row's share is of all"]
+    notes = ["free_gpu_memory_fraction is of the memory that is free beside the weights; the row's share is of all"]
     if order_of(pool) != "mixed":
-        found.append(f"the row was simulated with {order_of(pool)} steps; TensorRT-LLM mixes prompts and decoding")
-    found += weights_notes("TensorRT-LLM", pool, {})
+        notes.append(f"the row was simulated with {order_of(pool)} steps; TensorRT-LLM mixes prompts and decoding")
+    notes += weights_notes("TensorRT-LLM", pool, {})
     if pool.kv and pool.kv not in KV and pool.kv not in ("bf16", "fp16"):
-        found.append(f"a KV cache of {pool.kv} has no setting in TensorRT-LLM; it has {', '.join(KV)}")
-    return found
+        notes.append(f"a KV cache of {pool.kv} has no setting in TensorRT-LLM; it has {', '.join(KV)}")
+    return notes
 
 
 ENGINE = LaunchedEngine(

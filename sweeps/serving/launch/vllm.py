@@ -30,57 +30,64 @@ def flags(pool: LaunchedPool) -> list[Flag]:
         raise ValueError(
             f"ep = {pool.ep}: vLLM spreads whole experts over all tp x {GROUPS} = {pool.ranks} devices or over none"
         )
+    # Limits are those of one group, as each has a scheduler of its own.
     policy = pool.policy
     if pool.step_tokens < pool.max_sequences:
         raise ValueError(
             f"token_budget = {pool.step_tokens} must be at least max_sequences = {pool.max_sequences} in vLLM"
         )
-    found: list[Flag] = [("--tensor-parallel-size", str(pool.tp))]
-    found += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
-    found += [("--data-parallel-size", str(pool.groups))] if pool.groups > 1 else []
-    found += [("--enable-expert-parallel",)] if pool.ep > 1 else []
-    found += [("--max-model-len", str(pool.context)), ("--max-num-seqs", str(pool.max_sequences))]
-    found += [("--max-num-batched-tokens", str(pool.step_tokens))]
-    found += [switch("enable-chunked-prefill", policy.chunked), switch("enable-prefix-caching", policy.prefix_caching)]
-    found += [("--gpu-memory-utilization", f"{pool.memory:g}")]
+    arguments: list[Flag] = [("--tensor-parallel-size", str(pool.tp))]
+    arguments += [("--pipeline-parallel-size", str(pool.pp))] if pool.pp > 1 else []
+    arguments += [("--data-parallel-size", str(pool.groups))] if pool.groups > 1 else []
+    arguments += [("--enable-expert-parallel",)] if pool.ep > 1 else []
+    arguments += [("--max-model-len", str(pool.context)), ("--max-num-seqs", str(pool.max_sequences))]
+    arguments += [("--max-num-batched-tokens", str(pool.step_tokens))]
+    arguments += [
+        switch("enable-chunked-prefill", policy.chunked),
+        switch("enable-prefix-caching", policy.prefix_caching),
+    ]
+    arguments += [("--gpu-memory-utilization", f"{pool.memory:g}")]
     if pool.kv in KV:
-        found.append(("--kv-cache-dtype", KV[pool.kv]))
+        arguments.append(("--kv-cache-dtype", KV[pool.kv]))
     if method := quantized(pool, QUANTIZED):
-        found.append(("--quantization", method))
+        arguments.append(("--quantization", method))
+    # Numbers of the policy that the row does not set have no flag: the engine's defaults stay in force.
     if "block_size" in pool.changed:
-        found.append(("--block-size", f"{float(policy.block_size):.0f}"))
+        arguments.append(("--block-size", f"{float(policy.block_size):.0f}"))
     if policy.watermark:
-        found.append(("--watermark", f"{float(policy.watermark):g}"))
+        arguments.append(("--watermark", f"{float(policy.watermark):g}"))
     if "max_waiting" in pool.changed:
-        found.append(("--max-num-queued-reqs", f"{float(policy.max_waiting):.0f}"))
+        arguments.append(("--max-num-queued-reqs", f"{float(policy.max_waiting):.0f}"))
     if "graph_limit" in pool.changed:
-        found.append(("--max-cudagraph-capture-size", f"{float(policy.graph_limit):.0f}"))
+        arguments.append(("--max-cudagraph-capture-size", f"{float(policy.graph_limit):.0f}"))
     if "hidden_host" in pool.changed:
-        found.append(switch("async-scheduling", policy.hidden_host))
+        arguments.append(switch("async-scheduling", policy.hidden_host))
     if pool.drafts:
+        # A smaller model drafts, or the prediction head of the model itself (MTP).
         drafted = {"method": "draft_model", "model": pool.draft} if pool.draft else {"method": "mtp"}
-        found.append(("--speculative-config", json.dumps(drafted | {"num_speculative_tokens": pool.drafts})))
-    return found
+        arguments.append(("--speculative-config", json.dumps(drafted | {"num_speculative_tokens": pool.drafts})))
+    return arguments
 
 
 def remarks(pool: LaunchedPool) -> list[str]:
     """What vLLM does in another way than the row."""
-    found = []
+    notes = []
     if pool.vendor in PLUGINS and pool.hardware != "Arc-Pro-B60":
-        found.append(f"vLLM runs on {pool.hardware} with {PLUGINS[pool.vendor]}, whose versions are its own")
+        notes.append(f"vLLM runs on {pool.hardware} with {PLUGINS[pool.vendor]}, whose versions are its own")
     if order_of(pool) != "mixed":
-        found.append(f"the row was simulated with {order_of(pool)} steps; vLLM mixes prompts and decoding in a step")
-    found += weights_notes("vLLM", pool, QUANTIZED)
+        notes.append(f"the row was simulated with {order_of(pool)} steps; vLLM mixes prompts and decoding in a step")
+    notes += weights_notes("vLLM", pool, QUANTIZED)
     if pool.kv and pool.kv not in KV:
-        found.append(f"a KV cache of {pool.kv} has no flag in vLLM; it has {', '.join(KV)}")
-    return found
+        notes.append(f"a KV cache of {pool.kv} has no flag in vLLM; it has {', '.join(KV)}")
+    return notes
 
 
 def hosts(rank: str, address: str, pool: LaunchedPool, leads: bool) -> list[Flag]:
     """Flags of one host of a replica that spans several."""
-    found: list[Flag] = [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--master-addr", address)]
-    found += [("--data-parallel-address", address)] if pool.groups > 1 else []
-    return found if leads else [*found, ("--headless",)]
+    arguments: list[Flag] = [("--nnodes", str(pool.hosts)), ("--node-rank", rank), ("--master-addr", address)]
+    arguments += [("--data-parallel-address", address)] if pool.groups > 1 else []
+    # Hosts other than the first serve no requests from outside.
+    return arguments if leads else [*arguments, ("--headless",)]
 
 
 def transfer(pool: LaunchedPool) -> list[Flag]:
