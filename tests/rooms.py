@@ -1,6 +1,6 @@
 """README.md of every room: its modules, what each is about, and what the rest of the code imports from it.
 
-    python -m tests.rooms          # writes them anew, from the modules' first lines and the imports
+python -m tests.rooms          # writes them anew, from the modules' first lines and the imports
 """
 
 import ast

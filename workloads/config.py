@@ -38,11 +38,12 @@ class Config:
 
     def value(self, *keys: str, default: Any = None) -> Any:
         """The value under the first of `keys` that is present, unchecked."""
-        found = self._present(keys)
-        if len({repr(value) for _, value in found}) > 1:
-            raise self.error(" but ".join(f"{key} is {value!r}" for key, value in found) + "; they must agree")
-        if found:
-            return found[0][1]
+        present = self._present(keys)
+        # Compared as texts: true and 1, or 1 and 1.0, are equal in Python but do not agree.
+        if len({repr(value) for _, value in present}) > 1:
+            raise self.error(" but ".join(f"{key} is {value!r}" for key, value in present) + "; they must agree")
+        if present:
+            return present[0][1]
         if default is REQUIRED:
             raise self.error(f"{keys[0]} is missing" + (f" (or {', '.join(keys[1:])})" if keys[1:] else ""))
         return default
@@ -58,14 +59,15 @@ class Config:
 
     def spelling(self, *keys: str) -> str:
         """The first of `keys` that is present, or the first of all."""
-        found = self._present(keys)
-        return found[0][0] if found else keys[0]
+        present = self._present(keys)
+        return present[0][0] if present else keys[0]
 
     def count(self, *keys: str, default: Any = REQUIRED, minimum: int = 1) -> Any:
         """An integer of at least `minimum`, or `default`."""
         value = self.value(*keys, default=default)
         if value is default:
             return value
+        # bool is a subclass of int: without the check true would pass as 1.
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             allowed = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
             raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be {allowed}")
@@ -146,10 +148,12 @@ class Config:
             return None
         if not isinstance(value, Mapping):
             raise self.error(f"{key} is {shown(value)}; it must be an object")
+        # Nested tables share `asked`, so that the keys nobody read can be listed over the whole config.
         return Config(f"{self.name}: {key}", value, f"{self.path}{key}.", self.asked)
 
     def own(self, key: str) -> Any:
         """The value of a key that may have dots in it, such as the name of a module, unchecked; None: absent."""
+        # The key is not split at dots, unlike in `value`: names of modules have dots of their own.
         self.asked.add(self.path + key)
         return self.values.get(key)
 
@@ -167,6 +171,7 @@ class Config:
         for key in LANGUAGE_TABLES:
             table = self.table(key)
             if table is not None:
+                # A language model may be nested twice: the `thinker_config` of an omni model has a `text_config`.
                 return table.nested() or table
         return None
 
@@ -175,23 +180,25 @@ class Config:
         return ValueError(f"{self.name}: {text}")
 
     def _present(self, keys: tuple[str, ...]) -> list[tuple[str, Any]]:
-        found = []
+        pairs = []
         for key in keys:
             value: Any = self.values
             path = self.path
             for part in key.split("."):
+                # Every step of a dotted key counts as asked for, whether it is there or not.
                 self.asked.add(path + part)
                 path += f"{part}."
                 value = value.get(part) if isinstance(value, Mapping) else None
             if value is not None:
-                found.append((key, value))
-        return found
+                pairs.append((key, value))
+        return pairs
 
 
 def shown(value: Any) -> str:
     """A value of a config in at most 60 characters of one line."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    # `repr` raises for integers of more than 4,300 digits.
     if isinstance(value, int) and abs(value) > LARGEST:
         return f"about {'-' if value < 0 else ''}2**{value.bit_length()}"
     text = repr(value).replace("\n", " ")

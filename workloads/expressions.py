@@ -45,22 +45,25 @@ def wildcard(text: str) -> tuple[Guards, tuple[Any, ...]]:
     """A text with `*`, `?` and `[...]` as shells read them, which matches whole texts; ValueError as of `regular`."""
     if len(text) > LONGEST:
         raise ValueError(f"it has {len(text):,} characters; at most {LONGEST:,} are read")
-    found: list[tuple[Any, ...]] = []
+    nodes: list[tuple[Any, ...]] = []
     at = 0
     while at < len(text):
         character, at = text[at], at + 1
+        # A `]` right after `[` or `[!` is a member of the set, not its end.
         closed = text.find("]", at + 2 if text.startswith("!", at) else at + 1) if character == "[" else -1
         if character == "*":
-            found.append(("repeat", ("test", lambda other: True), 0, None))
+            nodes.append(("repeat", ("test", lambda other: True), 0, None))
         elif character == "?":
-            found.append(("test", lambda other: True))
+            nodes.append(("test", lambda other: True))
         elif closed > 0:
+            # Shells know no escapes between brackets, the parser does: backslashes are doubled.
             inner = text[at:closed].replace("\\", "\\\\")
-            found.append(("test", _Parser(f"{'^' + inner[1:] if inner[0] == '!' else inner}]").characters()))
+            nodes.append(("test", _Parser(f"{'^' + inner[1:] if inner[0] == '!' else inner}]").characters()))
             at = closed + 1
         else:
-            found.append(("test", character.__eq__))
-    return [], ("cat", [*found, ("$",)])
+            nodes.append(("test", character.__eq__))
+    # A wildcard has to match the whole text, up to its end.
+    return [], ("cat", [*nodes, ("$",)])
 
 
 class _Parser:
@@ -74,6 +77,7 @@ class _Parser:
     def whole(self) -> tuple[Guards, tuple[Any, ...]]:
         """All of it."""
         guards: Guards = []
+        # `^` before a look-ahead changes nothing, as every match starts at the beginning.
         if self._text.startswith(("^(?=", "^(?!")):
             self._at = 1
         while self._ahead("(?=", "(?!"):
@@ -85,6 +89,7 @@ class _Parser:
         body = self._choice()
         if self._at < len(self._text):
             raise ValueError("unbalanced )")
+        # Guards hold for the whole expression here; Python would apply them to the first alternative alone.
         if guards and len(body[1]) > 1:
             raise ValueError("a look-ahead for one of several alternatives; put them in brackets")
         return guards, body
@@ -93,25 +98,25 @@ class _Parser:
         self._depth += 1
         if self._depth > DEEPEST:
             raise ValueError(f"more than {DEEPEST} groups inside each other")
-        found = self._choice()
+        tree = self._choice()
         if not self._taken(")"):
             raise ValueError("missing )")
         self._depth -= 1
-        return found
+        return tree
 
     def _choice(self) -> tuple[Any, ...]:
-        found = [self._sequence()]
+        alternatives = [self._sequence()]
         while self._taken("|"):
-            found.append(self._sequence())
-        return ("or", found)
+            alternatives.append(self._sequence())
+        return ("or", alternatives)
 
     def _sequence(self) -> tuple[Any, ...]:
-        found = []
+        parts = []
         while self._at < len(self._text) and not self._ahead("|", ")"):
             one = self._one()
             bounds = self._bounds()
             if bounds is None:
-                found.append(one)
+                parts.append(one)
                 continue
             if one[0] in ("^", "$"):
                 raise ValueError("nothing to repeat")
@@ -120,8 +125,8 @@ class _Parser:
                 raise ValueError("a possessive repetition")
             if self._ahead("*", "?") or self._bounds() is not None:
                 raise ValueError("multiple repeat")
-            found.append(("repeat", one, *bounds))
-        return ("cat", found)
+            parts.append(("repeat", one, *bounds))
+        return ("cat", parts)
 
     def _one(self) -> tuple[Any, ...]:
         character = self._next()
@@ -192,11 +197,13 @@ class _Parser:
             return None
         inner, closed, _ = self._text[self._at + 1 :].partition("}")
         least, comma, most = inner.partition(",")
+        # A brace around anything but `m`, `m,`, `,n` or `m,n` is a literal, as in Python's `re`.
         if not closed or not inner or not all(part.isdecimal() and part.isascii() for part in (least, most) if part):
             return None
         if not comma and not least:
             return None
         self._at += len(inner) + 2
+        # Nine digits suffice to exceed the limit, and keep the conversion of long figures cheap.
         low, high = int(least[:9] or 0), int(most[:9]) if most else None if comma else int(least[:9])
         if max(low, high or 0) > MOST_REPEATS:
             raise ValueError(f"more than {MOST_REPEATS:,} repetitions")
@@ -206,10 +213,11 @@ class _Parser:
 
     def _is_bound(self) -> bool:
         """Whether the brace that was taken begins a bound."""
+        # The bound is read from the brace on; where there is none, the position returns behind the brace.
         self._at -= 1
-        found = self._bounds() is not None
-        self._at += not found
-        return found
+        is_bound = self._bounds() is not None
+        self._at += not is_bound
+        return is_bound
 
     def _next(self) -> str:
         if self._at >= len(self._text):
@@ -218,9 +226,9 @@ class _Parser:
         return self._text[self._at - 1]
 
     def _taken(self, words: str) -> bool:
-        found = self._text.startswith(words, self._at)
-        self._at += len(words) * found
-        return found
+        present = self._text.startswith(words, self._at)
+        self._at += len(words) * present
+        return present
 
     def _ahead(self, *words: str) -> bool:
         return self._text.startswith(words, self._at)
@@ -253,6 +261,7 @@ class Expressions:
         for text in texts:
             try:
                 guards, body = syntax(text)
+                # Expressions without look-aheads share one automaton, so a text is read once for all of them.
                 if not guards:
                     self._automaton.add(body)
                     continue
@@ -272,11 +281,11 @@ class Expressions:
         )
 
     def _matches(self, automaton: "_Automaton", text: str) -> bool:
-        found = automaton.matches(text)
+        matched = automaton.matches(text)
         self._work += automaton.spent()
         if self._work > MOST_WORK:
             raise ValueError("the regular expressions or wildcards of a list take too long to match")
-        return found
+        return matched
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -320,29 +329,34 @@ class _Automaton:
             self._start = self._reached(self._starts, begin=True)
         now = self._start
         for character in text:
+            # An accepted beginning is enough, and no character leads out of an empty set.
             if now.accepted or not now.places:
                 return now.accepted
-            found = now.then.get(character)
-            if found is None:
+            # The subset construction, on demand: a set and a character lead to one set, computed once.
+            following = now.then.get(character)
+            if following is None:
                 tested = (self._places[place] for place in now.places)
                 leads = [place[2] for place in tested if place[0] == "test" and place[1](character)]
-                found = now.then[character] = self._reached(leads)
-            now = found
+                following = now.then[character] = self._reached(leads)
+            now = following
         return now.accepted or now.accepted_at_end
 
     def _reached(self, places: list[int], begin: bool = False) -> _Set:
         """The set of places that can be reached from some without a character."""
+        # `$` leads on only at the end of the text, so what is accepted there needs a closure of its own.
         ended = self._closed(places, begin, end=True)
-        found = self._closed(places, begin, end=False)
-        self._work += len(ended) + len(found) + 10
-        if found not in self._sets:
-            self._sets[found] = _Set(found, 0 in found, 0 in ended, {})
-        return self._sets[found]
+        closure = self._closed(places, begin, end=False)
+        # Work is counted in places that were looked at, plus a fixed cost of each call.
+        self._work += len(ended) + len(closure) + 10
+        if closure not in self._sets:
+            self._sets[closure] = _Set(closure, 0 in closure, 0 in ended, {})
+        return self._sets[closure]
 
     def _closed(self, places: list[int], begin: bool, end: bool) -> frozenset[int]:
         waiting, seen = list(places), set(places)
         while waiting:
             kind, *leads = self._places[waiting.pop()]
+            # Without a character, `go` always leads on, `^` at the beginning of the text and `$` at its end.
             leads = leads[0] if kind == "go" else leads if (kind == "^" and begin) or (kind == "$" and end) else ()
             for lead in leads:
                 if lead not in seen:
@@ -357,6 +371,7 @@ class _Automaton:
             raise ValueError(f"more than {MOST_STATES:,} states")
         kind, *parts = tree
         if kind == "cat":
+            # Built from the end: each part leads to the place after it.
             for part in reversed(parts[0]):
                 after = self._made(part, after)
             return after
@@ -368,9 +383,11 @@ class _Automaton:
             return self._added(kind, after)
         part, least, most = parts
         if most is None:
+            # No upper bound: a place that leads on, or through the part and back to itself.
             loop = self._added("go", [after])
             self._places[loop][1].append(self._made(part, loop))
             after = loop
+        # From the end again: first the optional repetitions, each of which may be skipped, then the required ones.
         for _ in range((most or least) - least):
             after = self._added("go", [after, self._made(part, after)])
         for _ in range(least):

@@ -54,10 +54,12 @@ def alike(hardware: Hardware, precisions: Collection[str], figures: ChangedFigur
         place (`jaxroof.step.forward`).
       figures: which get a neutral number; the others stay unknown.
     """
+    # Matrix peaks and widths of other precisions are dropped: devices that list different ones get one structure.
     precisions = sorted(set(precisions) & set(hardware.matrix))
     widths = hardware.cores.matrix_flops_per_clock if hardware.laws else None  # which only laws read
     own = dataclasses.replace(hardware.cores, matrix_flops_per_clock=widths and {p: widths[p] for p in precisions})
     cores = dataclasses.replace(own, clock=_known(own.clock, USUAL_CLOCK))
+    # Silicon stays unknown only where no device that is compared has it; otherwise NaN areas keep the structure alike.
     unknown = hardware.silicon is None and not figures.silicon
     return dataclasses.replace(
         hardware,
@@ -107,6 +109,8 @@ def _silicon(hardware: Hardware, precisions: Collection[str]) -> Silicon:
     """Its silicon with as much area of matrix units as before, though some of their precisions are left out."""
     if hardware.silicon is None:
         return UNKNOWN_SILICON
+    # Area of matrix units is proportional to width / share used (`jaxroof.chip.area`): a share that shrinks with the
+    # width keeps the area.
     left = dataclasses.replace(hardware, matrix={name: hardware.matrix[name] for name in precisions})
     share = matrix_width(left) / matrix_width(hardware)
     return dataclasses.replace(hardware.silicon, matrix_used=hardware.silicon.matrix_used * share)
@@ -127,6 +131,7 @@ UNKNOWN_COSTS = _unknown(Costs)
 
 
 def _two_tiers(links: Links) -> Links:
+    # A tier as large as the scale-up domain is never entered by a legal deployment, so its figures change no time.
     if links.scale_up is None or links.scale_out is not None or links.cluster is not None:
         return links
     return dataclasses.replace(links, scale_out=dataclasses.replace(links.scale_up, topology="switched"))
@@ -138,6 +143,7 @@ def _energy(hardware: Hardware, precisions: list[str], scale_out: bool) -> Energ
     if energy is None:
         return None
     links = hardware.links
+    # The added tier has an energy as well, or the structures would still differ.
     if scale_out and links.scale_up is not None and links.scale_out is None and links.cluster is None:
         energy = dataclasses.replace(energy, scale_out=energy.scale_up)
     return dataclasses.replace(energy, matrix={precision: energy.matrix[precision] for precision in precisions})

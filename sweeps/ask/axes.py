@@ -43,6 +43,7 @@ def number(tree: Any, path: str) -> Any:
 
 def _unknown(tree: Any, path: str) -> str:
     known = list(leaf_paths(tree))
+    # Similar spellings first, then the paths that begin with what was written.
     near = difflib.get_close_matches(path, known, n=3, cutoff=0.5) or [p for p in known if p.startswith(path)][:3]
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; it starts with {', '.join(children(tree))}"
     return f"there is no {path}{hint}"
@@ -88,7 +89,9 @@ def segments(axis: Axis) -> Iterator[Segment]:
     """Split an axis so that each part can be one array operation: structs in it differ in numbers only."""
     choices = [column for column in axis.columns.values() if isinstance(column, Choice)]
     kinds = [_structures(choice)[choice.index] for choice in choices]
+    # One row of structure numbers per column of structs, shape (columns, axis size); without such columns one segment.
     keys = np.stack(kinds) if kinds else np.zeros((1, axis.size), int)
+    # Positions with equal columns of `keys` have one structure in every struct, so they can be stacked.
     for key in np.unique(keys, axis=1).T:
         positions = np.flatnonzero((keys == key[:, np.newaxis]).all(axis=0))
         own = slice(None) if len(positions) == axis.size else positions  # all of a column need not be copied
@@ -112,6 +115,7 @@ def _structures(choice: Choice) -> np.ndarray:
 
 def _taken(choice: Choice, positions: np.ndarray) -> Any:
     """One tree of the chosen items' leaves; a leaf that is the same in all stays a scalar: nothing depends on it."""
+    # Each distinct item is stacked once, then gathered: long axes may share few structs.
     present, where = np.unique(choice.index[positions], return_inverse=True)
 
     def stack(*leaves: Any) -> Any:

@@ -81,6 +81,7 @@ class Case:
             notes.append("the replica exceeds its scale-up domain: some collectives run over the scale-out link")
         if not self.model.model.generates:
             notes.append("an encoder: TTFT is the time of the batch; tokens per second count one output per request")
+        # A note, not an error: the cost is defined beyond the positions that the checkpoint states.
         work, longest = self.scenario.workload, self.model.max_position
         if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
@@ -88,6 +89,7 @@ class Case:
         notes += [slower] if slower else []
         computed = attention_note(self.scenario)
         notes += [computed] if computed else []
+        # One note may come from several sources: duplicates are dropped, the order stays.
         return tuple(dict.fromkeys(notes))
 
 
@@ -140,8 +142,10 @@ def case_of(
     laws: Mapping[str, str] | None = None,
 ) -> Case:
     """The case that words ask for; the other arguments as of `case`."""
+    # Parts by name: the device at its price, the checkpoint with its draft model, the engine with its constants.
     device = device_named(asked.hardware, asked.prices, asked.overrides)
     entry = with_draft(workloads.model(asked.model, weights=asked.weights), asked.draft)
+    # Kernels do not convert weights that are trained; with LoRA the frozen ones may stay converted.
     if job == "train" and workload.get("lora") is None:
         entry = dataclasses.replace(entry, model=without_fallbacks(entry.model))
     of = chosen(asked.engine, asked.efficiency)
@@ -149,6 +153,7 @@ def case_of(
     why = None if asked.engine is None else unsupported(of.engine, device.vendor)
     if why:
         raise ValueError(f"{device.name}: {why}")
+    # The base scenario, before any setting of the user.
     scenario = Scenario(
         hardware=device.hardware,
         model=entry.model,
@@ -156,16 +161,19 @@ def case_of(
         workload=_workload(job, _placed(laws or {}) | dict(workload), entry),
         efficiency=constants.efficiency,
     )
+    # Settings by full path; those of the hardware are in `device` already.
     settings = {f"{PREFIX}{name}": value for name, value in asked.deployment.items()}
     settings |= {path: value for path, value in asked.overrides.items() if not path.startswith("hardware.")}
     scenario = dataclasses.replace(
         scenario, deployment=with_settings(scenario.deployment, under(settings, "deployment"))
     )
+    # What the engine's host adds depends on the deployment, so that is final before.
     if served is not None:
         place = device.vendor, device.hardware, entry.model, scenario.deployment
         scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place))
     for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
         scenario = with_number(scenario, path, settings.pop(path))
+    # Jobs with a second pool or a second model get it before other leaves are set, which may lie in it.
     pool = None
     if job == "disaggregated":
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
@@ -176,16 +184,20 @@ def case_of(
     if job == "colocated":
         beside = neighbour or {}
         other = neighbour_entry(beside)
+        # The neighbour's deployment is at the precisions of its own checkpoint, under the same engine.
         own = deployment_of(other, asked, served)
         requests = _workload("request", neighbour_requests(beside), other)
         tenant = neighbour_tenant(beside, other, own, requests, scenario)
         require_precisions(device, other, tenant.deployment)
         scenario = dataclasses.replace(scenario, neighbour=tenant)
         entry = dataclasses.replace(entry, notes=(*entry.notes, *neighbour_notes(other)))
+    # All remaining leaves, then the laws, which read final numbers.
     for path, value in settings.items():
         if not path.startswith(PREFIX):
             scenario = with_number(scenario, path, value)
     scenario = with_laws(scenario, laws or {})
+    # Refusals that need the finished scenario: numbers that laws set, precisions without a figure, drafts without a
+    # number.
     require_free(scenario, asked.overrides)
     require_precisions(device, entry, scenario.deployment)
     require_cache(device, cache_precision(entry, asked.kv, served))
@@ -243,6 +255,7 @@ def model_deployment(
     Args:
       engine: whose memory rule and precisions it has; None: the defaults of `Deployment`.
     """
+    # Collectives send 16-bit elements unless words say otherwise.
     sent = communication or "bf16"
     if sent not in COMMUNICATION_BYTES:
         close = nearest(sent, COMMUNICATION_BYTES)
@@ -250,11 +263,14 @@ def model_deployment(
     cache = cache_precision(entry, kv, engine)
     compute = entry.model.head.compute
     own = {} if engine is None else dict(engine.deployment)
+    # Engines that quantise before the exchange send 8-bit activations and their scales to the experts.
     if engine is not None and engine.precisions.dispatch == "activations" and _takes_8_bits(entry.model):
         own["dispatch_bytes"] = SCALED_BYTE
+    # Attention is multiplied in 8 bits only where the engine takes the cache as it is and the weights are narrow too.
     narrow = engine is not None and engine.precisions.attention == "cache" and cache == "fp8"
     if narrow and compute_precisions(entry.model) & {"fp8", "fp4"}:
         compute = "fp8"
+    # An output head in another format, such as int8, does not set the precision of attention: it stays at 16 bits.
     settings: dict[str, Any] = {
         "kv_bytes": KV_BYTES[cache],
         "communication_bytes": COMMUNICATION_BYTES[sent],
@@ -314,6 +330,7 @@ def require_precisions(device: hwspaces.HardwareEntry, entry: workloads.ModelEnt
         try:
             hwspaces.require_precision(device, precision)
         except ValueError as error:
+            # The hint names weights that the device can run: at fp16, weight-only, or of another GGUF type.
             half = precision == "bf16" and "fp16" in device.hardware.matrix
             hint = HALF_HINT if half else WHOLE_HINT.get(precision, "")
             if precision == "fp16" and "GGUF" in entry.precision:
@@ -338,10 +355,12 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
     }
     if job == "disaggregated" and any(block.cross is not None for block in entry.model.blocks):
         raise ValueError(f"{entry.name} attends to an encoder's output, which a {job} job does not price")
+    # Encoders of fixed input length, such as those of speech, need no number from the user.
     left_out = "encoder_tokens" in set(names) - set(values)
     if left_out and entry.encoder_positions is not None and entry.model.encoder is not None:
         values["encoder_tokens"] = float(entry.encoder_positions)  # what it always works on, such as 30 s of sound
     _check_encoder(values, entry)
+    # A step prefills, decodes or does both; decoding needs the context in tokens that it attends to.
     if job == "step":
         if "prefill" not in values and "decode" not in values:
             raise ValueError("a step job needs workload.prefill, workload.decode, or both")
@@ -350,10 +369,12 @@ def _workload(job: str, numbers: Mapping[str, Any], entry: workloads.ModelEntry)
         if "decode" in values and not entry.model.generates:
             raise ValueError(f"{entry.name} is an encoder and decodes nothing: give workload.prefill alone")
         return kind(**values)
+    # Every other job serves requests: prompt, cached part of it and output, all in tokens.
     missing = [name for name in required(kind) if name not in values]
     if missing:
         raise ValueError(f"a {job} job needs workload.{' and workload.'.join(missing)}")
     work = kind(**values)
+    # At least one prompt token has to be computed, since the first output token follows from it.
     if work.cached >= work.isl:
         raise ValueError(f"workload.cached = {work.cached:g} must be below workload.isl = {work.isl:g}")
     if work.osl < 1:

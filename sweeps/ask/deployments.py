@@ -35,16 +35,18 @@ def with_settings(deployment: Deployment, settings: Mapping[str, Any]) -> Deploy
     Raises:
       ValueError: one line that names the setting, its value and what is allowed.
     """
-    made = dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
-    if made.tree is not None and made.drafts is None:
-        return dataclasses.replace(made, drafts=float(len(made.tree)))
-    return made
+    configured = dataclasses.replace(deployment, **{name: _value(name, value) for name, value in settings.items()})
+    # One number of branches per depth: the depths of the tree are the drafts of a step, unless they were given.
+    if configured.tree is not None and configured.drafts is None:
+        return dataclasses.replace(configured, drafts=float(len(configured.tree)))
+    return configured
 
 
 def _value(name: str, value: Any) -> Any:
     where = PREFIX + name
     if name not in FIELDS:
         raise ValueError(f"there is no {where}{nearest(name, FIELDS)}")
+    # Declared kinds, in turn: a word of several choices, a switch, adapters, a list, or one number.
     declared = declarations(Deployment).get(name)
     if declared is not None and declared.choices:
         if value not in declared.choices:
@@ -56,6 +58,7 @@ def _value(name: str, value: Any) -> Any:
         return value in (True, "true")
     if name == "adapters":
         return adapters(value, where)
+    # Lists are declared by their elements (`stages.*`), so their own name has no declaration.
     if declared is None:
         numbers = value.split(",") if isinstance(value, str) else value
         if isinstance(numbers, int | float):
@@ -72,16 +75,16 @@ def adapters(value: Any, where: str) -> Adapters:
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    found = adapter_settings(value)
-    if found is None or not set(found) <= {"rank", "loaded", "targets"}:
+    settings = adapter_settings(value)
+    if settings is None or not set(settings) <= {"rank", "loaded", "targets"}:
         raise ValueError(f"{where} = {value!r} must be {ADAPTERS}")
-    if "rank" not in found:
+    if "rank" not in settings:
         raise ValueError(f"{where} = {value!r} needs a rank: {ADAPTERS}")
-    targets = tuple(found.pop("targets", ("q", "v")))
+    targets = tuple(settings.pop("targets", ("q", "v")))
     for target in targets:
         if target not in ADAPTED:
             raise ValueError(f"{where}: {target!r} is not a matrix with adapters; known: {', '.join(ADAPTED)}")
-    return Adapters(**{name: _whole(f"{where}.{name}", number) for name, number in found.items()}, targets=targets)
+    return Adapters(**{name: _whole(f"{where}.{name}", number) for name, number in settings.items()}, targets=targets)
 
 
 def adapter_settings(value: Any) -> dict[str, Any] | None:
@@ -89,20 +92,21 @@ def adapter_settings(value: Any) -> dict[str, Any] | None:
     if isinstance(value, Mapping):
         listed = value.get("targets")
         return dict(value) | ({"targets": listed.split(",")} if isinstance(listed, str) else {})
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     key = ""
+    # A comma separates settings and targets alike: a part without `=` is one more target after the first.
     for part in str(value).split(","):
         name, equals, text = (word.strip() for word in part.partition("="))
         if equals:
             key = "targets" if name == "target" else name
-            if key in found:
+            if key in settings:
                 return None
-            found[key] = [text] if key == "targets" else text
+            settings[key] = [text] if key == "targets" else text
         elif key == "targets":
-            found[key].append(name)
+            settings[key].append(name)
         else:
             return None
-    return found
+    return settings
 
 
 def _whole(where: str, value: Any) -> float:
@@ -117,6 +121,7 @@ def is_structure(path: str) -> bool:
     if not path.startswith(PREFIX):
         return False
     declared = declarations(Deployment).get(path.removeprefix(PREFIX))
+    # Lists have no declaration under their own name, but are structure all the same.
     return (declared is None and path.removeprefix(PREFIX) in FIELDS) or (declared is not None and declared.structure)
 
 
@@ -166,6 +171,7 @@ def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.Mode
     if other.model.vocabulary != entry.model.vocabulary:
         vocabularies = f"{other.model.vocabulary:,.0f} and {entry.model.vocabulary:,.0f}"
         notes.append(f"draft and model have vocabularies of {vocabularies}: their tokens have to be translated")
+    # The draft is a plain model here: its own prediction head plays no part.
     model = dataclasses.replace(entry.model, draft=dataclasses.replace(other.model, prediction=None))
     return dataclasses.replace(entry, model=model, notes=(*entry.notes, *notes))
 
@@ -174,6 +180,8 @@ def _reads(draft: str, entry: workloads.ModelEntry, model: Model) -> str:
     """The note on a draft that reads hidden states of the model; ValueError where the model's are of another width."""
     features = given(model.features, "features of the draft")
     width, hidden = features.inputs, entry.model.hidden
+    # An EAGLE draft takes the token's embedding too, in every run (arXiv:2401.15077); one of EAGLE-3 takes hidden
+    # states of three layers in the first run (arXiv:2503.01840).
     own = model.hidden if features.every_run else 0.0
     if (width - own) % hidden:
         raise ValueError(
@@ -193,10 +201,12 @@ def require_drafts(draft: str | None, deployment: Deployment) -> None:
 
 def acceptance(value: Any, path: str) -> float | tuple[float, ...]:
     """Probabilities that drafted tokens are right; ValueError names the path, the value and what is allowed."""
+    # A beta distribution of sequences is written out as one probability per position.
     if isinstance(value, str) and value.startswith("beta:"):
         parts = value.removeprefix("beta:").split(",")
         if len(parts) != 2:
             raise ValueError(f"{path} = {value!r} must be {ACCEPTANCE}")
+        # The mean is a probability; the concentration, the sum of both parameters, is any positive number.
         mean, concentration = _probability(parts[0], path), quantity(parts[1].strip(), "1", path)
         if not 0.0 < mean < 1.0:
             raise ValueError(f"{path} = {value!r}: the mean must be between 0 and 1")
@@ -260,13 +270,15 @@ def neighbour_tenant(
       ValueError: one line that names the setting, its value and what is allowed.
     """
     first = scenario.deployment
+    # Both models run on the same devices under one engine: degrees and the memory rule are shared unless given.
     same = {name: getattr(first, name) for name in SHARED}
     spread = {name: value for name, value in settings.items() if name not in (*NAMES, *REQUESTS)}
     try:
-        made = with_settings(dataclasses.replace(deployment, **same), spread)
+        tenant_deployment = with_settings(dataclasses.replace(deployment, **same), spread)
+    # The error names the setting where the user wrote it, in the neighbour's table.
     except ValueError as error:
         raise ValueError(str(error).replace("deployment.", "neighbour.")) from None
-    return Tenant(model=entry.model, deployment=made, requests=requests, efficiency=scenario.efficiency)
+    return Tenant(model=entry.model, deployment=tenant_deployment, requests=requests, efficiency=scenario.efficiency)
 
 
 # The prefill pool of a disaggregated deployment from a user's settings: accelerator, layout and constants.
@@ -315,6 +327,7 @@ def prefill_pool(
     spread = {name: value for name, value in settings.items() if name not in OBJECTS}
     if "kv_bytes" in spread:
         raise ValueError("prefill.kv_bytes: both pools store the cache at one precision; give it once, as kv")
+    # Degrees of the decode pool say nothing about this one: 1, or absent, until they are given.
     one: dict[str, Any] = dict.fromkeys(SEPARATE) | {"tp": 1.0, "dp": 1.0}
     try:
         spread_out = with_settings(dataclasses.replace(deployment, **one), spread)

@@ -47,12 +47,14 @@ class Facts:
 
     def values(self, path: str) -> list[Any]:
         """Every value of the leaf at `path`, of both pools and of a neighbour; those that are unknown left out."""
-        found = [value for key, values in self.columns.items() if plain_path(key) == path for value in values]
+        # Axes and values that no scenario holds come first; paths are compared without the pool or neighbour they are
+        # of.
+        leaf_values = [value for key, values in self.columns.items() if plain_path(key) == path for value in values]
         for scenario in self.scenarios:
             for place in _places(scenario):
                 with contextlib.suppress(ValueError):  # a workload of another kind has no such leaf
-                    found.append(leaf(place, path))
-        return [value for value in found if value is not None]
+                    leaf_values.append(leaf(place, path))
+        return [value for value in leaf_values if value is not None]
 
     def above(self, path: str, least: float) -> bool:
         """Whether the leaf at `path` is above `least` anywhere; words of a distribution are."""
@@ -81,6 +83,7 @@ def _routed(facts: Facts) -> bool:
 
 def _cached(facts: Facts) -> bool:
     return facts.blocks(
+        # Recurrent mixers keep a state of fixed size; cross attention caches the encoder's keys and values.
         lambda block: block.cross is not None or not (block.attention is None or mixer_kind(block.attention).recurrent)
     )
 
@@ -100,6 +103,7 @@ _OFFLOADED = Need(
     "deployment.offloaded above 0, so that a part of the cache is outside the device",
 )
 NEEDS: dict[str, Need] = {
+    # Exchange of tokens between devices that hold different experts.
     "deployment.exchange": _EXCHANGED,
     "deployment.dispatch_bytes": _EXCHANGED,
     "deployment.imbalance": Need(
@@ -133,14 +137,17 @@ NEEDS: dict[str, Need] = {
         lambda facts: "unfused" in facts.values("deployment.attention_kernel"),
         "deployment.attention_kernel = unfused",
     ),
+    # Speculative decoding: a fixed workload has its acceptance, a simulated engine has it in its policy.
     **dict.fromkeys(
         ("workload.acceptance", "policy.acceptance"),
         Need(lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
     ),
+    # A sharing is stored as its place in SHARINGS.
     "workload.cores": Need(
         lambda facts: float(SHARINGS.index("space")) in facts.values("workload.sharing"),
         "workload.sharing = space",
     ),
+    # Training: ZeRO shards state over copies of the weights (Rajbhandari et al., arXiv:1910.02054).
     "workload.zero": Need(_copied, _COPIES),
     "workload.overlap": Need(_copied, _COPIES),
     "workload.host_bandwidth": Need(lambda facts: facts.above("workload.offload", 0.0), "workload.offload above 0"),
@@ -157,6 +164,8 @@ def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple[
     Args:
       beside: leaf -> its values, of leaves that scenarios do not have.
     """
+    # Columns of numbers give values of their leaf, models and deployments a scenario each. Devices and constants are
+    # left out: no need in NEEDS depends on them.
     scenarios, columns = [base], dict(beside or {})
     for axis in axes:
         for path, column in axis.columns.items():
@@ -182,9 +191,10 @@ def require_effect(given: Iterable[str], found: Facts) -> None:
         if need is None or need.met(found):
             continue
         declared = known_leaf(plain)
-        asked = [value for value in found.values(plain) if value != declared.default]
-        if asked:
-            raise ValueError(f"{path} = {_text(asked[0])} has no effect here: it needs {need.words}")
+        # A leaf at its default asks for nothing, even where its need is not met.
+        non_default = [value for value in found.values(plain) if value != declared.default]
+        if non_default:
+            raise ValueError(f"{path} = {_text(non_default[0])} has no effect here: it needs {need.words}")
 
 
 def given_paths(
@@ -215,11 +225,13 @@ def _text(value: Any) -> str:
 
 def _places(scenario: Scenario) -> tuple[Any, ...]:
     """The scenario, and where else its leaves may be: its prefill pool and its neighbour."""
+    # A pool or a neighbour adds values of its deployment only, under the same root.
     others = [part for part in (scenario.prefill, scenario.neighbour) if part is not None]
     return scenario, *({"deployment": part.deployment} for part in others)
 
 
 def _blocks(model: Model) -> tuple[Block, ...]:
     """Layers of a model, of its prediction head and of what drafts for it."""
+    # A prediction head and a draft model have layers of their own, which may meet a need.
     own = model.blocks if model.prediction is None else (*model.blocks, model.prediction.block)
     return own if model.draft is None else (*own, *_blocks(model.draft))

@@ -38,14 +38,16 @@ def chosen(engine: str | None, efficiency: str | None) -> Chosen:
     if engine is None:
         constants = hwspaces.efficiency(efficiency)
         return Chosen(hwspaces.engine(engine_of(constants)), constants)
+    # "name@version": the name has to be known here; `hwspaces.engine` checks the version.
     if not isinstance(engine, str) or engine.partition("@")[0] not in ENGINES:
         raise ValueError(f"engine = {engine!r} is not known{nearest(str(engine), ENGINES)}")
-    found = hwspaces.engine(engine)
-    return Chosen(found, hwspaces.efficiency(efficiency or found.efficiency))
+    release = hwspaces.engine(engine)
+    return Chosen(release, hwspaces.efficiency(efficiency or release.efficiency))
 
 
 def engine_of(efficiency: EfficiencyEntry) -> str:
     """The engine that an efficiency's constants belong to, by its file or its name; "vllm" where neither says."""
+    # TensorRT-LLM has a full name in constants and a short one among engines.
     words = f"{efficiency.engine or ''} {efficiency.name}".lower().replace("tensorrt-llm", "trtllm")
     return next((name for name in ENGINES if name in words), DEFAULT)
 
@@ -67,20 +69,23 @@ def with_host(
     Args:
       efficiency: the constants, or the same with some of their numbers replaced.
     """
+    # All times in s; `longer` is what an older release adds to every step on these devices.
     times, host = of.engine.host, efficiency.host
     longer = of.engine.longer_step(vendor, hardware.matrix)
+    # Constants of another file may include the front end already, so it is added to the engine's own alone.
     own = of.constants.file == hwspaces.efficiency(of.engine.efficiency).file
     more = times.request_time + (times.experts_time if has_experts(model) else 0.0) if own else 0.0
     if not (longer or more or times.token_time):
         return efficiency
+    # One process handles the tokens of all groups of requests: the slower of both times per sequence counts.
     sequences = max(host.sequence_time, times.token_time * request_groups(deployment))
-    made = dataclasses.replace(
+    slower_host = dataclasses.replace(
         host,
         step_time=host.step_time + longer,
         request_time=host.request_time + more,
         sequence_time=sequences,
     )
-    return dataclasses.replace(efficiency, host=made)
+    return dataclasses.replace(efficiency, host=slower_host)
 
 
 def policy(engine: str, **values: float | str) -> Policy:
@@ -89,10 +94,10 @@ def policy(engine: str, **values: float | str) -> Policy:
     Raises:
       ValueError: one line, for an engine or a number that there is not.
     """
-    found = hwspaces.engine(engine)
+    release = hwspaces.engine(engine)
     names = [field.name for field in dataclasses.fields(Policy)]
     for name in values:
         if name not in names:
             raise ValueError(f"policy.{name} is not known; known: {', '.join(names)}")
-    changed: dict[str, Any] = {**found.policy, **values}
+    changed: dict[str, Any] = {**release.policy, **values}
     return dataclasses.replace(Policy(), **changed)

@@ -53,6 +53,7 @@ def flag_text(value: Any, unit: str = "1") -> Any:
         return os.fspath(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
+    # `repr` keeps every digit of a float, so that reading the text gives the same number.
     number = f"{value:.0f}" if abs(value) < EXACT and value == int(value) else repr(value)
     return number if unit in PLAIN else f"{number}{unit}"
 
@@ -61,10 +62,11 @@ def several(value: Any, where: str) -> list[Any]:
     """The values of a text with commas, or of a list; or a single one. ValueError, beginning with `where`, for none."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",")]
-    found = list(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else [value]
-    if not found:
+    # A table can be iterated, but is one value.
+    items = list(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else [value]
+    if not items:
         raise ValueError(f"{where} is empty; give at least one, or leave it out")
-    return found
+    return items
 
 
 def counts(value: Any, where: str, declared: Declaration = COUNT) -> list[int]:

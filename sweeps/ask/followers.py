@@ -34,9 +34,11 @@ def followed(axes: tuple[Axis, ...], spec: Spec, base: Scenario) -> tuple[Axis, 
 
 def _of_pool(axis: Axis, path: str, spec: Spec) -> str | None:
     """The leaf or struct of the prefill pool that is as the one of the decode pool at `path`."""
+    # Hardware and constants are those of the decode pool unless the prefill pool names its own.
     root = path.partition(".")[0]
     if root in OBJECTS:
         return None if root in spec.prefill else f"prefill.{path}"
+    # Degrees, stages and drafts (SEPARATE) are each pool's own; other settings follow unless given.
     name = path.removeprefix(PREFIX).partition(".")[0]
     follows = path == "deployment" or (path.startswith(PREFIX) and name not in (*SEPARATE, *spec.prefill))
     return f"prefill.{path}" if follows else None
@@ -46,6 +48,7 @@ def _of_neighbour(axis: Axis, path: str, spec: Spec) -> str | None:
     """The leaf or struct of the neighbour that is as the one of the first model at `path`."""
     name = path.removeprefix(PREFIX)
     shared = (*SHARED, *(("kv_bytes",) if axis.name == "kv" else ()))  # --kv is of both models
+    # Whole constants and deployments follow, and single leaves of the deployment where both models share them.
     follows = path.partition(".")[0] in ("efficiency", "deployment") and "." not in path
     follows |= path.startswith("efficiency.") or (path.startswith(PREFIX) and name in set(shared) - set(spec.neighbour))
     return f"neighbour.{path}" if follows else None
@@ -61,6 +64,7 @@ def _column(column: Any, other: str, spec: Spec, base: Scenario) -> Any:
         return column
     root = other.partition(".")[0]
     items = column.items
+    # Along an axis of whole deployments only the shared settings are copied; the rest stays the other's own.
     if other.endswith(".deployment"):
         first = getattr(base, root).deployment
         own = {path.split(".")[2] for path in (*spec.fixed, *spec.axes) if path.startswith(f"{other}.")}
@@ -70,6 +74,7 @@ def _column(column: Any, other: str, spec: Spec, base: Scenario) -> Any:
             dataclasses.replace(first, **{name: getattr(item, name) for name in names}) for item in column.items
         )
     else:
+        # Items of another kind follow whole, but with the numbers that the specification fixes for the follower.
         for path, value in spec.fixed.items():
             if path.startswith(f"{other}."):
                 name, number = path.removeprefix(f"{other}."), leaf_number(path, value)

@@ -35,17 +35,19 @@ def named_object(reference: str, flag: str) -> Any:
     if not _REFERENCE.fullmatch(reference):
         raise ValueError(f"{flag} {reference!r} must be module:name, such as mymodule:forward")
     module, _, path = reference.partition(":")
+    # A command that is installed does not search the working directory by itself.
     if "" not in sys.path:
         sys.path.insert(0, "")
+    # The pattern of references also fits a file name, which is no module.
     if module.endswith(".py"):
         raise ValueError(f"{flag} {reference}: give the module's name, {module.removesuffix('.py')}:{path}")
     with users_code(f"{flag} {reference}: importing {module} fails"):
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
     for name in path.split("."):
-        if not hasattr(found, name):
-            raise ValueError(f"{flag} {reference}: {module} has no {name}{nearest(name, dir(found))}")
-        found = getattr(found, name)
-    return found
+        if not hasattr(target, name):
+            raise ValueError(f"{flag} {reference}: {module} has no {name}{nearest(name, dir(target))}")
+        target = getattr(target, name)
+    return target
 
 
 @contextlib.contextmanager
@@ -55,6 +57,7 @@ def users_code(what: str) -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     except (Exception, SystemExit) as error:
+        # JAX appends paragraphs of advice: only the error itself is kept, on one line.
         words = " ".join(_JAX_REMARKS.split(str(error))[0].split())[:300]
         raise ValueError(f"{what}: {type(error).__name__}: {words}{_place(error)}") from error
 
@@ -67,7 +70,9 @@ _OWN = [pathlib.Path(__file__).parents[2] / name for name in ("sweeps", "workloa
 
 def _place(error: BaseException) -> str:
     """File and line of the user's code that an error comes from: " (mymodule.py:12)"; nothing where that is unknown."""
+    # The last part of each path is the line's number, its parent the file.
     frames = [pathlib.Path(frame.filename) / str(frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    # Frames of this package, of installed ones and of the import system say nothing about the user's code.
     others = [
         path for path in frames if path.suffix != ">" and not {"site-packages", "importlib"} & set(path.parts)
         and not any(path.is_relative_to(own) for own in _OWN) and path.parent.is_file()
@@ -89,6 +94,7 @@ def arguments_of(
     """
     from jax import export
 
+    # One scope for all texts: a symbol is the same size in every argument.
     scope = export.SymbolicScope()
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
@@ -102,11 +108,11 @@ def arguments_of(
             raise ValueError(f"{flag} {text!r}: the function has no argument {name}{nearest(name, parameters)}")
         if name is not None and name in keywords:
             raise ValueError(f"{flag} {text!r}: {name} is given twice")
-        found = _value(value.strip(), text, scope, flag)
+        argument = _value(value.strip(), text, scope, flag)
         if name is None:
-            positional.append(found)
+            positional.append(argument)
         else:
-            keywords[name] = found
+            keywords[name] = argument
     return tuple(positional), keywords
 
 
@@ -131,12 +137,14 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
         except (ValueError, SyntaxError):
             expected = "DTYPE[SIZES], such as bf16[b,s,4096], module:tree, or a value such as 8, True or 'same'"
             raise ValueError(f"{flag} {where!r} must be {expected}") from None
+    # JAX takes long to import: only arrays need it.
     import numpy as np
     from jax import export
 
     from jaxroof.numerics.arrays import jax
 
     dtype, sizes = match.groups()
+    # An unknown dtype becomes `object`, which the check below refuses with the known names.
     try:
         kind = np.dtype(jax.numpy.dtype(DTYPES.get(dtype, dtype)))
     except TypeError:
@@ -144,9 +152,11 @@ def _value(text: str, where: str, scope: Any, flag: str) -> Any:
     if kind.name != "bool" and not jax.numpy.issubdtype(kind, np.number):
         known = f"{', '.join(DTYPES)}, and the names that JAX writes, such as bfloat16"
         raise ValueError(f"{flag} {where!r}: {dtype} is no dtype; known: {known}")
+    # Without x64 JAX narrows 64-bit types silently, and the answer would be for other bytes.
     if jax.dtypes.canonicalize_dtype(kind) != kind:
         raise ValueError(f"{flag} {where!r}: JAX has no {kind.name} unless JAX_ENABLE_X64=1 is set")
     try:
+        # Empty brackets are a scalar, shape ().
         shape = export.symbolic_shape(sizes, scope=scope) if sizes.strip() else ()
     except Exception as error:
         words = " ".join(str(error).split())[:120]
@@ -161,6 +171,7 @@ def _tree(found: Any, where: str, flag: str) -> Any:
     from jaxroof.numerics.arrays import jax
     from workloads.traced.function import is_array
 
+    # A model may be callable and hold arrays itself; a function that holds none is called for its tree.
     if callable(found) and not any(map(is_array, jax.tree.leaves(found))):
         with users_code(f"{flag} {where!r}: calling it fails"):
             found = found()

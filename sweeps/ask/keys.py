@@ -65,6 +65,7 @@ def word(
 
 def like(kind: type, name: str, **changes: Any) -> Any:
     """A field that is the word of another question, with other facts."""
+    # A dataclass keeps metadata of its fields here; the default of the copy is "not given".
     own = kind.__dataclass_fields__[name].metadata["word"]  # type: ignore[attr-defined]  # a dataclass
     return dataclasses.field(default=None, metadata={"word": dataclasses.replace(own, **changes)})
 
@@ -88,6 +89,7 @@ def question_of(kind: type[Question], **given: Any) -> Question:
     """
     fields = {_key(field): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
     require_keys(given, fields)
+    # A field without a default value or factory is a word that has to be given.
     for key, field in fields.items():
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and not given.get(key):
@@ -127,10 +129,12 @@ def takes(kind: type, names: Collection[str] | None = None, keys: bool = False) 
         hints, more = get_type_hints(kind), []
         for field in dataclasses.fields(kind):
             declared: Word | None = field.metadata.get("word")
+            # What users may write is wider than what a question holds, such as text with a unit for a number.
             written, default = hints[field.name], field.default
             if declared is not None:
                 written = WRITTEN.get(declared.reads, written)
                 written = written if default is None else _without_none(written)
+            # Keys of a specification are never None: each has a value, several along an axis, or is left out.
             if declared is not None and keys:
                 written, default = _without_none(written), dataclasses.MISSING
                 written = written | list[str] if declared.axis else written
@@ -139,6 +143,7 @@ def takes(kind: type, names: Collection[str] | None = None, keys: bool = False) 
                 inspect.Parameter(_key(field), inspect.Parameter.KEYWORD_ONLY, annotation=written, default=default)
             )
         wanted = [one for one in more if one.name not in own.parameters and (names is None or one.name in names)]
+        # `inspect.signature` and editors read this attribute (PEP 362).
         function.__signature__ = own.replace(parameters=[*named, *wanted])  # type: ignore[attr-defined]  # for inspect
         return function
 

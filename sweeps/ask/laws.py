@@ -24,6 +24,7 @@ def with_laws(scenario: Scenario, texts: Mapping[str, str]) -> Scenario:
     Raises:
       ValueError: one line, as `hwspaces.quantities.laws.hardware_laws`.
     """
+    # Laws of hardware figures live in the device; the others live in the scenario.
     outside = {path: text for path, text in texts.items() if not path.startswith("hardware.")}
     hardware = with_hardware_laws(scenario.hardware, texts)
     laws = scenario_laws(outside, scenario, leaf_unit, WHERE)
@@ -35,8 +36,8 @@ def with_hardware_laws(hardware: Hardware, texts: Mapping[str, str]) -> Hardware
     own = {path: text for path, text in texts.items() if path.startswith("hardware.")}
     if not own:
         return hardware
-    made = hardware_laws(own, hardware, WHERE)
-    return dataclasses.replace(hardware, laws=merged(hardware.laws, made, WHERE))
+    device_laws = hardware_laws(own, hardware, WHERE)
+    return dataclasses.replace(hardware, laws=merged(hardware.laws, device_laws, WHERE))
 
 
 def require_free(scenario: Scenario, paths: Iterable[str]) -> None:
@@ -50,6 +51,7 @@ def require_free(scenario: Scenario, paths: Iterable[str]) -> None:
 
 def law_of(scenario: Any, path: str) -> Law | None:
     """The law that sets the number at `path`; None where it is free."""
+    # Laws of a device name their target without the root of the path.
     own = (
         law_that_sets(scenario.hardware.laws, path.removeprefix("hardware.")) if path.startswith("hardware.") else None
     )

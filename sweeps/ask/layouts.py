@@ -40,17 +40,20 @@ def layouts(devices: int, experts: bool) -> tuple[Layout, ...]:
     requests only: neither is tried. pp is always there, and attention_dp and ep as the model or the split needs them,
     so that all layouts have one structure, or two where the model has experts.
     """
-    found = []
+    candidates = []
+    # Pipeline stages split the layers; tp and groups of attention split the devices of one stage.
     for pp in divisors(devices):
         stage = devices // pp
         for tp in reversed(divisors(stage)):
             groups = stage // tp
+            # A dense model has no groups: tp takes the whole stage.
             if not experts:
-                found += [{"tp": tp, "pp": pp}] if tp == stage else []
+                candidates += [{"tp": tp, "pp": pp}] if tp == stage else []
                 continue
             spread = {"attention_dp": groups} if groups > 1 else {}
-            found += [{"tp": tp, "pp": pp, **spread, "ep": ep} for ep in dict.fromkeys((groups, stage))]
-    return tuple(found)
+            # Without groups ep is 1 or tp; with them it is their number, or all devices of a stage.
+            candidates += [{"tp": tp, "pp": pp, **spread, "ep": ep} for ep in dict.fromkeys((groups, stage))]
+    return tuple(candidates)
 
 
 def groups_of(layout: Mapping[str, Any]) -> int:
@@ -67,6 +70,7 @@ def possible(
     candidates: Iterable[Layout], hardware: Hardware, model: Model, plain: Deployment
 ) -> tuple[list[Layout], dict[str, str]]:
     """The layouts that the model allows on links that connect everything; label -> the broken rule of the others."""
+    # One link connects everything, so that no size of a domain can refuse a layout; its speed decides nothing.
     everywhere = Link(bandwidth=1.0, latency=1.0, devices=math.inf)
     linked = dataclasses.replace(hardware, links=Links(scale_up=everywhere, scale_out=None))
     allowed, refused = [], {}

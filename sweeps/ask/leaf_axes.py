@@ -17,6 +17,7 @@ Parser = Callable[[str, Any], float | str]
 def leaf_axis(path: str, values: tuple[Any, ...] | AxisRange, spec: Spec, parsed: Parser) -> Axis:
     """An axis over one number, or words. In sample mode a range has no positions yet: `sampled` draws them."""
     if isinstance(values, AxisRange):
+        # Both ends may have units of their own, such as 10us and 2ms.
         low, high = parsed(path, values.low), parsed(path, values.high)
         if isinstance(low, str) or isinstance(high, str):
             raise ValueError(f"{path}: from = {values.low!r}, to = {values.high!r} must be numbers; list words instead")
@@ -24,16 +25,19 @@ def leaf_axis(path: str, values: tuple[Any, ...] | AxisRange, spec: Spec, parsed
             raise ValueError(f"{path}: from = {values.low!r} must be below to = {values.high!r}")
         if values.log and low == 0:
             raise ValueError(f"{path}: a log range cannot start at 0")
+        # A sample needs the two ends alone, since `sampled` draws between them; a grid has n equal steps.
         shares = np.linspace(0.0, 1.0, 2 if spec.mode == "sample" or values.n is None else values.n)
         between = range_values(values, low, high, shares)
         numbers = along_range(path, between)
+        # Rounding counts to whole numbers can merge neighbouring steps.
         if numbers is not between and len(np.unique(numbers)) < len(numbers):
             raise ValueError(f"{path}: {values.n} steps from {low:g} to {high:g} repeat whole numbers; ask for fewer")
     else:
-        found = [parsed(path, value) for value in values]
-        if any(isinstance(value, str) for value in found):
-            return _words_axis(path, found)
-        numbers = np.array(found)
+        parsed_values = [parsed(path, value) for value in values]
+        # Numbers and words may be mixed; such an axis has no scale, so all its values are labels.
+        if any(isinstance(value, str) for value in parsed_values):
+            return _words_axis(path, parsed_values)
+        numbers = np.array(parsed_values)
         if len(set(numbers.tolist())) < len(numbers):
             raise ValueError(f"{path} = {list(values)!r} has a value twice")
     label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
@@ -78,6 +82,7 @@ def sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
     labels = []
     for axis, share in zip(axes, shares.T, strict=True):
         label = axis.coordinates[0]
+        # Equal chance for every position; rounding must not pass the last one.
         pick = np.minimum((share * axis.size).astype(int), axis.size - 1)
         ranges = (spec.axes.get(path) for path in axis.columns)
         interval = next((one for one in ranges if isinstance(one, AxisRange)), None)
@@ -88,6 +93,7 @@ def sampled(axes: tuple[Axis, ...], spec: Spec) -> Axis:
                 columns[path] = along_range(path, range_values(interval, column[0], column[-1], share))
             else:
                 columns[path] = column[pick]
+        # Labels of a range are the drawn numbers, those of a list the labels of the positions that were drawn.
         values = next(iter(columns[path] for path in axis.columns)) if interval is not None else label.values[pick]
         labels.append(dataclasses.replace(label, values=values))
     point = Coordinate("point", np.arange(spec.points), "1", "sample point")
@@ -102,5 +108,7 @@ def _draws(dimensions: int, spec: Spec) -> np.ndarray:
 
     if spec.method == "latin_hypercube":
         return qmc.LatinHypercube(dimensions, rng=np.random.default_rng(spec.seed)).random(spec.points)
+    # Sobol points are balanced in powers of two (Owen, arXiv:2008.08051): the next power is drawn, and its first points
+    # are used.
     sampler = qmc.Sobol(dimensions, rng=np.random.default_rng(spec.seed))
     return sampler.random_base2(int(np.ceil(np.log2(spec.points))))[: spec.points]

@@ -31,6 +31,7 @@ def plain_path(path: str) -> str:
     """The path of a leaf without the pool or the neighbour that it is of."""
     path = path.removeprefix("prefill.")
     if path.startswith("neighbour."):
+        # Requests of a neighbour are declared as the workload of a job.
         return path.removeprefix("neighbour.").replace("requests.", "workload.", 1)
     return path
 
@@ -39,8 +40,9 @@ def plain_path(path: str) -> str:
 def leaf(path: str) -> Declaration | None:
     """What the leaf at `path` is, of whichever pool or tenant; None where it is not declared."""
     root, _, rest = plain_path(path).partition(".")
-    found = (declaration(kind, rest) for kind in ROOTS.get(root, ()))
-    return next((declared for declared in found if declared is not None), None)
+    # Workloads of several jobs share names of numbers: the first struct that declares the path decides.
+    candidates = (declaration(kind, rest) for kind in ROOTS.get(root, ()))
+    return next((declared for declared in candidates if declared is not None), None)
 
 
 def known_leaf(path: str) -> Declaration:
@@ -51,11 +53,11 @@ def known_leaf(path: str) -> Declaration:
 @functools.cache
 def leaves() -> Mapping[str, Declaration]:
     """Every declared leaf by path; `*` stands for a precision or a position."""
-    found: dict[str, Declaration] = {}
+    by_path: dict[str, Declaration] = {}
     for root, kinds in ROOTS.items():
         for kind in kinds:
-            found |= {f"{root}.{path}": declared for path, declared in declarations(kind).items()}
-    return types.MappingProxyType(found)
+            by_path |= {f"{root}.{path}": declared for path, declared in declarations(kind).items()}
+    return types.MappingProxyType(by_path)
 
 
 def leaf_unit(path: str) -> str:
@@ -66,6 +68,7 @@ def leaf_unit(path: str) -> str:
     declared = constant_declaration(rest) if root == "efficiency" else leaf(path)
     if declared is not None:
         return declared.unit or "1"
+    # Numbers without a declaration end in their unit: bytes or time in s.
     name = path.rpartition(".")[2]
     return "B" if name.endswith("bytes") else "s" if name.endswith("_time") else "1"
 

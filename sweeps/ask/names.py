@@ -176,9 +176,12 @@ def variable(name: str) -> Metric:
     """Unit and meaning of the variable `name`; of a step's ops, with the step named."""
     if name in VARIABLES:
         return VARIABLES[name]
+    # Derived variables: a prefix, then a metric, which may itself be derived.
     for prefix, words in DERIVED.items():
         if name.startswith(prefix):
+            # The words after a colon explain the metric itself, not what is derived from it.
             return Metric("1", words.format(variable(name.removeprefix(prefix)).long_name.partition(":")[0]))
+    # Variables of a breakdown begin with their step: prefill_ or decode_.
     step, _, plain = name.partition("_")
     meaning = VARIABLES[plain]
     return dataclasses.replace(meaning, long_name=f"{meaning.long_name}, {step} step")
@@ -192,6 +195,7 @@ def variable_attributes(name: str, dtype: np.dtype) -> dict[str, Any]:
         "long_name": meaning.long_name,
     }
     if meaning.flags:
+        # CF conventions, section 3.5: an integer code lists its values and their meanings.
         attributes["flag_values"] = np.arange(len(meaning.flags), dtype=dtype)
         attributes["flag_meanings"] = " ".join(meaning.flags)
     return attributes

@@ -41,6 +41,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
     said: list[tuple[str, str]] = []  # name, and a note on it
     index = np.arange(len(names))
     if key == "hardware":
+        # Accelerators: each has to multiply the precisions of the model and to read its cache.
         devices = devices_named(spec)
         for device in devices:
             require_precisions(device, base.model, base.scenario.deployment)
@@ -52,19 +53,23 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         columns["hardware"] = Choice(lawful, index)
         names = tuple(device.name for device in devices)
     elif key in ("model", "weights"):
+        # Several models, or one model at several precisions of its weights.
         own = [(name, spec.words.weights) if key == "model" else (spec.words.model, name) for name in names]
         entries = [workloads.model(name, weights=weights) for name, weights in own]
         entries = [with_draft(entry, spec.words.draft) for entry in entries]
+        # Kernels do not convert weights that are trained; with LoRA the frozen ones may stay converted.
         if spec.job == "train" and base.scenario.workload.lora is None:
             entries = [dataclasses.replace(entry, model=without_fallbacks(entry.model)) for entry in entries]
         deployments = []
         for entry in entries:
+            # The engine picks precisions by the weights, so that each model has a deployment of its own.
             deployments.append(deployment_of(entry, spec.words, _served(spec, base)))
             for device in devices_named(spec):
                 require_precisions(device, entry, deployments[-1])
                 require_cache(device, cache_precision(entry, spec.words.kv, _served(spec, base)))
             first = f"weights {entry.precision} (from {entry.precision_source})"
             said += [(entry.name, note) for note in (first, *entry.notes)]
+        # Degrees and other settings of the specification are the same for every model.
         deployments = [with_settings(deployment, _spread(spec)) for deployment in deployments]
         models = _with_settings("model", [entry.model for entry in entries], spec)
         columns["model"] = Choice(tuple(models), index)
@@ -73,27 +78,36 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
         if key == "model":
             names = tuple(entry.name for entry in entries)
     elif key == "kv":
+        # Precisions of the KV cache: bytes per element vary, and with some engines the precision of attention.
         caches = [dataclasses.replace(spec.words, kv=name) for name in names]
-        made = [deployment_of(base.model, words, _served(spec, base)) for words in caches]
-        for (name, deployment), device in itertools.product(zip(names, made, strict=True), devices_named(spec)):
+        named_deployments = [deployment_of(base.model, words, _served(spec, base)) for words in caches]
+        for (name, deployment), device in itertools.product(
+            zip(names, named_deployments, strict=True), devices_named(spec)
+        ):
             require_cache(device, name)
             require_precisions(device, base.model, deployment)
         engine, others = _served(spec, base), ("model", "weights", "efficiency")
         if any(len(spec.objects.get(other, ())) > 1 for other in others):  # whose deployments are at the first cache
             if engine is not None and engine.precisions.attention == "cache" and "fp8" in names:
                 said = [("kv", f"attention is computed in what it is with {names[0]}, whichever the cache")]
-        elif len({one.attention_compute for one in made}) > 1:
-            columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in made], index)
+        # Attention in another precision is structure: whole deployments vary, not just a number.
+        elif len({one.attention_compute for one in named_deployments}) > 1:
+            columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in named_deployments], index)
         columns["deployment.kv_bytes"] = np.array([KV_BYTES[name] for name in names])
     else:
-        found = [chosen(spec.words.engine, name) for name in names]
-        made = [deployment_of(base.model, spec.words, None if spec.job == "train" else of.engine) for of in found]
-        columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in made], index)
-        constants = [of.constants.efficiency for of in found]
+        # Constants: each brings its engine, whose precisions may differ.
+        engines = [chosen(spec.words.engine, name) for name in names]
+        named_deployments = [
+            deployment_of(base.model, spec.words, None if spec.job == "train" else of.engine) for of in engines
+        ]
+        columns |= _differing([with_settings(deployment, _spread(spec)) for deployment in named_deployments], index)
+        constants = [of.constants.efficiency for of in engines]
+        # Host times come on top of each engine's constants when it serves.
         if spec.job != "train":
             place = base.hardware.vendor, base.hardware.hardware, base.model.model, base.scenario.deployment
-            constants = [with_host(of, one, *place) for of, one in zip(found, constants, strict=True)]
+            constants = [with_host(of, one, *place) for of, one in zip(engines, constants, strict=True)]
         columns["efficiency"] = Choice(tuple(_with_settings("efficiency", constants, spec)), index)
+    # Two spellings of one entry would give two positions one label.
     if len(set(names)) < len(names):
         raise ValueError(f"{key}: two of the names stand for the same entry: {', '.join(names)}")
     label = Coordinate(key, np.array(names, object), "", MEANINGS[key])
@@ -141,6 +155,7 @@ def _differing(deployments: list[Any], index: np.ndarray) -> dict[str, Any]:
 def _host_columns(models: list[Model], spec: Spec, base: Case) -> dict[str, Any]:
     """The column of what the host adds to a request of every model along an axis, where it differs."""
     path = "efficiency.host.request_time"
+    # A time that the user fixes holds for every model.
     if spec.job == "train" or path in spec.fixed:
         return {}
     of = Chosen(base.engine, base.efficiency)
@@ -164,6 +179,7 @@ def _with_settings(root: str, structs: list[Any], spec: Spec) -> list[Any]:
     """Every struct with the single values that the specification sets below `root`."""
     for path, value in spec.fixed.items():
         if path.startswith(f"{root}."):
+            # Models may differ in structure: the path has to be a number in each.
             for struct in structs:
                 number({root: struct}, path)
             structs = [replaced({root: struct}, path, leaf_number(path, value))[root] for struct in structs]

@@ -102,6 +102,7 @@ class OfferedLoad:
 LOAD = tuple(field.name for field in dataclasses.fields(OfferedLoad))
 """What says which requests come, by name."""
 
+# A sort is left out: rows that were put in order are no other load.
 COMPARED = tuple(name for name in LOAD if name not in ("rate", "concurrency", "think", "sort"))
 """Those of a comparison, which finds the rate itself; what it is sorted by is no trace."""
 
@@ -126,18 +127,22 @@ def without_output(metrics: Mapping[str, Any], prompt: float) -> dict[str, Any]:
       metrics: of a job or a simulation.
       prompt: tokens of a prompt, mean.
     """
-    found = {name: value for name, value in metrics.items() if not name.startswith(OF_OUTPUT)}
+    # Latencies per token and rates of output tokens mean nothing where an answer is one token or a vector.
+    figures = {name: value for name, value in metrics.items() if not name.startswith(OF_OUTPUT)}
+    # One output per request: output tokens per second are requests per second.
     if "tokens_per_second" in metrics and "requests_per_second" not in metrics:
-        found["requests_per_second"] = metrics["tokens_per_second"]
-        found["prompt_tokens_per_second"] = metrics["tokens_per_second"] * prompt
+        figures["requests_per_second"] = metrics["tokens_per_second"]
+        figures["prompt_tokens_per_second"] = metrics["tokens_per_second"] * prompt
     for name in metrics:
+        # A price of 1e6 output tokens is one of 1e6 requests, each of `prompt` tokens.
         if name.endswith(PER_MILLION):
-            found[name.removesuffix(PER_MILLION) + OF_PROMPTS] = found.pop(name) / prompt
+            figures[name.removesuffix(PER_MILLION) + OF_PROMPTS] = figures.pop(name) / prompt
     if "usd_per_million_tokens" in metrics:
-        found["usd_per_thousand_requests"] = metrics["usd_per_million_tokens"] / THOUSAND
+        figures["usd_per_thousand_requests"] = metrics["usd_per_million_tokens"] / THOUSAND
+    # One output token per request, so that energy per token is energy per request, J.
     if "joules_per_token" in metrics:
-        found["joules_per_request"] = found.pop("joules_per_token")
-    return found
+        figures["joules_per_request"] = figures.pop("joules_per_token")
+    return figures
 
 
 def prompt_metric(name: str) -> str:

@@ -29,6 +29,7 @@ def compute_precisions(tree: Any) -> set[str]:
     if isinstance(tree, Deployment):
         return {tree.attention_compute}
     if isinstance(tree, tuple):
+        # Structs are trees of structs and tuples: every weight format in them counts.
         return set().union(*map(compute_precisions, tree))
     if dataclasses.is_dataclass(tree):
         return set().union(*(compute_precisions(getattr(tree, field.name)) for field in dataclasses.fields(tree)))
@@ -37,6 +38,7 @@ def compute_precisions(tree: Any) -> set[str]:
 
 def lacking_precisions(hardware: Hardware, model: Model, deployment: Deployment) -> list[str]:
     """Precisions that the model and its attention need and the hardware lacks, but those that it does without."""
+    # `as_run` puts fallbacks in their place first, so that only what no kernel converts is missing.
     return sorted(compute_precisions((as_run(model, hardware), deployment)) - set(hardware.matrix))
 
 
@@ -129,6 +131,7 @@ def slower_cache(scenario: Scenario, work: tuple[float, float] | None = None) ->
     if work is None or float(scenario.deployment.kv_bytes) >= WIDE_BYTES:
         return None
     sequences, context = work
+    # Both times in s, of the same work: with the deployment's cache and with one of 2 B per element.
     narrow, wide = (_attention_time(scenario, kv_bytes, *work) for kv_bytes in (None, WIDE_BYTES))
     if narrow <= SLOWER * wide:
         return None
@@ -153,10 +156,13 @@ def decoding(scenario: Scenario) -> tuple[float, float] | None:
     """Sequences that decode at once, and tokens of each; None where nothing decodes."""
     work = scenario.workload
     if isinstance(work, Requests):
+        # Averaged over its output, a sequence has written half of it.
         return float(work.batch), float(work.isl + 0.5 * work.osl)
     if isinstance(work, StepWork) and work.decode is not None and work.context is not None:
         return float(work.decode), float(work.context)
     if isinstance(work, Service):
+        # Requests that come over time have no batch: a usual number of sequences, and the mean over the traffic's
+        # lengths.
         return SERVED, float(np.mean(np.asarray(work.traffic.isl) + 0.5 * np.asarray(work.traffic.osl)))
     return None
 
@@ -169,6 +175,7 @@ def _attention_time(scenario: Scenario, kv_bytes: float | None, sequences: float
     work = batch.decode(sequences, context)
     with eager():
         ops = overlapped_ops(as_run(scenario.model, scenario.hardware), deployment, work)
+        # Only decode attention reads the cache, so the time of all other kernels is the same for both.
         own: Ops = {name: op for name, op in ops.items() if isinstance(op, Kernel) and op.kind == "decode_attention"}
         times = times_of(own, scenario.hardware, deployment, work, scenario.efficiency)
         return float(sum(times[name] for name in own))

@@ -61,6 +61,7 @@ def named(spec: Spec) -> AskedSweep:
     Raises:
       ValueError: one line: an unknown name, a wrong unit or value, two axes on one leaf, a combination that cannot be.
     """
+    # Accelerators of one structure are evaluated in one array operation, so unlike ones are made alike.
     base, axes, notes = resolved(spec)
     axes = alike_axes(axes, precisions_of(base.scenario, axes))
     _check_variables(spec, base.scenario)
@@ -109,8 +110,9 @@ def _start(path: str, values: tuple[Any, ...] | AxisRange) -> Any:
     """
     first = first_value(values)
     declared = leaf(path)
-    whole = declared is not None and declared.counts and isinstance(first, int | float)
-    if not isinstance(values, AxisRange) or not whole:
+    # Text with a unit is left to the parser of its leaf; a bare number of a count starts at a whole one.
+    counted = declared is not None and declared.counts and isinstance(first, int | float)
+    if not isinstance(values, AxisRange) or not counted:
         return first
     if math.ceil(first) > float(values.high):
         raise ValueError(f"{path}: there is no whole number from {first:g} to {float(values.high):g}")
@@ -124,6 +126,7 @@ def unsampled(
 
     In sample mode the axis of a range has its two ends alone.
     """
+    # The base point: fixed numbers, the first position of every axis and the first whole deployment.
     start = {path: _start(path, values) for path, values in spec.axes.items() if path not in parsers}
     given = spec.fixed | start
     for path in spec.axes:
@@ -136,6 +139,7 @@ def unsampled(
         deployment=under(given, "deployment"),
         overrides={path: value for path, value in given.items() if not path.startswith(("workload.", "deployment."))},
     )
+    # Other points may be legal where the base is not, so that legality is not required here.
     base = case_of(
         spec.job,
         first,
@@ -151,6 +155,7 @@ def unsampled(
         *(base.hardware.assumptions if "hardware" in several else ()),
     }  # the axis says them of each of its entries
     axes, notes = [], [note for note in base.notes if note not in of_axes]
+    # Axes in a fixed order: names, whole deployments, then single leaves as the specification lists them.
     for key, names in spec.objects.items():
         if len(names) > 1:
             axis, said = object_axis(key, names, spec, base)
@@ -163,12 +168,15 @@ def unsampled(
             number(base.scenario, path)
         axes.append(leaf_axis(path, values, spec, parsers.get(path, leaf_number)))
     require_free(base.scenario, spec.axes)
+    # What is held constant is said where hardware figures vary on one device, not between devices.
     held = held_note(base.hardware, spec.axes) if len(spec.objects["hardware"]) == 1 else None
     notes += [held] if held else []
+    # A setting has to have an effect somewhere on the axes, not at every point.
     tried = {name: value for settings in spec.deployments for name, value in settings.items()}
     words = dataclasses.replace(spec.words, deployment=tried, overrides=spec.fixed | spec.axes)
     given_ones = given_paths(words, prefill=spec.prefill, neighbour=spec.neighbour)
     require_effect(given_ones, facts(base.scenario, axes))
+    # Prefill pools and neighbours move with the axes of the deployment beside them.
     return base, followed(tuple(named_apart(axes)), spec, base.scenario), tuple(dict.fromkeys(notes))
 
 
@@ -179,6 +187,7 @@ def _check_variables(spec: Spec, scenario: Scenario) -> None:
     job = JOBS[spec.job]
     known: dict[str, Any] = {}
     for device in devices_named(spec):
+        # Devices differ in the figures they have: later ones are priced only while a wanted variable is unknown.
         if not set(spec.variables) <= known.keys():
             place = dataclasses.replace(scenario, hardware=device.hardware)
             with eager():
@@ -193,6 +202,8 @@ def attributes(spec: Spec, base: Case) -> dict[str, Any]:
     names = {key: list(values) for key, values in spec.objects.items()}
     records = {"efficiency": [base.efficiency.name]} | names
     return {
+        # Title and source are attributes of the CF conventions; the hashes tell two questions apart without comparing
+        # them.
         "Conventions": "CF-1.11",
         "title": f"{spec.job} sweep of {', '.join(names['model'])} on {', '.join(names['hardware'])}",
         "source": f"jaxroof {VERSION}, jax {importlib.metadata.version('jax')}",

@@ -32,6 +32,7 @@ def specification(name_or_path: str | os.PathLike[str]) -> pathlib.Path:
     if path.exists() or "\0" in text or (path.suffix and path.suffix != ".toml"):
         return path  # whoever reads it says what is wrong with it
     known = f"those of the distribution are named {', '.join(names())}"
+    # A path to a file that is not there may have meant the distribution's name.
     if path.stem in names():
         known = f"the one of the distribution is named {path.stem} ({known})"
     raise ValueError(f"{text}: no such file; {known}")
@@ -53,17 +54,19 @@ def spaced(source: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ValueError(f"space = {name!r} must be the name or file of one design space")
     if "hardware" in source:
         raise ValueError(f"space = {name!r}, and hardware = {source['hardware']!r} besides: give one")
-    found = space(name)
+    design = space(name)
     rest = {key: value for key, value in source.items() if key != "space"}
+    # Knobs that any of these tables gives, as a number, a range or a law, are not free.
     tables = {key: value for key in ("axes", "set", "laws") if isinstance(value := source.get(key, {}), Mapping)}
     given = {path for table in tables.values() for path in table}
-    free = {path: value for path, value in found.knobs.items() if path not in given}
+    free = {path: value for path, value in design.knobs.items() if path not in given}
     return rest | {"hardware": name, "axes": free | dict(source.get("axes", {}))}
 
 
 def in_space(source: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The specification with a space in place of its hardware and of all that it says of the hardware's figures."""
     rest = {key: value for key, value in source.items() if key != "hardware"}
+    # Fixed figures, ranges and laws of the hardware would contradict the knobs of the space.
     for key in ("axes", "set", "laws"):
         if isinstance(rest.get(key), Mapping):
             rest[key] = {path: value for path, value in rest[key].items() if not path.startswith(HARDWARE)}

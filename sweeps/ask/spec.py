@@ -87,11 +87,12 @@ def content(path: pathlib.Path) -> dict[str, Any]:
     Args:
       path: the file, or the name of a specification of the distribution.
     """
-    found = document.toml(specification(path))
-    for where, value in _limits_of_times(found):
+    source = document.toml(specification(path))
+    # Numbers are SI units, so that a bare 20 would be 20 s where 20 ms was meant.
+    for where, value in _limits_of_times(source):
         if isinstance(value, int | float):
             raise ValueError(f'{path}: {where} = {value!r} has no unit; write one, such as "20ms"')
-    return found
+    return source
 
 
 def _limits_of_times(source: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -111,12 +112,15 @@ def spec(source: Mapping[str, Any]) -> Spec:
       ValueError: one line that names the key, its value and what is allowed.
     """
     require_known(source, KEYS, "")
+    # The record keeps what was given, before pools and design spaces are put in their places.
     source, given = spaced(pooled(source)), source
     job = _one_of(source.get("job", "request"), "job", tuple(JOBS))
     mode = _one_of(source.get("mode", "grid"), "mode", ("grid", "sample"))
+    # Some keys are of a simulated engine only, which checks their values itself.
     for key, word in KEYS.items():
         if word.served and key in source and not JOBS[job].simulated:
             raise ValueError(f'{key} = {source[key]!r} is only read with job = "{SERVE.name}"')
+    # Names, numbers and tables, each checked for its form; what they name is looked up later.
     objects = _objects(source)
     fixed, axes = _numbers(source, mode)
     sample = _table(source, "sample")
@@ -124,6 +128,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
     if mode == "grid" and sample:
         raise ValueError('[sample] is only read with mode = "sample"')
     deployments = _deployments(source, [*fixed, *axes])
+    # Each of these is one name: lists of them were taken as objects.
     named: dict[str, Any] = {name: source[name] for name in NAMED if name in source}
     named = {name: value if KEYS[name].served else _names(value, name)[0] for name, value in named.items()}
     single = all(len(names) == 1 for names in objects.values()) and len(deployments) < 2
@@ -163,6 +168,7 @@ def _objects(source: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
             raise ValueError(f"{key} is missing: give {KEYS[key].meaning}, or a list of them")
     objects = {}
     for key, word in KEYS.items():
+        # Keys that may be lists, and those whose error says why they may not.
         if key in source and (word.axis or word.one):
             objects[key] = _names(source[key], key)
             if word.one and len(objects[key]) > 1:
@@ -185,6 +191,7 @@ def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
             if key in source:
                 raise ValueError(f'{key} is only read with job = "disaggregated"')
         return source
+    # The decode pool is the plain hardware, efficiency and deployment of the job.
     merged = {key: value for key, value in source.items() if key != "decode"}
     for key, value in _table(source, "decode").items():
         if key in ("hardware", "efficiency"):
@@ -195,6 +202,7 @@ def pooled(source: Mapping[str, Any]) -> Mapping[str, Any]:
         if key in merged.get("deployment", {}):
             raise ValueError(f"decode.{key} and deployment.{key} are the same: give one")
         merged["deployment"] = {**merged.get("deployment", {}), key: value}
+    # Lists belong in [axes], but for settings that are lists themselves.
     for key, value in _table(source, "prefill").items():
         if isinstance(value, list | tuple | Mapping) and key not in ("stages", "tree"):
             raise ValueError(f'prefill.{key} = {value!r} must be one value; [axes] has "prefill.deployment.{key}"')
@@ -216,6 +224,7 @@ def as_tables(value: Any) -> Any:
 def range_values(interval: AxisRange, low: float, high: float, shares: np.ndarray) -> np.ndarray:
     """Numbers at `shares` (in [0, 1]) of the way from `low` to `high` in SI units, on the interval's scale."""
     if interval.log:
+        # Equal steps of the share are equal ratios, as on a logarithmic scale.
         return low * (high / low) ** shares
     return low + (high - low) * shares
 
@@ -225,9 +234,11 @@ def _numbers(source: Mapping[str, Any], mode: str) -> tuple[dict[str, Any], dict
     fixed: dict[str, Any] = {}
     axes: dict[str, tuple[Any, ...] | AxisRange] = {}
     for table in ("workload", "deployment", "policy", "axes", "set"):
+        # Paths are full in axes and set; in the other tables the table's name is their first part.
         prefix = f"{table}." if table not in ("axes", "set") else ""
         for key, value in _table(source, table).items():
             path, where = prefix + key, f"{table}.{key}" if prefix else f'{table}."{key}"'
+            # One leaf may be written in two tables, such as workload.batch and set."workload.batch".
             if path in fixed or path in axes:
                 raise ValueError(f"{where}: {path} is given twice")
             parsed = _axis_values(value, where, mode)
@@ -330,8 +341,10 @@ def _one_of(value: Any, key: str, allowed: tuple[str, ...]) -> str:
 
 def integer(value: Any, key: str, least: int, most: int = LARGEST_INTEGER) -> int:
     """A whole number of at least `least` and at most `most`."""
-    whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value == int(value))
-    if isinstance(value, bool) or not whole:
+    # TOML writes 1e6 as a float: it counts where it is whole.
+    is_whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value == int(value))
+    # True and False are integers in Python, but no numbers of a specification.
+    if isinstance(value, bool) or not is_whole:
         raise ValueError(f"{key} = {value!r} must be a whole number")
     if value < least:
         raise ValueError(f"{key} = {value!r} must be at least {least}")

@@ -25,6 +25,7 @@ def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+# Translation tables from code points to escapes: of single values, and of text that keeps its line breaks.
 _VALUE = {code: _escape(code) for low, high in _RANGES for code in range(low, high + 1)}
 _TEXT = {code: words for code, words in _VALUE.items() if code != ord("\n")}
 
@@ -45,6 +46,7 @@ def finite(value: "Any") -> "Any":
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
+    # NaN and infinities are the floats whose difference from themselves is not 0.
     return None if isinstance(value, float) and value - value != 0.0 else value
 
 

@@ -43,11 +43,13 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
         if name not in (*known, *ADAPTER_NUMBERS):
             raise ValueError(f"workload.{name} is not a number of a training run{nearest(name, known)}")
     lora = given.get("lora")
+    # Adapters are a struct, read apart from the numbers.
     values: dict[str, Any] = {
         name: parsed(f"workload.{name}", value)
         for name, value in given.items()
         if value is not None and not name.startswith("lora")
     }
+    # Required numbers, then combinations that are not modelled or miss a figure.
     missing = [f"workload.{name}" for name in ("global_batch", "seq") if name not in values]
     if missing:
         raise ValueError(f"a training run needs {' and '.join(missing)}")
@@ -64,6 +66,7 @@ def training_workload(given: Mapping[str, Any], parsed: Callable[[str, Any], flo
             raise ValueError(f"workload.{lone} is of adapters that are not there: give workload.lora")
         return Training(**values)
     lora = adapters(lora)
+    # Numbers given by path replace those in the text of the adapters.
     numbers: dict[str, Any] = {
         path.removeprefix("lora."): parsed(f"workload.{path}", given[path])
         for path in ADAPTER_NUMBERS
@@ -76,17 +79,18 @@ def adapters(text: Any) -> LoRA:
     """LoRA of "rank=16,target=q,v", or of a table; ValueError of one line for another."""
     if isinstance(text, LoRA):
         return text
-    found = adapter_settings(text) or {}
-    targets = tuple(found.get("targets") or ())
+    table = adapter_settings(text) or {}
+    targets = tuple(table.get("targets") or ())
     for target in targets:
         if target not in ADAPTED:
             raise ValueError(f"workload.lora: there is no target {target!r}{nearest(target, ADAPTED)}")
+    # A rank that is no number becomes 0, which the check of the form refuses.
     try:
-        number = float(found.get("rank", 0.0))
+        number = float(table.get("rank", 0.0))
     except (TypeError, ValueError):
         number = 0.0
-    whole, once = number >= 1.0 and number % 1.0 == 0.0, len(set(targets)) == len(targets)
-    if set(found) != {"rank", "targets"} or not (whole and targets and once):
+    whole_rank, once = number >= 1.0 and number % 1.0 == 0.0, len(set(targets)) == len(targets)
+    if set(table) != {"rank", "targets"} or not (whole_rank and targets and once):
         raise ValueError(f"workload.lora = {text!r} must be like rank=16,target=q,v, targets of {', '.join(ADAPTED)}")
     return LoRA(rank=number, targets=targets)
 
@@ -101,6 +105,7 @@ def schedule_settings(text: str | None) -> dict[str, Any]:
             raise ValueError(f"--schedule {text}: only interleaved has chunks, as in interleaved:4")
         return {"schedule": name}
     where = "--schedule interleaved:"
+    # Interleaved stages hold two chunks of layers each where no number is given (Narayanan et al., arXiv:2104.04473).
     number = quantity(chunks or "2", "1", where)
     if number != int(number):
         raise ValueError(f"{where} = {chunks!r} must be a whole number")
@@ -109,17 +114,18 @@ def schedule_settings(text: str | None) -> dict[str, Any]:
 
 def workload_settings(settings: Iterable[str]) -> dict[str, str]:
     """Numbers of the workload that have no flag, by name, of "workload.gradient_bytes=4B"."""
-    found = {}
+    texts = {}
     flagged = {name for name, declared in declarations(Training).items() if declared.flag}
     for setting in settings:
         path, equals, value = (part.strip() for part in setting.partition("="))
         name = path.removeprefix("workload.")
         if not (equals and value):
             raise ValueError(f"--set {setting!r} must be PATH=VALUE, such as workload.gradient_bytes=4B")
+        # What has a flag is refused here, so that it is given in one way only.
         if name in (*flagged, "lora", "schedule"):
             raise ValueError(f"--set {setting}: use --{name.replace('_', '-')}")
-        found[name] = value
-    return found
+        texts[name] = value
+    return texts
 
 
 def stored_weights(weights: str | None, precision: str | None, lora: str | None) -> str:
@@ -136,6 +142,7 @@ def stored_weights(weights: str | None, precision: str | None, lora: str | None)
 
 def require_converted(name: str, model: Model) -> None:
     """ValueError for frozen weights that are multiplied with activations of 8 bits or less, which have no gradient."""
+    # Formats of 8 bits or less multiply quantised activations, through which no gradient flows.
     low = sorted({weights.compute for weights in formats_of(model)} & set(LOW_PRECISIONS))
     if low:
         raise ValueError(
@@ -170,11 +177,13 @@ def settings(degrees: dict[str, int]) -> dict[str, int]:
       ValueError: one line, where they do not divide.
     """
     given = dict(degrees)
+    # Devices of one stage that work on the same sequences: tp x cp of them.
     ep, stage = given.get("ep", 1), given.get("tp", 1) * given.get("cp", 1)
     if ep <= stage:
         return given
     if ep % stage:
         raise ValueError(f"ep = {ep} must be a multiple of tp x cp = {stage}, or divide it")
+    # Beyond one group, experts are spread over several, which are taken out of the dp copies.
     groups = ep // stage
     dp = given.get("dp", groups)
     if dp % groups:
@@ -194,20 +203,22 @@ class Layouts:
     def paths(self, experts: bool) -> dict[str, np.ndarray]:
         """The same by the paths of a scenario's leaves; degrees of experts only where the model has some."""
         own = self.columns
+        # Groups that share experts, as in `settings`, for all rows at once.
         groups = np.maximum(1, own["ep"] // (own["tp"] * own["cp"]))
-        found = {f"deployment.{name}": own[name] for name in ("tp", "pp", "cp")}
+        columns = {f"deployment.{name}": own[name] for name in ("tp", "pp", "cp")}
         if experts:
-            found |= {"deployment.ep": own["ep"], "deployment.attention_dp": groups}
-        found["deployment.dp"] = own["dp"] // groups
+            columns |= {"deployment.ep": own["ep"], "deployment.attention_dp": groups}
+        # A copy of the experts spans all groups that share them.
+        columns["deployment.dp"] = own["dp"] // groups
         names = ("micro_batch", "zero", "recompute", "schedule", "virtual_stages")
-        return found | {f"workload.{name}": own[name] for name in names}
+        return columns | {f"workload.{name}": own[name] for name in names}
 
     def row(self, place: int) -> dict[str, float | str]:
         """One layout in numbers and words."""
-        found = {name: column[place].item() for name, column in self.columns.items()}
+        layout = {name: column[place].item() for name, column in self.columns.items()}
         for name in ("recompute", "schedule"):
-            found[name] = known_leaf(f"workload.{name}").codes[int(found[name])]
-        return found
+            layout[name] = known_leaf(f"workload.{name}").codes[int(layout[name])]
+        return layout
 
 
 def layouts(model: Model, devices: int, global_batch: int, seq: int) -> Layouts:
@@ -217,6 +228,7 @@ def layouts(model: Model, devices: int, global_batch: int, seq: int) -> Layouts:
     ZeRO is tried where there are copies of the weights, schedules where there are stages. With experts ep is 1, or any
     divisor of tp x cp x dp that divides the experts and spans whole tp x cp groups.
     """
+    # Degrees first, then every way to train with each: micro-batch, ZeRO, recomputation, schedule.
     degrees = np.array(list(_degrees(model, devices, global_batch, seq)), dtype=np.int64)
     if not len(degrees):
         return Layouts({name: np.zeros(0, np.int64) for name in COLUMNS})
@@ -227,19 +239,23 @@ def layouts(model: Model, devices: int, global_batch: int, seq: int) -> Layouts:
 def _degrees(model: Model, devices: int, global_batch: int, seq: int) -> Iterator[tuple[int, ...]]:
     layers = sum(int(block.count) for block in model.blocks)
     experts = expert_layers(model)
+    # A degree has to divide the experts of every layer, so their greatest common divisor.
     shared = math.gcd(*(int(layer.experts) for layer in experts)) if experts else 1
     for tp in divisors(devices):
         for pp in divisors(devices // tp):
             if pp > layers:
                 continue
             for cp in divisors(devices // (tp * pp)):
+                # Ring and all-to-all context parallelism split a sequence into equal parts.
                 if cp > LARGEST_CONTEXT or seq % cp:
                     continue
                 dp = devices // (tp * pp * cp)
+                # Every copy works on equally many sequences.
                 if global_batch % dp:
                     continue
                 stage = tp * cp
                 for ep in divisors(stage * dp) if experts else (1,):
+                    # Experts are spread inside one tp x cp group, or over whole groups.
                     if shared % ep == 0 and (stage % ep == 0 or ep % stage == 0):
                         yield tp, pp, cp, ep, dp
 
@@ -251,6 +267,7 @@ def _ways(model: Model, global_batch: int, tp: int, pp: int, cp: int, ep: int, d
         if size & (size - 1):
             continue  # kernels and people like powers of two
         schedules = list(_schedules(pp, sequences // size, layers))
+        # ZeRO stages 0 to 3 (Rajbhandari et al., arXiv:1910.02054); with a single copy there is nothing to shard.
         zeros = range(4) if dp * cp > 1 else (0,)
         for zero, recompute, (schedule, chunks) in itertools.product(zeros, range(len(RECOMPUTES)), schedules):
             yield tp, pp, cp, ep, dp, size, zero, recompute, schedule, chunks
@@ -260,13 +277,16 @@ def _schedules(pp: int, number: int, layers: int) -> Iterator[tuple[int, int]]:
     """Codes of schedules that run, with chunks per device."""
     names = ("1f1b",) if pp == 1 else ("gpipe", "1f1b", "zero_bubble")
     yield from ((SCHEDULES.index(name), 1) for name in names)
+    # Interleaving needs micro-batches in multiples of the stages (Narayanan et al., arXiv:2104.04473).
     if pp > 1 and number % pp == 0:
         yield from ((SCHEDULES.index("interleaved"), v) for v in CHUNKS if layers % (pp * v) == 0)
+    # DualPipe feeds micro-batches from both ends: even numbers, at least two per stage (DeepSeek-V3, arXiv:2412.19437).
     if pp > 1 and pp % 2 == 0 and number % 2 == 0 and number >= 2 * pp:
         yield SCHEDULES.index("dualpipe"), 1
 
 
 def divisors(number: int) -> list[int]:
     """Divisors in rising order."""
+    # Divisors come in pairs d and number / d, of which one is at most the square root.
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})

@@ -33,6 +33,7 @@ _KV, _SENT = "deployment.kv_bytes", "deployment.communication_bytes"
 class CaseWords:
     """Words of one deployment of one model."""
 
+    # Without a default, these two have to be given.
     hardware: str = word("NAME", _ACCELERATOR, "a name or file", axis=True, default=dataclasses.MISSING)
     model: str = word("NAME", _MODEL, "a name or file", axis=True, default=dataclasses.MISSING)
     deployment: Table = word(meaning="table: degrees and other settings of the deployment", default=dict)
@@ -50,6 +51,7 @@ class CaseWords:
     engine: str | None = word("NAME", _ENGINE, apart=True, served=True)
 
 
+# Words with a factory for their default are tables.
 NAMED = tuple(field.name for field in dataclasses.fields(CaseWords) if field.default_factory is dataclasses.MISSING)
 """Words of a case that are one name; the others are tables."""
 
@@ -155,6 +157,7 @@ class ComparisonWords:
     node: int | None = word("N", _NODE, whole=True, reads=COUNT)
     overrides: Table | None = _like("overrides", help=_SETS, key="set", reads=TABLE)
     simulate: int = word("N", _SIMULATE, whole=True, zero=True, reads=COUNT, default=6)
+    # The flag switches it off.
     disaggregated: bool = word(
         help="leave out pools that only prefill or decode: estimates", reads=SWITCH, default=True
     )

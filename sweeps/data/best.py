@@ -40,6 +40,7 @@ def metrics(dataset: xr.Dataset) -> tuple[str, ...]:
     """Variables that are better higher or lower, over the axes only: what a best point can be asked of."""
     names = []
     for name, array in dataset.data_vars.items():
+        # Ops of a breakdown are no deployments, so that none of them can be a best point.
         plain = not any(labels.is_op_dimension(str(dim)) for dim in array.dims)
         if name in VARIABLES and VARIABLES[name].higher_is_better is not None and plain:
             names.append(str(name))
@@ -55,6 +56,7 @@ def key_metrics(dataset: xr.Dataset) -> tuple[str, ...]:
 def feasible(dataset: xr.Dataset) -> xr.DataArray:
     """True where a deployment can be and fits, over as few axes as that depends on; all true where nothing says so."""
     mask = xr.DataArray(True)
+    # `feasible` is both conditions in one; a dataset without it may have either of them.
     for name in ("feasible",) if "feasible" in dataset else ("legal", "fits"):
         if name in dataset:
             mask = mask & dataset[name].astype(bool)
@@ -65,6 +67,7 @@ def feasible_points(dataset: xr.Dataset) -> tuple[int, int]:
     """(feasible points, all points)."""
     points = math.prod(size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim)))
     mask = feasible(dataset)
+    # The mask spans only the axes that it depends on: each of its points stands for equally many of the grid.
     return int(mask.sum()) * (points // mask.size), points
 
 
@@ -74,7 +77,9 @@ def masked(dataset: xr.Dataset, metric: str, over: tuple[str, ...] = ()) -> xr.D
     array = array if array.dtype.kind == "f" else array.astype(float)  # only real numbers have a NaN
     extra = [dim for dim in over if dim not in array.dims]
     dims = (*array.dims, *extra)
+    # A point along `dims` counts where any point along all other axes is feasible.
     inside = mask.any([dim for dim in mask.dims if dim not in dims])
+    # Axes of size 1 stand for those that values or mask do not vary along: nothing is copied to the whole grid.
     values = array.values.reshape(array.shape + (1,) * len(extra))
     if not inside.values.all():
         sizes = [dataset.sizes[dim] if dim in inside.dims else 1 for dim in dims]
@@ -90,6 +95,7 @@ def best(dataset: xr.Dataset, metric: str) -> Best | None:
     if index < 0:
         return None
     where = dict(zip(array.dims, np.unravel_index(index, array.shape), strict=True))
+    # Along axes that the metric does not depend on, the first feasible position.
     mask = feasible(dataset)
     rest = mask.isel({dim: where[dim] for dim in mask.dims if dim in where})
     first = dict(zip(rest.dims, np.unravel_index(int(rest.values.reshape(-1).argmax()), rest.shape), strict=True))
@@ -109,8 +115,8 @@ def best_index(values: np.ndarray, metric: str) -> int:
 def coordinates(dataset: xr.Dataset, point: Best) -> dict[str, str]:
     """Coordinates of a point: axes that vary or are held at one value -> the value there, as text with its unit."""
     held = [str(name) for name, label in dataset.coords.items() if not label.dims]
-    found = {name: labels.text(dataset, name, dataset[name].values[()]) for name in held}
+    texts = {name: labels.text(dataset, name, dataset[name].values[()]) for name in held}
     for name in labels.axes(dataset):
         (dim,) = dataset[name].dims
-        found[name] = labels.text(dataset, name, dataset[name].values[point.position[str(dim)]])
-    return found
+        texts[name] = labels.text(dataset, name, dataset[name].values[point.position[str(dim)]])
+    return texts

@@ -58,6 +58,8 @@ def unit(dataset: "xr.Dataset", name: str) -> str:
         return variable(name).unit
     if is_text(dataset[name]):
         return ""
+    # Units in files are spelled as UDUNITS does. Leaves have their own; others are translated where that is
+    # unambiguous.
     written = dataset[name].attrs.get("units", "1")
     path = _path(dataset[name].attrs.get("long_name", ""))
     return leaf_unit(path) if path else _si_units().get(written, written)
@@ -89,10 +91,11 @@ def amount(value: float, unit: str, digits: int = 3) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """A number without unit: thousands separated, never in powers of ten between 0.001 and 10^15."""
+    # Beyond 10^15 separated thousands would show digits that a float64 hardly has.
     if value and not 1e-3 <= abs(value) < 1e15:
         return f"{value:.{digits}g}"
-    whole = abs(value) >= 10 ** (digits - 1) or value == int(value)
-    return f"{value:,.0f}" if whole else f"{value:.{digits}g}"
+    as_integer = abs(value) >= 10 ** (digits - 1) or value == int(value)
+    return f"{value:,.0f}" if as_integer else f"{value:.{digits}g}"
 
 
 def words(metric: str) -> str:
@@ -114,6 +117,7 @@ def _si_units() -> Mapping[str, str]:
     """Our units by how UDUNITS writes them, where only one of ours is written so."""
     from sweeps.ask.names import UDUNITS
 
+    # Several SI units are written 1 or s-1, so that these cannot be translated back.
     return {udunits: unit for unit, udunits in UDUNITS.items() if udunits not in ("1", "s-1")}
 
 

@@ -19,22 +19,25 @@ def opened(path: str | os.PathLike[str]) -> xr.Dataset:
         return opened_folder(path)
     size = document.require_file(path, sys.maxsize)
     try:
+        # Types and sizes are checked by the netCDF library alone, before xarray reads labels into memory.
         with netCDF4.Dataset(path) as file:
             require_sound(file, size, path)
     except NotSound:
+        # Its message says already what is wrong, unlike the errors below.
         raise
     except (OSError, ValueError, RuntimeError, UnicodeError, AttributeError) as error:
         raise ValueError(f"{path} is not a netCDF file: {' '.join(str(error).split())}") from None
     try:
-        found = xr.open_dataset(path, engine="netcdf4")
+        dataset = xr.open_dataset(path, engine="netcdf4")
     except Exception as error:  # whatever xarray makes of attributes that it cannot read
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
     try:
-        _require_labelled(found, path)
+        _require_labelled(dataset, path)
     except ValueError:
-        found.close()
+        # A file that is refused must not stay open.
+        dataset.close()
         raise
-    return found
+    return dataset
 
 
 def _require_labelled(dataset: xr.Dataset, path: str | os.PathLike[str]) -> None:

@@ -73,6 +73,7 @@ class View:
 def part(array: Any, inside: tuple[tuple[int, int], ...], over: tuple[bool, ...]) -> Any:
     """A part of an array, with a dimension of size 1 for every axis that it has none for."""
     ranges = iter(inside)
+    # None makes an axis of size 1 where the array has none.
     return array[tuple(slice(*next(ranges)) if known else None for known in over)]
 
 
@@ -81,6 +82,7 @@ def gathered(counts: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...]
     lengths = part_lengths(list(counts), most, equal=False)
     for place in np.ndindex(*(math.ceil(n / length) for n, length in zip(counts, lengths, strict=True))):
         corner = tuple(i * length for i, length in zip(place, lengths, strict=True))
+        # Boxes at the upper ends of the grid may be shorter.
         ends = [min(low + length, n) for low, length, n in zip(corner, lengths, counts, strict=True)]
         yield corner, tuple(end - low for low, end in zip(corner, ends, strict=True))
 
@@ -93,12 +95,14 @@ def corners(box: Box) -> Iterator[tuple[int, ...]]:
 
 def part_lengths(sizes: list[int], points: int, equal: bool = True) -> list[int]:
     """Positions per part along every axis: the inner axes whole, one axis in parts, those outside it one by one."""
+    # From the innermost axis outwards, until the budget of points is spent.
     lengths, budget = [], points
     for size in reversed(sizes):
         length = max(1, min(size, budget))
         if equal:  # equal parts overlap least
             length = math.ceil(size / math.ceil(size / length))
         lengths.append(length)
+        # Once an axis is cut into parts, the axes outside it go one position at a time.
         budget = budget // length if length == size else 1
     return lengths[::-1]
 
@@ -108,11 +112,13 @@ def crossed(parts: Sequence[slice | np.ndarray]) -> tuple[Any, ...]:
     short = tuple(part if isinstance(part, slice) else as_slice(part) for part in parts)
     if all(isinstance(part, slice) for part in short):
         return short
+    # Positions with gaps need index arrays, one for every dimension, which `ix_` spreads over all combinations.
     return np.ix_(*(np.arange(part.start, part.stop) if isinstance(part, slice) else part for part in short))
 
 
 def as_slice(positions: np.ndarray) -> slice | np.ndarray:
     """Rising positions as a slice where all of them are in a row, which copies faster."""
+    # n rising positions that span n are consecutive.
     if len(positions) == positions[-1] - positions[0] + 1:
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions

@@ -42,6 +42,7 @@ def require_sound(file: netCDF4.Dataset, size: int, where: str | os.PathLike[str
     if len(file.variables) > MOST_VARIABLES:
         raise NotSound(f"{where} has {len(file.variables):,} variables; at most {MOST_VARIABLES:,} are read")
     for name, each in file.variables.items():
+        # Text is a variable-length type too, and one that is read.
         own = isinstance(each.datatype, netCDF4.VLType | netCDF4.CompoundType | netCDF4.EnumType)
         if own and each.dtype is not str:
             raise NotSound(f"{where}: {name} is of a type of its own, {each.datatype.name}; numbers and text are read")
@@ -50,11 +51,13 @@ def require_sound(file: netCDF4.Dataset, size: int, where: str | os.PathLike[str
             if isinstance(words, str) and len(words) > LONGEST_TEXT:
                 raise NotSound(f"{where}: {label} of {name} has {len(words):,} characters; at most {LONGEST_TEXT:,}")
     claimed = sum(map(_claimed_bytes, file.variables.values()))
+    # zlib shrinks data by a factor of about 1,030 at most (zlib.net, technical details).
     if claimed > max(UNSUSPICIOUS_BYTES, MOST_INFLATED * size):
         raise NotSound(
             f"{where} has {size:,} bytes and claims {claimed:,} bytes of values, more than any packing allows: "
             "it is damaged, or made to fill the memory"
         )
+    # Labels are read into memory as soon as the file is opened, so that they have limits of their own.
     for name, each in file.variables.items():
         if name in each.dimensions and each.size > (MOST_TEXTS if _is_text(each) else MOST_LABELS):
             raise NotSound(f"{where}: {name} has {each.size:,} labels, more than are read")

@@ -51,6 +51,7 @@ def coordinates(axes: tuple[Axis, ...], outputs: Mapping[str, Output]) -> dict[s
             labels[label.name] = (axis.name, label.values, {"units": unit, "long_name": label.long_name})
     for output in outputs.values():
         if output.ops:
+            # The last dimension of a breakdown is that of its ops.
             dim = dimensions(output)[-1]
             labels[dim] = (dim, np.array(output.ops, object), {"units": "1", "long_name": OP_DIMENSIONS[dim]})
     return labels
@@ -105,14 +106,16 @@ def written(
       outputs: the variables.
       pieces: their values.
     """
+    # Labels and attributes first, by xarray; the variables are then added to the file by the netCDF library.
     numeric = [name for name, label in labels.variables.items() if label.dtype.kind == "f"]
-    whole = {name: {"_FillValue": None} for name in numeric}  # a coordinate has no missing values
-    labels.to_netcdf(path, engine="netcdf4", encoding=whole)
+    encoding = {name: {"_FillValue": None} for name in numeric}  # a coordinate has no missing values
+    labels.to_netcdf(path, engine="netcdf4", encoding=encoding)
     with netCDF4.Dataset(path, "a") as file:
         file.set_fill_off()  # every value is written; where a sweep has none, its blank
         beside = [str(name) for name in labels.coords if name not in labels.dims]
         for output in outputs.values():
             stored = _created(file, output, beside)
+            # Variables that no structure leaves open are overwritten in full by their pieces.
             if not output.complete:
                 _blank(stored, output)
         for piece in pieces:
@@ -125,12 +128,14 @@ def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> "netCD
     for dim, size in zip(dims, output.shape, strict=True):
         if dim not in file.dimensions:
             file.createDimension(dim, size)
+    # netCDF has no booleans: bytes, with the attribute by which xarray restores them.
     boolean = output.dtype.kind == "b"
     fill = np.nan if output.dtype.kind == "f" else None
     stored = file.createVariable(output.name, "i1" if boolean else output.dtype, dims, fill_value=fill)
     attributes = variable_attributes(output.name, output.dtype)
     if boolean:
         attributes["dtype"] = "bool"
+    # CF conventions, section 5: variables list the coordinates that are not dimensions.
     if labels:
         attributes["coordinates"] = " ".join(labels)
     stored.setncatts(attributes)
@@ -139,6 +144,7 @@ def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> "netCD
 
 def _blank(stored: "netCDF4.Variable[Any]", output: Output) -> None:
     """Write the blank everywhere, some million values at a time."""
+    # As many rows along the first axis as make 4 million values.
     rows = max(1, 4_000_000 // max(1, math.prod(output.shape[1:])))
     for low in range(0, output.shape[0] if output.shape else 1, rows):
         stored[low : low + rows if output.shape else None] = blank(output.dtype)

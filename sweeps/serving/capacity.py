@@ -157,23 +157,28 @@ def capacity(
         raise ValueError(f"tolerance = {tolerance:g} must be from 0.0001 to below 1")
     traffic = keys.get("traffic")
     target = target_of(slo, share, () if traffic is None else classes_of(str(specification(traffic))))
+    # `top` holds metrics at the largest load where they are known already; `extra` counts simulations beside the curve.
     given, top, extra, longer = None, [], 0, 0
     if rates is not None or concurrencies is not None:
         given, closed = loads_of(rates, concurrencies)
-    asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
+    # The name of the hardware is a placeholder, which `fleet` does not read.
+    spec = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
         if given is None and not closed:
-            engines, loads, last, longer = usual_rates(asked, hardware, tp, node, target)
+            # Every round of `usual_rates` simulates twice; only the last one at the largest load is of the curve.
+            engines, loads, last, longer = usual_rates(spec, hardware, tp, node, target)
             top, extra = [last], 1 + 2 * longer
         else:
-            engines = fleet(asked, hardware, tp, node)
+            engines = fleet(spec, hardware, tp, node)
             loads = usual_clients(engines) if given is None else given
         count, rounds = len(engines.places), _rounds(loads, tolerance, closed)
+        # The curve first, then all brackets are halved together.
         progress = begun(count * (len(loads) - len(top) + rounds))
         lower = loads[: len(loads) - len(top)]
         curve_metrics = [engines.outcomes([load] * count, target.objective, progress) for load in lower] + top
         ends = _bisected(engines, target, loads, curve_metrics, rounds, progress)
         idle, bounds = np.zeros(count, bool), any(one.censored for one in ends)
+        # Where no rate that was tried fails, one more simulation tells whether any could.
         if bounds and not closed:
             idle, extra = keeps_all_at_once(engines, target), extra + 1
         curve = curve_dataset(engines, loads, curve_metrics)
@@ -195,12 +200,14 @@ def capacity(
 
 def _order(one: Capacity) -> tuple[Any, ...]:
     """Sort key of a capacity: bounds first, in an order that says nothing of their size."""
+    # The size of a bound means nothing, so that bounds are ordered by name alone.
     size = 0.0 if one.censored else -np.nan_to_num(one.per_device, nan=-1.0)
     return not one.censored, size, one.place.label
 
 
 def dataset(search: Search) -> xr.Dataset:
     """The curve with the capacity of every accelerator, in the order of the capacities per device."""
+    # Everything along `hardware` in the order of the capacities.
     ordered = search.curve.sel(hardware=[one.place.label for one in search.capacities])
     prefix = "client_" if search.closed else ""
     columns = {
@@ -226,6 +233,7 @@ def _rounds(loads: np.ndarray, tolerance: float, closed: bool) -> int:
     if closed:
         return max((_whole_rounds(low, high, tolerance) for low, high in pairs), default=0)
     ratio = max((high / low for low, high in pairs), default=1.0)
+    # n halvings of ln(ratio) leave the 2^n-th root of the ratio, which is to be at most 1 + tolerance.
     return max(math.ceil(math.log2(math.log(ratio) / math.log1p(tolerance))), 0) if ratio > 1.0 else 0
 
 
@@ -233,6 +241,7 @@ def _whole_rounds(low: float, high: float, tolerance: float) -> int:
     """Halvings of a bracket of clients at most: those of whole numbers leave one part larger than the other."""
     if high <= max(low + 1.0, low * (1.0 + tolerance)):
         return 0
+    # Halves of a whole number may differ by one, so that the longer branch counts.
     middle = float(_middle(low, high, True))
     return 1 + max(_whole_rounds(low, middle, tolerance), _whole_rounds(middle, high, tolerance))
 
@@ -254,15 +263,19 @@ def _bisected(
     fine = np.stack([keeps(metrics, target) for metrics in curve])  # [loads, deployments]
     first = np.where(fine.all(axis=0), len(loads), (~fine).argmax(axis=0))  # the load that fails first
     every = np.arange(fine.shape[1])
+    # The bracket is the last load that holds and the first that fails; clipped where all or none do.
     below, above = np.maximum(first - 1, 0), np.minimum(first, len(loads) - 1)
     low, high = loads[below].copy(), loads[above].copy()
     inside = (first > 0) & (first < len(loads))
+    # Metrics at the lower and at the upper end of every bracket.
     best = {name: np.stack([metrics[name] for metrics in curve])[below, every] for name in curve[0]}
     worst = {name: np.stack([metrics[name] for metrics in curve])[above, every] for name in curve[0]}
     for _ in range(rounds):
+        # Deployments without a bracket are simulated at their own load once more, so that one batch serves all.
         middle = np.where(inside, _middle(low, high, engines.rate is None), low)
         metrics = engines.outcomes(middle, target.objective, progress)
         good = keeps(metrics, target)
+        # Clients next to each other have no number in between: their bracket stays as it is.
         met, missed = inside & good, inside & ~good & (middle > low)
         low, high = np.where(met, middle, low), np.where(missed, middle, high)
         best = {name: np.where(met, metrics[name], best[name]) for name in best}
@@ -279,6 +292,7 @@ def _bisected(
                 load=math.nan if state == NEVER else float(low[i]),
                 fails=math.nan if state == MORE else float(high[i]),
                 metrics=figures,
+                # What the lowest load misses, or else what the upper end of the bracket does.
                 missed=missed_text(figures if state == NEVER else stops, target),
             )
         )

@@ -43,6 +43,7 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
             "KV cache (%)": {"in use": round(100.0 * float(timeline.blocks[i]) / found.blocks, 3)},
         }
         for name, values in counters.items():
+            # A counter has an event only where its values change.
             if shown.get(name) != values:
                 shown[name] = values
                 yield {"name": name, "ph": "C", "pid": ENGINE, "tid": 0, "ts": moment(starts[i]), "args": values}
@@ -58,12 +59,14 @@ def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
     """Queueing, prefill and decode of every finished request as spans, in lanes in which none overlap."""
     served, stream = found.served, found.replica.stream
     done = np.flatnonzero(served.status == STATUSES.index("finished"))
+    # In the order of arrival, so that lanes are given to requests as they come.
     done = done[np.argsort(served.arrival[done], kind="stable")]
     free: list[int] = []  # lanes without a request, the lowest first
     busy: list[tuple[float, int]] = []  # finish and lane of the others
     lanes = 0
     for i in done.tolist():
         times = [float(getattr(served, name)[i]) for name in ("arrival", "admitted", "first_token", "finish")]
+        # Lanes of requests that have ended by now are free again.
         while busy and busy[0][0] <= times[0]:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if not free:
@@ -79,6 +82,7 @@ def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
             "cached tokens": int(served.cached[i]),
             "preemptions": int(served.preemptions[i]),
         }
+        # Three spans between four times in s; phases of no length are left out.
         for name, begin, end in zip(("queue", "prefill", "decode"), times[:-1], times[1:], strict=True):
             if end > begin:
                 yield {**span(REQUESTS, lane, name, begin, end), "args": about}

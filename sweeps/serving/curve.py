@@ -61,10 +61,11 @@ def latency_curve(
       sweeps.latency_curve("Llama-3.1-8B", ["H100-SXM", "H200-SXM"], rates=[1, 2, 4, 8], isl=1024, osl=256)
     """
     loads, closed = loads_of(rates, concurrencies)
-    asked = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
+    # The name of the hardware is a placeholder, which `fleet` does not read.
+    spec = serve_spec(hardware="-", model=model, **keys, **({"concurrency": 1} if closed else {}))
     with precision("float64"):
-        engines = fleet(asked, hardware, tp, node)
-        metrics = [engines.outcomes([one] * len(engines.places), parse_slo(asked.slo), progress) for one in loads]
+        engines = fleet(spec, hardware, tp, node)
+        metrics = [engines.outcomes([one] * len(engines.places), parse_slo(spec.slo), progress) for one in loads]
         return curve_dataset(engines, loads, metrics)
 
 
@@ -80,6 +81,7 @@ def load_range(text: str, points: int, where: str, whole: bool = False) -> list[
     low, high = quantity(first.strip(), "1", where), quantity(last.strip(), "1", where)
     if not low < high:
         raise ValueError(f"{where} {text}: {low:g} must be below {high:g}")
+    # Equal ratios between neighbours; rounding may make two of them equal.
     ratio = math.log(high / low)
     steps = [low * math.exp(ratio * i / max(points - 1, 1)) for i in range(points)]
     return list(dict.fromkeys(float(round(one)) if whole else float(f"{one:.3g}") for one in steps))
@@ -91,13 +93,14 @@ def loads_of(rates: Sequence[float] | None, concurrencies: Sequence[float] | Non
     Raises:
       ValueError: one line: both or neither are given, or one of them cannot be.
     """
-    asked = rates if concurrencies is None else concurrencies
-    if asked is None or (rates is not None and concurrencies is not None):
+    values = rates if concurrencies is None else concurrencies
+    if values is None or (rates is not None and concurrencies is not None):
         raise ValueError("rates and concurrencies: give one of them")
     name, closed = ("rates", False) if concurrencies is None else ("concurrencies", True)
-    given = np.array([float(one) for one in asked])
+    given = np.array([float(one) for one in values])
     if not given.size:
         raise ValueError(f"{name} is empty; give at least one")
+    # Rates in requests per s, or whole clients.
     for one in given:
         if not 0.0 < one <= MOST_LOAD or (closed and one != int(one)):
             kind = "whole numbers of at least 1" if closed else "above 0"
@@ -115,6 +118,7 @@ def curve_dataset(engines: Fleet, loads: np.ndarray, metrics: Sequence[Metrics])
     for name in VARIABLES:
         values = np.stack([one.get(name, np.full(len(engines.places), np.nan)) for one in metrics], axis=1)
         dims: tuple[str, ...] = ("hardware", axis)
+        # What does not depend on the load is over the accelerators alone.
         if name in (*FLAGS, "devices", "weight_bytes", "kv_capacity_tokens", "kv_blocks"):
             values, dims = values[:, 0], ("hardware",)
         variables[name] = (dims, values, variable_attributes(name, values.dtype))

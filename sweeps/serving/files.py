@@ -55,6 +55,7 @@ def dataset(found: Simulation) -> xr.Dataset:
       Metrics without dimension; along `request` what became of each, NaN where it did not come to that; along
       `iteration` what the engine did. SI units, float64; attributes hold the question, versions and notes.
     """
+    # Scalars first, then columns over requests and over iterations.
     values: dict[str, tuple[Any, ...]] = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
     values["kv_blocks"] = ((), np.float64(found.blocks))
     values |= {name: (("request",), column) for name, column in request_columns(found).items()}
@@ -96,6 +97,7 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "slo": json.dumps(limits(found.objective)),
         "stream": found.load.stream.source,
         "load": found.load.text,
+        # Attributes in netCDF are numbers or text: no clients, 0, stand for an open loop.
         "clients": 0 if found.load.clients is None else found.load.clients,
         "think": found.load.think,
         **({"classes": ", ".join(found.classes)} if found.classes else {}),

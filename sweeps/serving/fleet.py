@@ -83,6 +83,7 @@ class Fleet:
         """The same requests at `amount` requests per s, their times stretched; or from `amount` clients."""
         if self.rate is None:
             return dataclasses.replace(self.traffic, clients=float(amount))
+        # One factor for all times keeps the pattern of arrivals, such as bursts.
         return dataclasses.replace(self.traffic, arrival=self.traffic.arrival * (self.rate / amount))
 
     def outcomes(
@@ -92,6 +93,7 @@ class Fleet:
         progress: Callable[[int], None] = lambda points: None,
     ) -> Metrics:
         """Metrics of every deployment at a load of its own, shape [deployments], of `sweeps.run.simulated.grid`."""
+        # Limits of the requests' own classes, where the load has some.
         limits = self.requests.objective(objective)
         points = [
             dataclasses.replace(
@@ -122,20 +124,24 @@ def fleet(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed; also where nothing can serve.
     """
+    # Loads and capacities are those of one replica.
     if float(asked.deployment.get("dp", 1)) != 1.0:
         raise ValueError("deployment.dp: a load is that of one replica; n replicas take n times as much")
+    # A trace and arrivals have rates of their own; other requests are drawn at 1 per s and stretched.
     closed, plain = asked.concurrency is not None, asked.trace is None and asked.arrivals is None
     words = dataclasses.replace(asked, concurrency=1 if closed else None, rate=1.0 if plain and not closed else None)
     requests = load(words)
     rate = None if closed else 1.0 if plain else mean_rate(requests.stream)
     if rate is not None and not math.isfinite(rate):
         raise ValueError(f"{requests.stream.name}: its requests arrive at one time, so they have no rate to change")
+    # The longest request, in tokens, decides which degrees are large enough.
     longest = float(np.max(requests.stream.isl + requests.stream.osl))
     degrees = None if tp is None else [tp] if isinstance(tp, int) else list(dict.fromkeys(tp))
     members, left_out = [], {}
     for name in dict.fromkeys([hardware] if isinstance(hardware, str) else hardware):
         try:
             members += _places(name, asked, degrees, longest, node)
+        # A device that cannot serve the model is left out with the reason; the others are compared.
         except Unable as error:
             left_out[hwspaces.hardware(name).name] = str(error)
     if not members:
@@ -165,15 +171,18 @@ def _places(
         settings = {**asked.deployment, "tp": degree}
         return dataclasses.replace(asked, hardware=name, deployment=settings, draft=None).case(check=False)
 
+    # A degree of the deployment comes before those to be tried.
     given = [int(asked.deployment["tp"])] if "tp" in asked.deployment else degrees
     try:
         first = at(asked.deployment.get("tp", 1))
         require_priced(first.model.name, first.scenario.model, first.scenario.deployment)
         require_precisions(first.hardware, first.model, first.scenario.deployment)
     except ValueError as error:
+        # Only a missing figure of the device leaves it out: any other error is the user's.
         if "figure" not in str(error):
             raise
         raise Unable(str(error)) from None
+    # Powers of two up to what the widest link connects.
     most = min(MOST_DEVICES, reach(first.hardware.hardware))
     server = server_devices(first.hardware.name, node)
     tried = given or [2**i for i in range(int(most).bit_length()) if 2**i <= most]
@@ -186,6 +195,7 @@ def _places(
         if rule is not None:
             why = rule
             continue
+        # Tokens of KV cache beside the weights: at least those of the longest request.
         room = float(kv_capacity_tokens(*place))
         if not bool(weights_fit(*place)) or room < longest:
             weights = formatted(float(weight_bytes(scenario.model, scenario.deployment)), "B")
@@ -195,6 +205,7 @@ def _places(
             continue
         label = case.hardware.name if given is None or len(given) == 1 else f"{case.hardware.name} tp{degree}"
         members.append(_charged(label, case, server))
+        # Without a list of degrees the smallest that fits is taken.
         if given is None:
             break
     if not members:

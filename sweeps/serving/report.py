@@ -19,11 +19,13 @@ def request_columns(found: Simulation) -> dict[str, Array]:
     done = served.status == STATUSES.index("finished")
     decoded = served.finish - served.first_token
     arrival = served.arrival
+    # In an open loop the stream says when a request is sent, also where the simulation does not.
     if found.load.clients is None:
         arrival = np.where(np.isfinite(arrival), arrival, stream.arrival)
     return {
         "arrival": arrival,
         "ttft": served.first_token - served.arrival,
+        # Time per output token is of those after the first.
         "tpot": np.where(stream.osl > 1, decoded / np.maximum(stream.osl - 1, 1), np.nan),
         "e2e": np.where(done, served.finish - served.arrival, np.nan),
         "queueing": served.admitted - served.arrival,
@@ -71,6 +73,7 @@ def nearest(found: Simulation) -> Nearest | None:
     if not wanted or not done.size:
         return None
     values = {name: columns[name][done] for name in wanted}
+    # A request is as far off as the limit that it misses most; without a TPOT it keeps that limit.
     ratios = np.stack([np.nan_to_num(values[name] / limit, nan=0.0) for name, limit in wanted.items()])
     best = int(np.argmin(ratios.max(axis=0)))
     return Nearest(
@@ -91,6 +94,7 @@ def slo_lines(found: Simulation) -> list[str]:
     if good > 0.0:
         rate = number(found.metrics["goodput"])
         return [f"{text}: {100 * good:.1f} % of the requests keep it, {rate} of them per second"]
+    # No request is good: the nearest one and the median say how far off they are.
     lines = [f"{text}: no request keeps it"]
     near = nearest(found)
     if near is None:
@@ -159,13 +163,16 @@ def binding(found: Simulation) -> Binding | None:
     there = line.running + waiting(found)
     most, wanted = int(np.max(line.running)), int(np.max(there))
     preemptions = int(found.metrics["preemptions"])
+    # Requests that lose their cache show that it binds, even where none waits.
     if preemptions:
+        # Mean over time: iterations count by their durations, in s.
         usual = float(np.average(line.running, weights=line.duration))
         return Binding("kv_cache", max(min(round(usual), wanted), 1), max(wanted, most), preemptions)
     if most >= wanted:
         return None
     if most >= float(policy.max_sequences):
         return Binding("max_sequences", most, wanted, 0)
+    # With `reserve` a request is admitted when blocks for its whole output are free, else for its prompt and a token.
     tokens = np.mean(stream.isl) + (np.mean(stream.osl) if policy.reserve else 1.0)
     needed = math.ceil(tokens / float(policy.block_size))
     full = np.max(line.blocks) + needed > found.blocks * (1.0 - float(policy.watermark))

@@ -43,21 +43,25 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
     spec, prefill = row["spec"], row["prefill"]
     if not isinstance(prefill, Mapping) or not isinstance(prefill.get("deployment"), Mapping):
         raise ValueError(f"prefill = {prefill!r} must be a pool: deployment, replicas, hardware")
-    asked = serve_spec(**{name: value for name, value in spec.items() if value is not None})
-    offered = load(asked)
+    simulation_spec = serve_spec(**{name: value for name, value in spec.items() if value is not None})
+    # The load is drawn for the mean lengths of its prompts and outputs, in tokens.
+    offered = load(simulation_spec)
     isl, osl = (round(float(np.mean(tokens))) for tokens in (offered.stream.isl, offered.stream.osl))
     budget = float(_policy(row).token_budget)
-    yield from ("--model", asked.model, "--hardware", asked.hardware)
-    yield from _settings({**asked.deployment, "dp": row.get("decode_replicas", 1)})
+    # Flags of the decode pool, of the prefill pool, of the requests, then of the load.
+    yield from ("--model", simulation_spec.model, "--hardware", simulation_spec.hardware)
+    yield from _settings({**simulation_spec.deployment, "dp": row.get("decode_replicas", 1)})
     for name, value in {**prefill["deployment"], "dp": prefill.get("replicas", 1)}.items():
         yield from ("--prefill", f"{name}={_text(value)}")
-    if prefill.get("hardware") not in (None, asked.hardware):
+    if prefill.get("hardware") not in (None, simulation_spec.hardware):
         yield from ("--prefill", f"hardware={prefill['hardware']}")
+    # Tokens of images are added by their own flags.
     text = isl if offered.images is None else isl - round(offered.images.language)
     yield from ("--isl", str(text), "--osl", str(osl))
     for name in ("image", "images"):
         if spec.get(name) is not None:
             yield from (f"--{name}", _text(spec[name]))
+    # Every group of attention data parallelism works on one prompt at least.
     groups = groups_of(prefill["deployment"])
     yield from ("--prompts", str(max(int(budget // isl), groups)))
     yield from ("--batch", str(math.ceil(_number(row, "batch_mean"))))
@@ -65,7 +69,7 @@ def _words(row: Mapping[str, Any]) -> Iterator[str]:
     for name in PLACE:
         if spec.get(name) is not None:
             yield from (f"--{name}", str(spec[name]))
-    for path, value in asked.overrides.items():
+    for path, value in simulation_spec.overrides.items():
         yield from ("--set", f"{path}={_text(value)}")
 
 
@@ -120,14 +124,15 @@ def row_of(path: str | os.PathLike[str], number: int = 1) -> dict[str, Any]:
     Raises:
       ValueError: one line: no such file, no comparison, no such row, or a row that no simulation is told of.
     """
-    found = document.json_value(os.fspath(path), LARGEST_FILE, MOST_ENTRIES)
-    rows = found.get("rows") if isinstance(found, Mapping) else None
+    content = document.json_value(os.fspath(path), LARGEST_FILE, MOST_ENTRIES)
+    rows = content.get("rows") if isinstance(content, Mapping) else None
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise ValueError(f"{path} is not a result of jaxroof compare --json: it has no list of rows")
     if not rows:
         raise ValueError(f"{path} has no rows")
     if not 1 <= number <= len(rows):
         raise ValueError(f"{path} has rows 1 to {len(rows)}, not {number}")
+    # By its rank where rows have one, else by its place in the file.
     row = next((row for row in rows if row.get("rank") == number), rows[number - 1])
     if not isinstance(row.get("spec"), Mapping):
         raise ValueError(f"{path}: row {number} has no spec: it is of a static batch, which has no engine settings")
@@ -157,9 +162,11 @@ def row_spec(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
             raise ValueError(f"{said}; {error}") from None
         raise ValueError(f"{said}; these pools: {command}")
     spec = {name: value for name, value in row["spec"].items() if value is not None}
+    # A load of the user takes the place of the row's, but a rate beside a trace only stretches it.
     timed = [keys for keys in LOADS if keys & given.keys()]
     if timed and not (timed == [{"rate"}] and "trace" in spec):
         lengths = {"isl", "osl"} if "trace" in given else set()
         spec = {name: value for name, value in spec.items() if name not in set.union(lengths, *LOADS)}
+    # Settings by name are added to the row's one by one.
     settings = {name: dict(spec.get(name) or {}) | dict(given.get(name) or {}) for name in NAMED}
     return spec | dict(given) | settings

@@ -67,8 +67,8 @@ class Setup:
                 f"one of {self.replicas} replicas was simulated, with one request in {self.replicas}: rates are "
                 f"{self.replicas} times its own, counts are of it alone"
             )
-        whole = self._whole_servers
-        notes += [whole] if whole else []
+        servers_note = self._whole_servers
+        notes += [servers_note] if servers_note else []
         longest = self.case.model.max_position
         beyond = 0 if longest is None else int(np.sum(self.load.stream.isl + self.load.stream.osl > longest))
         if beyond:
@@ -81,6 +81,7 @@ class Setup:
     def _whole_servers(self) -> str:
         """By how much whole servers cost more than the devices in use; "" where they do not, or are charged for."""
         scenario, server = self.case.scenario, server_devices(self.case.hardware.name)
+        # Servers are rented whole: what is charged over what is used.
         used = int(replica_devices(scenario.deployment))
         share = float(charged_devices(used, server)) / used
         if share == 1.0 or scenario.deployment.charged is not None or scenario.hardware.price is None:
@@ -124,17 +125,19 @@ def setup(asked: ServeSpec) -> Setup:
     objective = parse_slo(asked.slo)
     given = load(asked)
     given.objective(objective)  # limits of classes are read before anything is simulated
-    found = asked.case()
-    require_priced(found.model.name, found.scenario.model, found.scenario.deployment)
-    policy = chosen_policy(found.engine.words, asked.policy)
+    # The deployment, then the checks that need its model and its engine's policy.
+    case = asked.case()
+    require_priced(case.model.name, case.scenario.model, case.scenario.deployment)
+    policy = chosen_policy(case.engine.words, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
-    require_effect((f"policy.{name}" for name in asked.policy), facts(found.scenario, beside=policy_values(policy)))
-    part = given.replica(int(found.scenario.deployment.dp))
+    require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
+    # One replica is simulated, with its part of the requests.
+    part = given.replica(int(case.scenario.deployment.dp))
     with precision("float64"):
-        blocks = _cache(found, policy)
+        blocks = _cache(case, policy)
     return Setup(
         spec=asked,
-        case=found,
+        case=case,
         policy=policy,
         objective=objective,
         load=given,
@@ -157,6 +160,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     traffic = given.replica.traffic
     scenario, objective = given.scenario, given.replica.objective(given.objective)
     with precision("float64"):
+        # A batch of one: simulations have a leading axis, which is taken off again.
         together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
@@ -164,17 +168,20 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         scores = compiled(serving_metrics)
         metrics = scores(served, timeline, *asked_for)
         metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
+        # Classes of requests are scored one by one on the same timeline.
         each = of_classes(served, traffic.kind, lambda of: scores(of, timeline, *asked_for))
     classes = {
         one.name: {name: float(value) for name, value in metrics_of_class(each, position).items()}
         for position, one in enumerate(given.load.classes)
     }
+    # Nothing was generated, so a price per token means nothing; or one token per request, so figures are of requests.
     if not metrics["tokens_per_second"] > 0.0:
         metrics.pop("usd_per_million_tokens", None)
     elif np.max(given.load.stream.osl) <= 1.0:
         metrics = without_output(metrics, metrics["prompt_tokens_per_second"] / metrics["requests_per_second"])
     seconds = time.perf_counter() - start
     served, timeline = jax.tree.map(np.asarray, (served, timeline))
+    # Iterations of no duration are room that the simulation did not use.
     worked = timeline.duration > 0.0
     return Simulation(
         **{field.name: getattr(given, field.name) for field in dataclasses.fields(given)},
@@ -191,8 +198,10 @@ def waiting(found: Simulation) -> np.ndarray:
 
     Shape [iterations]; those that were refused or turned away never wait.
     """
-    kept = np.isin(found.served.status, [STATUSES.index(name) for name in ("finished", "unfinished")])
-    arrived, admitted = (np.sort(times[kept]) for times in (found.served.arrival, found.served.admitted))
+    # Requests that were refused or rejected never stood in the queue.
+    was_queued = np.isin(found.served.status, [STATUSES.index(name) for name in ("finished", "unfinished")])
+    arrived, admitted = (np.sort(times[was_queued]) for times in (found.served.arrival, found.served.admitted))
+    # Arrivals less admissions up to the start of every iteration.
     count = [np.searchsorted(times, found.start, side="right") for times in (arrived, admitted)]
     return count[0] - count[1]
 

@@ -31,6 +31,7 @@ def keeps(metrics: Metrics, target: Target) -> np.ndarray:
 
 def good_share(metrics: Metrics) -> np.ndarray:
     """Share of all requests that are good, shape [deployments]: refused, rejected and unfinished ones are not."""
+    # Room for rounding: a share that is met exactly may be computed just below it.
     return metrics["good_share"] * (1.0 + 1e-12)
 
 
@@ -45,6 +46,7 @@ def missed_text(metrics: Mapping[str, float], target: Target) -> str:
     share = good_share_of(metrics)
     if not share >= target.share:
         parts.append(f"{100 * share:.1f} % of the requests are good, of {100 * target.share:g} %")
+        # The smallest reported percentile at or above the share shows which latency is too long.
         percent = next((p for p in PERCENTILES if p >= 100 * target.share - 1e-9), PERCENTILES[-1])
         for name in LIMITS:
             limit, value = getattr(target.objective, name), metrics[f"{name}_p{percent}"]
@@ -101,6 +103,8 @@ def usual_rates(
         engines = fleet(asked, hardware, tp, node)
         rates = _rates(engines, target.objective)
         top = engines.outcomes([rates[-1]] * len(engines.places), target.objective)
+        # More requests are drawn while some engine keeps the target at the top rate and the user left their number
+        # open.
         more = LONGER * len(engines.requests.stream)
         if not keeps(top, target).any() or not free or more > MOST_DRAWN:
             return engines, rates, top, times
@@ -110,6 +114,7 @@ def usual_rates(
 def usual_clients(engines: Fleet) -> np.ndarray:
     """Clients of the curve: from 1 to as many as run at once."""
     most = min(float(engines.policy.max_sequences), len(engines.requests.stream))
+    # Equal ratios, as whole clients, each once.
     return np.unique(np.geomspace(1.0, max(most, 1.0), POINTS).round())
 
 
@@ -120,11 +125,13 @@ def keeps_all_at_once(engines: Fleet, target: Target) -> np.ndarray:
 
 def _at_once(engines: Fleet, objective: Objective) -> Metrics:
     """Metrics where every request is there from the start."""
+    # At a million times their rate all requests arrive practically at once.
     return engines.outcomes([1e6 * given(engines.rate, "rate: the loop is closed")] * len(engines.places), objective)
 
 
 def _free(asked: ServeSpec) -> bool:
     """Whether the user leaves open how many requests there are."""
+    # Stages have durations, which say how many requests there are.
     stages = str(asked.arrivals).strip().lower().startswith("stages")
     return asked.trace is None and asked.requests is None and asked.duration is None and not stages
 

@@ -31,6 +31,7 @@ def written_events(
     """
     head = json.dumps({"source": f"jaxroof {VERSION}", **about}, allow_nan=False)
     with replacing(path, ("timeline",), force=force) as name, open(name, "w", encoding="utf-8") as file:
+        # One event a line, written as it comes, so that the list is never in memory.
         file.write(f'{{"otherData": {head}, "displayTimeUnit": "ms", "traceEvents": [\n')
         for place, event in enumerate(listed):
             file.write((",\n" if place else "") + json.dumps(event, allow_nan=False))
@@ -40,11 +41,13 @@ def written_events(
 def span(process: int, thread: int, name: str, start: float, end: float) -> dict[str, Any]:
     """Event of something that lasts from `start` to `end`, in s; it meets the spans that begin and end there."""
     first = moment(start)
+    # "X" is a complete event of the Trace Event Format: start and duration in us.
     return {"name": name, "ph": "X", "pid": process, "tid": thread, "ts": first, "dur": moment(end) - first}
 
 
 def named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
     """Event that names a process (`process_name`) or one of its tracks (`thread_name`)."""
+    # "M" is an event of metadata.
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 

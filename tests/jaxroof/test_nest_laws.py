@@ -30,9 +30,9 @@ def test_counts_are_those_of_a_walk(seed):
             if count > 1 and budget * count <= 1500:
                 budget *= count
                 loops.append(f"{name}{count}")
-        kept = [] if isinstance(node, NestFanout) else [
-            each for each in ALL if node.name == "dram" or draw.random() < 0.7
-        ]
+        kept = (
+            [] if isinstance(node, NestFanout) else [each for each in ALL if node.name == "dram" or draw.random() < 0.7]
+        )
         rows.append((" ".join(loops), kept))
     machine, nest = NestMachine(nodes=nodes), mapping(*rows)
     found = walked(problem, machine, nest)

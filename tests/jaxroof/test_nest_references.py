@@ -318,9 +318,9 @@ def test_published_output(name):
             found = cost.accesses[line.node.name, tensor]
             whole = dense[line.node.name, tensor]
             first = (
-                whole.updates - whole.reads if early and isinstance(line.node, NestMemory) and line is not lines[
-                    0
-                ] else 0.0
+                whole.updates - whole.reads
+                if early and isinstance(line.node, NestMemory) and line is not lines[0]
+                else 0.0
             )
             first = first if tensor == "Outputs" else 0.0
             expected = (reads, fills, updates)

@@ -7,8 +7,10 @@ DENOISED = (
     "a diffusion model: one pass over all tokens is one step of denoising, priced as that of an encoder, without "
     "its output head; how many steps an answer takes is not in the config"
 )
+# Checkpoints whose queries, keys and values are one layer, and whose gate and up projections are one.
 FUSED_UP = Modules(qkv=("self_attn.qkv_proj",), up=("gate_up_proj",))
 
+# Defaults of `LlamaConfig` in Transformers, the sizes of Llama 7B (Touvron et al., arXiv 2302.13971).
 LLAMA_DEFAULTS = (
     ("hidden_size", 4096),
     ("num_hidden_layers", 32),
@@ -22,6 +24,7 @@ LLAMA = Family(
     ffn_bias=("mlp_bias", False),
     class_defaults=LLAMA_DEFAULTS,
 )
+# Mistral 7B (Jiang et al., arXiv 2310.06825): 8 heads of keys and values, a window of 4096 tokens on all layers.
 MISTRAL = Family(
     architectures=("MistralForCausalLM",),
     kv_heads_default=None,
@@ -29,6 +32,8 @@ MISTRAL = Family(
     window_default=4096,
     class_defaults=tuple((dict(LLAMA_DEFAULTS) | {"intermediate_size": 14336, "num_key_value_heads": 8}).items()),
 )
+# OLMo (Groeneveld et al., arXiv 2402.00838): layer norms without weights.
+# OLMo 2 (arXiv 2501.00656): norms with weights, two of them over all queries and over all keys.
 _OLMO = Family(architectures=("OlmoForCausalLM",), norm_free=True, attention_bias=ATTENTION_BIAS)
 OLMO2 = _OLMO.like("Olmo2ForCausalLM", norm_free=False, qk_norm=True, qk_norm_width="heads")
 ERNIE = Family(
@@ -38,6 +43,7 @@ ERNIE = Family(
     attention_bias=("use_bias", False),
     ffn_bias=("use_bias", False),
 )
+# Command R: attention and feed-forward read the same normalised input, so a layer has one norm.
 _COHERE = Family(
     architectures=("CohereForCausalLM",),
     tied=True,
@@ -55,6 +61,7 @@ _GLM = Family(
     output_bias=False,
     modules=Modules(up=("gate_up_proj",)),
 )
+# A norm before and a norm after each sublayer: four per layer.
 GLM4V = _GLM.like("Glm4vForConditionalGeneration", norms=4.0, attention_bias=True, head_dim_default="hidden/heads")
 HUNYUAN = LLAMA.like("HunYuanDenseV1ForCausalLM", ffn_bias=False, qk_norm=True)
 PHI3 = Family(architectures=("Phi3ForCausalLM",), windows="all", modules=FUSED_UP)
@@ -63,6 +70,7 @@ _INTERNVL = LLAMA.like(
     "InternVLForConditionalGeneration", "InternVLChatModel", text_type="qwen2", any_text=True, encoder="internvl"
 )
 
+# Apertus (arXiv 2509.14233): xIELU, an activation without a gate, hence one up projection.
 _APERTUS = LLAMA.like("ApertusForCausalLM", up_projections=1.0, qk_norm=True)
 
 CLASSIC: dict[str, Family] = {
@@ -130,6 +138,7 @@ CLASSIC: dict[str, Family] = {
     "paddleocr_vl_text": ERNIE.like("PaddleOCRTextModel"),
     "granite_swa": LLAMA.like("GraniteSWAForCausalLM", tied=True, windows="listed", sinks=True),
     "minicpm": LLAMA.like("MiniCPMForCausalLM", tied=True),
+    # LLaDA (Nie et al., arXiv 2502.09992) attends to tokens on both sides and fills in masked ones.
     "llada": LLAMA.like(
         "LLaDAModelLM", causal=False, generates=False, fills_in=True, unless=(("weight_tying", False),), note=DENOISED
     ),
@@ -153,7 +162,9 @@ CLASSIC: dict[str, Family] = {
     "apertus": _APERTUS,
     "apertus1p5_text": _APERTUS.like("Apertus1p5TextForCausalLM"),
     "arcee": LLAMA.like("ArceeForCausalLM", up_projections=1.0),
+    # Nemotron-4 (arXiv 2402.16819): squared ReLU without a gate, and layer norms with biases.
     "nemotron": LLAMA.like("NemotronForCausalLM", up_projections=1.0, norm_bias=True),
+    # Puzzle (Bercovich et al., arXiv 2411.19146) searches for the sizes of each layer; `block_configs` lists them.
     "nemotron-nas": LLAMA.like("DeciLMForCausalLM", sizes="blocks"),
     "ernie4_5": ERNIE,
     "phi3": PHI3,
@@ -170,6 +181,7 @@ CLASSIC: dict[str, Family] = {
         parallel=("use_parallel_residual", False),
         qk_norm=("qk_layernorm", False),
         qk_norm_width="heads",
+        # With parallel sublayers the layer has one norm in place of two: such configs are refused.
         unless=(("use_parallel_residual", False),),
     ),
 }

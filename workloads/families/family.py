@@ -43,11 +43,13 @@ class Modules:
         """What the linear layer of this name, without that of its parent, is for: a key of `tensors.KINDS`."""
         last = module.rpartition(".")[2]
         if module in self.qkv:
+            # One name is the fused layer of all three, which is then a kind of its own.
             return dict(zip(self.qkv, ("query", "key", "value"), strict=True))[module] if len(self.qkv) == 3 else "qkv"
         if module == self.output:
             return "output"
         if module == self.down or last == self.expert_down:
             return "down"
+        # Where there are two names, the first is the gate's.
         for names in (self.up, self.expert_up):
             if last in names:
                 return "gate" if len(names) > 1 and last == names[0] else "up"

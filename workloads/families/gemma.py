@@ -3,6 +3,7 @@
 from workloads.families.classic import ATTENTION_BIAS
 from workloads.families.family import ExpertLayers, Family, Modules
 
+# Gemma (arXiv 2403.08295): heads of 256 dimensions by the class's default, whatever the hidden size.
 _GEMMA = Family(
     architectures=("GemmaForCausalLM",),
     tied=True,
@@ -10,7 +11,9 @@ _GEMMA = Family(
     head_dim_default=256,
     attention_bias=ATTENTION_BIAS,
 )
+# Gemma 2 (arXiv 2408.00118): norms before and after both sublayers; every other layer has a window.
 _GEMMA2 = _GEMMA.like("Gemma2ForCausalLM", norms=4.0, windows="period", period=2, window_default=4096)
+# Gemma 3 (arXiv 2503.19786): five layers with a window for each that attends to all tokens.
 _GEMMA3 = _GEMMA2.like(
     "Gemma3ForCausalLM",
     qk_norm=True,
@@ -27,6 +30,7 @@ _GEMMA4 = _GEMMA3.like(
     per_layer_inputs=True,
 )
 
+# Gemma 3n: AltUp (Baykal et al., arXiv 2301.13310), and embeddings that each layer has of its own.
 _GEMMA3N = _GEMMA3.like(
     "Gemma3nForCausalLM",
     period=5,
@@ -40,6 +44,7 @@ _GEMMA3N = _GEMMA3.like(
 GEMMA: dict[str, Family] = {
     "gemma": _GEMMA,
     "gemma2": _GEMMA2,
+    # VaultGemma has no norms after the sublayers, unlike Gemma 2.
     "vaultgemma": _GEMMA2.like("VaultGemmaForCausalLM", norms=2.0, windows="listed"),
     "gemma3": _GEMMA3.like("Gemma3ForConditionalGeneration", text_type="gemma3_text", encoder="gemma3"),
     "gemma3_text": _GEMMA3,

@@ -11,6 +11,7 @@ _FUSED = Modules(
 _SELF_FUSED = dataclasses.replace(
     _FUSED, layers="h", qkv=("self_attention.query_key_value",), output="self_attention.dense"
 )
+# GPT-2 (Radford et al., 2019): learned positions, biases everywhere, a feed-forward of four hidden sizes.
 _GPT2 = Family(
     architectures=("GPT2LMHeadModel",),
     tied=True,
@@ -23,6 +24,7 @@ _GPT2 = Family(
     modules=GPT2_MODULES,
 )
 
+# GPT-J: both sublayers read one normalised input; its positions are rotary, so none are learned.
 _GPTJ = _GPT2.like(
     "GPTJForCausalLM",
     tied=False,
@@ -59,12 +61,14 @@ GPT: dict[str, Family] = {
             down="c_proj",
         ),
     ),
+    # Multi-query attention (Shazeer, arXiv 1911.02150) where `multi_query` is true: one head of keys and values.
     "gpt_bigcode": _GPT2.like("GPTBigCodeForCausalLM", kv_heads_default="multi_query"),
     "gptj": _GPTJ,
     "codegen": _GPTJ.like(
         "CodeGenForCausalLM",
         modules=Modules(layers="h", qkv=("attn.qkv_proj",), output="attn.out_proj", up=("fc_in",), down="fc_out"),
     ),
+    # nanochat: norms without weights, and an activation without a gate.
     "nanochat": Family(
         architectures=("NanoChatForCausalLM",),
         kv_heads_default=None,
@@ -86,12 +90,15 @@ GPT: dict[str, Family] = {
         "OPTForCausalLM",
         attention_bias=("enable_bias", True),
         ffn_bias=("enable_bias", True),
+        # `OPTLearnedPositionalEmbedding` of Transformers shifts positions by two: its table has two rows more.
         positions_extra=2,
         intermediate_factor=None,
         unless=(("do_layer_norm_before", True), ("layer_norm_elementwise_affine", True)),
         modules=Modules(output="self_attn.out_proj", dense="", up=("fc1",), down="fc2"),
     ),
+    # BLOOM (arXiv 2211.05100): biases by distance (ALiBi) in place of learned positions; the embedding has a norm.
     "bloom": _GPT2.like("BloomForCausalLM", embedding_norm=True, positions_extra=None, modules=_SELF_FUSED),
+    # Falcon (Almazrouei et al., arXiv 2311.16867): multi-query attention, parallel sublayers.
     "falcon": Family(
         architectures=("FalconForCausalLM", "RWForCausalLM"),
         tied=True,
@@ -109,6 +116,7 @@ GPT: dict[str, Family] = {
         tied=True,
         up_projections=1.0,
         intermediate_factor=4.0,
+        # Biases, and a feed-forward of another width, would change counts: such configs are refused.
         unless=(("no_bias", True), ("expansion_ratio", 4)),
         modules=Modules(layers="blocks", qkv=("attn.Wqkv",), output="attn.out_proj", dense="ffn", up=("up_proj",)),
     ),
@@ -133,6 +141,7 @@ GPT: dict[str, Family] = {
         attention_bias=("use_bias", True),
         ffn_bias=("use_bias", True),
         windows="all",
+        # Another norm or a gated feed-forward would have other weights: such configs are refused.
         unless=(("norm_type", "layer_norm"), ("mlp_type", "default")),
         modules=Modules(up=("c_fc",), down="c_proj"),
     ),

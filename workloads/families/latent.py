@@ -3,6 +3,8 @@
 from workloads.families.classic import ATTENTION_BIAS
 from workloads.families.family import ExpertLayers, Family, Modules
 
+# Latent attention: DeepSeek-V2 (arXiv 2405.04434). The bias that corrects the choice of experts in place of a
+# balancing loss: DeepSeek-V3 (arXiv 2412.19437).
 _DEEPSEEK_V3 = Family(
     architectures=("DeepseekV3ForCausalLM",),
     mixer="latent",
@@ -21,10 +23,12 @@ _MINICPM3 = Family(
 )
 
 LATENT: dict[str, Family] = {
+    # DeepSeek-V2 balances experts by a loss, so its router has no correcting bias.
     "deepseek_v2": _DEEPSEEK_V3.like(
         "DeepseekV2ForCausalLM", experts=ExpertLayers(layout="first_dense", shared="n_shared_experts")
     ),
     "deepseek_v3": _DEEPSEEK_V3,
+    # DeepSeek-V3.2: an indexer chooses the `index_topk` tokens that a query attends to.
     "deepseek_v32": _DEEPSEEK_V3.like("DeepseekV32ForCausalLM", selection="tokens"),
     "glm_moe_dsa": _DEEPSEEK_V3.like("GlmMoeDsaForCausalLM", selection="tokens"),
     "glm4_moe_lite": _DEEPSEEK_V3.like("Glm4MoeLiteForCausalLM"),
@@ -33,6 +37,7 @@ LATENT: dict[str, Family] = {
     "mistral4": _DEEPSEEK_V3.like(
         "Mistral4ForCausalLM", experts=ExpertLayers(layout="first_dense", shared="n_shared_experts")
     ),
+    # LongCat-Flash (arXiv 2509.01322): shortcut-connected experts beside two pairs of attention and feed-forward.
     "longcat_flash": _DEEPSEEK_V3.like(
         "LongcatFlashForCausalLM",
         "LongcatCausalLM",
@@ -51,6 +56,7 @@ LATENT: dict[str, Family] = {
         architectures=("DeepseekV4ForCausalLM",),
         mixer="compressed",
         selection="tokens",
+        # Hyper-connections (Zhu et al., arXiv 2409.19606): `hc_mult` residual streams, mixed around each sublayer.
         streams="hc_mult",
         experts=ExpertLayers(layout="all", shared="n_shared_experts", score_correction=True),
         modules=Modules(

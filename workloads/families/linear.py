@@ -8,6 +8,7 @@ from workloads.families.latent import LATENT
 from workloads.families.mixtures import MIXTRAL_MODULES
 from workloads.families.qwen import QWEN3, SHARED_EXPERTS
 
+# Qwen3-Next: gated delta layers (Yang et al., arXiv 2412.06464) between layers of gated softmax attention.
 _QWEN3_NEXT = QWEN3.like(
     "Qwen3NextForCausalLM",
     head_dim_default=256,
@@ -23,11 +24,13 @@ _QWEN3_NEXT = QWEN3.like(
         linear_output="linear_attn.out_proj",
     ),
 )
+# Qwen3.5 stores the projection to the output's gate (`in_proj_z`) apart from that of queries, keys and values.
 _QWEN35_MODULES = dataclasses.replace(
     _QWEN3_NEXT.modules, linear_input=("linear_attn.in_proj_qkv", "linear_attn.in_proj_z")
 )
 _QWEN35_MOE = _QWEN3_NEXT.like("Qwen3_5MoeForCausalLM", modules=_QWEN35_MODULES)
 _QWEN35 = _QWEN35_MOE.like("Qwen3_5ForCausalLM", experts=None)
+# Kimi Linear (arXiv 2510.26692): Kimi delta attention between layers of latent attention.
 _KIMI_LINEAR = LATENT["kimi_k2"].like(
     "KimiLinearForCausalLM",
     linear="kimi delta",
@@ -62,6 +65,7 @@ _GLM5_NEXT = LATENT["glm_moe_dsa"].like(
     unless=(("mhc", True), ("index_kpool_compress", True)),
     note=_STREAMS,
 )
+# MiniMax-01 (arXiv 2501.08313): lightning attention, which is linear, between layers of softmax attention.
 _MINIMAX = Family(
     architectures=("MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM", "MiniMaxForCausalLM"),
     kv_heads_default=None,
@@ -79,6 +83,7 @@ _MINIMAX = Family(
 )
 _MAMBA_MODULES = Modules(linear_input=("mamba.in_proj",), linear_output="mamba.out_proj")
 
+# Mamba (Gu and Dao, arXiv 2312.00752): a selective scan in every layer.
 _MAMBA = Family(
     architectures=("MambaForCausalLM",),
     tied=True,
@@ -87,6 +92,7 @@ _MAMBA = Family(
     modules=Modules(linear_input=("mixer.in_proj",), linear_output="mixer.out_proj"),
     unless=(("use_bias", False),),
 )
+# LFM2: short gated convolutions between layers of softmax attention.
 _LFM2 = Family(
     architectures=("Lfm2ForCausalLM",),
     tied=True,
@@ -118,6 +124,7 @@ LINEAR: dict[str, Family] = {
     "qwen3_5_moe_text": _QWEN35_MOE,
     "mamba": _MAMBA,
     "falcon_mamba": _MAMBA.like("FalconMambaForCausalLM"),
+    # Jamba (Lieber et al., arXiv 2403.19887): attention on one layer of a period, selective scans on the others.
     "jamba": LLAMA.like(
         "JambaForCausalLM",
         attention_bias=False,
@@ -129,6 +136,7 @@ LINEAR: dict[str, Family] = {
         modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward", moe="feed_forward"),
         unless=(("mamba_proj_bias", False),),
     ),
+    # Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer.
     "falcon_h1": LLAMA.like(
         "FalconH1ForCausalLM",
         mixer="beside mamba2",
@@ -179,6 +187,7 @@ LINEAR: dict[str, Family] = {
     "minimax": _MINIMAX,
     "minimax_m1": _MINIMAX,
     "minimax_text_01": _MINIMAX,
+    # Mamba-2 (Dao and Gu, arXiv 2405.21060): a state per head, whose decay is one number.
     "mamba2": Family(
         architectures=("Mamba2ForCausalLM",),
         linear="mamba2",
@@ -193,6 +202,7 @@ LINEAR: dict[str, Family] = {
         modules=dataclasses.replace(_MAMBA_MODULES, dense="feed_forward"),
         unless=(("mamba_proj_bias", False),),
     ),
+    # Zamba2 (arXiv 2411.15242): blocks of attention and feed-forward whose weights several layers share.
     "zamba2": Family(
         architectures=("Zamba2ForCausalLM",),
         tied=True,
@@ -213,6 +223,7 @@ LINEAR: dict[str, Family] = {
         ffn_bias=False,
         linear="mamba2",
         pattern="types",
+        # Without experts the shared feed-forward is the dense one, so both have the same key.
         experts=ExpertLayers(
             layout="stated",
             intermediate=("intermediate_size",),
@@ -222,6 +233,7 @@ LINEAR: dict[str, Family] = {
         modules=dataclasses.replace(_MAMBA_MODULES, dense="shared_mlp", moe="block_sparse_moe"),
         unless=(("mamba_proj_bias", False),),
     ),
+    # Nemotron-H (arXiv 2504.03624): a layer is one mixer or one feed-forward, as its letter says.
     "nemotron_h": Family(
         architectures=("NemotronHForCausalLM",),
         kv_heads_default=None,
@@ -234,6 +246,7 @@ LINEAR: dict[str, Family] = {
             layout="all",
             shared_intermediate="moe_shared_expert_intermediate_size",
             score_correction=True,
+            # Experts work in a space of this width; `narrowing` names the projections into it and back.
             width="moe_latent_size",
         ),
         modules=Modules(

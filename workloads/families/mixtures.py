@@ -5,9 +5,11 @@ import dataclasses
 from workloads.families.classic import ATTENTION_BIAS, ERNIE, HUNYUAN, LLAMA, MISTRAL, OLMO2
 from workloads.families.family import ExpertLayers, Family, Modules
 
+# Mixtral (Jiang et al., arXiv 2401.04088): `w1` is an expert's gate, `w3` its up and `w2` its down projection.
 MIXTRAL_MODULES = Modules(moe="block_sparse_moe", expert_up=("w1", "w3"), expert_down="w2")
 
 _ALL = ExpertLayers(layout="all", intermediate=("intermediate_size",))
+# Llama 4: layers with rotary positions attend within chunks of `attention_chunk_size` tokens.
 _LLAMA4 = LLAMA.like(
     "Llama4ForCausalLM",
     "Llama4ForConditionalGeneration",
@@ -22,6 +24,7 @@ _LLAMA4 = LLAMA.like(
     ),
     modules=Modules(dense="feed_forward", moe="feed_forward", shared="shared_expert"),
 )
+# Step 3.5: one layer of four attends to all tokens; the others have a window and heads of their own.
 _STEP = Family(
     architectures=("Step3p5ForCausalLM",),
     kv_heads_default=None,
@@ -35,6 +38,7 @@ _STEP = Family(
     modules=Modules(moe="moe", shared="share_expert"),
 )
 
+# Routing of DeepSeek-V3 (arXiv 2412.19437): shared experts, and a bias that corrects the choice of experts.
 _SHARED = ExpertLayers(layout="first_dense", shared="n_shared_experts", score_correction=True)
 _GLM4_MOE = Family(
     architectures=("Glm4MoeForCausalLM",),
@@ -63,6 +67,7 @@ _ERNIE_MOE = ERNIE.like(
 _ERNIE_VL = _ERNIE_MOE.like(
     "Ernie4_5_VLMoeForConditionalGeneration",
     "Ernie4_5_VLMoeTextModel",
+    # Each of these may be a list: the size of the text's experts, then that of the pictures'.
     text_first=(
         "moe_num_experts",
         "moe_intermediate_size",
@@ -87,6 +92,7 @@ MIXTURES: dict[str, Family] = {
     ),
     "llama4": _LLAMA4.like(text_type="llama4_text", encoder="llama4"),
     "llama4_text": _LLAMA4,
+    # gpt-oss (model card, arXiv 2508.10925): alternating windows, learned sinks, biases of router and experts.
     "gpt_oss": Family(
         architectures=("GptOssForCausalLM",),
         kv_heads_default=None,
@@ -128,6 +134,7 @@ MIXTURES: dict[str, Family] = {
         kv_heads_default=None,
         head_dim_default=None,
         qk_norm=("use_qk_norm", True),
+        # Attention reads only the blocks of keys that a query chooses, on layers of `sparse_attention_config`.
         selection="blocks",
         experts=ExpertLayers(
             layout="list",
@@ -139,6 +146,7 @@ MIXTURES: dict[str, Family] = {
         modules=MIXTRAL_MODULES,
         unless=(("attention_output_gate", False),),
     ),
+    # MiMo-V2-Flash: layers with a window have sizes of heads under keys of their own, `swa_`.
     "mimo_v2_flash": Family(
         architectures=("MiMoV2FlashForCausalLM",),
         kv_heads_default=None,
@@ -208,11 +216,13 @@ MIXTURES: dict[str, Family] = {
         "HunYuanMoEV1ForCausalLM",
         experts=dataclasses.replace(_ALL, always_shared=1.0),
         modules=Modules(shared="shared_mlp"),
+        # Attention across layers shares keys and values between them, which is not counted: it is refused.
         unless=(("use_cla", False),),
     ),
     "dbrx": Family(
         architectures=("DbrxForCausalLM",),
         kv_heads_default=None,
+        # DBRX nests the sizes of its experts; the dot leads into that table.
         experts=ExpertLayers(layout="all", intermediate=("ffn_config.ffn_hidden_size",)),
         modules=Modules(
             layers="blocks",
@@ -223,6 +233,7 @@ MIXTURES: dict[str, Family] = {
             expert_down="w2",
         ),
     ),
+    # Step-3 (arXiv 2507.19427): queries are projected down to `share_q_dim` and up again.
     "step3_text": Family(
         architectures=("Step3TextForCausalLM",),
         kv_heads_default=None,

@@ -5,6 +5,7 @@ import dataclasses
 from workloads.families.classic import ATTENTION_BIAS, DENOISED
 from workloads.families.family import ExpertLayers, Family, Modules
 
+# Qwen2 (arXiv 2407.10671): biases of queries, keys and values, none of the output.
 _QWEN2 = Family(
     architectures=("Qwen2ForCausalLM",),
     kv_heads_default=None,
@@ -15,6 +16,7 @@ _QWEN2 = Family(
 )
 _EXPERTS = ExpertLayers(layout="step")
 SHARED_EXPERTS = dataclasses.replace(_EXPERTS, shared_intermediate="shared_expert_intermediate_size", shared_gate=True)
+# Qwen3 (arXiv 2505.09388): norms of queries and of keys in place of the biases.
 QWEN3 = _QWEN2.like(
     "Qwen3ForCausalLM", head_dim_default=128, qk_norm=True, attention_bias=ATTENTION_BIAS, output_bias=None
 )
@@ -35,6 +37,7 @@ QWEN: dict[str, Family] = {
     "qwen2_5_vl_text": _QWEN2,
     "qwen2_5_omni_text": _QWEN2,
     "mimo": _QWEN2.like("MiMoForCausalLM", attention_bias=("attention_bias", True)),
+    # Dream is trained to fill in masked tokens: it attends to both sides.
     "dream": _QWEN2.like("DreamModel", causal=False, generates=False, fills_in=True, note=DENOISED),
     "qwen2_vl": _QWEN2.like("Qwen2VLForConditionalGeneration", text_type="qwen2_vl_text", encoder="qwen2_vl"),
     "qwen2_5_vl": _QWEN2.like("Qwen2_5_VLForConditionalGeneration", text_type="qwen2_5_vl_text", encoder="qwen2_5_vl"),

@@ -133,8 +133,8 @@ def language_model(config: Config, read_as: str | None = None) -> Reading:
         model_type, family, notes = _stand_in(config, text, model_type)
         # A wrapper whose text model is a family of its own: read as that, with encoders left out.
         if nested is not None and family.text_type is None:
-            whole = _architectures(config)
-            names = whole if head(whole, family) == "draft" else _architectures(text)
+            wrapper_classes = _architectures(config)
+            names = wrapper_classes if head(wrapper_classes, family) == "draft" else _architectures(text)
             return _reading(config, _with_defaults(text, family), family, model_type, notes, names)
     names = _architectures(config)
     # A class of another kind than the family's changes layers that keys do not show.
@@ -199,9 +199,9 @@ def _by_architecture(names: list[str]) -> str | None:
     # A class that a family lists itself comes before classes that are like it.
     for known in (lambda name, family: name in family.architectures, lambda name, family: head([name], family)):
         for name in names:
-            found = next((key for key, family in FAMILIES.items() if known(name, family)), None)
-            if found is not None:
-                return found
+            model_type = next((key for key, family in FAMILIES.items() if known(name, family)), None)
+            if model_type is not None:
+                return model_type
     return None
 
 

@@ -94,8 +94,8 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
 
 def _named(text: str) -> tuple[str, str | None]:
     """The name or path in `text`, and the model_type that it is to be read as."""
-    found = AS.fullmatch(text)
-    return (text, None) if found is None else (found[1], found[2])
+    match = AS.fullmatch(text)
+    return (text, None) if match is None else (match[1], match[2])
 
 
 def _config_path(text: str) -> pathlib.Path | None:

@@ -79,13 +79,13 @@ def fetched(name: str, unknown: str) -> pathlib.Path:
 
 def _reached(endpoint: str) -> bool:
     """Whether somebody listens there: the client itself tries for half a minute. Behind a proxy it has to."""
-    found = urllib.parse.urlsplit(endpoint)
+    url = urllib.parse.urlsplit(endpoint)
     # A proxy may reach what this machine cannot connect to.
-    if found.scheme in urllib.request.getproxies():
+    if url.scheme in urllib.request.getproxies():
         return True
     try:
-        port = found.port or (80 if found.scheme == "http" else 443)
-        socket.create_connection((found.hostname or "", port), PATIENCE).close()
+        port = url.port or (80 if url.scheme == "http" else 443)
+        socket.create_connection((url.hostname or "", port), PATIENCE).close()
     except (OSError, ValueError):
         return False
     return True

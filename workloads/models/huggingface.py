@@ -105,7 +105,7 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
         other += classifier_parameters(config, text, family, hidden)
     # Prediction modules are counted as layers after the last one.
     after = dataclasses.replace(first, index=layers)
-    whole = Model(
+    full_model = Model(
         hidden=hidden,
         vocabulary=vocabulary,
         blocks=blocks + side_blocks(text, family, hidden, layers, base),
@@ -117,7 +117,7 @@ def model(reading: Reading, quantised: Quantization, base: WeightFormat) -> Mode
         prediction=_prediction(after, prediction_kind(text, family, kinds)),
         generates=generates,
     )
-    return draft(whole, config, text, base) if reading.head == "draft" else whole
+    return draft(full_model, config, text, base) if reading.head == "draft" else full_model
 
 
 def _outer(quantised: Quantization, declared: bool, paths: tuple[str, ...], kind: str, layer: Layer) -> WeightFormat:

@@ -221,14 +221,16 @@ def _interval(config: Config, layers: int) -> set[int]:
 def _sparse(config: Config, layers: int) -> set[int]:
     """GLM-5.3: layers whose indexer chooses, which its table of linear layers may list too, from 0."""
     stated = _stated(config, layers, SPARSE_WORDS)
-    found = {i for i in range(layers) if (i + 1) % FULL_INTERVAL == 0} if stated is None else stated
+    full_layers = {i for i in range(layers) if (i + 1) % FULL_INTERVAL == 0} if stated is None else stated
     table = config.table("linear_attn_config")
     listed = None if table is None else table.layer_indices("full_attn_layers", layers)
     rest = None if table is None else table.layer_indices("kda_layers", layers)
     # The table may repeat what `layer_types` says, but not contradict it.
-    if (listed is not None and set(listed) != found) or (rest is not None and set(rest) != set(range(layers)) - found):
+    if (listed is not None and set(listed) != full_layers) or (
+        rest is not None and set(rest) != set(range(layers)) - full_layers
+    ):
         raise config.error("full_attn_layers and kda_layers of linear_attn_config must name the layers of layer_types")
-    return found
+    return full_layers
 
 
 def _kimi(config: Config, layers: int) -> set[int]:

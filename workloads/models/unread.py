@@ -114,19 +114,19 @@ def unread_notes(config: Config) -> tuple[str, ...]:
     Raises:
       ValueError: one line: a key that says how weights are stored, which would be passed over.
     """
-    found = []
+    entries = []
     # Storage keys are refused, structural ones said, all others pass.
     for table, key, value in _unread(config):
         if _stored(table):
-            found.append(f"{table.path}{key} = {shown(value)}")
+            entries.append(f"{table.path}{key} = {shown(value)}")
         elif STORAGE.search(key):
             raise table.error(f"{key} = {shown(value)} says how weights are stored, and is not read")
         elif STRUCTURE.search(key):
-            found.append(f"{table.path}{key} = {shown(value)}")
-    if not found:
+            entries.append(f"{table.path}{key} = {shown(value)}")
+    if not entries:
         return ()
-    more = f", and {len(found) - MOST} more" if len(found) > MOST else ""
-    return (f"not read, whatever they change of the model: {', '.join(found[:MOST])}{more}",)
+    more = f", and {len(entries) - MOST} more" if len(entries) > MOST else ""
+    return (f"not read, whatever they change of the model: {', '.join(entries[:MOST])}{more}",)
 
 
 def _stored(table: Config) -> bool:

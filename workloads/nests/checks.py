@@ -23,7 +23,9 @@ def convolution(
     sizes: Mapping[str, int], stride: int = 1, dilation: int = 1, densities: Mapping[str, float] | None = None
 ) -> NestProblem:
     """A convolution: N images, M filters, C channels, P x Q outputs, R x S weights; G groups of M and C each."""
+    # One group needs no dimension of its own.
     group = "G" if sizes.get("G", 1) > 1 else ""
+    # Input row of output row p and weight row r: stride p + dilation r; columns likewise.
     row, column = ((stride, "P"), (dilation, "R")), ((stride, "Q"), (dilation, "S"))
     axes = (_plain(f"{group}MCRS"), (*_plain(f"N{group}C"), row, column), _plain(f"N{group}MPQ"))
     return einsum(sizes, dict(zip(TENSORS, axes, strict=True)), "Outputs", densities)
@@ -108,6 +110,7 @@ def tables(value: Any, where: str) -> list[Mapping[str, Any]]:
 
 def number(value: Any, where: str, zero: bool = False, most: float = math.inf) -> float:
     """A positive, finite number; zero where that is a sensible value."""
+    # bool is a subclass of int, and no number here.
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     fine = plain and math.isfinite(value) and (value > 0 or (zero and value == 0))
     _require_kind(fine, value, where, "a number of 0 or more" if zero else "a positive number")
@@ -132,11 +135,11 @@ def word(value: Any, where: str) -> str:
 def words(value: Any, where: str, known: Collection[str] = ()) -> tuple[str, ...]:
     """A list of names, each once."""
     _require_kind(isinstance(value, list), value, where, "a list of names")
-    found = tuple(word(each, where) for each in value)
-    require(len(set(found)) == len(found), where, f"{_shown(value)} has a name twice")
-    for each in found:
+    names = tuple(word(each, where) for each in value)
+    require(len(set(names)) == len(names), where, f"{_shown(value)} has a name twice")
+    for each in names:
         require(not known or each in known, where, f"{each} is none of {', '.join(known)}")
-    return found
+    return names
 
 
 def text(value: Any, where: str) -> str:
@@ -203,6 +206,7 @@ def built_mapping(
     names = [node.name for node in machine.nodes]
     for name in (*loops, *keeps):
         require(name in names, where, f"there is no node {name}; there are {', '.join(names)}")
+    # By dimension: the product of the counts of its loops over all nodes.
     reached = dict.fromkeys(problem.sizes, 1)
     for name, nest in loops.items():
         require(len({each for each, _ in nest}) == len(nest), f"{where}: {name}", "a dimension is there twice")
@@ -213,42 +217,48 @@ def built_mapping(
         fits = size <= reached[dimension] <= 2 * size if padded else reached[dimension] == size
         more = ", and at most twice that when it is padded" if padded else ""
         require(fits, where, f"factors of {dimension} multiply to {reached[dimension]}; its size is {size:.0f}{more}")
+    # A loop of one iteration is none.
     factors = tuple({each: float(count) for each, count in loops.get(name, ()) if count > 1} for name in names)
-    kept = residents(problem, machine, keeps, where)
-    return NestMapping(factors=factors, orders=tuple(map(tuple, factors)), kept=kept)
+    resident = residents(problem, machine, keeps, where)
+    return NestMapping(factors=factors, orders=tuple(map(tuple, factors)), kept=resident)
 
 
 def broken_limits(machine: NestMachine, mapping: NestMapping) -> list[str]:
     """What a mapping does that the machine's limits do not let a search do, in words: "PE_rows: Q is 4"."""
-    found = []
+    broken = []
     for place, (node, factors) in enumerate(zip(machine.nodes, mapping.factors, strict=True)):
+        # Dimensions with a limit are checked even where the node has no loop over them.
         for name in dict.fromkeys((*factors, *(limited for limited, *_ in node.limits))):
             (least, most), count = machine.bounds(place, name), factors.get(name, 1.0)
+            # An infinite lower limit means all that other nodes leave, so no count is below it.
             if count > most or (count < least < math.inf):
-                found.append(f"{node.name}: {name} is {count:.0f}")
+                broken.append(f"{node.name}: {name} is {count:.0f}")
+        # A fan-out may have to use a least share of its instances.
         if isinstance(node, NestFanout) and (used := math.prod(factors.values())) < node.least * node.size:
-            found.append(f"{node.name}: {used:.0f} of {node.size:.0f} are used")
-    return found
+            broken.append(f"{node.name}: {used:.0f} of {node.size:.0f} are used")
+    return broken
 
 
 def residents(
     problem: NestProblem, machine: NestMachine, keeps: Mapping[str, Collection[str]], where: str
 ) -> tuple[tuple[str, ...], ...]:
     """Tensors that reside in each node; see `built_mapping`."""
-    kept: list[tuple[str, ...]] = []
+    resident: list[tuple[str, ...]] = []
     for node in machine.nodes:
         able: Collection[str] = ()
         if isinstance(node, NestMemory):
+            # A memory may keep what it lists, or every tensor, but not what it passes on.
             able = [name for name in node.keeps or problem.tensors if name not in node.passes]
         for name in keeps.get(node.name, ()):
             require_known(name, problem.tensors, f"{where}: {node.name}", "tensor")
             holds = f"it keeps {', '.join(able)}" if able else "it keeps none"
             require(name in able, f"{where}: {node.name}", f"{name} cannot reside there; {holds}")
-        kept.append(tuple(name for name in problem.tensors if name in keeps.get(node.name, able)))
-    missing = [name for name in problem.tensors if name not in kept[0]]
+        # Where the mapping does not name a memory, all that it may keep resides there.
+        resident.append(tuple(name for name in problem.tensors if name in keeps.get(node.name, able)))
+    missing = [name for name in problem.tensors if name not in resident[0]]
     outermost = machine.nodes[0].name
     require(not missing, where, f"{', '.join(missing)} must reside in the outermost memory, {outermost}")
-    return tuple(kept)
+    return tuple(resident)
 
 
 def require_names(problem: NestProblem, machine: NestMachine, where: str) -> None:
@@ -276,24 +286,26 @@ def require_names(problem: NestProblem, machine: NestMachine, where: str) -> Non
 
 def parsed_loops(value: Any, where: str) -> Loops:
     """Loops of a text such as "P8 Q2", from the outermost."""
-    found = []
+    loops = []
     for part in text(value, where).split():
         wanted = f"{_shown(part)} must be a dimension and a count, such as P8"
+        # The sign is optional: P8 or P=8.
         match = matched(r"([A-Za-z_]+)=?([0-9]{1,16})", part, where, wanted)
-        found.append((match[1], whole(int(match[2]), where)))
-    return found
+        loops.append((match[1], whole(int(match[2]), where)))
+    return loops
 
 
 def parsed_limits(value: Any, where: str) -> Limits:
     """Limits of loops from a text such as "P=1 M<=4 S>=3 C=all"; the last one has what other nodes leave."""
-    found: list[tuple[str, float, float]] = []
+    limits: list[tuple[str, float, float]] = []
     for part in text(value, where).split():
         wanted = f"{_shown(part)} must be a dimension and a count, such as P=8 or P<=8"
         match = matched(r"([A-Za-z_][A-Za-z0-9_]*?)(<=|>=|=|)([0-9]{1,16}|all)", part, where, wanted)
+        # P=8 bounds from both sides, P<=8 from above with 1 below, P>=8 from below; infinity stands for `all`.
         count = math.inf if match[3] == "all" else float(whole(int(match[3]), where))
-        require(match[1] not in (name for name, *_ in found), where, f"{match[1]} is there twice")
-        found.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
-    return tuple(found)
+        require(match[1] not in (name for name, *_ in limits), where, f"{match[1]} is there twice")
+        limits.append((match[1], 1.0 if match[2] == "<=" else count, math.inf if match[2] == ">=" else count))
+    return tuple(limits)
 
 
 def _require_kind(fine: bool, value: Any, where: str, kind: str) -> None:

@@ -45,17 +45,20 @@ def layer(name_or_path: str) -> NestEntry:
     if path.endswith(".toml"):
         content, where = document.toml(path), path
     else:
+        # Names with a dot are of shipped networks: NETWORK.LAYER.
         path, _, part = name_or_path.partition(".")
         if path not in _shipped("layers"):
             known = (*_shipped("layers"), *layer_names())
             raise ValueError(f"there is no layer {name_or_path}{nearest(name_or_path, known)} (or FILE.toml)")
         content, where = _read("layers", path), name_or_path
+    # With a kind at its top the file is one layer, otherwise a network of several.
     if "kind" in content:
         checks.require(not part, where, f"the file has one layer, without a name: leave {part} out")
     else:
         sections = _sections(content, where)
         which = f"there is no layer {part}" if part else "it has several layers"
         checks.require(part in sections, where, f"{which}{nearest(part, sections)}")
+        # A layer has its network's source unless it states its own.
         content, where = {"source": content.get("source", "")} | sections[part], f"{path}: {part}"
     problem = checks.checked_problem(_problem(content, where), where)
     source = checks.text(content.get("source", ""), f"{where}: source")
@@ -91,9 +94,11 @@ def architecture(name_or_path: str) -> NestEntry:
     checks.table(content, where, known)
     listed = checks.items(content.get("nodes"), where, "nodes are missing: [[nodes]], from the outermost")
     energy = checks.number(content.get("mac_energy_pJ", 0.0), f"{where}: mac_energy_pJ", zero=True)
+    # Flags become 0.0 or 1.0.
     zeros = {name: float(checks.flag(content.get(name, False), f"{where}: {name}")) for name in ("gating", "skipping")}
     machine = NestMachine(
         nodes=tuple(_node(each, f"{where}: node {number}") for number, each in enumerate(listed, 1)),
+        # From pJ to J, and from MHz to Hz.
         mac_energy=1e-12 * energy,
         clock=1e6 * checks.number(content.get("clock_MHz", 1000.0), f"{where}: clock_MHz"),
         gated_by=checks.words(content.get("gated_by", []), f"{where}: gated_by"),
@@ -115,6 +120,7 @@ def mapping(path: str, problem: NestProblem, machine: NestMachine) -> NestMappin
     Raises:
       ValueError: one line, as of `workloads.nests.checks.built_mapping`.
     """
+    # An answer of `jaxroof map` holds the mapping among its other results.
     if path.endswith(".json"):
         content = checks.table(checks.table(document.json_value(path), path).get("mapping"), f"{path}: mapping")
     else:
@@ -145,6 +151,7 @@ def _problem(content: Mapping[str, Any], where: str) -> NestProblem:
     if kind == "einsum":
         for name, value in checks.table(content.get("tensors"), f"{where}: tensors").items():
             axes[checks.word(name, f"{where}: tensors")] = _axes(value, f"{where}: tensors.{name}")
+    # Densities are of the tensors that an einsum names, or of the usual three.
     given = checks.table(content.get("densities", {}), f"{where}: densities", tuple(axes) or TENSORS)
     densities = {name: checks.number(value, f"{where}: densities.{name}", most=1.0) for name, value in given.items()}
     if kind == "einsum":
@@ -152,6 +159,7 @@ def _problem(content: Mapping[str, Any], where: str) -> NestProblem:
         return einsum(sizes, axes, output, densities)
     letters = CONVOLUTION if kind == "convolution" else MATMUL
     checks.table(sizes, f"{where}: sizes", tuple(letters))
+    # Dimensions that are left out have the size 1; groups count only where they are stated.
     sizes = {name: sizes.get(name, 1) for name in letters if name != "G" or "G" in sizes}
     if kind == "matmul":
         return matmul(sizes["M"], sizes["N"], sizes["K"], densities)
@@ -161,7 +169,7 @@ def _problem(content: Mapping[str, Any], where: str) -> NestProblem:
 
 def _axes(value: Any, where: str) -> Axes:
     """Axes of a text such as "N, C, 2*P + R"."""
-    found = []
+    axes = []
     for axis in checks.text(value, where).split(","):
         terms = []
         for term in axis.split("+"):
@@ -169,8 +177,8 @@ def _axes(value: Any, where: str) -> Axes:
             match = checks.matched(r"\s*(?:([0-9]{1,6})\s*\*\s*)?([A-Za-z_]{1,60})\s*", term, where, wanted)
             terms.append((checks.whole(int(match[1] or 1), where), match[2]))
         checks.require(len({name for _, name in terms}) == len(terms), where, f"{axis.strip()!r} has a dimension twice")
-        found.append(tuple(terms))
-    return tuple(found)
+        axes.append(tuple(terms))
+    return tuple(axes)
 
 
 _MEMORY = {
@@ -221,7 +229,9 @@ def _memory(content: Mapping[str, Any], where: str) -> NestMemory:
     checks.require(not both, where, f"keeps and passes both have {', '.join(both)}")
     for key, (field, scale) in _MEMORY.items():
         if key in content:
+            # Energies may be 0; capacities, widths and bandwidths may not.
             own[field] = scale * checks.number(content[key], f"{where}: {key}", zero=scale < 1.0)
+    # Without an energy of its own an update costs what a write costs.
     own.setdefault("update_energy", own.get("write_energy", 0.0))
     if "compression" in content:
         own["compression"] = _by_tensor(content["compression"], f"{where}: compression", 1.0)

@@ -21,8 +21,8 @@ def named_machine(name: str, energies: str | None = None) -> NestMachine:
         return timeloop_architecture(name, energies)
     if energies is not None:
         raise ValueError(f"--energies is for an arch.yaml of Timeloop; {name} states its own")
-    found: NestMachine = documents.architecture(name).value
-    return found
+    machine: NestMachine = documents.architecture(name).value
+    return machine
 
 
 def named_mapping(path: str, problem: NestProblem, machine: NestMachine) -> Mapping:

@@ -21,12 +21,14 @@ def timeloop_problem(path: str) -> NestProblem:
     dimensions = names(shape.get("dimensions"), f"{path}: problem.shape.dimensions")
     where = f"{path}: problem.shape.coefficients"
     listed = tables(shape.get("coefficients", []), where)
+    # Coefficients, such as strides, with the values that they have where an instance states none.
     defaults = {checks.word(each.get("name"), f"{where}: name"): each.get("default", 1) for each in listed}
     where = f"{path}: problem.instance"
     instance = checks.table(content.get("instance"), where, (*dimensions, *defaults, "densities"))
     sizes = {name: float(checks.whole(instance.get(name, 1), f"{where}.{name}")) for name in dimensions}
     factors = {name: checks.whole(instance.get(name, one), f"{where}.{name}") for name, one in defaults.items()}
     tensors, densities = {}, _densities(instance.get("densities", {}), f"{path}: problem.instance.densities")
+    # Keys have underscores or dashes.
     for space in tables(shape.get("data_spaces", shape.get("data-spaces")), f"{path}: problem.shape.data_spaces"):
         name = checks.word(space.get("name"), f"{path}: problem.shape.data_spaces: name")
         where = f"{path}: {name}: projection"
@@ -34,6 +36,7 @@ def timeloop_problem(path: str) -> NestProblem:
         axes = tuple(_axis(axis, factors, where) for axis in projection)
         output = checks.flag(space.get("read_write", space.get("read-write", False)), f"{path}: {name}: read_write")
         tensors[name] = NestTensor(axes=axes, output=output, density=densities.pop(name, 1.0))
+    # Densities were taken out for each data space: those that are left are of none.
     for name in densities:
         checks.require_known(name, tensors, f"{path}: problem.instance.densities", "data space")
     return checks.checked_problem(NestProblem(sizes=sizes, tensors=tensors), path)
@@ -58,8 +61,9 @@ def timeloop_mapping(path: str, problem: NestProblem, machine: NestMachine) -> N
         if kind in ("datatype", "dataspace", "bypass"):
             if isinstance(nodes.get(target), NestMemory):
                 gone = names(item.get("bypass", []), f"{where}: bypass")
-                kept = names(item["keep"], f"{where}: keep") if "keep" in item else list(problem.tensors)
-                keeps[target] = [name for name in kept if name not in gone]
+                # Without a list of what is kept, everything is that is not bypassed.
+                held = names(item["keep"], f"{where}: keep") if "keep" in item else list(problem.tensors)
+                keeps[target] = [name for name in held if name not in gone]
             continue
         require(kind in ("temporal", "spatial"), where, f"type {kind!r} is none of temporal, spatial, datatype, bypass")
         factors = _factors(item.get("factors", ""), where)
@@ -68,7 +72,9 @@ def timeloop_mapping(path: str, problem: NestProblem, machine: NestMachine) -> N
         order = names(item.get("permutation", list(counts)), f"{where}: permutation")
         for name in order:
             checks.require_known(name, problem.sizes, f"{where}: permutation", "dimension")
+        # Dimensions that the permutation leaves out are the outermost.
         order += [name for name in counts if name not in order]
+        # Loops of a single iteration may stand anywhere.
         alone = all(count == 1 for count in counts.values())
         require(alone or target in nodes, path, f"there is no target {target}; there are {', '.join(nodes)}")
         if target not in nodes:
@@ -77,21 +83,22 @@ def timeloop_mapping(path: str, problem: NestProblem, machine: NestMachine) -> N
         require(alone or fits, where, f"it takes no {kind} loops")
         if fits:
             require(target not in loops, where, f"two directives give its {kind} loops")
+            # Permutations begin with the innermost loop, `Loops` with the outermost.
             loops[target] = [(name, counts[name]) for name in reversed(order) if name in counts]
     return checks.built_mapping(problem, machine, loops, keeps, path)
 
 
 def _densities(content: Any, where: str) -> dict[str, float]:
     """Shares that are not zero: a number each, or `density` of a `distribution` that is the same everywhere."""
-    found = {}
+    densities = {}
     for name, value in checks.table(content, where).items():
         if isinstance(value, Mapping):
             kind = str(value.get("distribution")).replace("-", "_")
             fine = kind in ("fixed_structured", "hypergeometric")
             require(fine, f"{where}.{name}", f"distribution {kind} is none of fixed_structured, hypergeometric")
             value = value.get("density")
-        found[name] = checks.number(value, f"{where}.{name}", most=1.0)
-    return found
+        densities[name] = checks.number(value, f"{where}.{name}", most=1.0)
+    return densities
 
 
 def _axis(axis: Any, factors: Mapping[str, int], where: str) -> tuple[tuple[int, str], ...]:

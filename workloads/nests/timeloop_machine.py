@@ -52,27 +52,31 @@ def timeloop_architecture(path: str, energies: str | None = None) -> NestMachine
     Raises:
       ValueError: as of `timeloop_problem`.
     """
-    whole = sections(path)
-    content = checks.table(whole.get("architecture"), f"{path}: architecture")
+    file_sections = sections(path)
+    content = checks.table(file_sections.get("architecture"), f"{path}: architecture")
     subtrees = "nodes" not in content and "subtree" in content
     require(subtrees or "nodes" in content, path, "architecture.nodes are missing: version 0.4 with nodes is read")
+    # Both forms become one list of nodes, from the outermost.
     nodes = list(_unfolded(content["subtree"], path) if subtrees else _flat(content["nodes"], path))
     named = [checks.word(node.get("name"), f"{path}: name") for node in nodes]
-    beside = _beside(whole, named, path)
-    sparse, zeros = sparse_fields(whole, path)
+    # What may stand beside the nodes: constraints, sparse optimisations, a table of energies.
+    beside = _beside(file_sections, named, path)
+    sparse, zeros = sparse_fields(file_sections, path)
     table = _energy_table(energies) if energies else {}
-    found: list[NestMemory | NestFanout] = []
+    machine_nodes: list[NestMemory | NestFanout] = []
     for name, node in zip(named, nodes, strict=True):
         where = f"{path}: {name}"
         checks.table(node, where, NODE)
         rules = _rules(node, beside.pop(name, []), where)
         container = node["tag"] == "Container"
+        # Subtrees have their fan-outs as containers (`_unfolded`), so components there have no mesh.
         mesh = {} if subtrees and not container else node.get("spatial", {})
         counts = checks.table(mesh, f"{where}: spatial", ("meshX", "meshY")).items()
         size = math.prod(checks.whole(count, f"{where}: spatial.{each}") for each, count in counts)
         spatial = {kind: rules.pop(kind) for kind in ("spatial", "min_parallelism") if kind in rules}
+        # A container of several instances is a fan-out; a component of several has one in front of it.
         if size > 1:
-            found.append(_fanout(name if container else f"{name}_spatial", size, spatial, where))
+            machine_nodes.append(_fanout(name if container else f"{name}_spatial", size, spatial, where))
         if container:
             fine = size == 1 or _is_idle(rules, where)
             require(fine, where, "constraints.temporal and dataspace are for a memory, not for a fan-out")
@@ -81,23 +85,29 @@ def timeloop_architecture(path: str, energies: str | None = None) -> NestMachine
         require(fine, where, "constraints.spatial and min_parallelism are for a fan-out, not for a memory")
         attributes = checks.table(node.get("attributes", {}), f"{where}: attributes")
         require(not energies or name in table, where, f"{energies} has no energies of it")
+        # The last component is the arithmetic, which is no memory.
         if node is not nodes[-1]:
-            found.append(_memory(name, attributes, rules, table.get(name, {}), sparse.pop(name, {}), where))
-    require(bool(found), path, "the architecture has no memory")
+            machine_nodes.append(_memory(name, attributes, rules, table.get(name, {}), sparse.pop(name, {}), where))
+    require(bool(machine_nodes), path, "the architecture has no memory")
+    # What belongs to nodes was taken out: the names that are left are of none.
     left = [
         *sparse,
         *(name for name, rules in beside.items() if not all(_is_idle(each, f"{path}: {name}") for each in rules)),
     ]
     require(not left, path, f"constraints or optimizations are for {', '.join(left)}, which is no node")
-    gates = dict.fromkeys(name for node in found if isinstance(node, NestMemory) for name in node.gated_by)
+    # Arithmetic is gated by every tensor that gates some memory.
+    gates = dict.fromkeys(name for node in machine_nodes if isinstance(node, NestMemory) for name in node.gated_by)
     mac = table.get(named[-1], {}).get("compute", 0.0)
-    return checks.checked_machine(NestMachine(nodes=tuple(found), mac_energy=mac, gated_by=tuple(gates), **zeros), path)
+    return checks.checked_machine(
+        NestMachine(nodes=tuple(machine_nodes), mac_energy=mac, gated_by=tuple(gates), **zeros), path
+    )
 
 
 def _unfolded(trees: Any, where: str) -> Iterator[Mapping[str, Any]]:
     """Components of subtrees as nodes, with a container for each fan-out between two of them."""
     before, outside, dummy = 1, "", ""
     for name, instances, component in _instances(trees, 1, where):
+        # There must be a whole number of instances within each instance outside.
         more, rest = divmod(instances, before)
         require(rest == 0 and more >= 1, f"{where}: {name}", f"{instances} of it, below {before} of {outside}")
         if more > 1:
@@ -145,7 +155,7 @@ def _flat(nodes: Any, where: str) -> Iterator[Mapping[str, Any]]:
 
 def _beside(content: Mapping[str, Any], nodes: Collection[str], path: str) -> dict[str, list[Mapping[str, Any]]]:
     """Constraints that stand beside an architecture, by the node that they are for."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    constraints: dict[str, list[Mapping[str, Any]]] = {}
     for key in ("architecture_constraints", "mapspace_constraints", "constraints"):
         items, where = targets(content, key, path)
         for item in items:
@@ -153,31 +163,32 @@ def _beside(content: Mapping[str, Any], nodes: Collection[str], path: str) -> di
             kind = KINDS.get(str(kind), kind)
             require(kind in CONSTRAINTS, where, f"type {kind!r} is none of {', '.join(CONSTRAINTS)}")
             rules = {key: value for key, value in item.items() if key not in ("target", "type")}
-            found.setdefault(target_of(item, nodes), []).append({str(kind): rules})
-    return found
+            constraints.setdefault(target_of(item, nodes), []).append({str(kind): rules})
+    return constraints
 
 
 def _rules(node: Mapping[str, Any], others: list[Mapping[str, Any]], where: str) -> dict[str, dict[str, Any]]:
     """Constraints of a node by kind."""
-    found: dict[str, dict[str, Any]] = {}
+    by_kind: dict[str, dict[str, Any]] = {}
     for each in (checks.table(node.get("constraints", {}), f"{where}: constraints", CONSTRAINTS), *others):
         for kind, rules in each.items():
             plain = kind == "min_parallelism" and not isinstance(rules, Mapping)
             rules = {"min": rules} if plain else rules
-            found.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", CONSTRAINTS[kind]))
-    return found
+            by_kind.setdefault(kind, {}).update(checks.table(rules, f"{where}: constraints.{kind}", CONSTRAINTS[kind]))
+    return by_kind
 
 
 def _loops(rules: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Limits and the allowed dimensions of a node's loops."""
-    found: list[tuple[str, float, float]] = []
+    limits: list[tuple[str, float, float]] = []
     for key in ("factors", "factors_only"):
         listed = rules.get(key, [])
         text = " ".join(map(str, listed)) if isinstance(listed, list) else str(listed)
+        # Timeloop writes 0 or -1 for all that other nodes leave.
         text = re.sub(r"=?(?<![0-9])(-1|0)(?![0-9])", "=all", text.replace(",", " "))
-        found += checks.parsed_limits(text, f"{where}: {key}")
-    only = {name for name, *_ in found} if "factors_only" in rules else None
-    return {"limits": tuple(found)} | ({} if only is None else {"dimensions": tuple(sorted(only))})
+        limits += checks.parsed_limits(text, f"{where}: {key}")
+    only = {name for name, *_ in limits} if "factors_only" in rules else None
+    return {"limits": tuple(limits)} | ({} if only is None else {"dimensions": tuple(sorted(only))})
 
 
 def _is_idle(rule: Mapping[str, Any], where: str) -> bool:
@@ -213,6 +224,7 @@ def _memory(
     where: str,
 ) -> NestMemory:
     word = checks.number(attributes.get("datawidth", attributes.get("word-bits", 8)), f"{where}: datawidth")
+    # Bits of a row of the memory, which holds one or more words.
     width = checks.number(attributes.get("width", word), f"{where}: width")
     figures: dict[str, Any] = {ENERGIES[action]: energy for action, energy in actions.items() if action in ENERGIES}
     for key, field in BANDWIDTHS.items():
@@ -220,12 +232,14 @@ def _memory(
             figures[field] = checks.number(attributes[key], f"{where}: {key}")
     block = checks.number(attributes.get("block_size", width / word), f"{where}: block_size")
     if "depth" in attributes:
+        # With several buffers the capacity for a tile is that of one.
         copies = checks.number(attributes.get("multiple_buffering", 1), f"{where}: multiple_buffering")
         figures["capacity"] = width / word * checks.number(attributes["depth"], f"{where}: depth") / copies
     space, temporal = rules.get("dataspace", {}), rules.get("temporal", {})
     keeps, passes = (tuple(names(space.get(key, []), f"{where}: {key}")) for key in ("keep", "bypass"))
     order = names(temporal.get("permutation", []), f"{where}: constraints.temporal.permutation")
     figures |= _loops(temporal, f"{where}: constraints.temporal") | dict(sparse)
+    # Permutations of Timeloop begin with the innermost loop, the order of a node with the outermost.
     return NestMemory(
         name=name, keeps=keeps, passes=passes, order=tuple(reversed(order)), word_bits=word, block=block, **figures
     )
@@ -236,13 +250,14 @@ def _energy_table(path: str) -> dict[str, dict[str, float]]:
     content = yaml_object(path).values
     listed = content.get("ERT_summary", content.get("ERT"))
     require(isinstance(listed, Mapping), path, "it has neither ERT_summary nor ERT")
-    found: dict[str, dict[str, float]] = {}
+    energies: dict[str, dict[str, float]] = {}
     for row in tables(listed.get("table_summary", listed.get("tables")), path):
+        # The name in a table is a path with instances: of system.chip.buffer[1..16] it is buffer.
         name = str(row.get("name")).partition("[")[0].rpartition(".")[2]
-        actions = found.setdefault(name, {})
+        actions = energies.setdefault(name, {})
         for action in tables(row.get("actions"), f"{path}: {name}"):
             energy = action.get("max_energy", action.get("energy", 0.0))
             energy = 1e-12 * checks.number(energy, f"{path}: {name}: {action.get('name')}", zero=True)
             key = str(action.get("name"))
             actions[key] = max(energy, actions.get(key, 0.0))
-    return found
+    return energies

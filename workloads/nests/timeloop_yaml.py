@@ -38,6 +38,7 @@ def target_of(item: Mapping[str, Any], nodes: Collection[str]) -> str:
     A spatial one of a memory is for the fan-out below it, where the architecture does not name that.
     """
     target = str(item.get("target"))
+    # Timeloop calls the fan-out of NAME inter_NAME_spatial.
     inner = target.removeprefix("inter_").removesuffix("_spatial")
     below = [BELOW + target, BELOW + inner] if item.get("type") == "spatial" else []
     return next((name for name in (*below, target, inner, f"{inner}_spatial") if name in nodes), target)
@@ -80,15 +81,16 @@ def sparse_fields(content: Mapping[str, Any], path: str) -> tuple[dict[str, dict
 
 def _packed(content: Any, where: str) -> list[str]:
     """Tensors of which a memory leaves zeros out."""
-    found = []
+    packed = []
     formats = checks.table(content, where, ("data_spaces",)).get("data_spaces", [])
     for space in tables(formats, f"{where}: data_spaces"):
         ranks = {str(rank.get("format")).upper() for rank in tables(space.get("ranks", []), f"{where}: ranks")}
         unknown = ranks - {*PACKED, *PLAIN}
         require(not unknown, where, f"format {', '.join(unknown)} is none of {', '.join((*PACKED, *PLAIN))}")
+        # One rank that leaves zeros out is enough.
         if ranks & set(PACKED):
-            found.append(checks.word(space.get("name"), where))
-    return found
+            packed.append(checks.word(space.get("name"), where))
+    return packed
 
 
 def _gates(actions: list[Mapping[str, Any]], where: str) -> tuple[str, ...]:
@@ -98,8 +100,10 @@ def _gates(actions: list[Mapping[str, Any]], where: str) -> tuple[str, ...]:
         for option in tables(each.get("options", []), f"{where}: options"):
             checks.table(option, f"{where}: options", ("target", "condition_on"))
             leaders[str(option.get("target"))] = tuple(names(option.get("condition_on", []), where))
+    # All tensors that another one waits for.
     gates = tuple(dict.fromkeys(name for group in leaders.values() for name in group))
     for target, group in leaders.items():
-        whole = set(group) == {name for name in gates if name != target}
-        require(whole, where, f"{target} waits for {', '.join(group)} alone; all of a memory wait for the same")
+        # A memory has one list of gates: each tensor waits for all of them but itself.
+        complete = set(group) == {name for name in gates if name != target}
+        require(complete, where, f"{target} waits for {', '.join(group)} alone; all of a memory wait for the same")
     return gates

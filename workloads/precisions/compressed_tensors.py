@@ -26,6 +26,7 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
         if not isinstance(targets, list) or not targets or not all(isinstance(t, str) for t in targets):
             raise group.error("targets must be a list of module names or classes")
         scheme = _scheme(group)
+        # A class means every linear layer; modules by name come before it, as the first match counts.
         if any(target in CLASSES for target in targets):
             general.append((None, scheme))
         else:
@@ -53,6 +54,7 @@ def _scheme(group: Config) -> Scheme:
             size = None
         else:
             raise weights.error(f"strategy is {strategy!r}; of integer weights it must be group, channel or tensor")
+        # Symmetric integers have no zero points.
         zeros = not weights.flag("symmetric", True)
         return formats.integer(bits, size, zeros, activations, "compressed-tensors")
     raise weights.error(f"{bits}-bit {kind} weights are not covered; 4 and 8-bit int and float are")
@@ -64,6 +66,7 @@ def _float8(weights: Config, strategy: str, group: Config, activations: str | No
         if block is None:
             raise weights.error("block_structure is missing")
         return formats.fp8(block, activations)
+    # 8-bit floats in groups of 32 are MXFP8 (OCP Microscaling Formats v1.0).
     if strategy == "group" and weights.count("group_size") == formats.MX_GROUP:
         return formats.mxfp8(activations)
     if strategy in ("tensor", "channel"):
@@ -91,6 +94,7 @@ def _activations(table: Config | None) -> str | None:
     if table is None:
         return None
     bits, kind = table.count("num_bits"), table.text("type", default="int")
+    # Activations of 16-bit floats are as good as none: the product runs at 16 bits.
     known = {(8, "float"): "fp8", (8, "int"): "int8", (4, "float"): "fp4", (16, "float"): None}
     if (bits, kind) not in known:
         raise table.error(f"{bits}-bit {kind} activations are not covered")

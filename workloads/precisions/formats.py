@@ -43,6 +43,7 @@ class Scheme:
             dequantised=self.dequantised,
             scaled=self.scaled,
             calibrated=self.calibrated,
+            # On devices that do not multiply at this precision engines convert the weights to that of the rest.
             fallback=base.compute if self.convertible and self.compute not in (None, base.compute) else None,
             padded=self.padded,
         )
@@ -63,11 +64,13 @@ def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8", c
     `calibrated`: the checkpoint has one scale per tensor of activations too.
     """
     if block is None and calibrated and activations:
+        # With scales of activations in the checkpoint none is computed as the model runs.
         return Scheme(1.0, activations, "fp8 (static scales)", 8, calibrated=True, convertible=True)
     if block is None:
         return Scheme(1.0, activations, "fp8" if activations else "fp8 (weights only)", 8, convertible=True)
     rows, columns = block
     note = f"block {rows}x{columns}" + ("" if activations else ", weights only")
+    # B per weight: its own byte, and its part of the block's scale.
     stored = 1.0 + FP32_SCALE / (rows * columns)
     return Scheme(stored, activations, f"fp8 ({note})", 8, scaled=activations is not None, convertible=True)
 
@@ -75,8 +78,10 @@ def fp8(block: tuple[int, int] | None = None, activations: str | None = "fp8", c
 def integer(bits: int, group: int | None, zeros: bool, activations: str | None, method: str) -> Scheme:
     """Integer weights of `bits`, with a float16 scale and, if `zeros`, a packed zero point per `group` of weights."""
     size = bits / 8.0
+    # Per group: a scale of 16 bits, and a zero point as wide as a weight.
     stored = size if group is None else size + (FP16_SCALE + (size if zeros else 0.0)) / group
     kind = f"w{bits}a16" if activations is None else f"w{bits}a8"
+    # Activations of w4a8 are fp8 or int8: the label says which.
     precision = activations if bits == 4 and activations else ""
     detail = ", ".join(part for part in (method, precision, f"group {group}" if group else "") if part)
     return Scheme(stored, activations, f"{kind} ({detail})" if detail else kind, bits)
@@ -123,6 +128,7 @@ OVERRIDES: dict[str, Scheme | float] = {
     "mxfp4": mxfp4(),
     "mxfp4-fp8": mxfp4("fp8"),  # with activations of 8 bits
     "mxfp8": mxfp8(),
+    # A float16 scale and a float16 zero per group, where w4a16 has zeros of 4 bits.
     "int4": Scheme(0.5 + 2.0 * FP16_SCALE / 128, None, "int4 (group 128, float16 zeros)", 4),
     "bf16": 2.0,
     "fp16": 2.0,

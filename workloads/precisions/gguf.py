@@ -96,8 +96,8 @@ class Mixture:
 
     def scheme(self, tensor: Tensor) -> Scheme:
         """The format of one tensor."""
-        found = self.tensor_type(tensor)
-        return Scheme(BLOCKS[found][0] / 8.0, None, found, int(BLOCKS[found][0]))
+        block_type = self.tensor_type(tensor)
+        return Scheme(BLOCKS[block_type][0] / 8.0, None, block_type, int(BLOCKS[block_type][0]))
 
     def tensor_type(self, tensor: Tensor) -> str:
         """The type of one tensor, a key of `BLOCKS`."""
@@ -108,6 +108,7 @@ class Mixture:
     def _wanted(self, tensor: Tensor) -> str:
         """The type before its blocks are fitted to the columns."""
         kind, file_type, usual = tensor.kind, self.file_type, FILE_TYPES[self.file_type]
+        # A tied embedding is the head as well, and is stored as that.
         if kind == "head" or (self.tied and kind == "embedding"):
             return self._head(tensor, usual)
         if file_type == "mxfp4_moe":
@@ -118,6 +119,7 @@ class Mixture:
             return self._low(tensor, usual)
         if kind in ("value", "qkv"):
             return self._value(tensor, usual)
+        # Of eight experts (Mixtral) the keys are small beside the experts, so 8 bits cost little.
         if kind == "key" and self.experts == 8:
             return "q8_0"
         if kind in ("key", "query"):
@@ -131,6 +133,7 @@ class Mixture:
         return usual
 
     def _head(self, tensor: Tensor, usual: str) -> str:
+        # Besides these files, a head whose columns the usual blocks do not divide has 8 bits.
         if self.file_type == "mxfp4_moe" or tensor.inputs % BLOCKS[usual][1] or usual == "q8_0":
             return "q8_0"
         return "q5_k" if self.file_type in (*LOW, "iq3_xxs") else "q6_k"
@@ -138,6 +141,7 @@ class Mixture:
     def _low(self, tensor: Tensor, usual: str) -> str:
         kind, larger = tensor.kind, self.file_type in ("iq2_s", "iq2_m")
         if kind in ("value", "qkv"):
+            # Where several queries share a value head, values are small: more bits cost little.
             return "q4_k" if self.group >= 4 or self.experts >= 4 else "iq3_s" if larger else "q2_k"
         if kind == "key" and self.experts == 8:
             return "q4_k"
@@ -152,26 +156,27 @@ class Mixture:
     def _value(self, tensor: Tensor, usual: str) -> str:
         """Values, and the whole of queries, keys and values where they are one."""
         file_type, i, grouped = self.file_type, tensor.layer, self.group >= 4
-        found = usual
+        block_type = usual
         if file_type == "q2_k":
-            found = "q4_k" if grouped else "q3_k"
+            block_type = "q4_k" if grouped else "q3_k"
         elif file_type in ("q2_k_s", "iq3_xs", "iq3_s") and grouped:
-            found = "q4_k"
+            block_type = "q4_k"
         elif file_type == "iq3_xxs":
-            found = "q4_k" if grouped else usual
+            block_type = "q4_k" if grouped else usual
         elif file_type == "iq3_m":
-            found = "q4_k"
+            block_type = "q4_k"
         elif file_type == "q3_k_m":
-            found = "q5_k" if i < 2 else "q4_k"
+            block_type = "q5_k" if i < 2 else "q4_k"
         elif file_type == "q3_k_l" or (file_type in ("iq4_nl", "iq4_xs") and grouped):
-            found = "q5_k"
+            block_type = "q5_k"
         elif file_type in ("q4_k_m", "q5_k_m") and self._more_bits(i):
-            found = "q6_k"
+            block_type = "q6_k"
         elif file_type == "q4_k_s" and i < 4:
-            found = "q5_k"
-        if self.layers == LARGE_LAYERS and self.group > 1 and not self.experts and found in ("q3_k", "q4_k"):
-            found = "q5_k"
-        return "q8_0" if self.experts == 8 else found
+            block_type = "q5_k"
+        # A dense model of 70B: its values are shared by several query heads, so 5 bits cost little.
+        if self.layers == LARGE_LAYERS and self.group > 1 and not self.experts and block_type in ("q3_k", "q4_k"):
+            block_type = "q5_k"
+        return "q8_0" if self.experts == 8 else block_type
 
     def _down(self, i: int, usual: str) -> str:
         """Projections down. Without an importance matrix the first ones of 4-bit i types get more bits too."""
@@ -201,6 +206,7 @@ class Mixture:
 
     def _more_bits(self, i: int) -> bool:
         """Layers that the medium types give more bits to: the first and last eighth, and every third between."""
+        # Integer divisions, as in `use_more_bits` of llama.cpp.
         eighth = self.layers // 8
         return i < eighth or i >= 7 * self.layers // 8 or (i - eighth) % 3 == 2
 
@@ -227,12 +233,14 @@ LARGE_LAYERS = 80
 def file_type(text: str) -> str | None:
     """The file type that `text` names, in any case and by any name of llama-quantize; None for another word."""
     name = text.lower().replace("-", "_")
+    # Short names of llama-quantize mean the medium mixture.
     name = SHORT.get(name, name)
     return name if name in FILE_TYPES else None
 
 
 def _fitting(wanted: str, inputs: float) -> str:
     """`wanted`, or a type of smaller blocks where its blocks do not divide the columns, or 16 bits."""
+    # Blocks lie along the columns, so they must divide them; 0 columns, which means not known, pass.
     if not inputs % BLOCKS[wanted][1]:
         return wanted
     smaller = SMALLER_BLOCKS.get(wanted, "iq4_nl" if wanted.startswith("iq") else "q4_0")

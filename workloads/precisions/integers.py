@@ -47,9 +47,11 @@ def quantization(config: Config) -> Quantization:
     overrides: list[Assignment] = []
     usual = _scheme(config)
     for name, value in config.values.items():
+        # `true` is for a module that is stored as all others are.
         if name in SETTINGS or value is True:
             config.own(name)
             continue
+        # `false` is for a module that is not quantised.
         if value is False:
             config.own(name)
             overrides.append((named(config, [_path(name)]), None))
@@ -68,6 +70,7 @@ def _path(name: str) -> str:
 def _scheme(config: Config) -> Scheme:
     mode = config.text("mode", default="affine")
     if mode in FLOATS:
+        # Read so that they are not noted as unread: the mode fixes both.
         config.value("bits"), config.value("group_size")
         return FLOATS[mode]()
     if mode != "affine":
@@ -110,26 +113,26 @@ def gptq(config: Config) -> Quantization:
 
 def _rules(config: Config) -> list[Assignment]:
     table = config.table("dynamic")
-    found: list[Assignment] = []
+    rules: list[Assignment] = []
     if table is None:
-        return found
+        return rules
     for rule, changes in table.values.items():
         sign, colon, pattern = rule.partition(":")
+        # A rule without a sign is one that gives other settings.
         if colon and sign in "+-" and sign:
             leaves_out = sign == "-"
         else:
             leaves_out, pattern = False, rule
         table.own(rule)
         if leaves_out:
-            found.append((named(config, [f"re:{pattern}"]), None))
+            rules.append((named(config, [f"re:{pattern}"]), None))
             continue
         if not isinstance(changes, Mapping):
             raise table.error(f"{rule} must be an object of what it changes")
-        own = Config(
-            f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", table.asked
-        )
-        found.append((named(config, [f"re:{pattern}"]), group_scheme(own, zeros=True, method="gptq")))
-    return found
+        # What a rule does not change is as in the whole config.
+        own = Config(f"{table.name}: {rule}", {**_sizes(config), **changes}, f"{table.path}{rule}.", table.asked)
+        rules.append((named(config, [f"re:{pattern}"]), group_scheme(own, zeros=True, method="gptq")))
+    return rules
 
 
 def _sizes(config: Config) -> dict[str, Any]:
@@ -162,6 +165,7 @@ def auto_round(config: Config) -> Quantization:
     for name, own in () if table is None else ((name, table.own_table(name)) for name in table.values):
         if own is None:
             continue
+        # What a module does not state is as in the whole config.
         merged = Config(own.name, {**_known(config), **own.values}, own.path, own.asked)
         overrides.append((named(config, [_pattern(name)]), _rounded(merged)))
     head = any(scheme is not None and known is not None and known.match("lm_head") for known, scheme in overrides)
@@ -182,6 +186,7 @@ def _pattern(name: str) -> str:
 def _rounded(config: Config) -> Scheme | None:
     """The scheme of AutoRound's settings; None for 16 bits."""
     bits, kind = config.count("bits"), config.text("data_type", default="int")
+    # Read for every type of data, so that none is noted as unread.
     config.value("packing_format"), config.value("sym"), config.value("group_size"), config.value("act_data_type")
     if bits >= NOT_QUANTISED:
         return None

@@ -12,6 +12,7 @@ AWQ_GROUP = 128  # weights per scale where a config does not say, ModelOpt's def
 ALGORITHMS: dict[str, Callable[[int | None], Scheme]] = {
     "FP8": lambda group: formats.fp8(calibrated=True),
     "FP8_PER_CHANNEL_PER_TOKEN": lambda group: formats.fp8(),
+    # PB: a scale per block; WO: weights alone are in 8 bits; REAL: activations too.
     "FP8_PB_WO": lambda group: formats.fp8((group or 128, group or 128), None),
     "FP8_PB_REAL": lambda group: formats.fp8((group or 128, group or 128)),
     "MXFP8": lambda group: formats.mxfp8(),
@@ -40,12 +41,14 @@ def assignments(config: Config) -> tuple[tuple[Patterns | None, Scheme], ...]:
     """
     algorithm = config.text("quant_algo", default=None)
     if algorithm is None:
+        # Without an algorithm the table may have groups as those of compressed-tensors.
         return compressed_tensors.assignments(config) if config.value("config_groups") else ()
     if algorithm != "MIXED_PRECISION":
         return ((None, _scheme(config, algorithm)),)
     layers = config.table("quantized_layers")
     if layers is None:
         raise config.error("quantized_layers is missing, which MIXED_PRECISION needs")
+    # Modules of one scheme become one list of patterns.
     names: dict[Scheme, list[str]] = {}
     for name in layers.values:
         layer = layers.own_table(name)

@@ -59,26 +59,29 @@ def replacement(weights: str) -> Replacement:
     name, base = weights, None
     if name in UNQUANTISED:
         return Replacement(Quantization(), name, name, "in the whole model")
+    # A base may follow the precision: w4a16-fp16.
     for one in BASES:
         if name.endswith(f"-{one}"):
             name, base = name.removesuffix(f"-{one}"), one
     rest = f", rest {base}" if base else ""
-    whole = "in the language model, table of tokens and output head too"
+    everywhere = "in the language model, table of tokens and output head too"
     file_type = gguf.file_type(name)
+    # bf16 and fp32 follow types of GGUF files alone; behind another precision they are no base.
     if base not in (None, BASES[0]) and file_type is None:
         name = weights
     if name in SCHEMES:
         where = "in every linear layer but the router, an encoder's and the output head"
         scheme = SCHEMES[name]
-        kept = LATENT if name == "nvfp4" else patterns(())
-        return Replacement(Quantization(((None, scheme),), kept), base, scheme.label + rest, where)
+        excluded = LATENT if name == "nvfp4" else patterns(())
+        return Replacement(Quantization(((None, scheme),), excluded), base, scheme.label + rest, where)
     if name.lower() in MLX:
         scheme = MLX[name.lower()]
-        return Replacement(integers.stored_as(scheme), base, scheme.label + rest, whole)
+        return Replacement(integers.stored_as(scheme), base, scheme.label + rest, everywhere)
     if file_type is not None:
+        # A GGUF file has types for embedding, head and routers too, and llama.cpp multiplies each tensor alone.
         mixture = gguf.Mixture(file_type)
         quantised = Quantization(head=True, embedding=True, router=True, apart=True, mixture=mixture)
-        return Replacement(quantised, base or GGUF_BASE, f"{quantised.label}{rest}", whole)
+        return Replacement(quantised, base or GGUF_BASE, f"{quantised.label}{rest}", everywhere)
     known = ", ".join((*OVERRIDES, "nf4", "nf4-single"))
     raise ValueError(
         f"weights is {weights!r}; it must be one of {known}, mlx-4bit and its like, or a type of GGUF file such as "
@@ -148,9 +151,11 @@ def precision(
       ValueError: an unknown method, algorithm, dtype or `weights`, with what is known.
     """
     names = () if weights is None else tuple(weights.split(","))
+    # The first name may be for the whole model; all others are for experts.
     if not all(name.startswith(EXPERTS) for name in names[1:]):
         raise ValueError(f"weights is {weights!r}; it must be one precision, with {EXPERTS}NAME after it or not")
-    asked = [(name, replacement(name.removeprefix(EXPERTS))) for name in names]
+    changes = [(name, replacement(name.removeprefix(EXPERTS))) for name in names]
+    # The checkpoint's own precision: its dtype, then what its config or a file beside it declares, then its name.
     base, said = _base(config)
     quantised, source = _declared(config, beside, source)
     if quantised is None:
@@ -159,12 +164,13 @@ def precision(
         raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
+    # Whether a replacement states the type of what it does not quantise.
     based = False
-    for name, found in asked:
+    for name, change in changes:
         if name.startswith(EXPERTS):
             own = _with_experts(own, name)
         else:
-            own, based = _overridden(own, found, name), found.base is not None
+            own, based = _overridden(own, change, name), change.base is not None
     return own if based else _at_16_bits(own)
 
 
@@ -188,16 +194,18 @@ def _at_16_bits(own: Precision) -> Precision:
 def name_convention(name: str) -> tuple[str, Scheme | str | None, str]:
     """(the name without its ending, the scheme or other precision that the ending stands for or None, the ending)."""
     for expression, scheme in CONVENTIONS:
+        # A dash in an expression stands for any sign between words of a name.
         pattern = f"[-_.]({expression.replace('-', '[-_.]')})$"
-        found = re.search(pattern, name, re.IGNORECASE)
-        if found:
-            return name[: found.start()], scheme, found.group(1)
+        match = re.search(pattern, name, re.IGNORECASE)
+        if match:
+            return name[: match.start()], scheme, match.group(1)
     return name, None, ""
 
 
 def _base(config: Config) -> tuple[WeightFormat, str | None]:
     """The format of unquantised weights, and the dtype that says so."""
     dtype = config.value("torch_dtype", "dtype")
+    # The table of a nested language model may have a dtype of its own.
     if dtype is None:
         dtype = (config.nested() or config).value("torch_dtype", "dtype")
     if dtype is None:
@@ -216,17 +224,19 @@ that of compressed-tensors in 2024, which vLLM reads where there is no other."""
 
 def _declared(config: Config, beside: Quantization | None, source: str) -> tuple[Quantization | None, str]:
     """What the config says of stored weights, or what a file beside it says; and where that is."""
-    found = None
+    declared = None
+    # The first place that says something counts; the others are read so that they are not noted as unread.
     for key in KEYS:
         for place in (config, config.nested()):
             table = None if place is None else place.table(key)
-            if table is not None and found is None:
-                found = quantization(table), key
-    if found is None:
+            if table is not None and declared is None:
+                declared = quantization(table), key
+    if declared is None:
         return beside, source
+    # `expert_dtype` is of the experts alone, in addition to the table.
     if config.value("expert_dtype") == "fp4":
-        found = with_experts(found[0], formats.mxfp4("fp8")), found[1]
-    return found
+        declared = with_experts(declared[0], formats.mxfp4("fp8")), declared[1]
+    return declared
 
 
 def _conventional(
@@ -236,10 +246,11 @@ def _conventional(
     _, scheme, ending = name_convention(convention or "")
     source = f"name ends in {ending} (naming convention)" if ending else "torch_dtype"
     if isinstance(scheme, str):
-        asked = replacement(scheme)
-        if asked.base is not None:
-            base, said = WeightFormat(bytes=UNQUANTISED[asked.base], compute=asked.base), ending
-        return base, said, asked.quantised, source
+        implied = replacement(scheme)
+        if implied.base is not None:
+            base, said = WeightFormat(bytes=UNQUANTISED[implied.base], compute=implied.base), ending
+        return base, said, implied.quantised, source
+    # Names such as fp8-kv say that the cache is quantised too.
     kv_precision = "fp8" if ending.lower().endswith("kv") else None
     return base, said, Quantization(() if scheme is None else ((None, scheme),), kv_precision=kv_precision), source
 
@@ -264,13 +275,14 @@ def _with_experts(own: Precision, name: str) -> Precision:
     """
     kind, quantised = name.removeprefix(EXPERTS), own.quantised
     if kind in SCHEMES:
-        made, label = with_experts(quantised, SCHEMES[kind]), SCHEMES[kind].label
+        changed, label = with_experts(quantised, SCHEMES[kind]), SCHEMES[kind].label
     elif kind in UNQUANTISED:
         others = quantised.excluded
+        # Only plain names can be written into a new list, together with the experts.
         if others.expressions or others.wildcards:
             raise ValueError(f"weights={name!r}: a checkpoint that excludes modules by patterns keeps its experts")
-        made, label = dataclasses.replace(quantised, excluded=patterns((*sorted(others.plain), "experts"))), kind
+        changed, label = dataclasses.replace(quantised, excluded=patterns((*sorted(others.plain), "experts"))), kind
     else:
         raise ValueError(f"weights={name!r} must be one of {', '.join((*SCHEMES, *UNQUANTISED))} for experts")
     note = f'weights="{name}" replaces the experts\' own'
-    return Precision(made, own.base, f"{own.label}, experts {label}", "weights", (*own.notes, note))
+    return Precision(changed, own.base, f"{own.label}, experts {label}", "weights", (*own.notes, note))

@@ -27,6 +27,7 @@ def quantization(config: Config) -> Quantization:
 
 def _shown_method(config: Config) -> str | None:
     """The method of a config that does not name it, by a key that only its files have."""
+    # `producer` is a table in files of ModelOpt; elsewhere the key may be anything.
     producer = config.table("producer") if isinstance(config.value("producer"), dict) else None
     if config.value("quant_algo") is not None or (producer is not None and producer.value("name") == "modelopt"):
         return "modelopt"
@@ -57,6 +58,7 @@ def _of_one_scheme(config: Config, scheme: Scheme, experts_only: bool = False) -
 
 def _fp8(config: Config) -> Quantization:
     block = config.block("weight_block_size")
+    # static: the checkpoint has the scales of activations; dynamic: they are computed as the model runs.
     activations = config.text("activation_scheme", default="dynamic")
     if activations not in ("dynamic", "static"):
         raise config.error(f"activation_scheme is {activations!r}; it must be 'dynamic' or 'static'")
@@ -73,6 +75,7 @@ def _w4afp8(config: Config) -> Quantization:
     """
     group = config.count("group_size", default=W4AFP8_GROUP)
     block = config.block("weight_block_size") or (W4AFP8_GROUP, W4AFP8_GROUP)
+    # Read so that they are not noted as unread: activations are FP8 in any case.
     for key in ("linear_activation_scheme", "moe_activation_scheme", "activation_scheme"):
         config.value(key)
     excluded = module_names(config, "modules_to_not_convert", "ignored_layers")
@@ -97,13 +100,14 @@ def _int8(config: Config) -> Quantization:
 
 def _compressed_tensors(config: Config) -> Quantization:
     _refuse_sparsity(config)
-    found = compressed_assignments(config)
-    return Quantization(found, module_names(config, "ignore"), head=True, kv_precision=_kv_scheme(config))
+    assignments = compressed_assignments(config)
+    return Quantization(assignments, module_names(config, "ignore"), head=True, kv_precision=_kv_scheme(config))
 
 
 def _refuse_sparsity(config: Config) -> None:
     """ValueError where weights are stored without their zeros: the room of a mask and what is left is not counted."""
     table = config.table("sparsity_config")
+    # The format of the whole checkpoint, and that of its sparsity table.
     kinds = [config.value("format"), None if table is None else table.value("format")]
     for kind in kinds:
         if kind is not None and any(word in str(kind) for word in ("sparse", "24", "bitmask")):
@@ -114,13 +118,17 @@ def _refuse_sparsity(config: Config) -> None:
 
 def _modelopt(config: Config) -> Quantization:
     config.value("config_groups")  # which say the same as the algorithm, where there is one
-    found = modelopt.assignments(config)
+    assignments = modelopt.assignments(config)
     excluded = module_names(config, "exclude_modules", "ignore")
-    head = any(targets is not None and targets.match("lm_head") for targets, _ in found)
-    return Quantization(found, excluded, head=head, kv_precision=modelopt.kv_precision(config) or _kv_scheme(config))
+    # The head is quantised only where its name is listed.
+    head = any(targets is not None and targets.match("lm_head") for targets, _ in assignments)
+    return Quantization(
+        assignments, excluded, head=head, kv_precision=modelopt.kv_precision(config) or _kv_scheme(config)
+    )
 
 
 def _kv_scheme(config: Config) -> str | None:
+    # A text is a name of ModelOpt's, a table is one of compressed-tensors.
     if isinstance(config.value("kv_cache_scheme"), str):
         return modelopt.kv_precision_named(config, config.text("kv_cache_scheme"))
     table = config.table("kv_cache_scheme")

@@ -29,6 +29,7 @@ def quantization(config: Config) -> Quantization:
     if usual is None:
         raise config.error("global_quant_config is missing")
     overrides: list[Assignment] = []
+    # Modules by name come before those by class, as the first match counts.
     for key in ("layer_quant_config", "layer_type_quant_config"):
         table = config.table(key)
         if table is None:
@@ -49,6 +50,7 @@ def _kv_precision(config: Config) -> str | None:
     """Precision of cached keys and values: that of the outputs of the modules that `kv_cache_group` lists."""
     export, layers = config.table("export"), config.table("layer_quant_config")
     group = [] if export is None else export.value("kv_cache_group", default=[])
+    # The cache's own table comes first, then the outputs of the modules of the cache group.
     tables = [config.table("kv_cache_quant_config")]
     if not isinstance(group, list):
         raise config.error("export: kv_cache_group must be a list of module names")
@@ -76,12 +78,14 @@ def _operand(config: Config) -> str | None:
 
 def _scheme(config: Config) -> Scheme | None:
     """The scheme of one specification; None where its weights stay as they are."""
+    # Read so that they are not noted as unread; outputs matter to the cache alone.
     for key in ("bias", "target_device", "output_tensors"):
         config.value(key)
     weights, inputs = _narrowest(config), config.table("input_tensors")
     if weights is None:
         return None
     kind = weights.text("dtype")
+    # Weights of 16-bit or 32-bit floats are not quantised.
     if kind in HALF:
         return None
     activations = None if inputs is None else _operand(inputs)
@@ -91,6 +95,7 @@ def _scheme(config: Config) -> Scheme | None:
         block = weights.block("block_size") if weights.value("qscheme") == "per_block" else None
         return formats.fp8(block, activations, calibrated=static and block is None)
     if kind in ("int4", "uint4", "int8", "uint8"):
+        # Unsigned integers need a zero point.
         zeros = kind.startswith("u") or weights.value("symmetric") is False
         if isinstance(
             config.value("weight"), list

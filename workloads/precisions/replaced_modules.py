@@ -25,8 +25,10 @@ def four_bits(kind: str = "nf4", double: bool = True) -> Scheme:
 
     4 + 32 / 64 = 4.5 bits; 4 + 8 / 64 + 32 / (64 x 256) = 4.127 bits.
     """
+    # B per weight: a float32 scale per block of 64 weights.
     scale = FP32_SCALE / NF4_BLOCK
     if double:
+        # Each scale has 8 bits, and 256 of them share a float32 scale.
         scale = (1.0 + FP32_SCALE / NF4_SUPERBLOCK) / NF4_BLOCK
     return Scheme(0.5 + scale, None, f"{kind} (bitsandbytes{', double quantised' if double else ''})", 4)
 
@@ -39,10 +41,12 @@ def bitsandbytes(config: Config) -> Quantization:
     Raises:
       ValueError: neither 4 nor 8 bits, or an unknown type of 4 bits.
     """
+    # transformers saves the flags with and without a leading underscore.
     four = config.flag("load_in_4bit", False) or config.flag("_load_in_4bit", False)
     eight = config.flag("load_in_8bit", False) or config.flag("_load_in_8bit", False)
     if four == eight:
         raise config.error("one of load_in_4bit and load_in_8bit must be true")
+    # Read so that they are not noted as unread: they change no stored bytes.
     for key in ("bnb_4bit_compute_dtype", "bnb_4bit_quant_storage", "llm_int8_threshold", "llm_int8_has_fp16_weight"):
         config.value(key)
     config.value("llm_int8_enable_fp32_cpu_offload")
@@ -50,6 +54,7 @@ def bitsandbytes(config: Config) -> Quantization:
     if four and kind not in ("nf4", "fp4"):
         raise config.error(f"bnb_4bit_quant_type is {kind!r}; it must be nf4 or fp4")
     scheme = four_bits(kind, double) if four else Scheme(1.0, "int8", "int8 (bitsandbytes)", 8)
+    # Without a list the head is left out; a list takes the place of that default.
     listed = config.value("llm_int8_skip_modules") is not None
     excluded = module_names(config, "llm_int8_skip_modules")
     return Quantization(((None, scheme),), excluded, head=listed, apart=True)
@@ -63,6 +68,7 @@ def hqq(config: Config) -> Quantization:
     excluded = module_names(config, "skip_modules")
     if table.value("weight_quant_params") is not None:
         return Quantization(((None, _hqq_scheme(table)),), excluded, apart=True)
+    # Settings by kind of module: each key is the end of a module's path.
     tags: list[Assignment] = []
     for tag in table.values:
         own = table.own_table(tag)
@@ -82,6 +88,7 @@ def _hqq_scheme(config: Config) -> Scheme:
     for key in ("axis", "optimize", "round_zero", "channel_wise", "view_as_float"):
         weights.value(key)
     small = 1.0 + 2.0 * FP16_SCALE / HQQ_GROUP  # of an 8-bit scale or zero
+    # A scale and a zero per group, of 16 bits each or quantised to 8.
     meta = sum(small if weights.flag(key, False) else FP16_SCALE for key in ("quant_scale", "quant_zero"))
     for key in ("scale_quant_params", "zero_quant_params", "offload_meta"):
         config.value(key)
@@ -105,6 +112,7 @@ def quanto(config: Config) -> Quantization:
     if narrow not in (None, "int8", "float8"):
         raise config.error(f"activations is {narrow!r}; it must be int8 or float8, or absent")
     activations = {"int8": "int8", "float8": "fp8", None: None}[narrow]
+    # Scales per channel are left out; groups below 8 bits have a scale and a shift of 16 bits.
     known = {
         "int8": Scheme(1.0, activations, "w8a8 (quanto)" if activations else "w8a16 (quanto)", 8),
         "float8": formats.fp8(None, activations),
@@ -120,6 +128,7 @@ def bitnet(config: Config) -> Quantization:
     """BitNet: ternary weights, four in a byte, multiplied with int8 activations. Source: transformers, bitnet.py."""
     for key in ("linear_class", "quantization_mode", "use_rms_norm", "rms_norm_eps"):
         config.value(key)
+    # Two bits per weight.
     scheme = Scheme(0.25, "int8", "ternary (bitnet, int8 activations)", 2)
     return Quantization(((None, scheme),), module_names(config, "modules_to_not_convert"), apart=True)
 

@@ -83,13 +83,16 @@ _WORDS, _PARTS = re.compile(r"(?:\.\*|\\\.|[A-Za-z_|()^$-])*"), re.compile(r"[^\
 
 def _match(known: Patterns, path: str) -> bool:
     parts = path.split(".")
+    # Every run of parts of the path, so that the name of a parent means all its children.
     spans = ((i, j) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
     if any(".".join(parts[i:j]) in known.plain for i, j in spans):
         return True
+    # Expressions are written for full paths, whose beginnings differ between exports.
     if known.expressions and any(known.expressions.match(prefix + path) for prefix in PREFIXES):
         return True
     if not known.wildcards:
         return False
+    # A wildcard may mean the module or one of its parents.
     parents = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
     return any(known.wildcards.match(prefix + parent) for parent in parents for prefix in PREFIXES)
 
@@ -138,10 +141,12 @@ class Quantization:
         """The scheme of one linear layer, or None for unquantised."""
         if self.mixture is not None:
             return self.mixture.scheme(tensor)
+        # A module that is excluded stays unquantised, whatever the assignments say.
         if any(self.excluded.match(path) for path in tensor.paths):
             return None
         for targets, scheme in self.assignments:
             if targets is None or any(targets.match(path) for path in tensor.paths):
+                # Layers whose columns the groups do not divide stay unquantised.
                 fits = scheme is None or not scheme.whole_groups or not tensor.inputs % scheme.whole_groups
                 return scheme if fits else None
         return None
@@ -160,16 +165,19 @@ def linear_format(quantised: Quantization, tensors: Iterable[Tensor], base: Weig
     Raises:
       ValueError: layers that differ where one kernel multiplies them, or whose products differ in precision.
     """
-    found = [(tensor, quantised.scheme(tensor)) for tensor in tensors]
-    formats_of = [(tensor, scheme.weight_format(base) if scheme else base) for tensor, scheme in found]
+    schemes = [(tensor, quantised.scheme(tensor)) for tensor in tensors]
+    formats_of = [(tensor, scheme.weight_format(base) if scheme else base) for tensor, scheme in schemes]
+    # Most products have one format for all their layers.
     different = list(dict.fromkeys(stored for _, stored in formats_of))
     if len(different) == 1:
         return different[0]
     computes = {stored.compute for stored in different}
+    # One kernel takes one format; several kernels may differ, but not in the precision that they multiply in.
     if not quantised.apart or len(computes) > 1:
-        said = ((tensor.paths[0], scheme.label if scheme else base.compute) for tensor, scheme in found)
+        said = ((tensor.paths[0], scheme.label if scheme else base.compute) for tensor, scheme in schemes)
         text = ", ".join(f"{path}: {label}" for path, label in dict.fromkeys(said))
         raise ValueError(f"{name}: linear layers that run as one are quantised differently ({text}): not covered")
+    # All layers of a product have the same inputs, so bytes are weighted by outputs.
     outputs = sum(tensor.outputs for tensor, _ in formats_of)
     stored = sum(tensor.outputs * one.bytes for tensor, one in formats_of)
     return dataclasses.replace(

@@ -15,6 +15,7 @@ GROUP = 128
 
 def _int4(config: Config) -> Scheme:
     group = config.count("group_size", default=GROUP)
+    # A scale and a zero of 16 bits each per group.
     return Scheme(0.5 + 2.0 * FP16_SCALE / group, None, f"w4a16 (torchao, group {group})", 4, whole_groups=group)
 
 
@@ -32,6 +33,7 @@ def _mx(config: Config) -> Scheme:
     if block != formats.MX_GROUP:
         raise config.error(f"block_size is {block}; it must be {formats.MX_GROUP}")
     four = "float4" in kind
+    # Read so that it is not noted as unread: the type of the weights decides.
     config.value("activation_dtype")
     return formats.mxfp4("fp4") if four else formats.mxfp8()
 
@@ -76,16 +78,17 @@ def quantization(config: Config) -> Quantization:
     config.value("untie_embedding_weights")
     kind, data = _kind(config)
     if kind not in BY_MODULE:
-        found: tuple[Assignment, ...] = ((None, _scheme(kind, data)),)
+        assignments: tuple[Assignment, ...] = ((None, _scheme(kind, data)),)
     else:
-        found = tuple(_by_module(data))
-    head, embedding = (outer or _names(found, path) for path in ("lm_head", "embed_tokens"))
-    return Quantization(found, excluded, head=head, embedding=embedding, apart=True)
+        assignments = tuple(_by_module(data))
+    head, embedding = (outer or _names(assignments, path) for path in ("lm_head", "embed_tokens"))
+    return Quantization(assignments, excluded, head=head, embedding=embedding, apart=True)
 
 
 def _kind(config: Config) -> tuple[str, Config]:
     """(class in lower case, its data) of `quant_type`."""
     value = config.value("quant_type")
+    # A name has its settings beside it, an object has them inside.
     if isinstance(value, str):
         keywords = config.table("quant_type_kwargs")
         return _plain(value), keywords or Config(f"{config.name}: quant_type_kwargs", {})
@@ -107,6 +110,7 @@ def _by_module(data: Config) -> list[Assignment]:
     general: list[Assignment] = []
     for name in table.values:
         own = table.own_table(name)
+        # null leaves the module as it is.
         scheme = None
         if own is not None:
             own.value("_version")
@@ -115,12 +119,14 @@ def _by_module(data: Config) -> list[Assignment]:
             general.append((None, scheme))
         else:
             single.append((named(data, [name]), scheme))
+    # Modules by name come first, as the first match counts.
     return [*single, *general]
 
 
 def _scheme(kind: str, data: Config) -> Scheme:
     if kind not in SCHEMES:
         raise data.error(f"torchao's class {kind!r} is not known; known are {', '.join(SCHEMES)}")
+    # All settings are read, so that those without effect on bytes are not noted as unread.
     for key in data.values:
         data.value(key)
     return SCHEMES[kind](data)

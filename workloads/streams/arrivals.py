@@ -89,11 +89,13 @@ class Arrivals:
             if requests is None:
                 raise ValueError("once: all requests arrive at 0, so their number must be given")
             return np.zeros(requests)
+        # The end in expected requests, on the clock whose mean interval is 1.
         end = math.inf if duration is None else self._clock(duration)
         if self.kind == "stages":
             end = min(end, sum(rate * seconds for rate, seconds in self.stages))
         if requests is None and math.isinf(end):
             raise ValueError(f"{self.text}: the number of requests or a duration must be given")
+        # The expected number of requests is checked before any of them is drawn.
         most = end if requests is None else min(end, requests)
         if most > MOST_REQUESTS:
             raise ValueError(f"{self.text}: about {most:.3g} requests; at most {MOST_REQUESTS} are allowed")
@@ -109,10 +111,12 @@ class Arrivals:
             if requests is not None and math.isinf(end):
                 return np.arange(requests, dtype=float)
             return np.arange(min(requests or math.inf, math.ceil(end)), dtype=float)
+        # A gamma distribution of shape 1 / cv^2 and scale cv^2 has mean 1 and coefficient of variation cv.
         shape = max(cv, _EVEN) ** -2.0
         parts, last, count = [], 0.0, 0
         while last < end and (requests is None or count < requests):
             ahead = end - last if requests is None else min(end - last, requests - count)
+            # With 5 % more intervals than expected one draw mostly suffices; at most 2^22, which is 32 MiB, at a time.
             draw = int(min(max(1.05 * ahead, 64), 1 << 22))
             gaps = rng.exponential(size=draw) if cv == 1.0 else rng.gamma(shape, 1.0 / shape, size=draw)
             parts.append(last + np.cumsum(gaps))
@@ -121,6 +125,7 @@ class Arrivals:
                 raise ValueError(f"{self.text}: more than {MOST_REQUESTS} requests")
         clock = np.concatenate(parts) if parts else np.zeros(0)
         clock = clock[clock < end][:requests]
+        # With an end the times stay as drawn: how many requests arrive before it is random.
         if math.isinf(end) and len(clock) > 1:
             clock = clock * ((len(clock) - 1) / (clock[-1] - clock[0]))
         return clock
@@ -131,6 +136,7 @@ class Arrivals:
         if self.kind == "interval":
             return time / v["seconds"]
         if self.kind == "onoff":
+            # Every whole cycle has `on` seconds of requests; of the one that has begun, at most `on` seconds count.
             cycles, rest = divmod(time, v["on"] + v["off"])
             return v["rate"] * (cycles * v["on"] + min(rest, v["on"]))
         if self.kind == "stages":
@@ -144,6 +150,7 @@ class Arrivals:
         if self.kind == "interval":
             return clock * v["seconds"]
         if self.kind == "onoff":
+            # A cycle has rate * on requests, and takes on + off seconds.
             cycles, rest = np.divmod(clock, v["rate"] * v["on"])
             return cycles * (v["on"] + v["off"]) + rest / v["rate"]
         if self.kind == "stages":
@@ -152,6 +159,7 @@ class Arrivals:
         return clock / v["rate"]
 
     def _knots(self) -> tuple[np.ndarray, np.ndarray]:
+        # The clock is linear within a stage: knots at the ends of stages, in seconds and in expected requests.
         rates, seconds = (np.array(column) for column in zip(*self.stages, strict=True))
         return np.append(0.0, np.cumsum(seconds)), np.append(0.0, np.cumsum(rates * seconds))
 
@@ -185,5 +193,6 @@ def _staged(text: str, rest: str) -> Arrivals:
         stages.append((rate, number(pair[2], "the time of a stage", _SECONDS, text)))
     if not any(rate >= _RATE.low for rate, _ in stages):
         raise ValueError(f"{text!r}: no stage has requests; such as {KINDS['stages'].example}")
+    # What is named beside the stages is checked as the parameters of any other kind.
     _, values = parsed(f"stages:{','.join(named)}" if named else "stages", KINDS, "poisson", RANGES)
     return Arrivals("stages", values, tuple(stages))

@@ -58,12 +58,13 @@ def classes_of(path: str) -> tuple[RequestClass, ...]:
         raise ValueError(f"{path}: it has no classes; a class is a table with {', '.join(KEYS[:3])}")
     if len(tables) > MOST_CLASSES:
         raise ValueError(f"{path}: {len(tables)} classes; at most {MOST_CLASSES} are allowed")
-    found = tuple(_class(path, name, table) for name, table in tables.items())
-    total = math.fsum(one.share for one in found)
+    classes = tuple(_class(path, name, table) for name, table in tables.items())
+    total = math.fsum(one.share for one in classes)
     if abs(total - 1.0) > ROUNDED:
-        shares = " + ".join(f"{one.share:g} ({one.name})" for one in found)
+        shares = " + ".join(f"{one.share:g} ({one.name})" for one in classes)
         raise ValueError(f"{path}: share: {shares} = {total:.6g}; the shares of all classes must sum to 1")
-    return tuple(dataclasses.replace(one, share=one.share / total) for one in found)
+    # Shares that were rounded are scaled to sum to exactly 1.
+    return tuple(dataclasses.replace(one, share=one.share / total) for one in classes)
 
 
 def mixed(
@@ -92,12 +93,14 @@ def mixed(
     arrivals = parse_arrivals(arrivals)
     if seed != int(seed) or not 0 <= seed < 2**63:
         raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
+    # The first seed is for the arrivals and the order of classes, the others for the requests of one class each.
     own, *seeds = np.random.SeedSequence(seed).spawn(1 + len(classes))
     rng = np.random.Generator(np.random.PCG64(own))
     arrival = arrivals.drawn(rng, requests, duration)
     arrival = arrival if duration is None else arrival[arrival < duration]
     if len(arrival) > MOST_REQUESTS:
         raise ValueError(f"{len(arrival)} requests; at most {MOST_REQUESTS} are allowed")
+    # Rounded cumulative shares: the numbers of the classes add up to all requests.
     ends = np.rint(len(arrival) * np.cumsum([one.share for one in classes])).astype(int)
     kind = rng.permutation(np.repeat(np.arange(len(classes), dtype=np.int32), np.diff(ends, prepend=0)))
 
@@ -110,6 +113,7 @@ def mixed(
         if not where.any():
             few = f"{len(arrival):,} request{'s' * (len(arrival) != 1)}"
             raise ValueError(f"{name}: {one.name}: share = {one.share:g} is none of {few}; give more requests")
+        # `generated` takes seeds below 2^63, hence the shift by one bit.
         own_seed = int(seeded.generate_state(1, np.uint64)[0] >> 1)
         drawn = generated("once", one.isl, one.osl, requests=int(where.sum()), prefixes=one.prefixes, seed=own_seed)
         isl[where], osl[where], shared[where] = drawn.isl, drawn.osl, drawn.shared
@@ -128,6 +132,7 @@ def _class(path: str, name: str, table: Any) -> RequestClass:
         raise ValueError(f"{path}: the class {name!r} must be letters, digits, - and _, a letter first")
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} = {table!r} must be a table: the class [{name}] with {', '.join(KEYS[:3])}")
+    # Unknown keys come first: a misspelt key would otherwise be reported as a missing one.
     for key in table:
         if key not in KEYS:
             raise ValueError(f"{where}: there is no key {key}{nearest(key, KEYS)}")
@@ -135,6 +140,7 @@ def _class(path: str, name: str, table: Any) -> RequestClass:
         if key not in table:
             raise ValueError(f"{where}: {key} is missing")
     share = table["share"]
+    # bool is a subclass of int, and no share.
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
         raise ValueError(f"{where}: share = {share!r} must be a number above 0 and at most 1")
     slo = table.get("slo")

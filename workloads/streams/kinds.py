@@ -54,6 +54,7 @@ def parsed(
     """
     plain = re.sub(r"\s+", "", text).lower()
     name, colon, rest = plain.partition(":")
+    # A value without a kind: `128..2048` is uniform, a number alone is of the default kind.
     if not colon and name not in kinds and (name[:1].isdigit() or name[:1] in "+-."):
         name, rest = ("uniform" if ".." in plain and "uniform" in kinds else default), plain
     if name not in kinds:
@@ -64,6 +65,7 @@ def parsed(
     for place, item in enumerate(_items(rest)):
         key, equals, value = item.partition("=")
         if not equals:
+            # Values without a name belong to the parameter at their place.
             if place >= len(kind.parameters):
                 raise ValueError(f"{text!r}: {item!r} is one value too many for {name}; such as {kind.example}")
             key, value = kind.parameters[place], item
@@ -80,6 +82,7 @@ def parsed(
 
 def number(word: str, key: str, allowed: Range, text: str) -> float:
     """The number that `word` is; ValueError with what is allowed."""
+    # `float` would read nan, inf and 1_000 too.
     value = float(word) if _NUMBER.fullmatch(word) else math.nan
     if not math.isfinite(value) or not allowed.holds(value):
         raise ValueError(f"{text!r}: {key} is {word or 'empty'}; it must be {allowed.words()}")
@@ -100,6 +103,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def _items(rest: str) -> list[str]:
     first = rest.partition(",")[0]
+    # A range fills two parameters, the lowest and the highest value.
     if ".." in first and "=" not in first:
         rest = rest.replace("..", ",", 1)
     return rest.split(",") if rest else []

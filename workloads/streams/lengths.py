@@ -72,10 +72,12 @@ class Lengths:
             low, high = self._bounds()
             return rng.integers(low, high, size=count, endpoint=True).astype(float)
         if self.kind == "pareto":
+            # Bounded Pareto, by its inverse distribution: F(x) = (1 - (low / x)^alpha) / (1 - (low / high)^alpha).
             ratio = (v["low"] / v["high"]) ** v["alpha"]
             return np.rint(v["low"] * (1.0 - rng.random(count) * (1.0 - ratio)) ** (-1.0 / v["alpha"]))
         if self.kind == "zipf":
             numbers = np.arange(v["low"], v["high"] + 1.0)
+            # A uniform number selects the first length whose cumulative weight is above it.
             total = np.cumsum(numbers ** -v["alpha"])
             return numbers[np.searchsorted(total, rng.random(count) * total[-1], side="right").clip(max=len(total) - 1)]
         return self._truncated(rng, count)
@@ -94,9 +96,11 @@ class Lengths:
         place, spread = self.place_and_spread()
         if self.kind == "lognormal":
             low, high = math.log(low), math.log(high)
+        # Without a spread there is no distribution to invert.
         if spread == 0.0:
             drawn = np.full(count, place)
         else:
+            # Probabilities at both cuts: a uniform number between them gives a draw of the truncated distribution.
             ends = special.ndtr((np.array([low, high]) - place) / spread)
             drawn = place + spread * special.ndtri(ends[0] + rng.random(count) * (ends[1] - ends[0]))
         drawn = np.exp(drawn) if self.kind == "lognormal" else drawn
@@ -111,9 +115,12 @@ class Lengths:
         v = self.values
         if self.kind == "normal":
             return v["mean"], v["std"]
+        # `max` only cuts the distribution, it does not determine it.
         given = tuple(key for key in v if key != "max")
         tail = next((key for key in given if key in _PERCENTILES), None)
         z = special.ndtri(_PERCENTILES[tail]) if tail else 0.0
+        # With m and s of the logarithm: p50 = exp(m), mean = exp(m + s^2 / 2), percentile = exp(m + z s), where z is
+        # the quantile of the standard normal distribution.
         if len(given) == 2 and "p50" in given:
             place = math.log(v["p50"])
             if "sigma" in given:
@@ -125,8 +132,10 @@ class Lengths:
         elif len(given) == 2 and "mean" in given:
             spread = v.get("sigma")
             if "std" in given:
+                # std^2 = mean^2 (exp(s^2) - 1)
                 spread = math.sqrt(math.log1p((v["std"] / v["mean"]) ** 2))
             elif tail and 0.0 < 2.0 * math.log(v[tail] / v["mean"]) <= z * z:
+                # percentile / mean = exp(z s - s^2 / 2), solved for the smaller s.
                 spread = z - math.sqrt(z * z - 2.0 * math.log(v[tail] / v["mean"]))
             if spread is not None:
                 return math.log(v["mean"]) - spread**2 / 2.0, spread
@@ -145,15 +154,16 @@ def parse_lengths(text: "str | int | float | Lengths") -> Lengths:
     if isinstance(text, Lengths):
         return text
     kind, values = parsed(str(text), KINDS, "fixed", RANGES)
-    found = Lengths(kind, values)
+    lengths = Lengths(kind, values)
     if "low" in values and values["low"] > values["high"]:
         raise ValueError(f"{text!r}: low is {values['low']:g}, above high, {values['high']:g}")
     if kind in ("lognormal", "normal"):
-        place, _ = found.place_and_spread()
+        place, _ = lengths.place_and_spread()
         largest = values.get("max", LARGEST_TOKENS)
+        # Where the maximum is under the median, most of the distribution would be cut away.
         if (math.exp(place) if kind == "lognormal" else place) > largest:
             raise ValueError(f"{text!r}: max is {largest:g}, under the middle of the distribution")
-    return found
+    return lengths
 
 
 # Prompts with a common beginning: system prompts of many requests, and conversations of several turns.
@@ -182,6 +192,7 @@ class Prefixes:
 
     def drawn(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Group and tokens of the text before each of `count` prompts. int64 and float64, shape [count] each."""
+        # Zipf's law: cumulative popularity of the texts, the most popular first.
         weight = np.cumsum(np.arange(1.0, self.groups + 1.0) ** -self.zipf)
         lengths = self.tokens.drawn(rng, self.groups)
         group = np.searchsorted(weight, rng.random(count) * weight[-1], side="right").clip(max=self.groups - 1)
@@ -253,8 +264,10 @@ def turns_of(
     if counts.sum() > MOST_REQUESTS:
         raise ValueError(f"{len(starts)} conversations have {counts.sum()} turns; at most {MOST_REQUESTS} are allowed")
     session = np.repeat(np.arange(len(starts)), counts)
+    # Position within the conversation: that among all turns, less that of the conversation's first turn.
     turn = np.arange(len(session)) - np.repeat(np.cumsum(counts) - counts, counts)
     gaps = rng.exponential(sessions.think, size=len(session)) if sessions.think else np.zeros(len(session))
+    # One running sum over all conversations, less its value where each of them starts.
     passed = np.cumsum(np.where(turn == 0, 0.0, gaps))
     arrival = starts[session] + passed - passed[np.cumsum(counts) - counts][session]
     return arrival, session, turn

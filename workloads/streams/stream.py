@@ -13,6 +13,7 @@ TIME_UNITS = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 def span_text(seconds: float) -> str:
     """A time with the unit that suits it: "58.3 min", "0.25 s"."""
+    # A unit is used from two of it on: 90 min, not 1.5 h.
     unit, size = next((one for one in TIME_UNITS if seconds >= 2.0 * one[1]), TIME_UNITS[-1])
     value = seconds / size
     return f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
@@ -88,6 +89,7 @@ def numbered(keys: np.ndarray) -> np.ndarray:
       0 .. groups - 1 in the order of first appearance; ALONE for negative keys and for groups of a single request.
       int32, shape [requests].
     """
+    # Keys come sorted; `first` is the request at which each appears first, the order of the new numbers.
     _, first, inverse, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     real = (count > 1) & (keys[first] >= 0) if len(keys) else np.zeros(0, bool)
     place = np.full(len(first), ALONE, np.int32)
@@ -129,7 +131,7 @@ def traffic(
     if not 0.0 <= think < 1e9:
         raise ValueError(f"think is {think:g} s; it must be from 0 to 1e9")
     grouped = bool((stream.group != ALONE).any())
-    found = Traffic(
+    unpadded = Traffic(
         arrival=np.asarray(stream.arrival if clients is None else np.zeros(len(stream)), float),
         isl=np.asarray(stream.isl, float),
         osl=np.asarray(stream.osl, float),
@@ -141,7 +143,7 @@ def traffic(
         clients=None if clients is None else float(clients),
         think=float(think),
     )
-    return padded(found, pad)
+    return padded(unpadded, pad)
 
 
 def padded(requests: Traffic, count: int) -> Traffic:
@@ -150,10 +152,10 @@ def padded(requests: Traffic, count: int) -> Traffic:
     if more <= 0:
         return requests
     columns = {name: getattr(requests, name) for name in ABSENT if getattr(requests, name) is not None}
-    made: dict[str, Any] = {
+    extended: dict[str, Any] = {
         name: np.concatenate([column, np.full(more, ABSENT[name])]) for name, column in columns.items()
     }
-    return dataclasses.replace(requests, **made)
+    return dataclasses.replace(requests, **extended)
 
 
 def kept(stream: Stream) -> np.ndarray:
@@ -161,9 +163,11 @@ def kept(stream: Stream) -> np.ndarray:
 
     Shape [requests]; 0 where there is no later one.
     """
+    # From the last group to the first, and the latest request first: each one comes after its follower.
     order = np.lexsort((np.arange(len(stream)), stream.group))[::-1]
     group, shared = stream.group[order], stream.shared[order]
     following = np.concatenate([[0.0], shared[:-1]])
+    # The latest request of a group has no follower.
     following[np.concatenate([[True], group[1:] != group[:-1]])] = 0.0
     # Groups come in falling order: an offset that rises keeps the running maximum of one from the next.
     offset = (group.max(initial=0) - group).astype(float) * (shared.max(initial=0.0) + 1.0)

@@ -52,6 +52,7 @@ def generated(
     arrivals, isl, osl = parse_arrivals(arrivals), _named("isl", isl), _named("osl", osl)
     prefixes, sessions = parse_prefixes(prefixes), parse_sessions(sessions)
     _check(requests, duration, seed)
+    # One generator, in a fixed order of draws: arrivals, turns, lengths, system prompts.
     rng = np.random.Generator(np.random.PCG64(seed))
 
     # When requests arrive; of conversations, which one each belongs to and which of its turns it is.
@@ -78,6 +79,7 @@ def generated(
     order = np.argsort(arrival, kind="stable")
     if duration is not None:
         order = order[arrival[order] < duration]
+    # As many conversations start as requests are wanted, so their turns are cut to that number.
     order = order[:requests]
     if prompt.max() > LARGEST_TOKENS:
         raise ValueError(f"a prompt grows to {prompt.max():.0f} tokens; at most {LARGEST_TOKENS} are allowed")
@@ -104,6 +106,7 @@ def mean_rate(stream: Stream) -> float:
     """Requests per s between the first and the last arrival; infinite where all arrive at once, nan for one request."""
     if len(stream) < 2:
         return math.nan
+    # n requests have n - 1 intervals between them.
     span = float(stream.arrival[-1] - stream.arrival[0])
     return (len(stream) - 1) / span if span > 0.0 else math.inf
 
@@ -213,6 +216,7 @@ def summary(stream: Stream) -> Summary:
         requests=len(stream),
         duration=float(stream.arrival[-1] - stream.arrival[0]),
         rate=mean_rate(stream),
+        # Rounded, as intervals of an even stream differ in their last bits.
         burstiness=round(float(gaps.std()) / mean, 12) if mean > 0.0 else math.nan,
         isl=_lengths(stream.isl),
         osl=_lengths(stream.osl),

@@ -106,11 +106,11 @@ def maker_of(total: Node, scores: Scores) -> tuple[Node, int] | None:
 
 def _leads(value: Value, makers: set[int], inner: set[int]) -> bool:
     """Whether an operand is of the scores rather than of a mask or of their rows."""
-    made = base(value)
-    numbers = [[dim for dim in one.shape if isinstance(dim, int)] for one in (value, made)]
-    same = all(a == b for a, b in zip(value.shape, made.shape, strict=False))
+    source = base(value)
+    numbers = [[dim for dim in one.shape if isinstance(dim, int)] for one in (value, source)]
+    same = all(a == b for a, b in zip(value.shape, source.shape, strict=False))
     full = same or math.prod(numbers[0]) == math.prod(numbers[1])
-    return made.node is not None and (id(made.node) in makers or id(made.node) in inner) and full
+    return source.node is not None and (id(source.node) in makers or id(source.node) in inner) and full
 
 
 def axis_before(node: Node, axis: int) -> int | None:
@@ -140,7 +140,7 @@ HIDDEN_SCORE = -1e4
 
 def mask_between(scores: Scores, total: Node, at: Sizes, notes: set[str]) -> Mask | None:
     """What hides scores on the way from their product to the softmax; None where nothing does, or it is an input."""
-    found: Mask | None = None
+    first_mask: Mask | None = None
     ahead = made_of(total.inputs, set(map(id, scores.inner)))
     # Only nodes ahead of the softmax's sum: later selections are of dropout or of the gradient.
     for node in scores.inner:
@@ -157,8 +157,8 @@ def mask_between(scores: Scores, total: Node, at: Sizes, notes: set[str]) -> Mas
         except Unknown:
             notes.add("attention under a mask that is an input, or no band along the diagonal: all pairs are counted")
             continue
-        found = mask if found is None else found
-    return found
+        first_mask = mask if first_mask is None else first_mask
+    return first_mask
 
 
 def _keys_axis(node: Node, total: Node) -> int:
@@ -170,12 +170,14 @@ def _keys_axis(node: Node, total: Node) -> int:
 def _allowed(node: Node, scores: Scores, at: Sizes) -> Callable[[list[np.ndarray]], np.ndarray] | None:
     """Where a node lets scores pass, as a function of positions; None where it is no mask."""
     makers = set(map(id, (*scores.makers, *scores.inner)))
-    made = [any(value.node is not None and id(value.node) in makers for value in viewed(one)) for one in node.inputs]
+    from_scores = [
+        any(value.node is not None and id(value.node) in makers for value in viewed(one)) for one in node.inputs
+    ]
     if node.name == "select_n":
-        which = next((place for place, own in enumerate(made[1:]) if own), None)
+        which = next((place for place, own in enumerate(from_scores[1:]) if own), None)
         # `select_n` shows its case 0 or 1 where the predicate says so: scores pass where it names their own case.
         return None if which is None else lambda places: entries(node.inputs[0], places, at) == which
-    other = next((value for value, own in zip(node.inputs, made, strict=True) if not own), None)
+    other = next((value for value, own in zip(node.inputs, from_scores, strict=True) if not own), None)
     if other is None or not other.shape or (base(other).node is None and base(other).constant is None):
         return None
     # An added mask hides by a number so negative that its exponential is 0.
@@ -214,8 +216,8 @@ def attentions(region: Region, at: Sizes, notes: set[str]) -> list[TracedAttenti
       notes: what a reader should know of them is added.
     """
     users, seen = users_of(region), set()
-    found: list[TracedAttention] = []
-    kept = set(map(id, map(base, region.outputs)))
+    accepted: list[TracedAttention] = []
+    output_ids = set(map(id, map(base, region.outputs)))
     needs = _needs(region)
     # A softmax has an exponential: each one that no kernel has taken yet seeds a search.
     for node in region.nodes:
@@ -223,24 +225,24 @@ def attentions(region: Region, at: Sizes, notes: set[str]) -> list[TracedAttenti
             continue
         scores = around(node, users, at)
         seen |= set(map(id, scores.inner))
-        kernels = _kernels(node, scores, users, kept, at, notes)
+        kernels = _kernels(node, scores, users, output_ids, at, notes)
         # A kernel must not wait for a node that waits for the kernel.
         if all(_closed(kernel.nodes, region, needs) for kernel in kernels):
-            found += kernels
-    return found
+            accepted += kernels
+    return accepted
 
 
 def _needs(region: Region) -> dict[int, int]:
     """Bits of the nodes that each node depends on, by its identity."""
-    found: dict[int, int] = {}
+    dependencies: dict[int, int] = {}
     for node in region.nodes:
         if not node.is_view:
             makers = [value.node for value in map(base, node.inputs) if value.node is not None]
             # Sets of nodes as bits of one integer: unions are single operations.
-            found[id(node)] = 0
+            dependencies[id(node)] = 0
             for maker in makers:
-                found[id(node)] |= found.get(id(maker), 0) | 1 << maker.number
-    return found
+                dependencies[id(node)] |= dependencies.get(id(maker), 0) | 1 << maker.number
+    return dependencies
 
 
 def _closed(nodes: list[Node], region: Region, needs: dict[int, int]) -> bool:
@@ -298,20 +300,20 @@ def _kernels(
 
 def _shares_values(attention: TracedAttention, scores: Scores, at: Sizes) -> bool:
     """Whether all queries of a head read the same values, rather than each its own, as sums over experts do."""
-    found = _values(scores.readers[0], scores)
-    if found is None:
+    value_operand = _values(scores.readers[0], scores)
+    if value_operand is None:
         return False
     shared = (*attention.sequences, *attention.heads, *attention.keys, *attention.value_width)
     # One value per key, head and sequence; a value per query would be another einsum.
-    return at.elements(found[0].shape) <= at.elements(shared)
+    return at.elements(value_operand[0].shape) <= at.elements(shared)
 
 
 def _summed(seed: Node, users: Users) -> list[Node]:
     """Nodes that read the exponentials, conversions passed over."""
-    found = []
+    readers = []
     for user in users.get(id(seed.outputs[0]), ()):
-        found += _summed(user, users) if user.name == "convert_element_type" else [user]
-    return found
+        readers += _summed(user, users) if user.name == "convert_element_type" else [user]
+    return readers
 
 
 def _sizes(
@@ -339,9 +341,9 @@ def _sizes(
     mask = mask_between(scores, total, at, notes)
     # The smallest view is what is in memory: before heads are repeated for the product.
     key_shape = min((value.shape for value in viewed(key)), key=at.elements)
-    made = (value for node in (*scores.makers, *scores.inner) for value in node.outputs)
+    computed = (value for node in (*scores.makers, *scores.inner) for value in node.outputs)
     full = at.elements(maker.outputs[0].shape)
-    hidden = frozenset(id(value) for value in made if at.elements(value.shape) == full)
+    hidden = frozenset(id(value) for value in computed if at.elements(value.shape) == full)
 
     def kernel(nodes: list[Node], output: Node | None, products: int) -> TracedAttention:
         value = None if output is None else _values(output, scores)
@@ -388,8 +390,8 @@ def _values(output: Node, scores: Scores) -> tuple[Value, Shape] | None:
     inner = set(map(id, scores.inner))
     numbers = output.params["dimension_numbers"]
     for value, over, batch in zip(output.inputs, *numbers, strict=True):
-        made = base(value).node
-        if made is None or id(made) not in inner:
+        maker = base(value).node
+        if maker is None or id(maker) not in inner:
             used = {*map(int, over), *map(int, batch)}
             return value, tuple(dim for i, dim in enumerate(value.shape) if i not in used)
     return None

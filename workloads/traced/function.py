@@ -98,8 +98,8 @@ class Traced:
     def asked_products(self) -> tuple[tuple[str, str], ...]:
         """Types of operands whose products run as JAX is asked to, each with what it was asked for."""
         products = (kernel for kernel in self.kernels if isinstance(kernel.core, Product | TracedAttention))
-        found = dict.fromkeys((dtype_name(kernel.dtype), kernel.asked) for kernel in products)
-        return tuple((name, asked) for name, asked in found if is_asked(name))
+        types = dict.fromkeys((dtype_name(kernel.dtype), kernel.asked) for kernel in products)
+        return tuple((name, requested) for name, requested in types if is_asked(name))
 
     def peak_bytes(self, sizes: Mapping[str, Scalar] | None = None) -> Scalar:
         """B that exist at once at most: inputs, results, and what kernels pass on. Shape ()."""
@@ -141,10 +141,10 @@ def traced(
 
     def called(*arrays: Any) -> list[Any]:
         given = dict(zip(places, arrays, strict=True))
-        whole = jax.tree.unflatten(tree, [given.get(place, leaf) for place, (_, leaf) in enumerate(flat)])
-        results = jax.tree.leaves(function(*whole))
+        arguments = jax.tree.unflatten(tree, [given.get(place, leaf) for place, (_, leaf) in enumerate(flat)])
+        results = jax.tree.leaves(function(*arguments))
         own = set(map(id, arrays))
-        written = [leaf for leaf in jax.tree.leaves(whole) if id(leaf) not in own]  # modules of Flax NNX
+        written = [leaf for leaf in jax.tree.leaves(arguments) if id(leaf) not in own]  # modules of Flax NNX
         return [one for one in (*results, *written) if is_array(one)]
 
     # Tracing runs no arithmetic: shapes and types alone.
@@ -197,14 +197,14 @@ def kernels_of(region: Region, policy: str, sizes: Mapping[str, float], name: st
 
 def _sharding_notes(region: Region) -> set[str]:
     """What is not known of a function on several devices."""
-    found, nodes = set(), list(region.everything())
+    notes, nodes = set(), list(region.everything())
     if any(node.name == "sharding_constraint" for node in nodes):
-        found.add("shardings that jit follows are not known: only shard_map shows what a device does and sends")
+        notes.add("shardings that jit follows are not known: only shard_map shows what a device does and sends")
     # Whole arrays outside and parts inside of shard_map.
     inside = [("mesh" in node.params) for node in nodes if not (node.is_view or node.known or node.bodies)]
     if any(inside) and not all(inside):
-        found.add("what is outside of shard_map counts whole arrays, as on one device")
-    return found
+        notes.add("what is outside of shard_map counts whole arrays, as on one device")
+    return notes
 
 
 def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> list[TracedKernel]:
@@ -212,18 +212,18 @@ def _merged(kernels: Sequence[TracedKernel], first: Sizes, second: Sizes) -> lis
 
     Every symbol has a size of its own at one of them: those of nodes and of edges are not alike.
     """
-    found: dict[Any, TracedKernel] = {}
+    unique: dict[Any, TracedKernel] = {}
     for kernel in kernels:
         alone = dataclasses.replace(kernel, runs=[KernelRun(())])
         # Two kernels are one op if all their numbers agree at two unrelated sizes.
         ops = [alone.op(at, ("fp32",)) for at in (first, second)]
         numbers = tuple(float(leaf) for op in ops for leaf in leaves(op))
         key = str(kernel.dtype), kernel.asked, structure(ops[0]), numbers
-        if key in found:
-            found[key].take(kernel)
+        if key in unique:
+            unique[key].take(kernel)
         else:
-            found[key] = kernel
-    return list(found.values())
+            unique[key] = kernel
+    return list(unique.values())
 
 
 def _named(kernels: list[TracedKernel]) -> tuple[TracedKernel, ...]:

@@ -145,10 +145,10 @@ def _below_reduction(value: Value, group: Group) -> list[Node]:
     # An explicit stack: graphs may be deeper than Python's recursion limit.
     waiting = [value]
     while waiting:
-        found = waiting[-1]
-        node = base(found).node
-        if id(found) in group.below or node is None or not group.has(node):
-            group.below.setdefault(id(found), [])
+        current = waiting[-1]
+        node = base(current).node
+        if id(current) in group.below or node is None or not group.has(node):
+            group.below.setdefault(id(current), [])
             waiting.pop()
             continue
         unknown = [operand for operand in node.inputs if id(operand) not in group.below]
@@ -158,7 +158,7 @@ def _below_reduction(value: Value, group: Group) -> list[Node]:
         below = {id(one): one for operand in node.inputs for one in group.below[id(operand)]}
         if node.name in REDUCTIONS:
             below[id(node)] = node
-        group.below[id(found)] = sorted(below.values(), key=lambda one: one.number)
+        group.below[id(current)] = sorted(below.values(), key=lambda one: one.number)
         waiting.pop()
     return group.below[id(value)]
 
@@ -321,10 +321,10 @@ def _convert_again(groups: Groups) -> None:
     """Wider copies of a value that is in memory anyway are made by the kernels that read them."""
     for group in groups.in_order():
         written = groups.writes(group)
-        kept = set(map(id, written))
+        written_ids = set(map(id, written))
         for value in written:
             node = value.node
-            if node is None or node.name != "convert_element_type" or id(base(node.inputs[0])) not in kept:
+            if node is None or node.name != "convert_element_type" or id(base(node.inputs[0])) not in written_ids:
                 continue
             if base(node.inputs[0]).bytes < value.bytes and id(value) not in groups.kept:
                 for user in groups.consumers(value):
@@ -335,8 +335,8 @@ def _convert_again(groups: Groups) -> None:
 
 def _cone(value: Value, group: Group) -> list[Node]:
     """The nodes of a group that a value in it needs."""
-    found = made_of([value], set(map(id, (*group.nodes, *group.repeated))))
-    return sorted(found.values(), key=lambda node: node.number)
+    nodes = made_of([value], set(map(id, (*group.nodes, *group.repeated))))
+    return sorted(nodes.values(), key=lambda node: node.number)
 
 
 def _repeat(groups: Groups, user: Group, cone: list[Node]) -> None:

@@ -132,14 +132,14 @@ def base(value: Value) -> Value:
 
 def made_of(values: Iterable[Value], inside: set[int]) -> dict[int, Node]:
     """The nodes among `inside` that values depend on through nodes among them, by identity."""
-    found: dict[int, Node] = {}
+    makers: dict[int, Node] = {}
     waiting = [*values]
     while waiting:
         node = base(waiting.pop()).node
-        if node is not None and id(node) in inside and id(node) not in found:
-            found[id(node)] = node
+        if node is not None and id(node) in inside and id(node) not in makers:
+            makers[id(node)] = node
             waiting += node.inputs
-    return found
+    return makers
 
 
 def dtype_name(dtype: Any) -> str:
@@ -158,12 +158,12 @@ def element_bytes(dtype: Any) -> float:
 def without_dead_nodes(region: Region) -> Region:
     """The region with only the nodes that its outputs depend on, numbered; the same object."""
     # Backwards from the outputs: a node is alive if any later one needs it.
-    wanted, kept = set(map(id, region.outputs)), []
+    wanted, alive = set(map(id, region.outputs)), []
     for node in reversed(region.nodes):
         if any(id(value) in wanted for value in node.outputs):
-            kept.append(node)
+            alive.append(node)
             wanted |= set(map(id, node.inputs))
-    region.nodes = kept[::-1]
+    region.nodes = alive[::-1]
     for number, node in enumerate(region.nodes):
         node.number = number
     return region

@@ -58,11 +58,11 @@ class Group:
     def uses(self, value: Value) -> list[tuple[Node, int]]:
         """Its nodes that read views of an array in memory, each with the place of the operand."""
         if self._uses is None or self._uses[0] != len(self.repeated):
-            found: dict[int, list[tuple[Node, int]]] = {}
+            readers: dict[int, list[tuple[Node, int]]] = {}
             for node in (*self.nodes, *self.repeated):
                 for place, operand in enumerate(node.inputs):
-                    found.setdefault(id(base(operand)), []).append((node, place))
-            self._uses = len(self.repeated), found
+                    readers.setdefault(id(base(operand)), []).append((node, place))
+            self._uses = len(self.repeated), readers
         return self._uses[1].get(id(value), [])
 
 
@@ -74,13 +74,13 @@ def _taken(nodes: Iterable[Node], numbers: Iterable[int]) -> dict[int, tuple[int
     """What nodes read of arrays that others make, by identity: number of the first one, place, and array."""
     nodes = list(nodes)
     inside = {id(value) for node in nodes for value in node.outputs}
-    found: dict[int, tuple[int, int, Value]] = {}
+    first_reads: dict[int, tuple[int, int, Value]] = {}
     for number, node in zip(numbers, nodes, strict=True):
         for place, operand in enumerate(node.inputs):
             value = base(operand)
             if id(value) not in inside and not value.known:
-                found.setdefault(id(value), (number, place, value))
-    return found
+                first_reads.setdefault(id(value), (number, place, value))
+    return first_reads
 
 
 class _Holder:
@@ -160,12 +160,12 @@ class Groups:
 
     def producers(self, group: Group) -> list[Group]:
         """The groups that make what a group reads."""
-        found = {}
+        makers = {}
         for value in group.reads():
             maker = self.of_value(value)
             if maker is not None and maker is not group:
-                found[id(maker)] = maker
-        return list(found.values())
+                makers[id(maker)] = maker
+        return list(makers.values())
 
     def consumers(self, value: Value) -> list[Group]:
         """The groups that read an array."""
@@ -173,9 +173,9 @@ class Groups:
         if not users:
             return []
         # Groups may have merged since: the list is brought up to date where it is read.
-        found, maker = list(dict.fromkeys(self.of(user.nodes[0]) for user in users)), self.of_value(value)
-        self.users[id(value)] = found
-        return [group for group in found if group is not maker]
+        readers, maker = list(dict.fromkeys(self.of(user.nodes[0]) for user in users)), self.of_value(value)
+        self.users[id(value)] = readers
+        return [group for group in readers if group is not maker]
 
     def writes(self, group: Group) -> list[Value]:
         """Arrays that others read of a group, or that the region returns."""
@@ -240,25 +240,25 @@ class Groups:
         large.reads()
         small.reads()
         assert large.taken is not None and small.taken is not None, "groups that compute nodes again are not merged"
-        found = large.taken if large.merged else dict(large.taken)
+        together = large.taken if large.merged else dict(large.taken)
         for node in small.nodes:
             for value in node.outputs:
-                found.pop(id(value), None)
+                together.pop(id(value), None)
         for key, taken in small.taken.items():
             # What one reads of the other is inside now.
             if self.of_value(taken[2]) is not large:
-                found[key] = min(found.get(key, taken), taken, key=_place)
-        return found
+                together[key] = min(together.get(key, taken), taken, key=_place)
+        return together
 
     def _reach(self, group: Group) -> None:
         """Find what the groups up to this one depend on."""
         while self._reached <= self._place[id(group)]:
-            found = self._order[self._reached]
+            current = self._order[self._reached]
             self._reached += 1
-            if id(found) in self._live:
-                found.above = 0
-                for producer in self.producers(found):
-                    found.above |= producer.own | producer.above
+            if id(current) in self._live:
+                current.above = 0
+                for producer in self.producers(current):
+                    current.above |= producer.own | producer.above
 
     def _pass_on(self, changed: Group) -> None:
         """Let what depends on a group, and has been reached, depend on all that it does.
@@ -305,7 +305,7 @@ def _kind(node: Node) -> str:
 
 def _in_order(groups: list[Group], where: "Groups") -> list[Group]:
     """Groups so that each comes after those that make what it reads, else by their first node."""
-    found: list[Group] = []
+    ordered: list[Group] = []
     state: dict[int, bool] = {}
     # Depth-first search with an explicit stack.
     for start in sorted(groups, key=lambda group: group.nodes[0].number):
@@ -319,8 +319,8 @@ def _in_order(groups: list[Group], where: "Groups") -> list[Group]:
             if following is None:
                 stack.pop()
                 state[id(group)] = True
-                found.append(group)
+                ordered.append(group)
             elif id(following) not in state:
                 state[id(following)] = False
                 stack.append((following, iter(where.producers(following))))
-    return found
+    return ordered

@@ -44,11 +44,11 @@ class Amount:
 
     def merged(self, other: "Amount", sign: float = 1.0) -> "Amount":
         """The sum of both, or their difference."""
-        found = Amount()
+        total = Amount()
         for amount, factor in ((self, 1.0), (other, sign)):
             for shape, coefficient in amount._terms.values():
-                found.add(shape, factor * coefficient)
-        return found
+                total.add(shape, factor * coefficient)
+        return total
 
     def __bool__(self) -> bool:
         return any(coefficient for _, coefficient in self._terms.values())

@@ -76,11 +76,11 @@ def _reshaped(node: Node, indices: Indices, at: Sizes) -> Indices:
     flat = np.zeros((), int)
     for index, size in zip(indices, new, strict=True):
         flat = flat * size + index
-    found: Indices = []
+    positions: Indices = []
     for size in reversed(old):
-        found.insert(0, flat % size)
+        positions.insert(0, flat % size)
         flat = flat // size
-    return found
+    return positions
 
 
 def _sliced(node: Node, indices: Indices, at: Sizes) -> Indices:
@@ -146,7 +146,7 @@ def mask_of(allowed: Callable[[Indices], np.ndarray], sizes: Sequence[int], keys
 
 def _varying(allowed: Callable[[Indices], np.ndarray], sizes: Sequence[int], keys: int) -> int | None:
     """The one axis beside the keys' along which entries change; None where there is none."""
-    found = []
+    axes = []
     for axis, size in enumerate(sizes):
         if axis == keys or size == 1:
             continue
@@ -156,10 +156,10 @@ def _varying(allowed: Callable[[Indices], np.ndarray], sizes: Sequence[int], key
         indices[axis] = np.unique(np.linspace(0, size - 1, ROWS).astype(int))[:, None]
         block = np.broadcast_to(allowed(indices), (len(indices[axis]), sizes[keys]))
         if (block != block[:1]).any():
-            found.append(axis)
-    if len(found) > 1:
+            axes.append(axis)
+    if len(axes) > 1:
         raise Unknown
-    return found[0] if found else None
+    return axes[0] if axes else None
 
 
 def _band(seen: np.ndarray, rows: np.ndarray, keys: int, aligned: int) -> Mask:

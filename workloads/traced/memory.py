@@ -63,17 +63,17 @@ def read_bytes(groups: Groups, group: Group, value: Value) -> float:
 
 def _read(groups: Groups, group: Group, value: Value) -> list[Shape]:
     """Shapes of what a group reads of an array: of all its different views, and never more than all of it."""
-    found: dict[int, Shape] = {}
+    views: dict[int, Shape] = {}
     for node, place in group.uses(value):
         # Slices and broadcasts read a part: the smallest view on the way is what is read.
         operand, own = node.inputs[place], read_shape(node, place)
         shapes = [one.shape for one in viewed(operand)] + ([] if own is None else [own])
-        found[id(operand)] = min(shapes, key=groups.at.elements)
+        views[id(operand)] = min(shapes, key=groups.at.elements)
     # Different views may overlap: never more than the whole array.
-    whole = groups.at.elements(value.shape)
-    if sum(groups.at.elements(shape) for shape in found.values()) >= whole:
+    whole_elements = groups.at.elements(value.shape)
+    if sum(groups.at.elements(shape) for shape in views.values()) >= whole_elements:
         return [value.shape]
-    return list(found.values())
+    return list(views.values())
 
 
 # Peak memory of a function: arrays that exist at once, kernel after kernel.
@@ -131,14 +131,14 @@ class Peaks:
 
     def _ending(self, group: Group, hidden: frozenset[int]) -> list[Value]:
         """What a group reads that nothing needs after it."""
-        found = []
+        freed = []
         for value in group.reads():
             # Reference counting: the last reader frees the array.
             left = self._left[id(value)] = self._left.get(id(value), len(self._groups.consumers(value))) - 1
             passing = (value.node is not None and not _in_place(value)) or value.donated
             if left == 0 and passing and id(value) not in self._groups.kept | hidden:
-                found.append(value)
-        return found
+                freed.append(value)
+        return freed
 
 
 def _size(value: Value) -> tuple[Any, ...]:
@@ -147,15 +147,15 @@ def _size(value: Value) -> tuple[Any, ...]:
 
 def _parts(region: Region) -> dict[int, Value]:
     """What a device holds of inputs that only `shard_map` reads, by their identity."""
-    found: dict[int, Value] = {}
+    local_parts: dict[int, Value] = {}
     others: set[int] = set()
     for node in region.nodes:
         for value in node.inputs:
             if node.name == "local_part":
-                found[id(value)] = node.outputs[0]
+                local_parts[id(value)] = node.outputs[0]
             else:
                 others.add(id(value))
-    return {key: part for key, part in found.items() if key not in others}
+    return {key: part for key, part in local_parts.items() if key not in others}
 
 
 def _with(amount: Amount, value: Value, sign: float) -> Amount:
@@ -179,10 +179,10 @@ def kept_moments(peaks: Peaks, trials: list[Sizes]) -> list[Amount]:
 
 def peak_bytes(moments: list[Amount], at: Sizes) -> Scalar:
     """B that exist at once at most, inputs included, shape ()."""
-    found = moments[0].at(at)
+    peak = moments[0].at(at)
     for moment in moments[1:]:
-        found = jnp.maximum(found, moment.at(at))
-    return found
+        peak = jnp.maximum(peak, moment.at(at))
+    return peak
 
 
 # Bytes that stay in on-chip memory which a compiler fills: what kernels pass on, and weights from run to run.

@@ -76,12 +76,12 @@ def _is_parameter(value: Value) -> bool:
     # makes it an activation.
     waiting, seen = [value], set()
     while waiting:
-        found = base(waiting.pop())
-        if found.name == CARRY or (found.node is not None and (found.node.name in PRODUCTS or found.node.bodies)):
+        source = base(waiting.pop())
+        if source.name == CARRY or (source.node is not None and (source.node.name in PRODUCTS or source.node.bodies)):
             return False
-        if found.node is not None and id(found.node) not in seen:
-            seen.add(id(found.node))
-            waiting += found.node.inputs
+        if source.node is not None and id(source.node) not in seen:
+            seen.add(id(source.node))
+            waiting += source.node.inputs
         if len(seen) > LONGEST_CONVERSION:
             return False
     return True
@@ -169,10 +169,10 @@ def message_of(node: Node) -> Message:
         strides += [stride] if size > 1 else []
     stride = float(min(strides)) if strides else None
     # nccl-tests counts the whole buffer: an all-gather's result, otherwise the operand.
-    whole = node.outputs if operation == "all_gather" else node.inputs
+    buffers = node.outputs if operation == "all_gather" else node.inputs
     if operation == "send_recv":
         participants = 2.0
-    return Message(operation, tuple(whole), participants, stride)
+    return Message(operation, tuple(buffers), participants, stride)
 
 
 def _axes(node: Node) -> tuple[str, ...]:

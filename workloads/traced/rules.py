@@ -152,8 +152,8 @@ def _sorted(node: Node, at: Sizes) -> PrimitiveWork:
     """
     shape = node.inputs[0].shape
     length = at.number(shape[node.params.get("dimension", -1)] if shape else 1)
-    kept = node.params.get("k")
-    levels = math.log2(max(kept, 2)) if isinstance(kept, int) else jnp.log2(jnp.maximum(length, 2.0))
+    selected = node.params.get("k")
+    levels = math.log2(max(selected, 2)) if isinstance(selected, int) else jnp.log2(jnp.maximum(length, 2.0))
     if node.name != "sort":
         return PrimitiveWork(at.elements(shape) * levels)
     # Radix sort: one pass over all data for each digit of the key.
@@ -284,7 +284,7 @@ def with_shared_nodes(region: Region, values: dict[int, Value] | None = None) ->
     """
     values = {} if values is None else values
     seen: dict[Any, Node] = {}
-    kept = []
+    unique = []
     for node in region.nodes:
         node.inputs = [values.get(id(value), value) for value in node.inputs]
         for value in node.outputs:
@@ -299,10 +299,10 @@ def with_shared_nodes(region: Region, values: dict[int, Value] | None = None) ->
             continue
         if key is not None:
             seen[key] = node
-        kept.append(node)
-    for number, node in enumerate(kept):
+        unique.append(node)
+    for number, node in enumerate(unique):
         node.number = number
-    region.nodes = kept
+    region.nodes = unique
     region.outputs = [values.get(id(value), value) for value in region.outputs]
     return region
 

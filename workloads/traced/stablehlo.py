@@ -165,9 +165,9 @@ class _Reader:
 
     def _called(self, name: str, arguments: list[Any]) -> list[Any]:
         self._running.append(name)
-        found = self._block(self.function(name), arguments, self._stored)
+        results = self._block(self.function(name), arguments, self._stored)
         self._running.pop()
-        return found
+        return results
 
     def _call(self, name: str) -> Callable[..., list[Any]]:
         """A function of the module by its name, which JAX traces once for all its calls."""
@@ -234,27 +234,27 @@ class _Reader:
             return [ELEMENTWISE[name](*(_broadcast(each, made(op).shape) for each in operands))]
         if name not in KNOWN:
             raise ValueError(f"nothing is known of the operation {op.name}")
-        found = KNOWN[name](op, *operands)
-        return found if isinstance(found, list) else [found]
+        results = KNOWN[name](op, *operands)
+        return results if isinstance(results, list) else [results]
 
     def _while(self, op: Any, operands: list[Any], values: dict[Any, Any]) -> list[Any]:
         """A loop; what its body returns as it came is no part of what it carries."""
         test, body = (region.blocks[0] for region in op.regions)
         *_, last = body.operations
         # Loop invariants are not carried: what a body returns as it came stays outside.
-        kept = [place for place, value in enumerate(last.operands) if value != body.arguments[place]]
+        carried_places = [place for place, value in enumerate(last.operands) if value != body.arguments[place]]
 
         def given(carried: list[Any]) -> list[Any]:
-            found = list(operands)
-            for place, value in zip(kept, carried, strict=True):
-                found[place] = value
-            return found
+            arguments = list(operands)
+            for place, value in zip(carried_places, carried, strict=True):
+                arguments[place] = value
+            return arguments
 
         def after(carried: list[Any]) -> list[Any]:
             results = self._block(body, given(carried), values)
-            return [results[place] for place in kept]
+            return [results[place] for place in carried_places]
 
-        start = [operands[place] for place in kept]
+        start = [operands[place] for place in carried_places]
         return given(jax.lax.while_loop(lambda carried: self._block(test, given(carried), values)[0], after, start))
 
 
@@ -270,6 +270,6 @@ _CALL = re.compile(r"^p?jit\(.*\)$|^main$|^closed_call$|^<unnamed.*>$")
 
 def _scope(op: Any) -> contextlib.AbstractContextManager[Any]:
     """The scope of an operation whose location names one, without calls of `jit` and the operation itself."""
-    found = _NAMED.match(str(op.location))
-    parts = [part for part in found[1].split("/")[:-1] if not _CALL.match(part)] if found else []
+    match = _NAMED.match(str(op.location))
+    parts = [part for part in match[1].split("/")[:-1] if not _CALL.match(part)] if match else []
     return jax.named_scope("/".join(parts)) if parts else contextlib.nullcontext()

@@ -282,8 +282,8 @@ def _reduce(op: Any, *operands: Any) -> list[Any]:
     if len(arrays) == 2 and len(axes) == 1 and first.name == "stablehlo.compare":
         # argmax and argmin come as a reduction of two arrays with a comparison in its body.
         least = word(first, "comparison_direction") in ("LT", "LE")
-        found, place = (lax.reduce_min, lax.argmin) if least else (lax.reduce_max, lax.argmax)
-        return [found(arrays[0], axes), place(arrays[0], axes[0], array_of(op.results[1]).dtype)]
+        extreme, place = (lax.reduce_min, lax.argmin) if least else (lax.reduce_max, lax.argmax)
+        return [extreme(arrays[0], axes), place(arrays[0], axes[0], array_of(op.results[1]).dtype)]
     raise ValueError(f"a reduction of {len(arrays)} arrays at once is not known")
 
 

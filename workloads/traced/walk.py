@@ -29,18 +29,18 @@ def bound_of(params: dict[str, Any], limits: list[Value], inner: list[Value], fi
     beside; arguments as of `counter_of`.
     """
     test = params["cond_jaxpr"].jaxpr
-    made = {out: eqn for eqn in test.eqns for out in eqn.outvars}
+    equations = {out: eqn for eqn in test.eqns for out in eqn.outvars}
     # A conjunction of conditions: each "less than" in it bounds the trips.
     waiting, needed = list(test.outvars), []
     while waiting:
-        eqn = made.get(waiting.pop())
+        eqn = equations.get(waiting.pop())
         if eqn is not None and eqn.primitive.name in ("and", "convert_element_type"):
             waiting += [atom for atom in eqn.invars if not hasattr(atom, "val")]
         elif eqn is not None:
             needed.append(eqn)
     counted = (_counted(eqn, params, limits, inner, first) for eqn in needed if eqn.primitive.name == "lt")
-    found = [counter[1] for counter in counted if counter is not None]
-    return min(found, default=None)
+    bounds = [counter[1] for counter in counted if counter is not None]
+    return min(bounds, default=None)
 
 
 def _counted(
@@ -74,10 +74,10 @@ def without_counting(region: Region, carried: list[Value], counter: int) -> Regi
       carried: values of `region` that one run leaves to the next, its outputs in order.
       counter: place of the counter among them.
     """
-    made = {id(value) for node in region.nodes for value in node.outputs}
+    inner_ids = {id(value) for node in region.nodes for value in node.outputs}
     for node in region.nodes:
         # x[i] of an array outside is what a scan calls a slice.
-        if node.name == "dynamic_slice" and id(node.inputs[0]) not in made and node.inputs[0].name != CARRY:
+        if node.name == "dynamic_slice" and id(node.inputs[0]) not in inner_ids and node.inputs[0].name != CARRY:
             node.name, node.params, node.inputs = "loop_slice", {}, node.inputs[:1]
     users = _users(region)
     outputs, gone = [], {id(carried[counter])}
@@ -166,12 +166,12 @@ class _Walker:
         Args:
           axes: sizes and strides of the mesh axes that collectives may name.
         """
-        found = dict(zip(jaxpr.invars, inputs, strict=True))
-        found |= {var: self._constant(const) for var, const in zip(jaxpr.constvars, consts, strict=True)}
+        values = dict(zip(jaxpr.invars, inputs, strict=True))
+        values |= {var: self._constant(const) for var, const in zip(jaxpr.constvars, consts, strict=True)}
 
         def read(atom: Any) -> Value:
             if not hasattr(atom, "val"):
-                return found[atom]
+                return values[atom]
             return Value(atom.aval.shape, atom.aval.dtype, constant=atom.val)
 
         for eqn in jaxpr.eqns:
@@ -180,7 +180,7 @@ class _Walker:
             # Straight-line code: operands are known when an equation comes.
             operands = [read(atom) for atom in eqn.invars]
             results = self._results(eqn, operands, nodes, place, axes)
-            found |= dict(zip(eqn.outvars, results, strict=True))
+            values |= dict(zip(eqn.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     def _constant(self, const: Any) -> Value:

@@ -39,6 +39,7 @@ def read_trace(
       ValueError: one line that names file, row (as an editor counts lines), column, value and what is allowed. Files
         are at most 2 GiB (one JSON value: 512 MiB; YAML: 1 MiB) and 50 million requests.
     """
+    # Named columns are a format of their own: where they are given, nothing is detected.
     module, _ = FORMATS["columns" if columns and format == "auto" else format_of(str(path), format)]
     return module.read(str(path), _options(path, module, sort, drop, seed, span, block_tokens, time_unit, columns))
 
@@ -51,6 +52,7 @@ def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: 
     """
     name = format_of(str(path), format)
     module, _ = FORMATS[name]
+    # Modules of formats that only list requests have no function `measured`.
     if not hasattr(module, "measured"):
         known = ", ".join(key for key, (other, _) in FORMATS.items() if hasattr(other, "measured"))
         raise ValueError(f"{path}: a {name} file holds no latencies; those of {known} do")
@@ -70,6 +72,7 @@ def _options(
 ) -> ReadOptions:
     if seed != int(seed) or not 0 <= seed < 2**63:
         raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
+    # Each option belongs to one or two formats; any other would ignore it without a word.
     if span is not None and module is not FORMATS["servegen"][0]:
         raise ValueError(f"{path}: span picks a part of a servegen workload only")
     if span is not None and not 0.0 <= span[0] < span[1]:

@@ -13,5 +13,6 @@ def read(path: str, options: ReadOptions) -> Stream:
     Source: AzurePublicDataset, AzureLLMInferenceDataset2023.md and AzureLLMInferenceDataset2024.md; times of 2023
     have 7 digits after the second and no zone, those of 2024 6 digits and +00:00. A time without a zone is UTC.
     """
-    found = table(path, dict(zip(COLUMNS, (TIMESTAMP, COUNT, COUNT), strict=True)))
-    return checked(listed(found, COLUMNS, 1e-9), options).stream(path, found.unused())
+    trace = table(path, dict(zip(COLUMNS, (TIMESTAMP, COUNT, COUNT), strict=True)))
+    # Times were read as whole nanoseconds, hence the tick of 1e-9 s.
+    return checked(listed(trace, COLUMNS, 1e-9), options).stream(path, trace.unused())

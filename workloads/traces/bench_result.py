@@ -38,6 +38,7 @@ def measured(path: str, options: ReadOptions) -> Measured:
     run = _run(*run_of(path))
     rate, concurrency = _rate(run), run.number("max_concurrency", 1) if "max_concurrency" in run else None
     duration = run.number("duration") if "duration" in run else math.nan
+    # Means and percentiles that the file states, from ms to s, with one name for `e2el` and `e2e_latency`.
     summary = {}
     for key in run.values:
         words = _SUMMARY.fullmatch(key)
@@ -54,6 +55,7 @@ def measured(path: str, options: ReadOptions) -> Measured:
 def _run(file: str, run: int | None) -> TraceRecord:
     """The object of the run that is asked for, of a file of one JSON object or of one per line."""
     lines = json_lines(file)
+    # One object over several lines fails at its first line, and is then read as a whole.
     try:
         runs = [record for _, record in itertools.islice(lines, 1)]
     except ValueError:
@@ -70,23 +72,27 @@ def _detailed(
     osl, ttft = run.numbers("output_lens", count), run.numbers("ttfts", count)
     gaps = _sums(run.items("itls", count), run)
     errors = run.items("errors", count) if "errors" in run else [""] * count
+    # Without output tokens a request counts as failed, whether the client noted an error or not.
     failed = np.array([bool(error) for error in errors], bool) | (osl == 0)
     if failed.all():
         raise ValueError(f"{run.place}: none of its {count} requests has output tokens")
     known = "start_times" in run
+    # Without times of sending, the order of the file is that of arrival.
     start = run.numbers("start_times", count, -math.inf) if known else np.zeros(count)
     names = ("start_times", "input_lens", "output_lens")
     rows = Rows(path, lambda row: f"{run.place}: request {row}", names, start, 1.0, isl, osl)
-    kept = checked(rows, ReadOptions(sort=True), ~failed)
+    requests = checked(rows, ReadOptions(sort=True), ~failed)
     notes = (f"{failed.sum()} of {count} requests failed and are left out",) if failed.any() else ()
-    stream = kept.stream(path, notes)
+    stream = requests.stream(path, notes)
     if not known:
         stream = _assumed(stream, run, rate, concurrency)
-    return stream, ttft[kept.rows], (ttft + gaps)[kept.rows]
+    # End-to-end latency: the time to the first token, and all times between tokens.
+    return stream, ttft[requests.rows], (ttft + gaps)[requests.rows]
 
 
 def _totals(run: TraceRecord, path: str, rate: float | None, concurrency: float | None) -> Stream:
     count = run.count("completed", 1, MOST_REQUESTS)
+    # At least one token per request, so that the mean is one token or more.
     isl, osl = (
         np.full(count, run.number(f"total_{side}_tokens", count, count * LARGEST_TOKENS) / count)
         for side in ("input", "output")
@@ -100,6 +106,7 @@ def _assumed(stream: Stream, run: TraceRecord, rate: float | None, concurrency: 
     """The stream with arrivals that the client's settings suggest."""
     if rate is None:
         raise ValueError(f"{run.place}: when requests were sent is not in the file: it has no start_times and no rate")
+    # An infinite rate means that the client sent everything at once.
     if math.isinf(rate):
         arrival = np.zeros(len(stream))
         limit = f", of which {concurrency:g} were sent at a time" if concurrency else ""

@@ -43,16 +43,17 @@ def measured(path: str, options: ReadOptions) -> Measured:
     Raises:
       ValueError: also for a generated or replayed trace, whose times are a simulator's.
     """
-    stream, kept, found, header = _parts(path, options)
+    stream, requests, trace, header = _parts(path, options)
     mode = header.text("mode")
     if mode != "real":
         raise ValueError(f"{header.place}: mode is {mode}; only a real run is measured")
-    sent, begun, ended = (found.columns[name][kept.rows] for name in TIMES)
+    # Microseconds at which the requests of the stream were sent, and had their first and last chunk.
+    sent, begun, ended = (trace.columns[name][requests.rows] for name in TIMES)
     wrong = (begun < sent) | (ended < begun)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{found.place(kept.rows[row])}: send, first and last chunk are at {sent[row]}, {begun[row]} and "
+            f"{trace.place(requests.rows[row])}: send, first and last chunk are at {sent[row]}, {begun[row]} and "
             f"{ended[row]} us; they must not go back"
         )
     ttft, e2e = (begun - sent) * 1e-6, (ended - sent) * 1e-6
@@ -64,31 +65,34 @@ def _parts(path: str, options: ReadOptions) -> tuple[Stream, Checked, Table, Tra
     data, header_file = _pair(path)
     header = yaml_object(header_file)
     _check(header)
-    found = table(data, WANTED, optional=("server_input_tokens",))
-    time, own, osl = (found.columns[name] for name in COLUMNS)
-    ok = _ok(found)
-    grouped = found.columns["prefix_group"] != ""
-    server = found.columns.get("server_input_tokens", np.zeros(len(own)))  # older files have none
-    prefix = np.where(grouped, found.columns["prefix_length"], 0.0)
+    trace = table(data, WANTED, optional=("server_input_tokens",))
+    time, own, osl = (trace.columns[name] for name in COLUMNS)
+    ok = _ok(trace)
+    grouped = trace.columns["prefix_group"] != ""
+    server = trace.columns.get("server_input_tokens", np.zeros(len(own)))  # older files have none
+    prefix = np.where(grouped, trace.columns["prefix_length"], 0.0)
+    # With a prefix: prefix and suffix. Without: the server's count where it has one, else the client's.
     isl = np.where(grouped, prefix + own, np.where(server > 0, server, own))
-    kept = checked(Rows(data, found.place, COLUMNS, time, 1e-6, isl, osl), options, ok)
-    names = found.columns["prefix_group"][kept.rows].astype(str)
-    key = np.where(grouped[kept.rows], np.unique(names, return_inverse=True)[1], -1)
+    requests = checked(Rows(data, trace.place, COLUMNS, time, 1e-6, isl, osl), options, ok)
+    # Names of groups become integers, -1 for requests without a group.
+    names = trace.columns["prefix_group"][requests.rows].astype(str)
+    key = np.where(grouped[requests.rows], np.unique(names, return_inverse=True)[1], -1)
     group = numbered(key)
-    shared = _shared(group, prefix[kept.rows])
-    stream = kept.stream(data, _notes(found, header, ok, kept), (group, shared))
-    return stream, kept, found, header
+    shared = _shared(group, prefix[requests.rows])
+    stream = requests.stream(data, _notes(trace, header, ok, requests), (group, shared))
+    return stream, requests, trace, header
 
 
 def _pair(path: str) -> tuple[str, str]:
     """The CSV and the YAML file."""
+    # One of the two files is named; the other one has the same stem.
     ending = Path(path).suffix.lower()
     if ending in (".yaml", ".yml"):
         return str(Path(path).with_suffix(".csv")), path
-    found = [str(Path(path).with_suffix(name)) for name in (".yaml", ".yml") if Path(path).with_suffix(name).exists()]
-    if not found:
+    headers = [str(Path(path).with_suffix(name)) for name in (".yaml", ".yml") if Path(path).with_suffix(name).exists()]
+    if not headers:
         raise ValueError(f"{path}: its header is missing: there is no {Path(path).with_suffix('.yaml')} beside it")
-    return path, found[0]
+    return path, headers[0]
 
 
 def _check(header: TraceRecord) -> None:
@@ -102,6 +106,7 @@ def _check(header: TraceRecord) -> None:
 def _ok(found: Table) -> np.ndarray:
     """True where a request's status is ok, shape [rows]."""
     status = found.columns["status"]
+    # The first row whose status is unknown is the one to report.
     for row in np.flatnonzero(~np.isin(status.astype(str), STATUSES)).tolist():
         raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")
     if not (status == "ok").any():
@@ -122,6 +127,7 @@ def _notes(found: Table, header: TraceRecord, ok: np.ndarray, kept: Checked) -> 
     notes = []
     if not ok.all():
         notes.append(f"{(~ok).sum()} of {len(ok)} requests left out: their status is not ok")
+    # Requests of the warm-up stay in the stream; only a note says which they are.
     warm = header.number("warm_up_requests", high=math.inf) if "warm_up_requests" in header else 0.0
     if warm:
         notes.append(f"the first {warm:.0f} requests are the benchmark's warm-up")

@@ -20,16 +20,19 @@ def read(path: str, options: ReadOptions) -> Stream:
     BurstGPT_3 of its release v2.0 add `Session ID` (empty for API logs) and `Elapsed time`.
     """
     wanted = dict(zip(COLUMNS, (NUMBER, COUNT, COUNT), strict=True)) | {SESSION: TEXT}
-    found = table(path, wanted, optional=(SESSION,))
-    failed = found.columns[COLUMNS[2]] == 0
+    trace = table(path, wanted, optional=(SESSION,))
+    # A failed request has 0 response tokens.
+    failed = trace.columns[COLUMNS[2]] == 0
     notes = (f"{failed.sum()} of {len(failed)} requests failed (Response tokens 0) and are left out",)
     if failed.all():
         raise ValueError(f"{path}: all of its {len(failed)} requests failed: Response tokens is 0")
-    kept = checked(listed(found, COLUMNS, 1.0), options, ~failed)
-    key = np.full(len(kept.rows), -1)
-    if SESSION in found.columns:
-        names, key = np.unique(found.columns[SESSION][kept.rows].astype(str), return_inverse=True)
+    requests = checked(listed(trace, COLUMNS, 1.0), options, ~failed)
+    key = np.full(len(requests.rows), -1)
+    if SESSION in trace.columns:
+        names, key = np.unique(trace.columns[SESSION][requests.rows].astype(str), return_inverse=True)
+        # Requests of API logs have no session: each is alone.
         key = np.where(names[key] == "", -1, key)
         notes += ("sessions are groups; what their turns share is not in the file and counts as 0",)
-    notes = (*(notes if failed.any() else notes[1:]), *found.unused())
-    return kept.stream(path, notes, (numbered(key), np.zeros(len(key))))
+    # The first note is about failures, and is left out where there are none.
+    notes = (*(notes if failed.any() else notes[1:]), *trace.unused())
+    return requests.stream(path, notes, (numbered(key), np.zeros(len(key))))

@@ -30,11 +30,11 @@ def read(path: str, options: ReadOptions) -> Stream:
     names = named(options.columns)
     tick = UNITS[options.time_unit or "s"]
     rows, keys, unused = (_of_lines if path.lower().endswith(JSON) else _of_table)(path, names, tick)
-    kept = checked(rows, options)
+    requests = checked(rows, options)
     if keys is None:
-        return kept.stream(path, unused)
+        return requests.stream(path, unused)
     notes = ("sessions are groups; what their turns share is not in the file and counts as 0", *unused)
-    return kept.stream(path, notes, (_groups(keys, kept), np.zeros(len(kept.rows))))
+    return requests.stream(path, notes, (_groups(keys, requests), np.zeros(len(requests.rows))))
 
 
 def named(text: str | None) -> dict[str, str]:
@@ -57,27 +57,31 @@ def named(text: str | None) -> dict[str, str]:
 
 def _of_table(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.ndarray | None, tuple[str, ...]]:
     wanted = {names[key]: COUNT for key in NEEDED} | ({names["session"]: TEXT} if "session" in names else {})
+    # Without times all requests arrive at once.
     if "arrival" not in names:
-        found = table(path, wanted)
+        trace = table(path, wanted)
         columns = ("arrival", names["prompt"], names["output"])
-        isl, osl = (found.columns[name] for name in columns[1:])
-        rows = Rows(path, found.place, columns, np.zeros(len(found.lines)), 1.0, isl, osl)
+        isl, osl = (trace.columns[name] for name in columns[1:])
+        rows = Rows(path, trace.place, columns, np.zeros(len(trace.lines)), 1.0, isl, osl)
     else:
+        # The first row decides whether times are dates or numbers.
         dated = _dated(path, names["arrival"])
-        found = table(path, wanted | {names["arrival"]: TIMESTAMP if dated else NUMBER})
-        rows = listed(found, (names["arrival"], names["prompt"], names["output"]), UNITS["ns"] if dated else tick)
-    keys = found.columns[names["session"]] if "session" in names else None
-    return rows, keys, found.unused()
+        trace = table(path, wanted | {names["arrival"]: TIMESTAMP if dated else NUMBER})
+        rows = listed(trace, (names["arrival"], names["prompt"], names["output"]), UNITS["ns"] if dated else tick)
+    keys = trace.columns[names["session"]] if "session" in names else None
+    return rows, keys, trace.unused()
 
 
 def _dated(path: str, name: str) -> bool:
     """Whether the first time in a CSV is a date, not a number."""
     rows = csv.reader(lines(path, LARGEST_FILE, LONGEST_ROW))
     try:
+        # The first row under the header; white space in names is reduced as `table` does.
         header, first = ([" ".join(word.split()) for word in next(rows, [])] for _ in range(2))
     except csv.Error:
         return False
     value = first[header.index(name)] if name in header and len(first) == len(header) else ""
+    # A date has colons in its time of day, a number has none.
     return ":" in value
 
 
@@ -95,6 +99,7 @@ def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.n
         if len(numbers) > MOST_REQUESTS:
             raise ValueError(f"{path}: more than {MOST_REQUESTS} requests, the most that are read")
     called = (names.get("arrival", "arrival"), names["prompt"], names["output"])
+    # An array of integers holds dates in nanoseconds; numbers are seconds, as floats.
     dated = np.array(times).dtype.kind == "i"
     arrival = np.array(times, np.int64 if dated else float)
     unit = UNITS["ns"] if dated else 1.0
@@ -122,6 +127,7 @@ def _time(record: TraceRecord, key: str, tick: float) -> float | int:
 
 def _inner(record: TraceRecord, name: str) -> tuple[TraceRecord, str]:
     """The object that a name with dots is in, and its last part."""
+    # Keys may have dots themselves: a name that is a key as it stands is not split.
     if name in record.values:
         return record, name
     *outer, last = name.split(".")

@@ -51,18 +51,20 @@ def format_of(path: str, name: str = "auto") -> str:
         if name not in FORMATS:
             raise ValueError(f"format {name} is not known{nearest(name, ['auto', *FORMATS])}")
         return name
+    # A `#2` at the end is the number of a run, unless a file is really called so.
     file = path if Path(path).exists() else run_of(path)[0]
-    whole = Path(file)
-    if not whole.exists():
+    location = Path(file)
+    if not location.exists():
         raise ValueError(f"{file}: no such file")
-    if whole.is_dir() or servegen.TRACE.fullmatch(whole.name):
+    # Only ServeGen's data come as a folder, and its files have fixed names.
+    if location.is_dir() or servegen.TRACE.fullmatch(location.name):
         return "servegen"
-    ending = whole.suffix.lower()
-    found, seen = _of_ending(file, ending)
-    if found is None:
+    ending = location.suffix.lower()
+    format_name, seen = _of_ending(file, ending)
+    if format_name is None:
         known = "; ".join(f"{key}: {looks}" for key, (_, looks) in FORMATS.items())
         raise ValueError(f"{file}: the format is not recognised{seen}; name it as one of: {known}")
-    return found
+    return format_name
 
 
 def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
@@ -72,6 +74,7 @@ def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
         names = {"blis": ("trace_version",), "inference-perf": ("load", "stages", "shared_prefix")}
         return _first(names, config), f": it has {_listed(config.values)}"
     if ending in (".json", ".jsonl", ".ndjson"):
+        # Only files of conversations are one JSON list; the first character tells.
         if sharegpt.starts_list(file):
             return "sharegpt", ""
         record = _first_object(file)
@@ -98,6 +101,7 @@ def _of_object(record: TraceRecord) -> str | None:
         return "sharegpt"
     if "benchmarks" in record:
         return "guidellm"
+    # SGLang's results have most of vLLM's keys too, so its own keys are looked for first.
     if any(key in record.values for key in _SGLANG):
         return "sglang"
     return "vllm" if any(key in record for key in _BENCH) else None
@@ -105,6 +109,7 @@ def _of_object(record: TraceRecord) -> str | None:
 
 def _first_object(file: str) -> TraceRecord:
     """The first line's object, or the whole file's."""
+    # JSON lines have an object on the first line; an object over several lines fails there.
     try:
         return next(json_lines(file))[1]
     except (ValueError, StopIteration):

@@ -77,16 +77,17 @@ class TraceRecord:
     def numbers(self, key: str, length: int | None = None, low: float = 0.0) -> np.ndarray:
         """A list of numbers of at least `low` and at most `LARGEST_NUMBER`. float64, shape [length]."""
         values = self.items(key, length)
-        found = np.array([value if _is_number(value) else math.nan for value in values], float)
-        wrong = ~(np.isfinite(found) & (found >= low) & (found <= LARGEST_NUMBER))
+        array = np.array([value if _is_number(value) else math.nan for value in values], float)
+        # nan stands for a value that is no number, and fails the same test.
+        wrong = ~(np.isfinite(array) & (array >= low) & (array <= LARGEST_NUMBER))
         if wrong.any():
             place = int(np.argmax(wrong))
             least = "" if math.isinf(low) else f" of at least {low:g}"
-            least += f" and at most {LARGEST_NUMBER:g}" if found[place] > LARGEST_NUMBER else ""
+            least += f" and at most {LARGEST_NUMBER:g}" if array[place] > LARGEST_NUMBER else ""
             raise ValueError(
                 f"{self.place}: {key}[{place}] is {shown(values[place])}; it must be a finite number{least}"
             )
-        return found
+        return array
 
     def table(self, key: str) -> "TraceRecord":
         """A nested object."""
@@ -106,6 +107,7 @@ class TraceRecord:
 
 def json_lines(file: str) -> Iterator[tuple[int, TraceRecord]]:
     """Line and object of every line of a file of JSON lines; empty lines are none."""
+    # Empty lines count, so that rows are numbered as an editor numbers lines.
     for line, words in enumerate(lines(file, LARGEST_FILE, LARGEST_JSON), start=1):
         if words.strip():
             yield line, _object(words, f"{file}: row {line}")
@@ -150,6 +152,7 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> TraceRecord:
     Raises:
       ValueError: one line, also where PyYAML is not installed.
     """
+    # PyYAML is an optional dependency, which only YAML traces need.
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError:
@@ -159,12 +162,14 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> TraceRecord:
         """Refuses what makes a small file mean something large or two things."""
 
         def get_single_node(self) -> Any:
-            found = super().get_single_node()
-            _require_few(found, {}, yaml.MarkedYAMLError)
-            return found
+            content = super().get_single_node()
+            # Values are counted on the nodes, before anything is built from them.
+            _require_few(content, {}, yaml.MarkedYAMLError)
+            return content
 
         def compose_mapping_node(self, anchor: Any) -> Any:
             node, seen = super().compose_mapping_node(anchor), set()
+            # PyYAML keeps the last of two equal keys; here they are refused, except for merges (`<<`).
             for key, _ in node.value:
                 words = (key.tag, str(key.value))
                 if words in seen and not words[0].endswith(":merge"):
@@ -174,19 +179,21 @@ def yaml_object(file: str, tags: Iterable[str] = ()) -> TraceRecord:
 
     for tag in tags:
         named = {"tag": tag}
+        # `named=named` binds the tag of this turn of the loop, not that of the last.
         Plain.add_constructor(f"!{tag}", lambda own, node, named=named: own.construct_mapping(node, deep=True) | named)
     text = document.text(file, LARGEST_YAML)
     try:
-        found = yaml.load(text, Plain)  # a SafeLoader: plain values only
+        content = yaml.load(text, Plain)  # a SafeLoader: plain values only
     except yaml.MarkedYAMLError as error:
         line = f"row {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{file}: {line}not YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # Dates that do not exist and nesting that is too deep raise errors of Python itself.
         raise ValueError(f"{file}: not YAML: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+    if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
         raise ValueError(f"{file}: not a YAML file of names and values")
-    document.require_printable(found, file)
-    return TraceRecord(file, found)
+    document.require_printable(content, file)
+    return TraceRecord(file, content)
 
 
 def _require_few(node: Any, sizes: dict[int, int | None], refusal: Callable[..., Exception]) -> int:
@@ -203,17 +210,19 @@ def _require_few(node: Any, sizes: dict[int, int | None], refusal: Callable[...,
         if size is None:
             raise refusal(problem="an alias is inside of what it names", problem_mark=node.start_mark)
         return size
+    # None marks a node that is being counted: an alias that leads to it is inside of what it names.
     sizes[id(node)] = None
+    # A mapping holds pairs of nodes, a sequence nodes, a scalar a text.
     parts = node.value if isinstance(node.value, list) else []
-    found = 1
+    count = 1
     for part in parts:
         for inner in part if isinstance(part, tuple) else (part,):
-            found += _require_few(inner, sizes, refusal)
-    if found > MOST_YAML:
+            count += _require_few(inner, sizes, refusal)
+    if count > MOST_YAML:
         problem = f"more than {MOST_YAML:,} values, those of aliases counted; that many are read"
         raise refusal(problem=problem, problem_mark=node.start_mark)
-    sizes[id(node)] = found
-    return found
+    sizes[id(node)] = count
+    return count
 
 
 def shown(value: Any) -> str:
@@ -227,13 +236,15 @@ def shown(value: Any) -> str:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
+    # bool is a subclass of int; integers of more than 64 bits do not fit into NumPy's.
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 
 def _object(text: str, place: str) -> TraceRecord:
+    # Counted in the text, before a parser takes memory for them; brackets inside of strings count too.
     if text.count("[") + text.count("{") > MOST_CONTAINERS:
         raise ValueError(f"{place}: more than {MOST_CONTAINERS:,} lists and objects; that many are read")
-    found = document.json_of(text, place)
-    if not isinstance(found, dict):
-        raise ValueError(f"{place}: it is {shown(found)}; it must be a JSON object")
-    return TraceRecord(place, found)
+    value = document.json_of(text, place)
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: it is {shown(value)}; it must be a JSON object")
+    return TraceRecord(place, value)

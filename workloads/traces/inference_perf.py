@@ -41,6 +41,7 @@ def read(path: str, options: ReadOptions) -> Stream:
     config = yaml_object(path)
     load = config.table("load") if "load" in config else config
     data = config.table("data") if "data" in config else config
+    # Only tables of their own are checked: in BLIS's form the keys stand among others at the top.
     for owner, known, key in ((load, LOAD_KEYS, "load"), (data, DATA_KEYS, "data")):
         if key in config:
             _known(owner, known)
@@ -74,9 +75,11 @@ def _arrivals(load: TraceRecord, rng: np.random.Generator) -> np.ndarray:
         if count + sum(map(len, parts)) > MOST_REQUESTS:
             raise ValueError(f"{stage.place}: more than {MOST_REQUESTS} requests, the most that are drawn")
         if kind == "constant":
+            # Scaled to fill the stage: the last request arrives at its very end.
             times = np.cumsum(rng.exponential(size=count))
             times = times / times[-1] * duration if count else times
         else:
+            # Given their number, the times of a Poisson process are independent and uniform.
             times = np.sort(rng.random(count)) * duration
         parts.append(begin + times)
         begin += duration + pause
@@ -101,23 +104,28 @@ def _shared(
     prompts = groups * users
     if prompts > MOST_REQUESTS:
         raise ValueError(f"{shared.place}: {groups} x {users} prompts; at most {MOST_REQUESTS} are allowed")
+    # One length per system prompt, and one per prompt for question and answer, however often it is sent.
     system = _lengths(shared, "system_prompt_len", rng, groups, low=0)
     question = _lengths(shared, "question_len", rng, prompts, low=0)
     output = _lengths(shared, "output_len", rng, prompts)
     order = rng.permutation(prompts)
+    # Requests go through the shuffled prompts again and again; `turn` counts the rounds.
     prompt, turn = order[np.arange(requests) % prompts], np.arange(requests) // prompts
     key = prompt // users
     before, own, osl = system[key], question[prompt], output[prompt]
     group = numbered(key)
+    # False for the first request of each system prompt, which has nobody to share it with.
     seen = np.ones(requests, bool)
     seen[np.unique(key, return_index=True)[1]] = False
     if shared.values.get("enable_multi_turn_chat", False) not in (True, False):
         raise shared.error("enable_multi_turn_chat", "true or false")
     if shared.values.get("enable_multi_turn_chat", False):
+        # Every earlier round added the question and the answer to the conversation.
         said = before + turn * (own + osl)
         isl, common = said + own, np.where(turn > 0, said, np.where(seen, before, 0.0))
     else:
         isl = before + own
+        # A repeated prompt shares all of itself, a new one its system prompt.
         common = np.where(turn > 0, isl, np.where(seen, before, 0.0))
     if isl.min() < 1.0 or isl.max() > LARGEST_TOKENS:
         raise ValueError(
@@ -160,6 +168,7 @@ def _lengths(owner: TraceRecord, key: str, rng: np.random.Generator, count: int,
         return np.full(count, float(max(round(mean), low)))
     spread = table.number("std" if "std" in table else "std_dev", 0.0, LARGEST_TOKENS)
     if kind == "lognormal":
+        # Of a lognormal: std^2 = mean^2 (exp(sigma^2) - 1), and its logarithm has the mean ln(mean) - sigma^2 / 2.
         sigma = math.sqrt(math.log1p((spread / max(mean, 1.0)) ** 2))
         drawn = np.exp(math.log(max(mean, 1.0)) - sigma**2 / 2.0 + sigma * rng.standard_normal(count))
     else:

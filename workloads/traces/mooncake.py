@@ -44,18 +44,21 @@ def read(path: str, options: ReadOptions) -> Stream:
             raise ValueError(f"{path}: more than {MOST_REQUESTS} requests, the most that are read")
     columns = [np.array(values, float) for values in (times, isl, osl)]
     tick, timed = _tick(columns[0], options, any(blocks))
-    found = Rows(path, lambda row: f"{path}: row {lines[row]}", COLUMNS, columns[0], tick, *columns[1:])
-    kept = checked(found, options)
-    size, sized = _block_size(found, np.array([len(hashes) for hashes in blocks]), options)
-    root, matched = matches([blocks[row] for row in kept.rows])
-    shared = np.minimum(matched * float(size), kept.isl)
-    return kept.stream(path, (*timed, *sized), groups=(numbered(root), shared))
+    rows = Rows(path, lambda row: f"{path}: row {lines[row]}", COLUMNS, columns[0], tick, *columns[1:])
+    requests = checked(rows, options)
+    size, sized = _block_size(rows, np.array([len(hashes) for hashes in blocks]), options)
+    # Rows that were left out never reached a cache, so only the others are matched.
+    root, matched = matches([blocks[row] for row in requests.rows])
+    # The last block may be a partial one: whole blocks can exceed the prompt.
+    shared = np.minimum(matched * float(size), requests.isl)
+    return requests.stream(path, (*timed, *sized), groups=(numbered(root), shared))
 
 
 def _tick(times: np.ndarray, options: ReadOptions, hashed: bool) -> tuple[float, tuple[str, ...]]:
     """The unit of the times in s, and what to say of it."""
     if options.time_unit is not None:
         return UNITS[options.time_unit], ()
+    # Milliseconds are whole in published traces, so a fraction means seconds.
     if np.any(times != np.floor(times)):
         return UNITS["s"], ("times are not whole: read as seconds (--time-unit ms reads milliseconds)",)
     if hashed:
@@ -75,15 +78,18 @@ def _block_size(found: Rows, counts: np.ndarray, options: ReadOptions) -> tuple[
         _require_blocks(found, counts, options.block_tokens)
         return options.block_tokens, ()
     hashed, isl = counts > 0, found.isl
+    # A size fits if every row with hashes has one for each full block, and at most one more for the rest.
     fits = [
         size
         for size in BLOCKS
         if np.all((np.floor(isl / size) <= counts)[hashed] & (counts <= np.ceil(isl / size))[hashed])
     ]
+    # The size of Mooncake's own traces wins where it fits, or where nothing fits and no row has too many hashes.
     if np.all(counts <= np.ceil(isl / BLOCK)) and (BLOCK in fits or not fits):
         return BLOCK, ()
     if not fits:
         _require_blocks(found, counts, BLOCK)
+    # Sizes are in falling order: the first is the largest that fits.
     size = fits[0]
     return size, (f"{HASHES} are of {size} tokens each, as their number says (--block-tokens names another)",)
 
@@ -109,6 +115,7 @@ def matches(blocks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     tree: dict[tuple[int, int], int] = {}
     root, matched = np.full(len(blocks), -1), np.zeros(len(blocks), np.int64)
     for request, hashes in enumerate(blocks):
+        # Node 0 is the root of the tree; an edge is a node and the block after it.
         node = 0
         for place, block in enumerate(hashes):
             following = tree.get((node, block))
@@ -116,6 +123,7 @@ def matches(blocks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
                 following = len(tree) + 1
                 tree[node, block] = following
             else:
+                # An edge that was there before: an earlier request had the same leading blocks.
                 matched[request] = place + 1
             node = following
             if place == 0:

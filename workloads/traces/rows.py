@@ -28,6 +28,7 @@ class Measured:
 
 def mean_gap(ttft: np.ndarray, e2e: np.ndarray, osl: np.ndarray) -> np.ndarray:
     """Mean time between output tokens in s, (e2e - ttft) / (osl - 1); nan for one output token. Shape [requests]."""
+    # The maximum avoids a division by 0 in the branch that is not taken.
     return np.where(osl > 1.0, (e2e - ttft) / np.maximum(osl - 1.0, 1.0), np.nan)
 
 
@@ -112,6 +113,7 @@ def checked(found: Rows, options: ReadOptions, kept: np.ndarray | None = None) -
         raise ValueError(f"{found.file}: {len(found.arrival)} requests; at most {MOST_REQUESTS} are allowed")
     kept = np.ones(len(found.arrival), bool) if kept is None else kept
     notes: list[str] = []
+    # Tokens come before times: a row that is left out may have any time.
     for name, tokens in zip(found.names[1:], (found.isl, found.osl), strict=True):
         kept = _with_tokens(found, name, tokens, options, kept, notes)
     wild = kept & (np.abs(found.arrival.astype(float)) * found.tick > LATEST)
@@ -125,6 +127,7 @@ def checked(found: Rows, options: ReadOptions, kept: np.ndarray | None = None) -
         raise ValueError(f"{found.file}: all of its {len(kept)} rows are left out: {'; '.join(notes) or 'they failed'}")
     rows = _in_order(found, rows, options, notes)
     arrival = found.arrival[rows]
+    # Differences are exact in int64; nanoseconds since 1970 exceed the 53 bits of a float.
     seconds = (arrival - arrival[0]).astype(float) * found.tick
     return Checked(rows, seconds, found.isl[rows].astype(float), found.osl[rows].astype(float), tuple(notes))
 
@@ -136,6 +139,7 @@ def _with_tokens(
     empty = kept & (tokens == 0)
     if options.drop and empty.any():
         notes.append(f"{empty.sum()} of {len(tokens)} rows with {name} 0 left out")
+        # A new array, as the mask belongs to the caller.
         kept = kept & ~empty
     wrong = kept & ~((tokens >= 1) & (tokens <= LARGEST_TOKENS))
     if wrong.any():
@@ -150,6 +154,7 @@ def _with_tokens(
 def _in_order(found: Rows, rows: np.ndarray, options: ReadOptions, notes: list[str]) -> np.ndarray:
     """`rows` by arrival: as they are, or sorted if that is allowed; raises for the first that is early otherwise."""
     arrival = found.arrival[rows]
+    # Positions whose next row is earlier.
     late = np.flatnonzero(np.diff(arrival) < 0)
     if not len(late):
         return rows
@@ -160,6 +165,7 @@ def _in_order(found: Rows, rows: np.ndarray, options: ReadOptions, notes: list[s
             f"{_plain(before)}; sort=True or --sort puts rows in order"
         )
     notes.append(f"{len(late)} rows were earlier than the row above them; rows are sorted by {found.names[0]}")
+    # Stable: requests of one time stay in the order of the file.
     return rows[np.argsort(arrival, kind="stable")]
 
 

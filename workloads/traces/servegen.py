@@ -50,8 +50,10 @@ def read(path: str, options: ReadOptions) -> Stream:
     files = _files(path)
     start, stop = options.span or (0.0, np.inf)
     clients = [_client(file, int(file.name.split("-")[1])) for file in files]
+    # Times count from the start of the span, but not from before the first window of any client.
     begins = min(float(client.rows.columns["start"][0]) for client in clients)
     start = max(start, begins)
+    # The expected number of requests is checked before any is drawn.
     expected = sum(_expected(client, start, stop) for client in clients)
     if not 0.0 < expected <= MOST_REQUESTS:
         raise ValueError(
@@ -78,15 +80,17 @@ def read(path: str, options: ReadOptions) -> Stream:
 
 def _files(path: str) -> list[Path]:
     """The trace files of a path, by number of client."""
-    whole = Path(path)
-    if whole.is_dir():
-        found = sorted((p for p in whole.iterdir() if TRACE.fullmatch(p.name)), key=lambda p: int(p.name.split("-")[1]))
-        if not found:
+    location = Path(path)
+    if location.is_dir():
+        files = sorted(
+            (p for p in location.iterdir() if TRACE.fullmatch(p.name)), key=lambda p: int(p.name.split("-")[1])
+        )
+        if not files:
             raise ValueError(f"{path}: there is no chunk-N-trace.csv in it")
-        return found
-    if not TRACE.fullmatch(whole.name):
+        return files
+    if not TRACE.fullmatch(location.name):
         raise ValueError(f"{path}: a file of ServeGen is called chunk-N-trace.csv")
-    return [whole]
+    return [location]
 
 
 def _client(file: Path, number: int) -> Client:
@@ -94,9 +98,11 @@ def _client(file: Path, number: int) -> Client:
         str(file), dict(zip(HEADER, (NUMBER, NUMBER, NUMBER, TEXT, NUMBER, NUMBER), strict=True)), header=HEADER
     )
     start, rate, pattern = (rows.columns[name] for name in ("start", "rate", "pattern"))
+    # By column: which rows are right, and what is allowed.
     checks = {
         "start": (np.append(True, np.diff(start) > 0) & (start >= 0), "above the row before it, and at least 0"),
         "rate": ((rate >= 0) & (rate <= 1e6), "from 0 to 1e6"),
+        # A row of rate 0 draws no interval, so its shape does not matter.
         "shape": ((rows.columns["shape"] > 1e-3) | (rate == 0), "above 0.001"),
     }
     for name, (right, allowed) in checks.items():
@@ -105,6 +111,7 @@ def _client(file: Path, number: int) -> Client:
             raise ValueError(f"{rows.place(row)}: {name} is {rows.columns[name][row]:g}; it must be {allowed}")
     for row in np.flatnonzero((rate > 0) & ~np.isin(pattern.astype(str), PATTERNS)).tolist():
         raise ValueError(f"{rows.place(row)}: pattern is {pattern[row]!r}{nearest(pattern[row], PATTERNS)}")
+    # The last window has no end in the file; it is as long as the one before it.
     last = start[-1] - start[-2] if len(start) > 1 else USUAL_WINDOW
     dataset = json_object(str(file.with_name(f"chunk-{number}-dataset.json")))
     histograms, fields = _histograms(dataset)
@@ -113,7 +120,7 @@ def _client(file: Path, number: int) -> Client:
 
 def _histograms(dataset: TraceRecord) -> tuple[dict[int, Any], frozenset[str]]:
     """Histograms by the second from which they hold, those that are empty left out as ServeGen does."""
-    found, fields = {}, set()
+    histograms, fields = {}, set()
     for key in dataset.values:
         if not re.fullmatch(r"\d{1,12}", key):
             raise ValueError(f"{dataset.place}: {key!r} is not a time; keys are whole seconds")
@@ -121,8 +128,8 @@ def _histograms(dataset: TraceRecord) -> tuple[dict[int, Any], frozenset[str]]:
         fields |= set(window.values) - set(LENGTHS)
         sides = tuple(_histogram(window, side) for side in LENGTHS)
         if all(len(tokens) for tokens, _ in sides):
-            found[int(key)] = sides
-    return dict(sorted(found.items())), frozenset(fields)
+            histograms[int(key)] = sides
+    return dict(sorted(histograms.items())), frozenset(fields)
 
 
 def _histogram(window: TraceRecord, side: str) -> tuple[np.ndarray, np.ndarray]:
@@ -148,22 +155,27 @@ def _histogram(window: TraceRecord, side: str) -> tuple[np.ndarray, np.ndarray]:
             f"{window.place}: {side}: shares sum to {shares.sum():g} and tokens go up to {max(tokens):g}; shares must "
             f"be at least 0 and sum to 1, tokens at most {LARGEST_TOKENS}"
         )
+    # Normalised, as shares are rounded in the text.
     return np.array(tokens), np.cumsum(shares) / shares.sum()
 
 
 def _expected(client: Client, start: float, stop: float) -> float:
+    # Overlap of each window with the span, s; negative where they do not meet.
     lengths = np.minimum(client.end, stop) - np.maximum(client.rows.columns["start"], start)
     return float((client.rows.columns["rate"] * np.maximum(lengths, 0.0)).sum())
 
 
 def _drawn(client: Client, start: float, stop: float, seed: int) -> tuple[list[Any], float, int]:
     """Arrival, isl and osl of every window; how many requests had no histogram; how many lengths were 0."""
+    # A generator per client: its requests do not depend on the other clients.
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(client.number,))))
     columns, times = client.rows.columns, np.array(list(client.histograms))
     parts, skipped, zeros = [], 0.0, 0
     for row in np.flatnonzero((client.end > start) & (columns["start"] < stop) & (columns["rate"] > 0)):
         begin, end = max(columns["start"][row], start), min(client.end[row], stop)
+        # Rounded up or down at random, so that the mean is rate times duration.
         count = int(columns["rate"][row] * (end - begin) + rng.random())
+        # The last histograms that hold from the window's start or from before it.
         known = int(np.searchsorted(times, columns["start"][row], side="right")) - 1
         if known < 0:
             skipped += count
@@ -171,6 +183,7 @@ def _drawn(client: Client, start: float, stop: float, seed: int) -> tuple[list[A
         if not count:
             continue
         shape, kind = columns["shape"][row], columns["pattern"][row]
+        # One interval more than requests: it lies between the last request and the end of the window.
         gaps = rng.gamma(shape, size=count + 1) if kind == "Gamma" else rng.weibull(shape, size=count + 1)
         passed = np.cumsum(gaps)
         arrival = begin + (end - begin) * passed[:-1] / passed[-1] if passed[-1] > 0 else np.full(count, begin)

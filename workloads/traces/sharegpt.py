@@ -35,6 +35,7 @@ def read(path: str, options: ReadOptions) -> Stream:
     places, isl, osl, short, later = [], [], [], 0, 0
     for place, values in _conversations(path):
         turns = _turns(TraceRecord(place, values))
+        # A system prompt is the beginning of the first prompt.
         if turns and _speaker(turns[0]) == "system":
             turns = [_joined(turns[0], turns[1]), *turns[2:]] if len(turns) > 1 else []
         if len(turns) < 2:
@@ -65,11 +66,12 @@ def is_conversation(values: Any) -> bool:
 
 def _conversations(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and object of every conversation of a JSON list, or of JSON lines."""
+    # JSON lines are read one by one, a list as a whole.
     if not starts_list(path):
         yield from ((record.place, dict(record.values)) for _, record in json_lines(path))
         return
-    found = document.json_value(path, LARGEST, MOST_VALUES)
-    for index, values in enumerate(found):
+    conversations = document.json_value(path, LARGEST, MOST_VALUES)
+    for index, values in enumerate(conversations):
         if not isinstance(values, dict):
             raise ValueError(f"{path}: [{index}] is {shown(values)}; it must be an object")
         yield f"{path}: [{index}]", values
@@ -83,6 +85,7 @@ def starts_list(path: str) -> bool:
     """
     document.require_file(path, LARGEST)
     try:
+        # `utf-8-sig` skips a byte-order mark, which would otherwise be the first character.
         with open(path, encoding="utf-8-sig") as text:
             return text.read(64).lstrip().startswith("[")
     except (OSError, UnicodeDecodeError):
@@ -113,4 +116,5 @@ def _text(turn: TraceRecord) -> str:
 
 def _tokens(turn: TraceRecord) -> float:
     """Estimated tokens of a turn, at least one."""
+    # "replace" is for lone surrogates, which JSON may hold and UTF-8 cannot.
     return float(min(max(1, round(len(_text(turn).encode("utf-8", "replace")) / BYTES_PER_TOKEN)), LARGEST_TOKENS))

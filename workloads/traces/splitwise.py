@@ -15,6 +15,7 @@ def read(path: str, options: ReadOptions) -> Stream:
     splitwise-sim/generate_trace.py (`request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,
     token_size`).
     """
+    # The two tools have other names for the same three columns.
     names = SPLITWISE if SPLITWISE[0] in header_of(path) else VIDUR
-    found = table(path, dict(zip(names, (NUMBER, COUNT, COUNT), strict=True)))
-    return checked(listed(found, names, 1.0), options).stream(path, found.unused())
+    trace = table(path, dict(zip(names, (NUMBER, COUNT, COUNT), strict=True)))
+    return checked(listed(trace, names, 1.0), options).stream(path, trace.unused())

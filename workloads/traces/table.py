@@ -71,27 +71,30 @@ def table(
         are, a row that is too short or long, or a value with its row, column and what is allowed.
     """
     rows = _read(file)
+    # White space inside of names is reduced to single spaces, as in the names that callers ask for.
     names = tuple(" ".join(name.split()) for name in (header or next(rows, (0, ()))[1]))
     places = _places(file, names, wanted, set(optional))
     parts: dict[str, list[np.ndarray]] = {name: [] for name in places}
-    found: list[np.ndarray] = []
+    line_numbers: list[np.ndarray] = []
     rows = _full(rows, file, len(names))
+    # Only one piece is text at a time; as arrays the columns take less memory.
     while piece := list(itertools.islice(rows, PIECE)):
         numbers = np.array([line for line, _ in piece])
         for name, place in places.items():
             values = [row[place] for _, row in piece]
             parts[name].append(_converted(values, wanted[name], file, name, numbers))
-        found.append(numbers)
-        if sum(map(len, found)) > MOST_REQUESTS:
+        line_numbers.append(numbers)
+        if sum(map(len, line_numbers)) > MOST_REQUESTS:
             raise ValueError(f"{file}: more than {MOST_REQUESTS} rows, the most that are read")
-    if not found:
+    if not line_numbers:
         raise ValueError(f"{file}: there are no rows in it")
     columns = {name: np.concatenate(part) for name, part in parts.items()}
-    return Table(file, names, columns, np.concatenate(found))
+    return Table(file, names, columns, np.concatenate(line_numbers))
 
 
 def header_of(file: str) -> tuple[str, ...]:
     """The names in the first line of a CSV file, none where it is no CSV; ValueError for a file that is no text."""
+    # Only the first line is read, as formats are told apart by it.
     first = next(lines(file, LARGEST_FILE, LONGEST_ROW), "")
     try:
         return tuple(" ".join(name.split()) for name in next(csv.reader([first]), ()))
@@ -114,6 +117,7 @@ def lines(file: str, largest: int, longest: int) -> Iterator[str]:
     try:
         with open(file, encoding="utf-8-sig", newline="") as text:
             for row in itertools.count(1):
+                # The read is bounded: a file without line ends cannot fill the memory.
                 line = text.readline(longest + 1)
                 if len(line) > longest:
                     raise ValueError(f"{file}: row {row}: more than {longest:,} characters; that many are read")
@@ -134,6 +138,7 @@ def _read(file: str) -> Iterator[tuple[int, list[str]]]:
 
     def bounded() -> Iterator[str]:
         nonlocal characters
+        # Quoted line ends join lines to one row, whose length is limited as a whole.
         for text in lines(file, LARGEST_FILE, LONGEST_ROW):
             characters += len(text)
             if characters > LONGEST_ROW:
@@ -143,6 +148,7 @@ def _read(file: str) -> Iterator[tuple[int, list[str]]]:
     reader, line = csv.reader(bounded(), strict=True), 1
     try:
         for row in reader:
+            # The line on which the row begins; `line_num` is the one on which it ends.
             yield line, row
             characters, line = 0, reader.line_num + 1
     except csv.Error as error:
@@ -151,6 +157,7 @@ def _read(file: str) -> Iterator[tuple[int, list[str]]]:
 
 def _places(file: str, names: tuple[str, ...], wanted: dict[str, Column], optional: set[str]) -> dict[str, int]:
     """Position of each wanted column."""
+    # Of two columns with one name, `index` below would take the first without a word.
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"{file}: row 1: column {twice} is there twice")
@@ -173,9 +180,10 @@ def _full(rows: Iterable[tuple[int, list[str]]], file: str, width: int) -> Itera
 
 def _converted(values: list[str], column: Column, file: str, name: str, lines: np.ndarray) -> np.ndarray:
     """The values as an array, or the first that is wrong."""
-    found = _array(values, column)
-    if found is not None:
-        return found
+    array = _array(values, column)
+    if array is not None:
+        return array
+    # Values are tried one by one only to name the first that is wrong.
     for value, line in zip(values, lines, strict=True):
         if _array([value], column) is None:
             text = value if len(value) <= 60 else value[:57] + "..."
@@ -186,10 +194,11 @@ def _converted(values: list[str], column: Column, file: str, name: str, lines: n
 def _array(values: list[str], column: Column) -> np.ndarray | None:
     """The values as an array, None where one of them is wrong."""
     try:
-        found = column.convert(values)
+        array = column.convert(values)
     except (ValueError, OverflowError):
         return None
-    return found if found.dtype.kind != "f" or np.isfinite(found).all() else None
+    # Texts such as nan and inf are floats for Python, but no measurements.
+    return array if array.dtype.kind != "f" or np.isfinite(array).all() else None
 
 
 def _numbers(values: Sequence[str]) -> np.ndarray:
@@ -199,10 +208,10 @@ def _numbers(values: Sequence[str]) -> np.ndarray:
 
 
 def _counts(values: Sequence[str]) -> np.ndarray:
-    found = _numbers(values)
-    if not ((found >= 0) & (found == np.floor(found)) & np.isfinite(found)).all():
+    counts = _numbers(values)
+    if not ((counts >= 0) & (counts == np.floor(counts)) & np.isfinite(counts)).all():
         raise ValueError
-    return found
+    return counts
 
 
 def _integers(values: Sequence[str]) -> np.ndarray:
@@ -215,14 +224,16 @@ def _ticks(values: Sequence[str]) -> np.ndarray:
     """Nanoseconds since 1970 in UTC; a time without a zone counts as UTC."""
     plain, offsets = [], []
     for value in values:
-        found = _TIME.fullmatch(value.strip())
-        if found is None:
+        match = _TIME.fullmatch(value.strip())
+        if match is None:
             raise ValueError
-        date, time, sign, hours, minutes = found.groups()
+        date, time, sign, hours, minutes = match.groups()
         if sign is not None and (int(hours) > LARGEST_OFFSET or int(minutes) > 59):
             raise ValueError
         plain.append(f"{date}T{time}")
+        # Minutes by which the local time is ahead of UTC.
         offsets.append(0 if sign is None else (1 if sign == "+" else -1) * (int(hours) * 60 + int(minutes)))
+    # A minute has 6e10 ns.
     return np.array(plain, "datetime64[ns]").astype(np.int64) - np.array(offsets, np.int64) * 60_000_000_000
 
 

@@ -37,6 +37,7 @@ class KeptBest:
 
     def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
+        # Chunks whose structure has no answer for a metric have none of its best points.
         if set(self.metrics) <= arrays.keys():
             points = KeptPoints(box, arrays, self.sizes)
             bounds = [points.bounds(*each) for each in zip(self.metrics, self.higher, strict=True)]
@@ -61,10 +62,10 @@ class KeptBest:
 
     def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
         """The best points of the whole sweep, from those of its parts, of which few are in memory at a time."""
-        found = self.begun()
+        joined = self.begun()
         for part in parts:
-            found.join(KeptRows.read(part, self.kind, self.types))
-        return found.dataset()
+            joined.join(KeptRows.read(part, self.kind, self.types))
+        return joined.dataset()
 
     def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
         """Keep what belongs to the best of a chunk; `bounds` are the best that its blocks could have."""
@@ -86,10 +87,12 @@ class Top(KeptBest):
     def best(self, rows: KeptRows) -> KeptRows:
         """The best of some rows, best first."""
         (keys,) = self.keys(rows)
+        # Ties go to the lower number in the sweep, whatever order chunks are looked at in.
         order = np.lexsort((rows.numbers, keys))
         return rows.picked(order[np.isfinite(keys[order])][: self.count])
 
     def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
+        # Bounds of blocks rule most points out before any of their values are fetched.
         blocks = np.flatnonzero(self._open(bounds[0], points))
         if not blocks.size:
             return
@@ -105,6 +108,7 @@ class Top(KeptBest):
         open_ = np.isfinite(bounds)
         if len(bounds) > self.count:  # each of these blocks has a point that is as good as its bound
             open_ &= bounds <= np.partition(bounds, self.count - 1)[self.count - 1]
+        # Once the list is full, a block needs a key below the last one, or an equal one earlier in the sweep.
         if len(self.rows.numbers) == self.count:
             key, number = self.keys(self.rows)[0][-1], self.rows.numbers[-1]
             open_ &= (bounds < key) | ((bounds == key) & (points.firsts() < number))
@@ -127,6 +131,7 @@ class Front(KeptBest):
     def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
         (first, second), firsts = bounds, points.firsts()
         blocks = np.flatnonzero(self._open(first, second, firsts))
+        # A sample of the open blocks raises the front first, which rules out most of the others.
         if blocks.size * BLOCK > SAMPLE:
             self._absorb(points, points.members(blocks[:: max(1, blocks.size * BLOCK // SAMPLE)]))
             blocks = np.flatnonzero(self._open(first, second, firsts))
@@ -138,6 +143,7 @@ class Front(KeptBest):
         each = zip(self.metrics, self.higher, strict=True)
         first, second = (points.keys(name, higher, places) for name, higher in each)
         places = places[unbeaten(first, second, points.numbers(places))]
+        # Points of the sample come again with their blocks: they must not be kept twice.
         fresh = places[~np.isin(points.numbers(places), self.rows.numbers)]
         self.join(KeptRows.of(points, fresh, self.types))
 
@@ -149,6 +155,8 @@ class Front(KeptBest):
             return open_
         left = np.searchsorted(known[0], a, side="right") - 1  # the best in the second of those as good in the first
         at = np.maximum(left, 0)
+        # A block is ruled out by a known point that is as good in the first key and better in the second, or equal and
+        # either better in the first or earlier in the sweep.
         better = (known[1][at] < b) | ((known[1][at] == b) & ((known[0][at] < a) | (self.rows.numbers[at] <= firsts)))
         return open_ & ~((left >= 0) & better)
 
@@ -158,6 +166,8 @@ def unbeaten(a: np.ndarray, b: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
     Of points that are equal in both, the one with the lowest number stands for all. Infinite keys are no points.
     """
+    # In the order of the first key, a point is unbeaten where its second key is below all before it (Kung, Luccio &
+    # Preparata, J. ACM 22, 1975).
     order = np.lexsort((numbers, b, a))
     order = order[np.isfinite(a[order]) & np.isfinite(b[order])]
     lowest = np.minimum.accumulate(b[order])
@@ -185,7 +195,7 @@ def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
     Raises:
       ValueError: one line, for a word that is not one of the forms, or a metric that there is not.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     words = tuple(words)
     if words and JOBS[job].simulated:
         raise ValueError(f"output.keep = {words[0]}: a {job} keeps every point; leave it out")
@@ -193,14 +203,18 @@ def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
         kind, _, rest = word.partition("=")
         if kind not in FORMS:
             raise ValueError(f"output.keep: {word!r} is not known{nearest(kind, FORMS)}")
-        if kind in found:
+        if kind in settings:
             raise ValueError(f"output.keep: {kind} is given twice")
+        # Histograms and quantiles take no setting.
         if rest and kind in TOLD:
             raise ValueError(f"output.keep: {word!r} must be {FORMS[kind]}")
-        found[kind] = rest
-    told = tuple(kind for kind in TOLD if kind in found)
-    kept = [make(found[kind], plan, job) for kind, make in (("top", _top), ("pareto", _front)) if kind in found]
-    return kept + ([KeptSpread(told, plan)] if told else [])
+        settings[kind] = rest
+    # Both are told of the same counts, so one keeper serves them.
+    told = tuple(kind for kind in TOLD if kind in settings)
+    best_keepers = [
+        make(settings[kind], plan, job) for kind, make in (("top", _top), ("pareto", _front)) if kind in settings
+    ]
+    return best_keepers + ([KeptSpread(told, plan)] if told else [])
 
 
 def _top(rest: str, plan: Any, job: str) -> Top:
@@ -222,6 +236,7 @@ def _front(rest: str, plan: Any, job: str) -> Front:
         if len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"output.keep: 'pareto={rest}' must be {FORMS['pareto']}")
         return Front((_metric(pair[0], plan), _metric(pair[1], plan)), plan)
+    # The first usual pair that the sweep computes.
     for first, second in PAIRS:
         if first in plan.outputs and second in plan.outputs:
             return Front((first, second), plan)

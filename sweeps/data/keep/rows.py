@@ -39,6 +39,7 @@ class KeptPoints:
     def bounds(self, name: str, higher_is_better: bool) -> np.ndarray:
         """The least key of every block of points: inf where none can be. A key is the metric, or its negative."""
         values, mask = self.arrays[name], self.arrays[FLAG]
+        # Arrays in host memory are bounded by NumPy, those on a device where they are.
         if isinstance(values.array, np.ndarray) and isinstance(mask.array, np.ndarray):
             return self._host_bounds(name, higher_is_better)
         static = (values.inside, values.over), (mask.inside, mask.over)
@@ -47,12 +48,14 @@ class KeptPoints:
     def _host_bounds(self, name: str, higher_is_better: bool) -> np.ndarray:
         """The same on the host: one look at the values, and a second one at blocks of which some points cannot be."""
         values, (some, all_) = _rows(self.arrays[name].host(), self.shape), self._possible
-        found = -values.max(1) if higher_is_better else values.min(1)
-        found[~some] = np.inf
-        unclear = np.flatnonzero(some & ~(all_ & np.isfinite(found)))
+        # First as if every point of a block could be, which is right for most blocks.
+        least_keys = -values.max(1) if higher_is_better else values.min(1)
+        least_keys[~some] = np.inf
+        # Blocks with an impossible point, or with a key that is not finite, are looked at point by point.
+        unclear = np.flatnonzero(some & ~(all_ & np.isfinite(least_keys)))
         keys = lower_better(values[unclear], higher_is_better)
-        found[unclear] = np.where(self._mask[unclear], keys, np.asarray(np.inf, keys.dtype)).min(1)
-        return found
+        least_keys[unclear] = np.where(self._mask[unclear], keys, np.asarray(np.inf, keys.dtype)).min(1)
+        return least_keys
 
     @functools.cached_property
     def _mask(self) -> np.ndarray:
@@ -71,6 +74,7 @@ class KeptPoints:
     def members(self, blocks: np.ndarray) -> np.ndarray:
         """Places in the chunk of all points of some blocks that can be."""
         places = blocks[:, None] * BLOCK + np.arange(BLOCK)
+        # The last block may reach beyond the last point.
         inside = places < math.prod(self.shape)
         if isinstance(self.arrays[FLAG].array, np.ndarray):
             return places[inside & self._mask[blocks]]
@@ -82,9 +86,11 @@ class KeptPoints:
         if not self.shape:
             return np.broadcast_to(view.host(), places.shape)
         along = np.unravel_index(places, self.shape)
+        # On the host each axis is indexed where the variable varies, and at 0 where it does not.
         if isinstance(view.array, np.ndarray) or view.array.device.platform == "cpu":
             own = tuple(where if varies else 0 for varies, where in zip(view.over, along, strict=True))
             return np.broadcast_to(view.host()[own], places.shape)
+        # On a device the indices are offset by the part of the array that is meant.
         own = [low + along[i] for (low, _), i in zip(view.inside, np.flatnonzero(view.over), strict=True)]
         length = 1 << max(0, len(places) - 1).bit_length()  # few shapes, few compilations
         padded = tuple(np.pad(where, (0, length - len(where))) for where in own)
@@ -96,16 +102,18 @@ class KeptPoints:
 
     def numbers(self, places: np.ndarray) -> np.ndarray:
         """Number in the sweep of every place of the chunk, int64."""
-        found = np.zeros(len(places), np.int64)
+        flat_numbers = np.zeros(len(places), np.int64)
         along = np.unravel_index(places, self.shape) if self.shape else ()
+        # Mixed radix: the last axis varies fastest.
         for positions, size, where in zip(self.box.positions, self.sizes, along, strict=True):
-            found = found * size + positions[where]
-        return found
+            flat_numbers = flat_numbers * size + positions[where]
+        return flat_numbers
 
     def flat(self, name: str) -> np.ndarray:
         """A variable at every point that can be, on the host."""
         mask = self.arrays[FLAG].host()
         outer = max((i + 1 for i, size in enumerate(mask.shape) if size > 1), default=0)  # axes that decide
+        # Axes behind the last one that the mask varies along are taken whole.
         chosen = np.broadcast_to(mask.reshape(mask.shape[:outer]), self.shape[:outer])
         return np.broadcast_to(self.arrays[name].host(), self.shape)[chosen].reshape(-1)
 
@@ -136,6 +144,7 @@ def _bounds(
     shape: tuple[int, ...],
     higher_is_better: bool,
 ) -> Array:
+    # Keys of the view's part only; impossible and non-finite points never set a bound.
     keys = part(-values if higher_is_better else values, *of_values)
     infinity = jnp.asarray(jnp.inf, keys.dtype)
     known = jnp.where(part(mask, *of_mask) & jnp.isfinite(keys), keys, infinity)
@@ -186,9 +195,9 @@ class KeptSpread:
 
     def begun(self) -> "KeptSpread":
         """The same of points that have still to be looked at."""
-        found = copy.copy(self)
-        found.counts = {name: np.zeros(BINS, np.int64) for name in self.types}
-        return found
+        fresh = copy.copy(self)
+        fresh.counts = {name: np.zeros(BINS, np.int64) for name in self.types}
+        return fresh
 
     def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
@@ -198,9 +207,12 @@ class KeptSpread:
                 continue
             values = points.flat(name)
             if values.dtype.kind == "f":
+                # The leading bits of a positive float32, its exponent and the first bits of its mantissa, rise with its
+                # value (IEEE 754).
                 bits = values.astype(np.float32, copy=False).view(np.uint32)
                 count += np.bincount(bits >> np.uint32(MANTISSA_BITS - FINE_BITS), minlength=BINS)
             elif values.dtype.kind == "b":
+                # False and True are the codes 0 and 1, counted in bins 1 and 2.
                 count[1:3] += values.size - (yes := np.count_nonzero(values)), yes
             else:  # codes, of which -1 stands for none
                 count += np.bincount(values.astype(np.int64) + 1, minlength=BINS)
@@ -210,6 +222,7 @@ class KeptSpread:
         variables = {}
         for name, count in self.counts.items():
             used = np.flatnonzero(count)
+            # Only the bins from the first to the last that is used are stored; `low` says where they begin.
             low, high = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 1)
             words = {"units": "1", "long_name": f"points in every bin of {name}", "low": low}
             variables[f"spread_{name}"] = (f"{name}_bin", count[low:high], words)
@@ -231,28 +244,34 @@ class KeptSpread:
         if "quantiles" in self.told:
             words = {"units": "1", "long_name": "share of the feasible points that are below"}
             variables["quantile"] = ("quantile", np.array(LEVELS), words)
-        found = xr.Dataset(variables)
-        return found.set_coords([name for name in found.data_vars if not str(name).startswith(TOLD)])
+        summary = xr.Dataset(variables)
+        # Bins and levels label the counts and quantiles.
+        return summary.set_coords([name for name in summary.data_vars if not str(name).startswith(TOLD)])
 
 
 def edges(bits: int) -> np.ndarray:
     """Lower ends of all bins of finite numbers that are not negative, and the upper end of the last."""
+    # 255 is the exponent of infinities and NaN: all bit patterns below it are finite (IEEE 754).
     numbers = np.arange((255 << bits) + 1, dtype=np.uint32) << np.uint32(MANTISSA_BITS - bits)
     return numbers.view(np.float32).astype(float)
 
 
 def quantile(counts: np.ndarray, levels: tuple[float, ...] = LEVELS) -> np.ndarray:
     """Numbers below which shares of the points are: in the middle of their bins, NaN without points."""
+    # Bins of negative and of non-finite numbers are beyond INFINITE.
     below = np.cumsum(counts[:INFINITE])
     if not below[-1]:
         return np.full(len(levels), np.nan)
     ends = edges(FINE_BITS)
+    # Ends of a bin are about equal in ratio, so its middle is their geometric mean; the bin at 0 stands for 0.
     middles = np.where(ends[:-1] > 0.0, np.sqrt(ends[:-1] * ends[1:]), 0.0)
+    # Nearest rank, counted from 1.
     ranks = np.clip(np.ceil(np.array(levels) * below[-1]), 1, below[-1])
     return middles[np.searchsorted(below, ranks)]
 
 
 def _histogram(name: str, counts: np.ndarray) -> dict[str, Any]:
+    # Fine bins that differ in their last bits only make one coarse bin.
     coarse = counts[:INFINITE].reshape(-1, 1 << (FINE_BITS - COARSE_BITS)).sum(1)
     used = np.flatnonzero(coarse)
     low, high = (used[0], used[-1] + 1) if used.size else (0, 1)
@@ -272,11 +291,13 @@ def _tally(name: str, counts: np.ndarray) -> dict[str, Any]:
     words = {"units": "1", "long_name": f"feasible points by {variable(name).long_name}"}
     labels = {"units": "1", "long_name": " ".join(variable(name).flags) or "0: no, 1: yes"}
     dim = f"{name}_code"
+    # Bin n counts the code n - 1.
     return {f"histogram_{name}": (dim, counts[used], words), dim: (dim, used - 1, labels)}
 
 
 def _quantiles(name: str, counts: np.ndarray) -> dict[str, Any]:
     unit = UDUNITS.get(variable(name).unit, variable(name).unit)
+    # With 7 bits a bin is at most 1/128 of its lower end wide, so that its middle is within 0.4 % of any value in it.
     words = {"units": unit, "long_name": f"quantiles of {variable(name).long_name}, known to 0.4 %"}
     return {f"quantiles_{name}": ("quantile", quantile(counts), words)}
 
@@ -332,6 +353,7 @@ class KeptRows:
 def as_sample(dataset: xr.Dataset) -> xr.Dataset | None:
     """Points that were kept as a sample of them; any other dataset as it is; None where there are only counts."""
     kind, dim = next((pair for pair in KINDS if f"{pair[0]}_number" in dataset), (None, None))
+    # Counts alone have no points; a dataset without either is a grid or a sample already.
     if kind is None:
         return None if any(str(name).startswith(TOLD) for name in dataset.data_vars) else dataset
     names = [name for name in dataset.variables if str(name).startswith(f"{kind}_") and dataset[name].dims == (dim,)]

@@ -21,15 +21,16 @@ _WORD = re.compile(r"([A-Za-z]+|1)([2-9]?)")
 
 def dimension(unit: str) -> Dimension:
     """The dimension of an SI unit as `hwspaces.quantities.units` writes it; None for any other text."""
-    found: dict[str, int] = {}
+    powers: dict[str, int] = {}
+    # Words behind a slash are in the denominator.
     for i, part in enumerate(unit.split("/")):
         for word in part.split() or [""]:
             match = _WORD.fullmatch(word)
             if match is None or match[1] not in _BASES:
                 return None
             sign = int(match[2] or 1) * (1 if i == 0 else -1)
-            found = _product(found, _BASES[match[1]], sign)
-    return found
+            powers = _product(powers, _BASES[match[1]], sign)
+    return powers
 
 
 def amount(number: str, unit: str) -> tuple[float, str]:
@@ -57,23 +58,26 @@ def require_same(node: ast.AST, units: Mapping[str, str], words: Mapping[str, st
     if isinstance(node, ast.Name):
         return dimension(units[node.id])
     if isinstance(node, ast.UnaryOp):
-        found = require_same(node.operand, units, words)
-        return None if isinstance(node.op, ast.Not) else found
+        inner_dimensions = require_same(node.operand, units, words)
+        return None if isinstance(node.op, ast.Not) else inner_dimensions
+    # Products and quotients add and subtract powers; sums need sides of one dimension.
     if isinstance(node, ast.BinOp):
         left, right = (require_same(side, units, words) for side in (node.left, node.right))
         if isinstance(node.op, ast.Mult | ast.Div):
             sign = 1 if isinstance(node.op, ast.Mult) else -1
+            # Nothing to compare: a plain number with another one, or with what has no dimension.
             if not (left or right) and None in (left, right):
                 return None
             unknown = any(_names_unknown(side, units) for side in (node.left, node.right))
             return None if unknown else _product(left or {}, right or {}, sign)
         _require_equal([(node.left, left), (node.right, right)], units, words)
         return right if left is None else left
+    # A comparison needs sides of one dimension; and, or, not take truth values, which have none.
     sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
     parts = sides or (node.values if isinstance(node, ast.BoolOp) else [])
-    found = [(part, require_same(part, units, words)) for part in parts]
+    inner_dimensions = [(part, require_same(part, units, words)) for part in parts]
     if sides:
-        _require_equal(found, units, words)
+        _require_equal(inner_dimensions, units, words)
     return None
 
 
@@ -85,19 +89,21 @@ def _names_unknown(node: ast.AST, units: Mapping[str, str]) -> bool:
 def _require_equal(
     sides: Sequence[tuple[ast.AST, Dimension]], units: Mapping[str, str], words: Mapping[str, str]
 ) -> None:
-    known = [(node, found) for node, found in sides if found is not None]
-    for node, found in known[1:]:
-        if found != known[0][1]:
-            first, other = (_said(side, units, words) for side in (known[0], (node, found)))
+    # Plain numbers and text fit everything.
+    known = [(node, powers) for node, powers in sides if powers is not None]
+    for node, powers in known[1:]:
+        if powers != known[0][1]:
+            first, other = (_said(side, units, words) for side in (known[0], (node, powers)))
             raise ValueError(f"--where: {first} and {other} cannot be compared or added")
 
 
 def _said(side: tuple[ast.AST, Dimension], units: Mapping[str, str], words: Mapping[str, str]) -> str:
     """An expression with its unit, in words."""
-    node, found = side
+    node, powers = side
+    # Amounts are shown as the user wrote them, not by the names that stand for them.
     text = re.sub(r"\w+", lambda match: words.get(match[0], match[0]), ast.unparse(node))
-    unit = units[node.id] if isinstance(node, ast.Name) else _unit(found)
-    return f"{text} (without unit)" if not found else f"{text} (in {unit})"
+    unit = units[node.id] if isinstance(node, ast.Name) else _unit(powers)
+    return f"{text} (without unit)" if not powers else f"{text} (in {unit})"
 
 
 def _unit(found: Dimension) -> str:
@@ -164,26 +170,31 @@ class Condition:
         if len(text) > LONGEST:
             raise ValueError(f"--where has {len(text):,} characters; at most {LONGEST:,} are read")
         self.text = text
+        # The names that stand for amounts are refused in a condition itself.
         if _AMOUNT_NAME in text:
             raise ValueError(f"--where: there is no {_AMOUNT_NAME} here")
+        # With names in place of amounts such as 40 ms, Python's grammar parses the rest.
         plain, self._amounts = _named_amounts(text)
         units = {**units, **{name: unit for name, (_, unit, _) in self._amounts.items()}}
         try:
             tree = ast.parse(plain.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"--where {text!r} is not a condition such as 'tpot < 40e-3 and feasible'") from None
+        # Only nodes of the grammar above pass, and nothing is ever evaluated as Python.
         try:
             names = dict.fromkeys(_checked(tree, text, units, 0))
         except RecursionError:  # of lists in lists, which are not allowed, as they are shown
             raise ValueError(f"--where {text[:60]!r} ... has more than {DEEPEST} levels of brackets") from None
         self.names = tuple(name for name in names if name not in self._amounts)
         require_same(tree, units, {name: words for name, (_, _, words) in self._amounts.items()})
+        # A number alone would hold wherever it is not 0.
         if _is_amount(tree, units):
             raise ValueError(f"--where {text!r} is a number, not a condition such as 'tpot < 40e-3 and feasible'")
         self._tree = tree
 
     def __call__(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """True where the condition holds, of the shape that `columns` have together."""
+        # Divisions by 0 give infinities or NaN, silently.
         with np.errstate(all="ignore"):
             amounts = {name: value for name, (value, _, _) in self._amounts.items()}
             known: dict[str, Any] = {**columns, **amounts}
@@ -195,17 +206,18 @@ def _named_amounts(text: str) -> tuple[str, dict[str, tuple[float, str, str]]]:
 
     What is quoted stays as it is.
     """
-    found: dict[str, tuple[float, str, str]] = {}
+    amounts: dict[str, tuple[float, str, str]] = {}
 
     def named(match: re.Match[str]) -> str:
         if match[2] in _WORDS:
             return match[0]
-        name = f"{_AMOUNT_NAME}{len(found)}"
-        found[name] = (*amount(match[1], match[2]), f"{match[1][:40]} {match[2][:40]}")
+        name = f"{_AMOUNT_NAME}{len(amounts)}"
+        amounts[name] = (*amount(match[1], match[2]), f"{match[1][:40]} {match[2][:40]}")
         return name
 
+    # Odd parts are quoted texts.
     parts = re.split(r"(\"[^\"]*\"|'[^']*')", text)
-    return "".join(part if i % 2 else _AMOUNT.sub(named, part) for i, part in enumerate(parts)), found
+    return "".join(part if i % 2 else _AMOUNT.sub(named, part) for i, part in enumerate(parts)), amounts
 
 
 def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> Iterable[str]:
@@ -219,6 +231,7 @@ def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> 
     elif isinstance(node, ast.Constant):
         if not isinstance(node.value, bool | int | float | str):
             raise ValueError(f"--where: {node.value!r} must be a number or a quoted name")
+        # Beyond int64 NumPy would fall back to Python objects.
         if isinstance(node.value, int) and abs(node.value) > 1 << 62:
             raise ValueError("--where: a number is beyond 64 bits")
     elif isinstance(node, ast.BoolOp):
@@ -227,6 +240,7 @@ def _checked(node: ast.AST, text: str, units: Mapping[str, str], depth: int) -> 
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
         yield from _checked(node.operand, text, units, depth + 1)
     elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        # Names take part in no arithmetic, and below in no order: they are equal to another or not.
         for value in (node.left, node.right):
             if _is_text(value, units):
                 raise ValueError(f"--where: {ast.unparse(value)} is a name, which cannot be calculated with")
@@ -265,6 +279,7 @@ def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.BoolOp):
+        # Truth values of whole columns, element by element.
         values = [np.asarray(_value(value, columns)).astype(bool) for value in node.values]
         return functools.reduce(np.logical_and if isinstance(node.op, ast.And) else np.logical_or, values)
     if isinstance(node, ast.UnaryOp):
@@ -274,6 +289,7 @@ def _value(node: ast.AST, columns: Mapping[str, np.ndarray]) -> Any:
         left, right = _value(node.left, columns), _value(node.right, columns)
         return _ARITHMETIC[type(node.op)](np.asarray(left, float), np.asarray(right, float))
     assert isinstance(node, ast.Compare)  # `_checked` lets nothing else through
+    # A chain such as a < b < c holds where every pair of neighbours does, as in Python.
     sides = [_value(side, columns) for side in (node.left, *node.comparators)]
     pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
     return functools.reduce(np.logical_and, (_COMPARISONS[type(op)](left, right) for op, left, right in pairs))

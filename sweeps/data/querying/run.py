@@ -63,6 +63,7 @@ def query(
     """
     if not 1 <= top <= MOST_ROWS:
         raise ValueError(f"top = {top} must be at least 1 and at most {MOST_ROWS:,}")
+    # The condition and the order are checked before anything of the sweep is read.
     known = units(dataset)
     condition = Condition(_long(where, dataset), known) if where is not None else None
     name = None if sort is None else labels.known(short_names(dataset).get(sort, sort), known, "variable or axis")
@@ -76,29 +77,35 @@ def query(
             f"the query would look at {points:,} points ({' x '.join(f'{size:,}' for size in shape.values())}), "
             f"the limit is {points_limit:,.0f}; give --points-limit, in Python points_limit, for more"
         )
+    # Numbers and keys of the best points so far, best first.
     best = np.zeros(0, np.int64), np.zeros(0)
     matches = 0
+    # Only the columns that the condition or the order needs are read.
     needed = tuple(dict.fromkeys((*(condition.names if condition else ()), *((name,) if name else ()))))
     for part in parts(shape):
         columns = {column: _column(dataset, column, part, tuple(shape)) for column in needed}
         sizes = [places.stop - places.start for places in part.values()]
         holds = np.broadcast_to(condition(columns), sizes) if condition else np.broadcast_to(True, sizes)
         matches += int(holds.sum())
+        # Without an order, the first points of the sweep that match, while all matches are counted.
         if name is None:
             if len(best[0]) < top:
                 numbers = _numbers(np.flatnonzero(holds)[: top - len(best[0])], part, shape)
                 best = np.concatenate([best[0], numbers]), np.zeros(len(best[0]) + len(numbers))
             continue
         values = np.broadcast_to(columns[name], sizes)
+        # Lower keys are better; points that do not match, or have no value, are infinite.
         keys = np.where(holds & ~np.isnan(values), -values if highest else values, np.inf).reshape(-1)
         limit = best[1][-1] if len(best[1]) == top else np.inf
         places = np.flatnonzero((keys <= limit) & np.isfinite(keys))
+        # At most `top` points of a part can be among the best, with those that tie with the last of them.
         if len(places) > top:
             places = places[keys[places] <= np.partition(keys[places], top - 1)[top - 1]]
         numbers = np.concatenate([best[0], _numbers(places, part, shape)])
-        kept = np.concatenate([best[1], keys[places].astype(float)])
-        order = np.lexsort((numbers, kept))[:top]
-        best = numbers[order], kept[order]
+        joined_keys = np.concatenate([best[1], keys[places].astype(float)])
+        # Ties in the order of the sweep.
+        order = np.lexsort((numbers, joined_keys))[:top]
+        best = numbers[order], joined_keys[order]
     return QueryResult(matches, points, _rows(dataset, best[0], shape))
 
 
@@ -135,6 +142,7 @@ def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:
 def _shape(dataset: xr.Dataset) -> dict[str, int]:
     """Points along every axis, in the order of the sweep."""
     sizes = {str(dim): size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim))}
+    # Labelled axes in the order of the sweep, then dimensions without labels.
     order = [str(name) for name in labels.axes(dataset) if name in sizes] if not labels.is_sample(dataset) else []
     return {dim: sizes[dim] for dim in dict.fromkeys((*order, *sizes))}
 
@@ -142,17 +150,19 @@ def _shape(dataset: xr.Dataset) -> dict[str, int]:
 def _column(dataset: xr.Dataset, name: str, part: dict[str, slice], dims: tuple[str, ...]) -> np.ndarray:
     """A variable or coordinate over a part, with a dimension of size 1 where it does not vary."""
     array = dataset[name]
+    # Only this part is read from the file.
     values = array.isel({dim: part[dim] for dim in array.dims}).transpose(*[dim for dim in dims if dim in array.dims])  # type: ignore[index]
     return values.values[tuple(slice(None) if dim in array.dims else np.newaxis for dim in dims)]
 
 
 def _numbers(places: np.ndarray, part: dict[str, slice], shape: dict[str, int]) -> np.ndarray:
     """Numbers in the whole grid of places in a part."""
-    found = np.zeros(len(places), np.int64)
+    flat_numbers = np.zeros(len(places), np.int64)
     along = np.unravel_index(places, [side.stop - side.start for side in part.values()]) if part else ()
+    # Mixed radix: the last axis varies fastest.
     for (dim, side), where in zip(part.items(), along, strict=True):
-        found = found * shape[dim] + side.start + where
-    return found
+        flat_numbers = flat_numbers * shape[dim] + side.start + where
+    return flat_numbers
 
 
 def _rows(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr.Dataset:
@@ -160,9 +170,10 @@ def _rows(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr
     along = dict(zip(shape, np.unravel_index(numbers, list(shape.values())), strict=True)) if shape else {}
     plain = [name for name in dataset.variables if not _is_breakdown(dataset[name])]
     places = {dim: xr.DataArray(where, dims="row") for dim, where in along.items()}
-    found = {str(name): dataset[name].isel({d: places[d] for d in dataset[name].dims}) for name in plain}  # type: ignore[index]
-    found = {name: array if array.dims else array.expand_dims(row=len(numbers)) for name, array in found.items()}
-    variables = {name: ("row", array.values, array.attrs) for name, array in found.items()}
+    arrays = {str(name): dataset[name].isel({d: places[d] for d in dataset[name].dims}) for name in plain}  # type: ignore[index]
+    # What does not vary is repeated in every row.
+    arrays = {name: array if array.dims else array.expand_dims(row=len(numbers)) for name, array in arrays.items()}
+    variables = {name: ("row", array.values, array.attrs) for name, array in arrays.items()}
     number = ("row", numbers, {"units": "1", "long_name": "number of the point in the sweep"})
     rows = xr.Dataset(variables | {"number": number}, attrs=dataset.attrs)
     return rows.set_coords([name for name in dataset.coords if name in rows])
@@ -171,6 +182,7 @@ def _rows(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr
 def _long(where: str, dataset: xr.Dataset) -> str:
     """The condition with words that stand for variables written out."""
     for word, name in short_names(dataset).items():
+        # Whole words only, so that latency_p99 stays as it is.
         where = re.sub(rf"\b{word}\b", name, where)
     return where
 

@@ -51,9 +51,11 @@ def outline(header: Mapping[str, Any], where: Any) -> Outline:
     try:
         axes = tuple(Side(str(name), int(size)) for name, size in header["axes"])
         outputs = {output.name: output for output in map(_output, header["outputs"])}
+        # One word may name several parts, such as histogram,quantiles, as `KeptSpread` writes itself.
         keep = tuple(word for words in header["keep"] for word in str(words).split(","))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{where} is damaged: its header describes no sweep ({error})") from None
+    # Shapes of variables have to follow from the axes: the header may be damaged or made by somebody else.
     sizes = {axis.name: axis.size for axis in axes}
     for output in outputs.values():
         sides = [sizes.get(dim) if dim != "op" else len(output.ops) for dim in output.dims]
@@ -118,6 +120,7 @@ def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
         with _ONE_BY_ONE:
             dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
     except (OSError, RuntimeError) as error:
+        # The reason is asked of the file system before the unfinished file is removed.
         words = refusal(path.parent, error, path)
         discarded(path)
         raise ValueError(words) from None
@@ -128,11 +131,13 @@ def opened(content: bytes) -> Iterator[netCDF4.Dataset]:
     """The netCDF file with these bytes; ValueError where they are none."""
     with _ONE_BY_ONE:
         try:
+            # In memory, so that what was checked is what is read.
             file = netCDF4.Dataset("shard", memory=content)
         except OSError as error:
             raise ValueError(f"not a netCDF file: {' '.join(str(error).split())}") from None
         try:
             require_sound(file, len(content), "shard")
+            # Values as they are stored: no scaling, no masks.
             file.set_auto_maskandscale(False)
             yield file
         finally:
@@ -150,7 +155,9 @@ def _encoding(array: xr.Variable, stored: Stored, label: bool) -> dict[str, Any]
         return {}
     encoding: dict[str, Any] = {"_FillValue": None} if label and array.dtype.kind == "f" else {}
     if stored.compression:
+        # Shuffling puts bytes of equal significance side by side, which zlib packs better.
         encoding |= {"zlib": True, "complevel": stored.compression, "shuffle": True}
+    # Labels keep every digit: only values are rounded.
     if stored.digits is not None and array.dtype.kind == "f" and not label:
         encoding |= {"significant_digits": stored.digits, "quantize_mode": "GranularBitRound"}
     return encoding

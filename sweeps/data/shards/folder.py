@@ -66,12 +66,13 @@ def checked(path: pathlib.Path, size: int, sha256: str) -> bytes:
       ValueError: one line, where it is missing, cannot be read, or is not what was written.
     """
     try:
-        found = path.stat().st_size
-        content = path.read_bytes() if found == size else b""
+        actual_size = path.stat().st_size
+        # A file of another size is damaged, so it is not read.
+        content = path.read_bytes() if actual_size == size else b""
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    if found != size:
-        raise ValueError(f"{path} is damaged: it has {found:,} bytes in place of {size:,}")
+    if actual_size != size:
+        raise ValueError(f"{path} is damaged: it has {actual_size:,} bytes in place of {size:,}")
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ValueError(f"{path} is damaged: its checksum is not the one it was written with")
     return content
@@ -96,10 +97,12 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     except FileExistsError:
         raise ValueError(f"{folder} is a file; give the name of a folder") from None
     except OSError as error:
+        # A link, a folder or a device stands where the lock should be.
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise ValueError(_no_lock(folder)) from None
         raise ValueError(f"{folder} cannot be written to: {error.strerror}") from None
     try:
+        # Foreign files are refused before anything is written to them; leftovers are removed under the lock.
         _require_lock(handle, folder)
         _lock(handle, folder)
         interrupted.register(folder, _clean)
@@ -119,6 +122,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
 def _require_lock(handle: int, folder: pathlib.Path) -> None:
     """ValueError of one line for a file that must not be written over: what no process of ours made."""
     about = os.fstat(handle)
+    # A second hard link or other content: writing to it would change somebody's file.
     if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1 or (about.st_size and _said(handle) is None):
         raise ValueError(_no_lock(folder))
 
@@ -134,6 +138,7 @@ def _lock(handle: int, folder: pathlib.Path) -> None:
         try:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            # Either error means that another process holds the lock; anything else is no such refusal.
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise ValueError(f"{folder} cannot be locked: {error.strerror}") from None
         if left:
@@ -151,6 +156,7 @@ def writer(folder: pathlib.Path) -> str | None:
 
     with contextlib.suppress(OSError), _opened_lock(folder) as handle:
         try:
+            # A shared lock is refused exactly while a writer holds its exclusive one.
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return _said(handle) or "another process"
@@ -166,6 +172,7 @@ def _holder(folder: pathlib.Path) -> str:
 @contextlib.contextmanager
 def _opened_lock(folder: pathlib.Path) -> Iterator[int]:
     """A folder's lock, opened for reading."""
+    # Opening a pipe in place of the lock must not wait for its writer.
     handle = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
     try:
         yield handle

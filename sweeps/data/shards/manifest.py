@@ -75,6 +75,7 @@ class Manifest:
 
 def runs(positions: np.ndarray) -> tuple[tuple[int, int], ...]:
     """Rising positions as ranges [low, high)."""
+    # A new range begins wherever positions do not follow each other.
     breaks = np.flatnonzero(np.diff(positions) != 1) + 1
     return tuple((int(part[0]), int(part[-1]) + 1) for part in np.split(positions, breaks))
 
@@ -92,6 +93,7 @@ def appended(place: pathlib.Path, header: Mapping[str, Any], shard: Shard) -> No
         start = os.fstat(handle).st_size
         try:
             if os.write(handle, line) != len(line):
+                # A write of less than the line means a full disk; below, its part is cut off again.
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
         except OSError:
@@ -110,15 +112,16 @@ def rebuilt(place: pathlib.Path, header: Mapping[str, Any], frame: Callable[[], 
     Raises:
       Damaged: one line, where there are none: nothing says then that the shards are of this sweep.
     """
+    # Lines carry a checksum with the question in it, so that those of another sweep are not taken.
     lines, salt = _lines(place)[1:-1], question(header)
-    kept = [line for line in lines if _parsed(line, salt) is not None]
-    if not kept:
+    valid_lines = [line for line in lines if _parsed(line, salt) is not None]
+    if not valid_lines:
         raise Damaged(
             f"{place / NAME} is damaged: its first line is not as it was written, and no other is of this sweep; "
             "give another folder"
         )
     first = _line({"format": FORMAT, **header, "frame": frame()})
-    folder.written(place / NAME, first + b"".join(line + b"\n" for line in kept))
+    folder.written(place / NAME, first + b"".join(line + b"\n" for line in valid_lines))
     return read(place)
 
 
@@ -160,9 +163,10 @@ def read(place: pathlib.Path) -> Manifest:
     path, lines = place / NAME, _lines(place)
     header = _header(path, _parsed(lines[0]) if len(lines) > 1 else None)
     salt = question(header)
-    found = (_shard(_parsed(line, salt), header) for line in lines[1:-1])
+    parsed_shards = (_shard(_parsed(line, salt), header) for line in lines[1:-1])
+    # Bytes of all lines with their ends, but those of a torn last line.
     length = sum(map(len, lines)) + len(lines) - 1 - len(lines[-1])
-    return Manifest(header, {shard.number: shard for shard in found if shard is not None}, length)
+    return Manifest(header, {shard.number: shard for shard in parsed_shards if shard is not None}, length)
 
 
 def _lines(place: pathlib.Path) -> list[bytes]:
@@ -179,11 +183,13 @@ def _lines(place: pathlib.Path) -> list[bytes]:
 
 
 def _line(content: Mapping[str, Any], salt: str = "") -> bytes:
+    # NaN is no JSON; keys keep their order, as the check depends on the text.
     body = json.dumps(content, allow_nan=False)  # in the order of the axes
     return f'{{"check": "{_check(body, salt)}", "is": {body}}}\n'.encode()
 
 
 def _check(body: str, salt: str) -> str:
+    # 64 bits tell damage, not attacks.
     return hashlib.sha256(f"{salt}{body}".encode()).hexdigest()[:16]
 
 
@@ -220,6 +226,7 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
         raise Damaged(f"{path} is damaged: its first line is not as it was written")
     if found.get("format") != FORMAT:
         raise ValueError(f"{path}: format = {found.get('format')!r} is not known; this version reads {FORMAT!r}")
+    # Types of all keys first; then what the keys say about each other.
     for key, kind in _HEADER.items():
         if not isinstance(found.get(key), kind) or (kind is int and found[key] < 0):
             raise ValueError(f"{path}: {key} = {found.get(key)!r} must be a {kind.__name__}")
@@ -237,11 +244,13 @@ def _header(path: pathlib.Path, found: Any) -> dict[str, Any]:
         raise ValueError(f"{path}: names of axes must be of one line")
     if not all(0 < size <= LARGEST_SIDE for _, size in sides):
         raise ValueError(f"{path} is damaged: an axis of {max(size for _, size in sides):,} points")
+    # Every shard has at least one point, and all of them together the points of the axes.
     points = math.prod(size for _, size in sides)
     if found["points"] != points:
         raise ValueError(f"{path} is damaged: points = {found['points']:,}, and its axes have {points:,}")
     if not min(points, 1) <= found["shards"] <= points:
         raise ValueError(f"{path} is damaged: {found['shards']:,} shards of {points:,} points")
+    # A name without folders: a path could lead out of the folder.
     name = frame["file"]
     if pathlib.Path(name).name != name or name in (".", "..") or not name.isprintable() or frame["bytes"] <= 0:
         raise ValueError(f"{path}: frame.file = {name!r} must be a name in the same folder")
@@ -265,6 +274,7 @@ def _shard(found: Any, header: Mapping[str, Any]) -> Shard | None:
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
+    # The shard has to lie on the axes, in a file of its own number, with as many points as its ranges span.
     known = {output["name"] for output in header["outputs"]}
     sizes = [size for _, size in header["axes"]]
     fits = len(shard.runs) == len(sizes) and all(
@@ -283,18 +293,19 @@ def file_name(number: int) -> str:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Differences of two headers, each as "key was x, is y"; empty where both mean the same sweep."""
-    found: list[str] = []
+    changes: list[str] = []
     for key in ASKED:
         old, new = before[key], now[key]
-        if old == new or (found and key in ("question_sha256", "shards")):
+        # The hash and the number of shards follow from the other keys: they are said only where nothing else changed.
+        if old == new or (changes and key in ("question_sha256", "shards")):
             continue
         if key == "question_sha256":
-            found.append("the catalogue's or another file's figures have changed")
+            changes.append("the catalogue's or another file's figures have changed")
         elif isinstance(old, dict):
-            found += _changed(old, new, "" if key == "spec" else f"{key}.")
+            changes += _changed(old, new, "" if key == "spec" else f"{key}.")
         else:
-            found.append(f"{key} was {_short(old)}, is {_short(new)}")
-    return found
+            changes.append(f"{key} was {_short(old)}, is {_short(new)}")
+    return changes
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str) -> Iterable[str]:

@@ -36,15 +36,17 @@ def merge(
     """
     place = pathlib.Path(place)
     inputs = (str(place),)
+    # A file that must not be written is refused before the shards are read.
     output.require([output.Wanted(os.fspath(path), ("dataset",))], inputs, force)
-    dataset, found = opened(place), manifest.read(place)
-    known = outline(found.header, place / manifest.NAME)
+    dataset, record = opened(place), manifest.read(place)
+    known = outline(record.header, place / manifest.NAME)
+    # Parts that were kept are small enough to be in memory at once.
     if known.keep:
         store.saved(path, dataset, force, inputs)
         progress(known.points)
         return
     with output.replacing(path, ("dataset",), inputs, force) as name:
-        store.written(name, frame(place, found), known.outputs, _pieces(place, found, known.outputs, progress))
+        store.written(name, frame(place, record), known.outputs, _pieces(place, record, known.outputs, progress))
 
 
 def _pieces(
@@ -60,6 +62,7 @@ def _pieces(
         content = folder.checked(place / shard.file, shard.bytes, shard.sha256)
         for name in shard.names:
             output = outputs[name]
+            # Positions along the sweep's axes; of a breakdown, all of its ops.
             parts = [sides.get(dim, np.arange(len(output.ops))) for dim in output.dims]
             yield Piece(name, tuple(as_slice(part) for part in parts), encode.values(content, name))
         progress(shard.points)

@@ -40,17 +40,18 @@ def open(place: str | os.PathLike[str], partial: bool = False) -> xr.Dataset:
       ValueError: one line: no such sweep, one that is not finished, a file that is missing or damaged.
     """
     place = pathlib.Path(place)
-    found = manifest.read(place)
-    if not (found.complete or partial):
+    record = manifest.read(place)
+    if not (record.complete or partial):
         raise ValueError(
-            f"{place} is not finished: {len(found.shards):,} of {found.header['shards']:,} shards; the command that "
+            f"{place} is not finished: {len(record.shards):,} of {record.header['shards']:,} shards; the command that "
             "began it continues it, and partial=True reads what there is"
         )
-    known = outline(found.header, place / manifest.NAME)
-    labels = frame(place, found)
+    known = outline(record.header, place / manifest.NAME)
+    labels = frame(place, record)
+    # Parts that were kept are merged now; values of a full sweep are read when they are indexed.
     if known.keep:
-        return _kept(place, found, known, labels)
-    files = _Files(place, tuple(shard for _, shard in sorted(found.shards.items())), known)
+        return _kept(place, record, known, labels)
+    files = _Files(place, tuple(shard for _, shard in sorted(record.shards.items())), known)
     variables = {}
     for output in known.outputs.values():
         values = indexing.LazilyIndexedArray(_Sharded(files, output))
@@ -66,8 +67,8 @@ class Backend(BackendEntrypoint):
 
     def open_dataset(self, filename_or_obj: Any, *, drop_variables: Any = None, partial: bool = False) -> xr.Dataset:
         """As `sweeps.open`."""
-        found = open(filename_or_obj, partial)
-        return found.drop_vars([drop_variables] if isinstance(drop_variables, str) else drop_variables or [])
+        dataset = open(filename_or_obj, partial)
+        return dataset.drop_vars([drop_variables] if isinstance(drop_variables, str) else drop_variables or [])
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """True for a folder with a manifest."""
@@ -95,6 +96,7 @@ def whole(place: pathlib.Path, shard: manifest.Shard, known: Outline) -> bytes:
     with encode.opened(content) as file:
         for name in shard.names:
             output = known.outputs.get(name)
+            # Parts that were kept are of any length.
             if output is None or known.keep:
                 continue
             sizes = dict(zip((axis.name for axis in known.axes), map(len, shard.positions), strict=True))
@@ -117,6 +119,7 @@ class _Files:
         """A variable of a shard."""
         return encode.values(self._whole(shard), name)
 
+    # Locks and caches cannot be pickled: another process begins with its own.
     def __reduce__(self) -> tuple[Any, ...]:
         return _Files, (self.place, self.shards, self.known)
 
@@ -129,17 +132,20 @@ class _Sharded(BackendArray):
         self.shape, self.dtype = output.shape, output.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        # One index for every axis, as `oindex` takes them; xarray turns other kinds into these.
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[int | slice | np.ndarray, ...]) -> np.ndarray:
+        # Single positions become arrays of one, whose axis is dropped at the end.
         wanted = [np.atleast_1d(np.arange(size)[part]) for size, part in zip(self.shape, key, strict=True)]
-        found = np.full([len(positions) for positions in wanted], blank(self.dtype), self.dtype)
+        values = np.full([len(positions) for positions in wanted], blank(self.dtype), self.dtype)
         with self.files.lock:
             for shard in self.files.shards:
                 if self.output.name in shard.names:
-                    self._copy(shard, wanted, found)
+                    self._copy(shard, wanted, values)
+        # Positions given as integers lose their axis, as in NumPy.
         single = tuple(0 if isinstance(part, int | np.integer) else slice(None) for part in key)
-        return found[single]
+        return values[single]
 
     def _copy(self, shard: manifest.Shard, wanted: list[np.ndarray], found: np.ndarray) -> None:
         """Put what a shard has of the wanted positions in their place."""
@@ -150,6 +156,7 @@ class _Sharded(BackendArray):
                 into.append(np.arange(len(positions)))
                 out.append(positions)
                 continue
+            # Positions of a shard rise, so that each wanted one is looked up by bisection.
             places = np.minimum(np.searchsorted(sides[dim], positions), len(sides[dim]) - 1)
             here = np.flatnonzero(sides[dim][places] == positions)
             if not here.size:
@@ -157,6 +164,7 @@ class _Sharded(BackendArray):
             into.append(here)
             out.append(places[here])
         values = self.files.values(shard, self.output.name)
+        # All that is wanted is all of one shard: a plain copy.
         if values.shape == tuple(map(len, out)) == found.shape:
             found[...] = values
         else:
@@ -167,10 +175,11 @@ def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels:
     """Kept points or counts of all shards together, with the labels of the points."""
     merged = xr.Dataset(attrs=labels.attrs)
     for keeper in keepers(known.keep, known, known.job):
-        whole = keeper.merged(_parts(place, found))
+        combined = keeper.merged(_parts(place, found))
         if keeper.kind in ("top", "pareto"):
-            whole = _labelled(whole, keeper.kind, keeper.dim, known, labels)
-        merged = merged.merge(whole)
+            combined = _labelled(combined, keeper.kind, keeper.dim, known, labels)
+        merged = merged.merge(combined)
+    # The metrics of a front are recorded beside its points.
     pairs = [word.partition("=")[2] for word in known.keep if word.startswith("pareto")]
     pareto = {"pareto": pairs[0]} if pairs else {}
     return merged.assign_attrs(labels.attrs | pareto | {"points": known.points})
@@ -184,6 +193,7 @@ def _parts(place: pathlib.Path, found: manifest.Manifest) -> Iterator[xr.Dataset
 def _labelled(rows: xr.Dataset, kind: str, dim: str, known: Outline, labels: xr.Dataset) -> xr.Dataset:
     """Rows with what was varied, at their points, as coordinates."""
     numbers = rows[f"{kind}_number"].values
+    # Numbers count points in the order of the sweep, the last axis fastest.
     places = np.unravel_index(numbers, [axis.size for axis in known.axes]) if known.axes else ()
     along = {axis.name: place for axis, place in zip(known.axes, places, strict=True)}
     for name, label in labels.coords.items():

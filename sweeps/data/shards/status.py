@@ -20,12 +20,14 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
     Raises:
       ValueError: one line, where there is no such sweep, or its header describes none that could be opened.
     """
-    found = manifest.read(place)
-    header, known = found.header, outline(found.header, place / manifest.NAME)
+    record = manifest.read(place)
+    header, known = record.header, outline(record.header, place / manifest.NAME)
+    # Called for its errors alone: parts that could not be told could not be opened either.
     keepers(known.keep, known, known.job)
-    shards = [shard for _, shard in sorted(found.shards.items())]
+    shards = [shard for _, shard in sorted(record.shards.items())]
     if check:
-        wrong = [_wrong(read.frame, place, found), *(_wrong(read.whole, place, shard, known) for shard in shards)]
+        wrong = [_wrong(read.frame, place, record), *(_wrong(read.whole, place, shard, known) for shard in shards)]
+    # Sizes are looked at without reading the files.
     else:
         told = header["frame"]
         sizes = [(told["file"], told["bytes"]), *((shard.file, shard.bytes) for shard in shards)]

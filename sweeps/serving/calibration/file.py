@@ -42,8 +42,9 @@ def calibration_text(
       measured: file of the run, with "#2" after it for the second of several.
       words: of the command that calibrates again, after "jaxroof calibrate".
     """
+    # Fitted overheads in s, with three significant digits.
     host = type(efficiency.host)(**{name: float(f"{value:.3g}") for name, value in found.after.items()})
-    whole = dataclasses.replace(efficiency, host=host)
+    calibrated_efficiency = dataclasses.replace(efficiency, host=host)
     name, requests = pathlib.Path(measured).name, len(found.run.stream)
     training, validation = found.errors["training"], found.errors["validation"]
     heading = {
@@ -59,7 +60,11 @@ def calibration_text(
         *found.run.notes,
     ]
     return efficiency_text(
-        whole, _sources(found, base, efficiency, name), heading, notes, f"Overheads of one server: {name}."
+        calibrated_efficiency,
+        _sources(found, base, efficiency, name),
+        heading,
+        notes,
+        f"Overheads of one server: {name}.",
     )
 
 
@@ -91,10 +96,12 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
 def _sources(found: Calibration, base: EfficiencyEntry, efficiency: Efficiency, name: str) -> dict[str, str]:
     sources = dict(base.sources)
     for table in TABLES:
+        # Tables of kernels get one source for each class of kernels, where most constants of a class share it.
         if isinstance(getattr(efficiency, table), Kernels):
             sources = _by_class(sources, table)
     for constant, before in found.before.items():
         path = f"host.{constant}"
+        # A constant that the run tells has its error there; the others keep the source of the base.
         if constant in found.told:
             was = f"{formatted(before, 's')} in {base.name}"
             sources[path] = f"calibrated to {name}, +-{100 * found.spread[constant]:.0f}%; {was}"
@@ -105,11 +112,12 @@ def _sources(found: Calibration, base: EfficiencyEntry, efficiency: Efficiency, 
 
 def _by_class(sources: dict[str, str], table: str) -> dict[str, str]:
     """Sources with one for every class of kernels of a table, the most frequent of its constants, and the others."""
-    kept = {path: source for path, source in sources.items() if not path.startswith(f"{table}.")}
+    by_class = {path: source for path, source in sources.items() if not path.startswith(f"{table}.")}
     for name in CLASSES:
         prefix = f"{table}.{name}."
         own = {path: source for path, source in sources.items() if path.startswith(prefix)}
         if own:
+            # The usual source is said once for the class; constants of another source keep their own line.
             common = Counter(own.values()).most_common(1)[0][0]
-            kept |= {prefix[:-1]: common} | {path: source for path, source in own.items() if source != common}
-    return kept
+            by_class |= {prefix[:-1]: common} | {path: source for path, source in own.items() if source != common}
+    return by_class

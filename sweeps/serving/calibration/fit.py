@@ -72,14 +72,18 @@ def calibrated(
       ValueError: one line: an overhead that starts at 0; a simulation that does not end; a validation error over
         `REFUSED` times the training error.
     """
+    # Overheads are fitted by their logarithms, so that they stay positive.
     prior = np.log([positive(serving, name) for name in CONSTANTS])
     problem = _Problem(run, Simulator(serving), prior, progress)
+    # Spreads depend on the fit and the fit on spreads: two rounds.
     spreads = problem.spreads(prior)
     moved = list(range(len(CONSTANTS)))
     values = problem.solved(prior, moved, spreads)
     spreads = problem.spreads(values)
     values = problem.solved(values, moved, spreads)
     real = problem.real(values)
+    # Overheads that the run does not tell go back to their priors, the least known one first, and the rest is fitted
+    # again.
     while True:
         posterior = problem.posterior(values, moved, spreads, real)
         worst = max(moved, key=lambda i: posterior[i], default=None)
@@ -92,9 +96,11 @@ def calibrated(
         "before": problem.latencies(prior).values,
         "after": problem.latencies(values).values,
     }
+    # Errors of both fits on both parts of the run.
     parts = {"training": ~run.held_out, "validation": run.held_out}
-    found = {name: {when: scored(run, simulated[when], part) for when in simulated} for name, part in parts.items()}
-    training, validation = found["training"]["after"].error, found["validation"]["after"].error
+    errors = {name: {when: scored(run, simulated[when], part) for when in simulated} for name, part in parts.items()}
+    training, validation = errors["training"]["after"].error, errors["validation"]["after"].error
+    # Constants that hold on training requests alone describe the noise of one run.
     if not validation <= REFUSED * max(training, TOLERABLE):
         raise ValueError(
             f"{run.name}: the held-out requests' error is {validation:.1%}, over {REFUSED:g} times the training "
@@ -106,7 +112,7 @@ def calibrated(
         after=dict(zip(CONSTANTS, np.exp(values).tolist(), strict=True)),
         spread=dict(zip(CONSTANTS, posterior.tolist(), strict=True)),
         told=tuple(CONSTANTS[i] for i in moved),
-        errors=found,
+        errors=errors,
         simulated=simulated,
         evaluations=problem.simulator.evaluations,
     )
@@ -123,6 +129,7 @@ class _Problem:
 
     def latencies(self, values: np.ndarray) -> Latencies:
         """Simulated once per set of values."""
+        # Spreads, slopes and losses ask for the same values again and again.
         key = np.asarray(values, float).tobytes()
         if key not in self.known:
             self.known[key] = self.simulator.latencies(values)
@@ -132,12 +139,13 @@ class _Problem:
 
     def ratios(self, values: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """ln(simulated / measured), shape [requests that count], and its derivatives, shape [..., constants]."""
-        found = self.latencies(values)
+        simulation = self.latencies(values)
         ratios = {}
         for name in FITTED:
-            measured, simulated = self.run.latencies[name], found.values[name]
+            measured, simulated = self.run.latencies[name], simulation.values[name]
+            # d ln y = dy / y; requests without a measured or simulated time are left out below.
             with np.errstate(invalid="ignore", divide="ignore"):
-                ratio, slope = np.log(simulated / measured), found.slopes[name] / simulated[:, None]
+                ratio, slope = np.log(simulated / measured), simulation.slopes[name] / simulated[:, None]
             counts = ~self.run.held_out & np.isfinite(ratio)
             ratios[name] = ratio[counts], slope[counts]
         return ratios
@@ -146,6 +154,7 @@ class _Problem:
         """Standard deviation of a metric's log ratios over requests, by their median distance from their median."""
         spreads = {}
         for name, (ratio, _) in self.ratios(values).items():
+            # 1.4826 times the median absolute deviation is the standard deviation of a normal distribution.
             distance = np.median(np.abs(ratio - np.median(ratio))) if ratio.size else 0.0
             spreads[name] = max(1.4826 * float(distance), LEAST_SPREAD)
         return spreads
@@ -161,9 +170,10 @@ class _Problem:
             return at
 
         def rows(part: np.ndarray) -> Linearized:
-            found = self.ratios(whole(part))
-            off = [ratio / spreads[name] for name, (ratio, _) in found.items()]
-            slopes = [slope[:, moved] / spreads[name] for name, (_, slope) in found.items()]
+            by_metric = self.ratios(whole(part))
+            # Rows are log ratios in units of their spreads, then the distances from the priors in units of theirs.
+            off = [ratio / spreads[name] for name, (ratio, _) in by_metric.items()]
+            slopes = [slope[:, moved] / spreads[name] for name, (_, slope) in by_metric.items()]
             return Linearized(
                 np.concatenate([*off, (part - self.prior[moved]) / PRIOR_SPREAD]),
                 np.concatenate([*slopes, np.eye(len(moved)) / PRIOR_SPREAD]),
@@ -179,11 +189,12 @@ class _Problem:
         slopes = {name: slope.mean(axis=0) for name, (_, slope) in self.ratios(values).items()}
         shares = {name: np.ones(len(CONSTANTS)) for name in slopes}
         for i in range(len(CONSTANTS)):
+            # Central difference over a wide step, compared with the mean slope of the gradients.
             step = CHANGE * np.eye(len(CONSTANTS))[i]
             above, below = self.ratios(values + step), self.ratios(values - step)
             for name, slope in slopes.items():
-                found = (above[name][0].mean() - below[name][0].mean()) / (2.0 * CHANGE)
-                shares[name][i] = np.clip(found / slope[i], 0.0, 1.0) if slope[i] else 1.0
+                secant = (above[name][0].mean() - below[name][0].mean()) / (2.0 * CHANGE)
+                shares[name][i] = np.clip(secant / slope[i], 0.0, 1.0) if slope[i] else 1.0
         return shares
 
     def posterior(
@@ -193,14 +204,16 @@ class _Problem:
 
         Log ratios of a metric have independent errors of its spread, and one of `SHARED_SPREAD` that all share.
         """
-        found = np.full(len(CONSTANTS), PRIOR_SPREAD)
+        deviations = np.full(len(CONSTANTS), PRIOR_SPREAD)
         if not moved:
-            return found
+            return deviations
+        # Precision of the priors; every metric adds that of its requests.
         hessian = np.eye(len(moved)) / PRIOR_SPREAD**2
         for name, (_, slope) in self.ratios(values).items():
             part, own = (slope * real[name])[:, moved], spreads[name] ** 2
+            # Inverse of a diagonal covariance plus one error that all rows share, by the Sherman-Morrison formula.
             total = part.sum(axis=0)
             shared = SHARED_SPREAD**2 / (own + len(part) * SHARED_SPREAD**2)
             hessian += (part.T @ part - shared * np.outer(total, total)) / own
-        found[moved] = np.sqrt(np.diag(np.linalg.inv(hessian)))
-        return found
+        deviations[moved] = np.sqrt(np.diag(np.linalg.inv(hessian)))
+        return deviations

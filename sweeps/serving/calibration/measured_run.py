@@ -70,7 +70,9 @@ def measured_run(measured: Measured) -> MeasuredRun:
       ValueError: one line: fewer than `LEAST_REQUESTS` requests have latencies.
     """
     stream = measured.stream
+    # A time of 0 stands for one that was not measured.
     ttft, e2e = (np.where(times > 0.0, times, np.nan) for times in (measured.ttft, measured.e2e))
+    # Time per output token needs a token after the first.
     tpot = np.where((stream.osl > 1.0) & (measured.itl > 0.0), measured.itl, np.nan)
     known = int(np.sum(np.isfinite(ttft) & np.isfinite(e2e)))
     if known < LEAST_REQUESTS:
@@ -89,11 +91,13 @@ def measured_run(measured: Measured) -> MeasuredRun:
 
 def held_out(requests: int) -> np.ndarray:
     """True for every fourth of `BLOCKS` blocks of consecutive requests, shape [requests]."""
+    # Number of the block that each request is in, from 0 to BLOCKS - 1.
     block = np.arange(requests) * BLOCKS // requests
     return block % HELD_OUT == HELD_OUT - 1
 
 
 def _clients(measured: Measured) -> int | None:
+    # A client that aims at a rate is an open loop, whatever its limit on requests under way.
     aims = measured.rate is not None and math.isfinite(measured.rate)
     if measured.concurrency is None or not math.isfinite(measured.concurrency) or aims:
         return None

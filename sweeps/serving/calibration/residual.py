@@ -48,12 +48,13 @@ def scored(run: MeasuredRun, simulated: Mapping[str, np.ndarray], part: np.ndarr
       simulated: s, by metric, shape [requests].
       part: True for requests that count, shape [requests].
     """
-    found = {}
+    errors = {}
     for name in METRICS:
+        # Requests that were not measured, or that the simulation did not finish, have no error.
         known = part & np.isfinite(run.latencies[name]) & np.isfinite(simulated[name])
         relative = simulated[name][known] / run.latencies[name][known] - 1.0
-        found[name] = float(np.mean(np.abs(relative))) if known.any() else float("nan")
-    return Residual(**found)
+        errors[name] = float(np.mean(np.abs(relative))) if known.any() else float("nan")
+    return Residual(**errors)
 
 
 def positive(serving: Scenario, name: str) -> float:

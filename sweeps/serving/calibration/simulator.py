@@ -48,6 +48,7 @@ class Simulator:
         requests = np.shape(work.traffic.isl)[-1]
         size = size_for(work.traffic, work.policy)
         self.size = dataclasses.replace(size, iterations=_hundreds(ITERATIONS * requests))
+        # Numbers as arrays: other overheads then need no other compilation.
         self.serving = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), serving)
         self.evaluations = 0
 
@@ -62,6 +63,7 @@ class Simulator:
             slopes, (values, status) = _linearized(jnp.asarray(logarithms, dtype=float), self.serving, size)
             return (values, slopes), np.sum(np.asarray(status) == STATUSES.index("unfinished"))
 
+        # `grown` repeats the simulation with more iterations while requests are unfinished.
         parts, self.size, left = grown(found, self.size, MOST_DOUBLINGS)
         if left:
             requests = np.shape(self.serving.workload.traffic.isl)[-1]
@@ -76,6 +78,7 @@ def _linearized(logarithms: jax.Array, serving: Scenario, size: Size) -> Any:
         values, status = request_latencies(logs, serving, size)
         return values, (values, status)
 
+    # Forward mode: there are few constants and many requests.
     return jax.jacfwd(found, has_aux=True)(logarithms)
 
 
@@ -91,13 +94,14 @@ def request_latencies(logarithms: jax.Array, serving: Scenario, size: Size) -> t
     host = dataclasses.replace(serving.efficiency.host, **dict(zip(CONSTANTS, jnp.exp(logarithms), strict=True)))
     efficiency = dataclasses.replace(serving.efficiency, host=host)
     place, work = (serving.hardware, serving.model, serving.deployment), serving.workload
-    found, _ = simulate(*place, efficiency, work.traffic, work.policy, size)
-    ttft = found.first_token - found.arrival
-    decoding = found.finish - found.first_token
+    served, _ = simulate(*place, efficiency, work.traffic, work.policy, size)
+    ttft = served.first_token - served.arrival
+    decoding = served.finish - served.first_token
     tokens = jnp.asarray(work.traffic.osl, dtype=float)
     several = tokens > 1.5
+    # Requests of one output token have no TPOT; the inner `where` keeps their gradient finite.
     tpot = jnp.where(several, decoding / jnp.where(several, tokens - 1.0, 1.0), jnp.nan)
-    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + decoding}, found.status
+    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + decoding}, served.status
 
 
 def _hundreds(value: float) -> int:
@@ -141,9 +145,11 @@ def least(rows: Callable[[np.ndarray], Linearized], start: np.ndarray, low: np.n
       start: shape [variables].
     """
     path = [np.asarray(start, float)]
+    # Steps are taken whether or not the loss falls; each stays between the bounds.
     for _ in range(STEPS):
         path.append(np.clip(path[-1] + _step(rows(path[-1])), low, high))
     best = min((*path, np.mean(path[-AVERAGED:], axis=0)), key=lambda point: loss(rows(point).values))
+    # A trust-region method starts strictly between its bounds.
     inside = np.clip(best, low + 1e-9, high - 1e-9)
     solution = least_squares(
         lambda point: rows(point).values,
@@ -164,7 +170,9 @@ def loss(values: np.ndarray) -> float:
 
 
 def _step(rows: Linearized) -> np.ndarray:
+    # Huber weights: 1 up to OUTLIER, beyond it OUTLIER / |residual|.
     weights = np.minimum(1.0, OUTLIER / np.maximum(np.abs(rows.values), 1e-12))
     weighted = rows.slopes * weights[:, None]
+    # Gauss-Newton step: normal equations of the weighted rows.
     change = np.linalg.solve(weighted.T @ rows.slopes, -weighted.T @ rows.values)
     return np.clip(change, -LONGEST, LONGEST)

@@ -24,10 +24,12 @@ def _lines(value: Any) -> Iterator[str]:
                 yield f"{_scalar(key)}: {_scalar(inner)}"
             else:
                 yield f"{_scalar(key)}:"
+                # YAML lets a list begin in the column of its key.
                 indent = "" if isinstance(inner, list) else "  "
                 yield from (f"{indent}{line}" for line in _lines(inner))
     elif isinstance(value, list) and value:
         for inner in value:
+            # The dash takes the place of the first line's indentation.
             first, *others = _lines(inner)
             yield f"- {first}"
             yield from (f"  {line}" for line in others)
@@ -42,6 +44,7 @@ def _flat(value: Any) -> bool:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
         return value
+    # Quoted text, numbers, true, false and null are written in JSON, which is a subset of YAML 1.2.
     text = json.dumps(value)
     if isinstance(value, float) and "." not in text:
         return text.replace("e", ".0e")  # YAML takes 1e-05 for a text
