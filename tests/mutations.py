@@ -38,9 +38,15 @@ MUTATIONS = {
     ),
     "blocked_traffic": Mutation(
         "jaxroof/roofline.py",
-        "blocked = op.matrix_flops * op.operand_bytes * rsqrt",
-        "blocked = 0.5 * op.matrix_flops * op.operand_bytes * rsqrt",
+        "elements = rsqrt(capacity / element_bytes)",
+        "elements = 0.5 * rsqrt(capacity / element_bytes)",
         "jaxroof/test_roofline_regimes.py jaxroof/test_oracle_agreement.py",
+    ),
+    "bound_of_levels": Mutation(
+        "jaxroof/roofline.py",
+        "return Timing(maximum(timing.total, *longest), {**known, **resources})",
+        "return Timing(timing.total, {**known, **resources})",
+        "jaxroof/test_bounds.py",
     ),
     "tile_columns": Mutation(
         "jaxroof/efficiency/tiles.py",
