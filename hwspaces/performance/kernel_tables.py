@@ -83,13 +83,13 @@ def _range(key: str, value: Any, where: str) -> FittedRange:
     return FittedRange(name, low, high)
 
 
-def hull_lines(found: Hull, prefix: str = "") -> list[str]:
+def hull_lines(hull: Hull, prefix: str = "") -> list[str]:
     """Lines of an efficiency file that `hull` reads, each after `prefix`."""
-    lines = [f"{prefix}hull.growth = {found.growth:.3g}"] if found.growth else []
-    lines += [f"{prefix}hull.compiled = true"] if found.compiled else []
-    if found.precisions:
-        lines.append(f"{prefix}hull.precisions = {json.dumps(list(found.precisions))}")
-    for one in found.ranges:
+    lines = [f"{prefix}hull.growth = {hull.growth:.3g}"] if hull.growth else []
+    lines += [f"{prefix}hull.compiled = true"] if hull.compiled else []
+    if hull.precisions:
+        lines.append(f"{prefix}hull.precisions = {json.dumps(list(hull.precisions))}")
+    for one in hull.ranges:
         size = KEY_UNITS[SUFFIXES[one.feature]][FEATURES[one.feature].unit] if one.feature in SUFFIXES else 1.0
         ends = ", ".join(f"{end / size:.{DIGITS + 2}g}" for end in (one.low, one.high))
         lines.append(f"{prefix}hull.{_key(one.feature)} = [{ends}]")

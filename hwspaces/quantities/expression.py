@@ -229,11 +229,11 @@ def _times(one: Dimension, other: Dimension, sign: int) -> Dimension:
     return {name: power for name, power in powers.items() if power}
 
 
-def _text(found: Dimension) -> str:
+def _text(dimension: Dimension) -> str:
     """A dimension in words: "FLOP/s"."""
-    above = [_symbol(name, power) for name, power in found.items() if power > 0]
-    below = [_symbol(name, -power) for name, power in found.items() if power < 0]
-    return (" ".join(above) or "1") + "".join(f"/{symbol}" for symbol in below) if found else "plain numbers"
+    above = [_symbol(name, power) for name, power in dimension.items() if power > 0]
+    below = [_symbol(name, -power) for name, power in dimension.items() if power < 0]
+    return (" ".join(above) or "1") + "".join(f"/{symbol}" for symbol in below) if dimension else "plain numbers"
 
 
 def _symbol(name: str, power: Fraction) -> str:

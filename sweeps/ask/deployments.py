@@ -337,8 +337,8 @@ def prefill_pool(
     return PoolEntry(device, pool)
 
 
-def require_legal(found: PoolEntry, entry: workloads.ModelEntry) -> None:
+def require_legal(pool_entry: PoolEntry, entry: workloads.ModelEntry) -> None:
     """ValueError in one line with the rule that a prefill pool breaks."""
-    broken = broken_rule(found.pool.hardware, entry.model, found.pool.deployment)
+    broken = broken_rule(pool_entry.pool.hardware, entry.model, pool_entry.pool.deployment)
     if broken:
-        raise ValueError(f"{entry.name} on {found.hardware.name}, prefill pool: {broken}")
+        raise ValueError(f"{entry.name} on {pool_entry.hardware.name}, prefill pool: {broken}")

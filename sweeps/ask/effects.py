@@ -178,21 +178,21 @@ def facts(base: Scenario, axes: Iterable[Axis] = (), beside: Mapping[str, tuple[
     return Facts(tuple(scenarios), columns)
 
 
-def require_effect(given: Iterable[str], found: Facts) -> None:
+def require_effect(given: Iterable[str], facts: Facts) -> None:
     """ValueError, one line, for a setting that was given, asks for something, and changes nothing anywhere.
 
     Args:
       given: leaves that the user set, by dotted path; a value that asks for nothing is never refused.
-      found: of the whole question: a setting has to have an effect somewhere, not at every point.
+      facts: of the whole question: a setting has to have an effect somewhere, not at every point.
     """
     for path in dict.fromkeys(given):
         plain = plain_path(path)
         need = NEEDS.get(plain)
-        if need is None or need.met(found):
+        if need is None or need.met(facts):
             continue
         declared = known_leaf(plain)
         # A leaf at its default asks for nothing, even where its need is not met.
-        non_default = [value for value in found.values(plain) if value != declared.default]
+        non_default = [value for value in facts.values(plain) if value != declared.default]
         if non_default:
             raise ValueError(f"{path} = {_text(non_default[0])} has no effect here: it needs {need.words}")
 

@@ -15,32 +15,32 @@ ENGINE, REQUESTS = 1, 2
 """Processes of the trace: the engine with its counters, and the requests."""
 
 
-def written(path: str | os.PathLike[str], found: Simulation, force: bool = False) -> None:
+def written(path: str | os.PathLike[str], simulation: Simulation, force: bool = False) -> None:
     """Write the trace of a simulation as `written_events` does."""
-    written_events(path, events(found), {}, force)
+    written_events(path, events(simulation), {}, force)
 
 
-def events(found: Simulation) -> Iterator[dict[str, Any]]:
+def events(simulation: Simulation) -> Iterator[dict[str, Any]]:
     """Events of the trace, times in us from the start of the simulation."""
-    place = f"{found.case.model.name} on {found.case.hardware.name}"
+    place = f"{simulation.case.model.name} on {simulation.case.hardware.name}"
     yield named("process_name", ENGINE, 0, f"engine: {place}")
     yield named("thread_name", ENGINE, 1, "steps")
-    yield named("process_name", REQUESTS, 0, f"requests: {found.replica.text}")
-    yield from _engine(found)
-    yield from _requests(found)
+    yield named("process_name", REQUESTS, 0, f"requests: {simulation.replica.text}")
+    yield from _engine(simulation)
+    yield from _requests(simulation)
 
 
-def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
+def _engine(simulation: Simulation) -> Iterator[dict[str, Any]]:
     """Steps as spans, and counters where they change; several equal decode steps are one span."""
-    timeline, queue = found.timeline, waiting(found)
+    timeline, queue = simulation.timeline, waiting(simulation)
     shown: dict[str, object] = {}
-    starts = found.start
+    starts = simulation.start
     for i, steps in enumerate(timeline.steps.tolist()):
         prompt, decoding = int(timeline.prompt_tokens[i]), int(timeline.decoding[i])
         counters = {
             "requests": {"running": int(timeline.running[i]), "waiting": int(queue[i])},
             "tokens per step": {"prompt": prompt, "output": decoding},
-            "KV cache (%)": {"in use": round(100.0 * float(timeline.blocks[i]) / found.blocks, 3)},
+            "KV cache (%)": {"in use": round(100.0 * float(timeline.blocks[i]) / simulation.blocks, 3)},
         }
         for name, values in counters.items():
             # A counter has an event only where its values change.
@@ -55,9 +55,9 @@ def _engine(found: Simulation) -> Iterator[dict[str, Any]]:
             }
 
 
-def _requests(found: Simulation) -> Iterator[dict[str, Any]]:
+def _requests(simulation: Simulation) -> Iterator[dict[str, Any]]:
     """Queueing, prefill and decode of every finished request as spans, in lanes in which none overlap."""
-    served, stream = found.served, found.replica.stream
+    served, stream = simulation.served, simulation.replica.stream
     done = np.flatnonzero(served.status == STATUSES.index("finished"))
     # In the order of arrival, so that lanes are given to requests as they come.
     done = done[np.argsort(served.arrival[done], kind="stable")]

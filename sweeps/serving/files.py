@@ -48,7 +48,7 @@ def serve(
     return dataset(simulation(serve_spec(hardware=hardware, model=model, **keys), progress))
 
 
-def dataset(found: Simulation) -> xr.Dataset:
+def dataset(simulation: Simulation) -> xr.Dataset:
     """Everything about one simulation.
 
     Returns:
@@ -56,14 +56,14 @@ def dataset(found: Simulation) -> xr.Dataset:
       `iteration` what the engine did. SI units, float64; attributes hold the question, versions and notes.
     """
     # Scalars first, then columns over requests and over iterations.
-    values: dict[str, tuple[Any, ...]] = {name: ((), np.float64(value)) for name, value in found.metrics.items()}
-    values["kv_blocks"] = ((), np.float64(found.blocks))
-    values |= {name: (("request",), column) for name, column in request_columns(found).items()}
-    values |= {name: (("iteration",), column) for name, column in iteration_columns(found).items()}
+    values: dict[str, tuple[Any, ...]] = {name: ((), np.float64(value)) for name, value in simulation.metrics.items()}
+    values["kv_blocks"] = ((), np.float64(simulation.blocks))
+    values |= {name: (("request",), column) for name, column in request_columns(simulation).items()}
+    values |= {name: (("iteration",), column) for name, column in iteration_columns(simulation).items()}
     variables = {
         name: (dims, column, variable_attributes(name, column.dtype)) for name, (dims, column) in values.items()
     }
-    return xr.Dataset(variables, attrs=attributes(found))
+    return xr.Dataset(variables, attrs=attributes(simulation))
 
 
 def written(path: str | os.PathLike[str], data: xr.Dataset, force: bool = False) -> None:
@@ -76,13 +76,13 @@ def written(path: str | os.PathLike[str], data: xr.Dataset, force: bool = False)
     saved(path, data, force, encoding=encoding)
 
 
-def attributes(found: Simulation) -> dict[str, Any]:
+def attributes(simulation: Simulation) -> dict[str, Any]:
     """Provenance of the dataset: `sweeps.serve(**json.loads(data.spec))` makes it again."""
-    text = found.spec.text()
-    case = found.case
+    text = simulation.spec.text()
+    case = simulation.case
     return {
         "Conventions": "CF-1.11",
-        "title": f"simulation of {case.model.name} on {case.hardware.name}: {found.load.text}",
+        "title": f"simulation of {case.model.name} on {case.hardware.name}: {simulation.load.text}",
         "source": f"jaxroof {VERSION}, jax {jax.__version__}",
         "jaxroof_version": VERSION,
         "job": "serve",
@@ -92,17 +92,17 @@ def attributes(found: Simulation) -> dict[str, Any]:
         "hardware": case.hardware.name,
         "model": case.model.name,
         "efficiency": case.efficiency.name,
-        "engine": found.engine,
-        "policy": json.dumps(policy_record(found.policy)),
-        "slo": json.dumps(limits(found.objective)),
-        "stream": found.load.stream.source,
-        "load": found.load.text,
+        "engine": simulation.engine,
+        "policy": json.dumps(policy_record(simulation.policy)),
+        "slo": json.dumps(limits(simulation.objective)),
+        "stream": simulation.load.stream.source,
+        "load": simulation.load.text,
         # Attributes in netCDF are numbers or text: no clients, 0, stand for an open loop.
-        "clients": 0 if found.load.clients is None else found.load.clients,
-        "think": found.load.think,
-        **({"classes": ", ".join(found.classes)} if found.classes else {}),
-        **({} if found.load.images is None else {"images": json.dumps(found.load.images.record())}),
-        "replicas": found.replicas,
-        "seed": int(found.spec.seed),
-        "notes": " | ".join(found.notes),
+        "clients": 0 if simulation.load.clients is None else simulation.load.clients,
+        "think": simulation.load.think,
+        **({"classes": ", ".join(simulation.classes)} if simulation.classes else {}),
+        **({} if simulation.load.images is None else {"images": json.dumps(simulation.load.images.record())}),
+        "replicas": simulation.replicas,
+        "seed": int(simulation.spec.seed),
+        "notes": " | ".join(simulation.notes),
     }

@@ -13,14 +13,14 @@ from sweeps.run.simulated.objective import WORDS, limits, slo_text
 from sweeps.serving.run import Simulation, waiting
 
 
-def request_columns(found: Simulation) -> dict[str, Array]:
+def request_columns(simulation: Simulation) -> dict[str, Array]:
     """Outcome of every request of the replica, in the order in which they were given. Shape [requests] each."""
-    served, stream = found.served, found.replica.stream
+    served, stream = simulation.served, simulation.replica.stream
     done = served.status == STATUSES.index("finished")
     decoded = served.finish - served.first_token
     arrival = served.arrival
     # In an open loop the stream says when a request is sent, also where the simulation does not.
-    if found.load.clients is None:
+    if simulation.load.clients is None:
         arrival = np.where(np.isfinite(arrival), arrival, stream.arrival)
     return {
         "arrival": arrival,
@@ -38,11 +38,11 @@ def request_columns(found: Simulation) -> dict[str, Array]:
     }
 
 
-def iteration_columns(found: Simulation) -> dict[str, np.ndarray]:
+def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
     """Timeline of the replica's engine. Shape [iterations] each."""
-    timeline = found.timeline
+    timeline = simulation.timeline
     counts = {name: getattr(timeline, name) for name in ("steps", "decoding", "prompt_tokens", "blocks", "running")}
-    counts["waiting"] = waiting(found)
+    counts["waiting"] = waiting(simulation)
     times = {"end": timeline.end, "iteration_time": timeline.duration}
     return times | {name: values.astype(np.int32) for name, values in counts.items()}
 
@@ -62,13 +62,13 @@ class Nearest:
         return tuple(name for name, value in self.values.items() if value > self.limits[name])
 
 
-def nearest(found: Simulation) -> Nearest | None:
+def nearest(simulation: Simulation) -> Nearest | None:
     """The finished request whose worst limit is missed by the smallest factor; None without limits or such a request.
 
     A request of one output token has no TPOT, and so keeps its limit.
     """
-    wanted = limits(found.objective)
-    columns = request_columns(found)
+    wanted = limits(simulation.objective)
+    columns = request_columns(simulation)
     done = np.flatnonzero(columns["status"] == STATUSES.index("finished"))
     if not wanted or not done.size:
         return None
@@ -84,19 +84,19 @@ def nearest(found: Simulation) -> Nearest | None:
     )
 
 
-def slo_lines(found: Simulation) -> list[str]:
+def slo_lines(simulation: Simulation) -> list[str]:
     """Lines on the requests under the objective; empty without one."""
-    wanted = limits(found.objective)
+    wanted = limits(simulation.objective)
     if not wanted:
         return []
-    text = slo_text(found.objective)
-    good = found.metrics["good_share"]
+    text = slo_text(simulation.objective)
+    good = simulation.metrics["good_share"]
     if good > 0.0:
-        rate = number(found.metrics["goodput"])
+        rate = number(simulation.metrics["goodput"])
         return [f"{text}: {100 * good:.1f} % of the requests keep it, {rate} of them per second"]
     # No request is good: the nearest one and the median say how far off they are.
     lines = [f"{text}: no request keeps it"]
-    near = nearest(found)
+    near = nearest(simulation)
     if near is None:
         return [f"{lines[0]}, because none finished"]
     best = " and ".join(_against(name, near.values[name], near.limits[name]) for name in near.missed)
@@ -104,21 +104,21 @@ def slo_lines(found: Simulation) -> list[str]:
     return [*lines, f"nearest: request {near.request} has {best}", f"median: {median}"]
 
 
-def status_text(found: Simulation) -> str:
+def status_text(simulation: Simulation) -> str:
     """Outcomes of the replica's requests: "998 finished, 2 refused: longer than the KV cache"."""
-    counts = {name: int(found.metrics[name]) for name in STATUSES[:-1]}
+    counts = {name: int(simulation.metrics[name]) for name in STATUSES[:-1]}
     why = {
         "finished": "",
-        "refused": f": prompt and output are more than the KV cache's {number(cache_tokens(found))} tokens",
-        "rejected": f": {number(found.policy.max_waiting)} others were waiting",
+        "refused": f": prompt and output are more than the KV cache's {number(cache_tokens(simulation))} tokens",
+        "rejected": f": {number(simulation.policy.max_waiting)} others were waiting",
         "unfinished": " when the run was ended",
     }
     return ", ".join(f"{count:,} {name}{why[name]}" for name, count in counts.items() if count) or "no requests"
 
 
-def cache_tokens(found: Simulation) -> float:
+def cache_tokens(simulation: Simulation) -> float:
     """Tokens of KV cache in whole blocks, of one replica."""
-    return found.blocks * float(found.policy.block_size)
+    return simulation.blocks * float(simulation.policy.block_size)
 
 
 def _against(name: str, value: float, limit: float) -> str:
@@ -150,19 +150,19 @@ class Binding:
         return f"{BINDING_WORDS[self.resource]} binds: {self.running:,} of {self.wanted:,} requests run at once{more}"
 
 
-def binding(found: Simulation) -> Binding | None:
+def binding(simulation: Simulation) -> Binding | None:
     """The resource that keeps requests waiting; None where all that were there ran at once.
 
     The cache binds where it was too full for another request of mean length while some waited, or where running
     requests lost theirs; the policy where so many sequences ran as it allows. Requests that wait for their turn in a
     step are kept by neither.
     """
-    line, policy, stream = found.timeline, found.policy, found.replica.stream
+    line, policy, stream = simulation.timeline, simulation.policy, simulation.replica.stream
     if not len(line.end):
         return None
-    there = line.running + waiting(found)
+    there = line.running + waiting(simulation)
     most, wanted = int(np.max(line.running)), int(np.max(there))
-    preemptions = int(found.metrics["preemptions"])
+    preemptions = int(simulation.metrics["preemptions"])
     # Requests that lose their cache show that it binds, even where none waits.
     if preemptions:
         # Mean over time: iterations count by their durations, in s.
@@ -175,5 +175,5 @@ def binding(found: Simulation) -> Binding | None:
     # With `reserve` a request is admitted when blocks for its whole output are free, else for its prompt and a token.
     tokens = np.mean(stream.isl) + (np.mean(stream.osl) if policy.reserve else 1.0)
     needed = math.ceil(tokens / float(policy.block_size))
-    full = np.max(line.blocks) + needed > found.blocks * (1.0 - float(policy.watermark))
+    full = np.max(line.blocks) + needed > simulation.blocks * (1.0 - float(policy.watermark))
     return Binding("kv_cache", most, wanted, 0) if full else None

@@ -193,24 +193,26 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     )
 
 
-def waiting(found: Simulation) -> np.ndarray:
+def waiting(simulation: Simulation) -> np.ndarray:
     """Requests that wait in the queue while every iteration runs: arrived when it begins, admitted later.
 
     Shape [iterations]; those that were refused or turned away never wait.
     """
     # Requests that were refused or rejected never stood in the queue.
-    was_queued = np.isin(found.served.status, [STATUSES.index(name) for name in ("finished", "unfinished")])
-    arrived, admitted = (np.sort(times[was_queued]) for times in (found.served.arrival, found.served.admitted))
+    was_queued = np.isin(simulation.served.status, [STATUSES.index(name) for name in ("finished", "unfinished")])
+    arrived, admitted = (
+        np.sort(times[was_queued]) for times in (simulation.served.arrival, simulation.served.admitted)
+    )
     # Arrivals less admissions up to the start of every iteration.
-    count = [np.searchsorted(times, found.start, side="right") for times in (arrived, admitted)]
+    count = [np.searchsorted(times, simulation.start, side="right") for times in (arrived, admitted)]
     return count[0] - count[1]
 
 
-def _cache(found: Case, policy: Policy) -> float:
+def _cache(case: Case, policy: Policy) -> float:
     """KV blocks of one replica; ValueError, one line, where there are none."""
-    scenario = found.scenario
+    scenario = case.scenario
     place = scenario.hardware, scenario.model, scenario.deployment
     blocks = float(cache_blocks(*place, policy))
     if blocks < 1.0:
-        raise ValueError(f"{no_cache(found.model.name, found.hardware.name, *place)}; use more devices (tp)")
+        raise ValueError(f"{no_cache(case.model.name, case.hardware.name, *place)}; use more devices (tp)")
     return blocks

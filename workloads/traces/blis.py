@@ -103,14 +103,14 @@ def _check(header: TraceRecord) -> None:
         raise header.error("time_unit", f"one of {', '.join(UNITS)}")
 
 
-def _ok(found: Table) -> np.ndarray:
+def _ok(table: Table) -> np.ndarray:
     """True where a request's status is ok, shape [rows]."""
-    status = found.columns["status"]
+    status = table.columns["status"]
     # The first row whose status is unknown is the one to report.
     for row in np.flatnonzero(~np.isin(status.astype(str), STATUSES)).tolist():
-        raise ValueError(f"{found.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")
+        raise ValueError(f"{table.place(row)}: status is {status[row]!r}{nearest(status[row], STATUSES)}")
     if not (status == "ok").any():
-        raise ValueError(f"{found.file}: none of its {len(status)} requests has the status ok")
+        raise ValueError(f"{table.file}: none of its {len(status)} requests has the status ok")
     return status == "ok"
 
 
@@ -123,7 +123,7 @@ def _shared(group: np.ndarray, prefix: np.ndarray) -> np.ndarray:
     return shared
 
 
-def _notes(found: Table, header: TraceRecord, ok: np.ndarray, kept: Checked) -> tuple[str, ...]:
+def _notes(table: Table, header: TraceRecord, ok: np.ndarray, kept: Checked) -> tuple[str, ...]:
     notes = []
     if not ok.all():
         notes.append(f"{(~ok).sum()} of {len(ok)} requests left out: their status is not ok")
@@ -131,7 +131,7 @@ def _notes(found: Table, header: TraceRecord, ok: np.ndarray, kept: Checked) -> 
     warm = header.number("warm_up_requests", high=math.inf) if "warm_up_requests" in header else 0.0
     if warm:
         notes.append(f"the first {warm:.0f} requests are the benchmark's warm-up")
-    sessions = int((found.columns["session_id"][kept.rows] != "").sum())
+    sessions = int((table.columns["session_id"][kept.rows] != "").sum())
     if sessions:
         notes.append(f"{sessions} requests belong to sessions; what their turns share is not in the file: 0")
     return tuple(notes)

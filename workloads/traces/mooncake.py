@@ -66,7 +66,7 @@ def _tick(times: np.ndarray, options: ReadOptions, hashed: bool) -> tuple[float,
     return UNITS["ms"], ("times are read as milliseconds (--time-unit s reads seconds)",)
 
 
-def _block_size(found: Rows, counts: np.ndarray, options: ReadOptions) -> tuple[int, tuple[str, ...]]:
+def _block_size(rows: Rows, counts: np.ndarray, options: ReadOptions) -> tuple[int, tuple[str, ...]]:
     """Tokens that one hash stands for, and what to say of it.
 
     That of Mooncake where no row has more hashes than it allows; else the largest size that every row has the hashes
@@ -75,9 +75,9 @@ def _block_size(found: Rows, counts: np.ndarray, options: ReadOptions) -> tuple[
     if not counts.any():
         return BLOCK, (f"rows have no {HASHES}: no prompt shares its beginning with another",)
     if options.block_tokens is not None:
-        _require_blocks(found, counts, options.block_tokens)
+        _require_blocks(rows, counts, options.block_tokens)
         return options.block_tokens, ()
-    hashed, isl = counts > 0, found.isl
+    hashed, isl = counts > 0, rows.isl
     # A size fits if every row with hashes has one for each full block, and at most one more for the rest.
     fits = [
         size
@@ -88,20 +88,20 @@ def _block_size(found: Rows, counts: np.ndarray, options: ReadOptions) -> tuple[
     if np.all(counts <= np.ceil(isl / BLOCK)) and (BLOCK in fits or not fits):
         return BLOCK, ()
     if not fits:
-        _require_blocks(found, counts, BLOCK)
+        _require_blocks(rows, counts, BLOCK)
     # Sizes are in falling order: the first is the largest that fits.
     size = fits[0]
     return size, (f"{HASHES} are of {size} tokens each, as their number says (--block-tokens names another)",)
 
 
-def _require_blocks(found: Rows, counts: np.ndarray, size: int) -> None:
+def _require_blocks(rows: Rows, counts: np.ndarray, size: int) -> None:
     """ValueError for a row with more hashes than blocks of `size`."""
-    wrong = counts > np.ceil(found.isl / size)
+    wrong = counts > np.ceil(rows.isl / size)
     if wrong.any():
         row = int(np.argmax(wrong))
-        most = -(-int(found.isl[row]) // size)
+        most = -(-int(rows.isl[row]) // size)
         raise ValueError(
-            f"{found.place(row)}: {HASHES} has {counts[row]} blocks; {found.isl[row]:.0f} tokens of input_length are "
+            f"{rows.place(row)}: {HASHES} has {counts[row]} blocks; {rows.isl[row]:.0f} tokens of input_length are "
             f"at most {most} blocks of {size}; --block-tokens says how many tokens a hash stands for"
         )
 

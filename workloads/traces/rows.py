@@ -66,10 +66,10 @@ class Rows:
     osl: np.ndarray
 
 
-def listed(found: Table, names: tuple[str, str, str], tick: float) -> Rows:
+def listed(table: Table, names: tuple[str, str, str], tick: float) -> Rows:
     """The requests of a table: its columns `names` are arrivals in units of `tick` s, prompt and output tokens."""
-    time, isl, osl = (found.columns[name] for name in names)
-    return Rows(found.file, found.place, names, time, tick, isl, osl)
+    time, isl, osl = (table.columns[name] for name in names)
+    return Rows(table.file, table.place, names, time, tick, isl, osl)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ def checked(found: Rows, options: ReadOptions, kept: np.ndarray | None = None) -
 
 
 def _with_tokens(
-    found: Rows, name: str, tokens: np.ndarray, options: ReadOptions, kept: np.ndarray, notes: list[str]
+    rows: Rows, name: str, tokens: np.ndarray, options: ReadOptions, kept: np.ndarray, notes: list[str]
 ) -> np.ndarray:
     """`kept` without rows of 0 tokens if these may be left out; raises for any other number that is not allowed."""
     empty = kept & (tokens == 0)
@@ -146,7 +146,7 @@ def _with_tokens(
         row = int(np.argmax(wrong))
         help_text = "; drop=True or --drop leaves rows with 0 out" if tokens[row] == 0 else ""
         raise ValueError(
-            f"{found.place(row)}: {name} is {tokens[row]:.12g}; it must be from 1 to {LARGEST_TOKENS}{help_text}"
+            f"{rows.place(row)}: {name} is {tokens[row]:.12g}; it must be from 1 to {LARGEST_TOKENS}{help_text}"
         )
     return kept
 

@@ -106,8 +106,8 @@ def _said(side: tuple[ast.AST, Dimension], units: Mapping[str, str], words: Mapp
     return f"{text} (without unit)" if not powers else f"{text} (in {unit})"
 
 
-def _unit(found: Dimension) -> str:
-    return " ".join(base if power == 1 else f"{base}{power}" for base, power in sorted((found or {}).items()))
+def _unit(dimension: Dimension) -> str:
+    return " ".join(base if power == 1 else f"{base}{power}" for base, power in sorted((dimension or {}).items()))
 
 
 def _product(left: Mapping[str, int], right: Mapping[str, int], sign: int) -> dict[str, int]:

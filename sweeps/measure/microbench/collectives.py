@@ -42,11 +42,11 @@ def collective(name: str, message: int, numbers: Numbers, how: TimingProtocol) -
     return TimedCollective(name, 2.0 * size, call_time(work, _ShardedArrays(numbers, NamedSharding(mesh, spec)), how))  # type: ignore[arg-type]
 
 
-def bus_bandwidth(found: TimedCollective, devices: int) -> float:
+def bus_bandwidth(timed_collective: TimedCollective, devices: int) -> float:
     """B/s over each device's links: the bytes that a ring moves over each of them, over the time."""
     # A ring moves (n - 1) / n of the message over each link to gather it, and twice that to reduce it everywhere.
-    passes = (2.0 if found.name == "all_reduce" else 1.0) * (devices - 1.0) / devices
-    return passes * found.bytes / found.measurement.seconds
+    passes = (2.0 if timed_collective.name == "all_reduce" else 1.0) * (devices - 1.0) / devices
+    return passes * timed_collective.bytes / timed_collective.measurement.seconds
 
 
 class _ShardedArrays:

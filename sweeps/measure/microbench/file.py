@@ -14,7 +14,7 @@ def written(
     path: str,
     asked: BenchRequest,
     device: Device,
-    found: BenchResult,
+    bench_result: BenchResult,
     command: str,
     hardware: str | None = None,
     force: bool = False,
@@ -33,26 +33,26 @@ def written(
     """
     date = datetime.date.today().isoformat()
     # A figure that is missing raises here, before any file is written.
-    toml = hardware_toml(device, found.figures, date) if hardware else None
-    stored, beside = _stored(found.tables)
-    provenance = _provenance(asked, device, found, date, command, hardware) | beside
-    write_surfaces(path, stored, provenance, found.figures.bandwidths, force)
+    toml = hardware_toml(device, bench_result.figures, date) if hardware else None
+    stored, beside = _stored(bench_result.tables)
+    provenance = _provenance(asked, device, bench_result, date, command, hardware) | beside
+    write_surfaces(path, stored, provenance, bench_result.figures.bandwidths, force)
     if hardware and toml is not None:
         saved_text(hardware, "hardware", toml, force)
 
 
 def _provenance(
-    asked: BenchRequest, device: Device, found: BenchResult, date: str, command: str, hardware: str | None
+    asked: BenchRequest, device: Device, bench_result: BenchResult, date: str, command: str, hardware: str | None
 ) -> dict[str, str]:
     """What a file says of its origin; `device` is what an efficiency looks up: a catalogue's name, an entry's file."""
     entry = device.entry.name if device.entry else None
     lookup = entry or (os.path.abspath(hardware) if hardware else device.name)
-    spreads = {f"{name}_spread": f"{spread:.4f}" for name, spread in found.spreads.items()}
-    kernels = {f"{name}_implementation": text for name, text in found.implementations.items()}
+    spreads = {f"{name}_spread": f"{spread:.4f}" for name, spread in bench_result.spreads.items()}
+    kernels = {f"{name}_implementation": text for name, text in bench_result.implementations.items()}
     # Collectives are no surface of a kernel: their sizes and times are stored as text.
     messages = {}
-    for name in sorted({message.name for message in found.collectives}):
-        own = [message for message in found.collectives if message.name == name]
+    for name in sorted({message.name for message in bench_result.collectives}):
+        own = [message for message in bench_result.collectives if message.name == name]
         messages[f"{name}_seconds"] = _pairs([m.bytes for m in own], [m.measurement.seconds for m in own])
     return {
         "title": f"kernels measured on {device.name}",
@@ -67,7 +67,7 @@ def _provenance(
         "repeats": "5 samples (3 of a long kernel) or 80 ms of samples per shape; a time is their fastest tenth",
         "measures": "device time of one call among several in one compiled program, dispatch taken off; weights and "
         "caches cold, activations warm",
-        "dispatch": f"{found.dispatch:.4g} s per program beside its calls, not in the times",
+        "dispatch": f"{bench_result.dispatch:.4g} s per program beside its calls, not in the times",
         **spreads,
         **kernels,
         **messages,

@@ -97,12 +97,12 @@ def shares_of(hardware: str, efficiency: Efficiency) -> dict[str, PlausibleShare
     return {entry.name: device_shares}
 
 
-def implausible(found: PlausibleShares) -> list[str]:
+def implausible(plausible_shares: PlausibleShares) -> list[str]:
     """The shares outside of `PLAUSIBLE`, in words."""
     return [
-        f"{name} {getattr(found, name):.0%} is outside of {low:.0%} to {high:.0%}"
+        f"{name} {getattr(plausible_shares, name):.0%} is outside of {low:.0%} to {high:.0%}"
         for name, (low, high) in PLAUSIBLE.items()
-        if not low <= getattr(found, name) <= high
+        if not low <= getattr(plausible_shares, name) <= high
     ]
 
 

@@ -23,7 +23,7 @@ COMMAND = ("jaxroof", "calibrate")
 
 
 def calibration_text(
-    found: Calibration,
+    calibration: Calibration,
     base: EfficiencyEntry,
     efficiency: Efficiency,
     engine: str,
@@ -34,7 +34,7 @@ def calibration_text(
     """The TOML text of a calibration.
 
     Args:
-      found: its overheads; they replace those of `efficiency`.
+      calibration: its overheads; they replace those of `efficiency`.
       base: where the other constants are from.
       efficiency: the other constants: those of `base`, or with settings of the user's in their place.
       engine: a name of `hwspaces.engine`.
@@ -43,10 +43,10 @@ def calibration_text(
       words: of the command that calibrates again, after "jaxroof calibrate".
     """
     # Fitted overheads in s, with three significant digits.
-    host = type(efficiency.host)(**{name: float(f"{value:.3g}") for name, value in found.after.items()})
+    host = type(efficiency.host)(**{name: float(f"{value:.3g}") for name, value in calibration.after.items()})
     calibrated_efficiency = dataclasses.replace(efficiency, host=host)
-    name, requests = pathlib.Path(measured).name, len(found.run.stream)
-    training, validation = found.errors["training"], found.errors["validation"]
+    name, requests = pathlib.Path(measured).name, len(calibration.run.stream)
+    training, validation = calibration.errors["training"], calibration.errors["validation"]
     heading = {
         "engine": hwspaces.engine(engine).title,
         **({"version": version} if version else {}),
@@ -57,11 +57,11 @@ def calibration_text(
     notes = [
         f"Calibrated by jaxroof {VERSION} to {requests} requests of {name}, SHA-256 {digest(measured)}.",
         f"All constants but those of host are those of {base.name}.",
-        *found.run.notes,
+        *calibration.run.notes,
     ]
     return efficiency_text(
         calibrated_efficiency,
-        _sources(found, base, efficiency, name),
+        _sources(calibration, base, efficiency, name),
         heading,
         notes,
         f"Overheads of one server: {name}.",
@@ -93,18 +93,18 @@ def recorded_words(entry: EfficiencyEntry) -> list[str]:
     return words[len(COMMAND) :]
 
 
-def _sources(found: Calibration, base: EfficiencyEntry, efficiency: Efficiency, name: str) -> dict[str, str]:
+def _sources(calibration: Calibration, base: EfficiencyEntry, efficiency: Efficiency, name: str) -> dict[str, str]:
     sources = dict(base.sources)
     for table in TABLES:
         # Tables of kernels get one source for each class of kernels, where most constants of a class share it.
         if isinstance(getattr(efficiency, table), Kernels):
             sources = _by_class(sources, table)
-    for constant, before in found.before.items():
+    for constant, before in calibration.before.items():
         path = f"host.{constant}"
         # A constant that the run tells has its error there; the others keep the source of the base.
-        if constant in found.told:
+        if constant in calibration.told:
             was = f"{formatted(before, 's')} in {base.name}"
-            sources[path] = f"calibrated to {name}, +-{100 * found.spread[constant]:.0f}%; {was}"
+            sources[path] = f"calibrated to {name}, +-{100 * calibration.spread[constant]:.0f}%; {was}"
         else:
             sources[path] = f"as {base.name}, {name} does not tell it: {base.sources.get(path, 'no source given')}"
     return sources

@@ -152,11 +152,11 @@ def _together(questions: Mapping[str | None, ServedQuestion], made: Sequence[Com
     )
 
 
-def _of_prompts(found: Comparison) -> Comparison:
+def _of_prompts(comparison: Comparison) -> Comparison:
     """The comparison with its figures in terms of requests and prompt tokens."""
-    prompt = float(np.mean(found.question.requests.sample.isl))
-    rows = tuple(dataclasses.replace(row, metrics=without_output(row.metrics, prompt)) for row in found.rows)
-    return dataclasses.replace(found, rows=rows, metric=prompt_metric(found.metric))
+    prompt = float(np.mean(comparison.question.requests.sample.isl))
+    rows = tuple(dataclasses.replace(row, metrics=without_output(row.metrics, prompt)) for row in comparison.rows)
+    return dataclasses.replace(comparison, rows=rows, metric=prompt_metric(comparison.metric))
 
 
 def _metric(sort: str | None, asked: ServedQuestion) -> tuple[str, str]:
@@ -170,16 +170,16 @@ def _metric(sort: str | None, asked: ServedQuestion) -> tuple[str, str]:
     return metric, said
 
 
-def _rows(asked: ServedQuestion, found: SearchResult, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def _rows(asked: ServedQuestion, search_result: SearchResult, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
-    values = ascending(found.arrays[metric], metric)
+    values = ascending(search_result.arrays[metric], metric)
     known = np.zeros(values.shape, bool)
-    for place, one in found.results.items():
+    for place, one in search_result.results.items():
         known[place] = one.load > 0.0
     best = np.where(known | ~known.any(axis=0), values, np.inf).argmin(axis=0)  # setting, shape [devices, layouts]
     used = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
     places = [(int(best[device, layout]), device, layout) for device, layout in np.ndindex(best.shape)]
-    legal = [place for place in places if found.bounds.legal[place]]
+    legal = [place for place in places if search_result.bounds.legal[place]]
     serving = sorted(
         (place for place in legal if np.isfinite(values[place])),
         key=lambda place: (not known[place], values[place], used[place[2]]),
@@ -187,13 +187,13 @@ def _rows(asked: ServedQuestion, found: SearchResult, metric: str) -> tuple[tupl
     ranked = tuple(
         ranked_row(
             asked,
-            found.estimate,
-            {name: float(array[place]) for name, array in found.arrays.items()},
+            search_result.estimate,
+            {name: float(array[place]) for name, array in search_result.arrays.items()},
             place,
             used[place[2]],
-            found.results.get(place),
-            at_once(asked, found.estimate, place),
-            found.requests.get(place[1], 0),
+            search_result.results.get(place),
+            at_once(asked, search_result.estimate, place),
+            search_result.requests.get(place[1], 0),
         )
         for place in serving
     )
@@ -203,13 +203,13 @@ def _rows(asked: ServedQuestion, found: SearchResult, metric: str) -> tuple[tupl
     return ranked, tuple(
         missed(
             asked,
-            found.bounds,
-            found.wanted,
-            found.estimate,
+            search_result.bounds,
+            search_result.wanted,
+            search_result.estimate,
             place,
             used[place[2]],
             metric,
-            found.results.get(place),
+            search_result.results.get(place),
         )
         for place in others
     )

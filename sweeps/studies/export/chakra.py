@@ -45,14 +45,14 @@ GROUPS = "comm_group.json"
 
 
 def written(
-    folder: str | os.PathLike[str], case: Case, found: Answer, what: str = "", force: bool = False
+    folder: str | os.PathLike[str], case: Case, answer: Answer, what: str = "", force: bool = False
 ) -> list[pathlib.Path]:
     """Write rank.0.et, rank.1.et, ... and `GROUPS` into a folder; none appears before all are done.
 
     Args:
       folder: that holds nothing else; it is made where there is none.
       case: one step, or one training iteration.
-      found: its answer.
+      answer: its answer.
       what: what it works on, in words.
       force: replace files of these names that jaxroof did not write.
 
@@ -60,7 +60,7 @@ def written(
       ValueError: one line, for more than `MOST_NODES` nodes, a step that has no graph, or a folder or file that must
         not or cannot be written.
     """
-    ranks, graphs = Ranks(case.scenario.deployment), graphs_of(case, found)
+    ranks, graphs = Ranks(case.scenario.deployment), graphs_of(case, answer)
     about = {"source": f"jaxroof {VERSION}", "model": case.model.name, "hardware": case.hardware.name, "work": what}
     head, encoded = wire.framed(wire.metadata(about)), [_Encoded(graph, ranks) for graph in graphs]
     # Number the groups of all ranks first: every file names its groups by these numbers.
@@ -76,13 +76,13 @@ def written(
     return files_of_folder(folder, contents, ("trace", "groups"), "rank of this trace", force)
 
 
-def graphs_of(case: Case, found: Answer) -> list[ExportGraph]:
+def graphs_of(case: Case, answer: Answer) -> list[ExportGraph]:
     """Graphs of the devices of one pipeline of `case`, a step or a training iteration.
 
     Raises:
       ValueError: one line, for a step that has no graph, or more than `MOST_NODES` nodes of all ranks.
     """
-    slowdown, ranks = float(found.metrics.get("slowdown", 1.0)), Ranks(case.scenario.deployment)
+    slowdown, ranks = float(answer.metrics.get("slowdown", 1.0)), Ranks(case.scenario.deployment)
     # Ranks that run the same graph: each graph stands for one device of the pipeline.
     copies = ranks.number // ranks.pp
     if isinstance(case.scenario.workload, Training):

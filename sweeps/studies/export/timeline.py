@@ -18,36 +18,36 @@ TRACKS = {"kernels": 1, "collectives and copies": 2, "host": 3}
 """Tracks of the process, by what runs on them, and their threads."""
 
 
-def written(path: str | os.PathLike[str], case: Case, found: Answer, what: str = "", force: bool = False) -> None:
+def written(path: str | os.PathLike[str], case: Case, answer: Answer, what: str = "", force: bool = False) -> None:
     """Write the trace of a step; the file appears when it is whole.
 
     Args:
       path: a .json.
       case: one step, or anything else with a step of the name `step`.
-      found: its answer.
+      answer: its answer.
       what: what the step works on, in words.
       force: replace a file that jaxroof did not write.
 
     Raises:
       ValueError: one line, for a file that must not or cannot be written: `hwspaces.files.output`.
     """
-    hidden, name = hidden_time(found), f"{case.model.name} on {case.hardware.name}{f': {what}' if what else ''}"
+    hidden, name = hidden_time(answer), f"{case.model.name} on {case.hardware.name}{f': {what}' if what else ''}"
     about = {
         "step": name,
         "efficiency": case.efficiency.name,
-        "step time (us)": us(found.metrics["step_time"]),
+        "step time (us)": us(answer.metrics["step_time"]),
         "hidden by overlap (us)": us(hidden),
-        "slowdown by the limit of power": float(found.metrics.get("slowdown", 1.0)),
+        "slowdown by the limit of power": float(answer.metrics.get("slowdown", 1.0)),
     }
-    written_events(path, events(name, found), about, force)
+    written_events(path, events(name, answer), about, force)
 
 
-def hidden_time(found: Answer) -> float:
+def hidden_time(answer: Answer) -> float:
     """Time in s of a step that overlap hides, at the clock of the step; 0 without overlap."""
-    return _slowdown(found) * sum(-op.time for op in found.steps["step"] if op.name == HIDDEN)
+    return _slowdown(answer) * sum(-op.time for op in answer.steps["step"] if op.name == HIDDEN)
 
 
-def events(name: str, found: Answer) -> Iterator[dict[str, Any]]:
+def events(name: str, answer: Answer) -> Iterator[dict[str, Any]]:
     """Events of the trace, times in us from the start of the step; durations add up to its `step_time`.
 
     Every op stands alone, one run after the other: those of a layer in order, then the next layer's, and the host last.
@@ -58,10 +58,10 @@ def events(name: str, found: Answer) -> Iterator[dict[str, Any]]:
     yield named("process_name", PROCESS, 0, name)
     for track, thread in TRACKS.items():
         yield named("thread_name", PROCESS, thread, track)
-    slowdown, ops = _slowdown(found), [op for op in found.steps["step"] if op.name != HIDDEN]
+    slowdown, ops = _slowdown(answer), [op for op in answer.steps["step"] if op.name != HIDDEN]
     communication = slowdown * sum(op.time for op in ops if _track(op) == "collectives and copies")
     # Overlap is one sum for the step: every message hides the same share of its time.
-    hidden = hidden_time(found) / communication if communication else 0.0
+    hidden = hidden_time(answer) / communication if communication else 0.0
     end = 0.0
     for op, run in _runs(ops):
         track = _track(op)
@@ -104,5 +104,5 @@ def _about(op: OpAnswer, run: int, time: float, shown: float) -> dict[str, Any]:
     return about | ({} if op.algorithm is None else {"algorithm": op.algorithm})
 
 
-def _slowdown(found: Answer) -> float:
-    return float(found.metrics.get("slowdown", 1.0))
+def _slowdown(answer: Answer) -> float:
+    return float(answer.metrics.get("slowdown", 1.0))

@@ -25,13 +25,13 @@ TAIL = ("messages between copies of the weights", "kernels slowed by messages be
 """What follows the passes on every device."""
 
 
-def written(path: str | os.PathLike[str], case: Case, found: Answer, what: str = "", force: bool = False) -> None:
+def written(path: str | os.PathLike[str], case: Case, answer: Answer, what: str = "", force: bool = False) -> None:
     """Write the trace of a training iteration; the file appears when it is whole.
 
     Args:
       path: a .json.
       case: a training.
-      found: its answer.
+      answer: its answer.
       what: what it works on, in words.
       force: replace a file that jaxroof did not write.
 
@@ -42,8 +42,8 @@ def written(path: str | os.PathLike[str], case: Case, found: Answer, what: str =
     about = {
         "iteration": f"{case.model.name} on {case.hardware.name}{f': {what}' if what else ''}",
         "efficiency": case.efficiency.name,
-        "iteration time (us)": us(found.metrics["iteration_time"]),
-        "bubble (us)": us(found.metrics["bubble_time"]),
+        "iteration time (us)": us(answer.metrics["iteration_time"]),
+        "bubble (us)": us(answer.metrics["bubble_time"]),
         "schedule stretched by": round(timeline.stretch, 6),
         "slowdown by the limit of power": timeline.slowdown,
     }

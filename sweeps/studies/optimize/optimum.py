@@ -53,7 +53,7 @@ class Optimum:
 # Gradients of a Pareto front: rates of exchange between objectives, and their elasticities in the variables.
 
 
-def trade_offs(found: Optimum) -> np.ndarray:
+def trade_offs(optimum: Optimum) -> np.ndarray:
     """d objective_j / d objective_k along the front, of figures as users read them, shape [n, objectives, objectives].
 
     At a point of the front the slopes of the logarithms of the objectives balance with weights w, so that
@@ -64,9 +64,9 @@ def trade_offs(found: Optimum) -> np.ndarray:
     an end of the front, where nothing more of f_k improves f_j.
     """
     # Objectives to be maximised are stored negated: the sign gives figures as users read them.
-    signs = np.array([goal.sign for goal in found.problem.objectives])
-    figures = signs * found.objectives
-    weights = np.array([one.weights for one in found.balances])
+    signs = np.array([goal.sign for goal in optimum.problem.objectives])
+    figures = signs * optimum.objectives
+    weights = np.array([one.weights for one in optimum.balances])
     # Weights of 0 divide to infinity or NaN, which both become NaN below.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = weights[:, np.newaxis, :] / weights[:, :, np.newaxis]
@@ -78,27 +78,29 @@ def trade_offs(found: Optimum) -> np.ndarray:
     return rates
 
 
-def elasticities(found: Optimum) -> np.ndarray:
+def elasticities(optimum: Optimum) -> np.ndarray:
     """d ln objective / d ln variable at every design, shape [n, objectives, variables]; NaN of a choice."""
-    problem = found.problem
-    slopes = problem.value_and_grad(found.designs)
+    problem = optimum.problem
+    slopes = problem.value_and_grad(optimum.designs)
     # Elasticity d ln y / d ln x = (dy / dx) x / y.
-    log_slopes = slopes.objective_slopes * found.designs[:, np.newaxis] / slopes.objectives[:, :, np.newaxis]
+    log_slopes = slopes.objective_slopes * optimum.designs[:, np.newaxis] / slopes.objectives[:, :, np.newaxis]
     return np.where(problem.choice, np.nan, log_slopes)
 
 
-def columns(found: Optimum) -> tuple[dict[str, Any], dict[str, Any]]:
+def columns(optimum: Optimum) -> tuple[dict[str, Any], dict[str, Any]]:
     """Both as variables of a dataset along `design`, and their labels."""
-    problem = found.problem
+    problem = optimum.problem
     meaning = {"units": "1", "long_name": "elasticity of an objective in a variable: d ln y / d ln x"}
-    variables: dict[str, Any] = {"elasticity": (("design", "objective_name", "variable"), elasticities(found), meaning)}
+    variables: dict[str, Any] = {
+        "elasticity": (("design", "objective_name", "variable"), elasticities(optimum), meaning)
+    }
     labels = {
         "objective_name": (("objective_name",), np.array(problem.objective_names, object)),
         "variable": (("variable",), np.array(problem.names, object)),
     }
     if len(problem.objectives) < 2:
         return variables, labels
-    rates = trade_offs(found)
+    rates = trade_offs(optimum)
     for j, one in enumerate(problem.objectives):
         for k, other in enumerate(problem.objectives):
             if j == k:
@@ -108,7 +110,7 @@ def columns(found: Optimum) -> tuple[dict[str, Any], dict[str, Any]]:
             attributes = {"units": f"({units[0]})/({units[1]})", "long_name": words}
             variables[f"d_{_word(one.text)}_d_{_word(other.text)}"] = (("design",), rates[:, j, k], attributes)
     words = "share of the slopes that is not balanced: rates of exchange are exact where it is 0"
-    residuals = np.array([one.residual for one in found.balances])
+    residuals = np.array([one.residual for one in optimum.balances])
     variables["optimality_residual"] = (("design",), residuals, {"units": "1", "long_name": words})
     return variables, labels
 

@@ -105,42 +105,42 @@ def dataset(found: Optimum) -> xr.Dataset:
     return xr.Dataset(columns | gradients, labels | names, _attributes(found))
 
 
-def record(found: Optimum) -> dict[str, Any]:
+def record(optimum: Optimum) -> dict[str, Any]:
     """The search's result for machines: SI numbers."""
-    problem = found.problem
+    problem = optimum.problem
     designs = []
-    for i in range(len(found.designs)):
+    for i in range(len(optimum.designs)):
         designs.append(
             {
-                "variables": design_record(problem, found.designs[i]),
+                "variables": design_record(problem, optimum.designs[i]),
                 "objectives": {
-                    objective.text: float(objective.sign * found.objectives[i, j])
+                    objective.text: float(objective.sign * optimum.objectives[i, j])
                     for j, objective in enumerate(problem.objectives)
                 },
-                "keeps_constraints": bool(found.feasible[i]),
+                "keeps_constraints": bool(optimum.feasible[i]),
             }
         )
     grid = None
-    if found.grid_design is not None and found.grid_objectives is not None:
+    if optimum.grid_design is not None and optimum.grid_objectives is not None:
         grid = {
-            "variables": design_record(problem, found.grid_design),
-            "objective": float(problem.objectives[0].sign * found.grid_objectives[0]),
-            "points": len(found.grid[0]),
-            "sampled": found.sampled,
+            "variables": design_record(problem, optimum.grid_design),
+            "objective": float(problem.objectives[0].sign * optimum.grid_objectives[0]),
+            "points": len(optimum.grid[0]),
+            "sampled": optimum.sampled,
         }
-    exchange = trade_off_record(found) if len(problem.objectives) > 1 else None
+    exchange = trade_off_record(optimum) if len(problem.objectives) > 1 else None
     return {
         "designs": designs,
         "trade_offs": exchange,
-        "whole_numbers": gap_record(found),
-        "robustness": robustness_record(found),
-        "simulations": [dataclasses.asdict(one) for one in found.confirmations] or None,
-        "active": [dataclasses.asdict(one) for one in found.active],
-        "optimality_residual": found.residual,
+        "whole_numbers": gap_record(optimum),
+        "robustness": robustness_record(optimum),
+        "simulations": [dataclasses.asdict(one) for one in optimum.confirmations] or None,
+        "active": [dataclasses.asdict(one) for one in optimum.active],
+        "optimality_residual": optimum.residual,
         "best_grid_point": grid,
-        "evaluations": found.evaluations,
-        "gradients": found.gradients,
-        "seconds": {name: round(value, 3) for name, value in found.seconds.items()},
+        "evaluations": optimum.evaluations,
+        "gradients": optimum.gradients,
+        "seconds": {name: round(value, 3) for name, value in optimum.seconds.items()},
     }
 
 
@@ -159,9 +159,9 @@ def trade_off_record(found: Optimum) -> list[dict[str, float | None]]:
     ]
 
 
-def gap_record(found: Optimum) -> dict[str, Any] | None:
+def gap_record(optimum: Optimum) -> dict[str, Any] | None:
     """Cost of whole numbers; None where there are none."""
-    gap = found.gap
+    gap = optimum.gap
     if gap is None:
         return None
     return {
@@ -169,14 +169,14 @@ def gap_record(found: Optimum) -> dict[str, Any] | None:
         "certainty": gap.certainty,
         "left_open": gap.left,
         "relaxed_objective": gap.relaxed,
-        "relaxed_design": design_record(found.problem, gap.design),
+        "relaxed_design": design_record(optimum.problem, gap.design),
         "nodes": gap.nodes,
     }
 
 
-def robustness_record(found: Optimum) -> list[dict[str, Any]] | None:
+def robustness_record(optimum: Optimum) -> list[dict[str, Any]] | None:
     """Both optima in every scenario; None of one scenario."""
-    comparison = found.robustness
+    comparison = optimum.robustness
     if comparison is None:
         return None
     return [
@@ -186,7 +186,7 @@ def robustness_record(found: Optimum) -> list[dict[str, Any]] | None:
             "nominal_keeps_constraints": bool(comparison.nominal_keeps[i]),
             "robust_objective": float(comparison.robust[i]),
             "price_of_robustness": float(comparison.price[i]),
-            "share_of_the_bind": float(found.balances[0].scenarios[i]),
+            "share_of_the_bind": float(optimum.balances[0].scenarios[i]),
         }
         for i, name in enumerate(comparison.scenarios)
     ]
@@ -239,18 +239,18 @@ def _goal(goal: Goal, problem: Problem) -> dict[str, str]:
     return {"units": UDUNITS.get(unit, unit), "long_name": words}
 
 
-def _attributes(found: Optimum) -> Mapping[str, Any]:
-    plain = record(found)
-    return found.problem.attributes | {
+def _attributes(optimum: Optimum) -> Mapping[str, Any]:
+    plain = record(optimum)
+    return optimum.problem.attributes | {
         "objectives": ", ".join(
-            f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in found.problem.objectives
+            f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in optimum.problem.objectives
         ),
         "active": json.dumps(plain["active"]),
         "whole_numbers": json.dumps(plain["whole_numbers"]),
         "robustness": json.dumps(plain["robustness"]),
         "simulations": json.dumps(plain["simulations"]),
         "best_grid_point": json.dumps(plain["best_grid_point"]),
-        "optimality_residual": found.residual,
-        "evaluations": found.evaluations,
-        "gradients": found.gradients,
+        "optimality_residual": optimum.residual,
+        "evaluations": optimum.evaluations,
+        "gradients": optimum.gradients,
     }

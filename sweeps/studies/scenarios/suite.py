@@ -95,11 +95,11 @@ def tabled(table: str, entries: Mapping[str, Any], role: str = "") -> ScenarioFi
     return table_figures
 
 
-def _add(found: ScenarioFigures, name: str, value: float | str, source: str, where: str) -> None:
+def _add(scenario_figures: ScenarioFigures, name: str, value: float | str, source: str, where: str) -> None:
     # A formula can use only the figures that stand before it.
     formula = value if isinstance(value, str) else ""
-    number = found.value(formula, f"{where}.figures.{name}") if formula else float(value)
-    found[name] = Figure(name, number, formula, source)
+    number = scenario_figures.value(formula, f"{where}.figures.{name}") if formula else float(value)
+    scenario_figures[name] = Figure(name, number, formula, source)
 
 
 FILES = Path(workloads.__file__).parent / "scenarios"

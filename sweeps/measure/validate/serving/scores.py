@@ -134,13 +134,13 @@ def _all(predictions: Sequence[ServingPrediction]) -> dict[str, Score]:
     return {metric: score(predictions, metric) for metric in METRICS}
 
 
-def worst_lines(found: Worst) -> list[str]:
+def worst_lines(worst: Worst) -> list[str]:
     """The worst points as lines of text: what they have in common, then the first ones."""
-    lines = [f"worst {len(found.predictions)} by {found.metric}: off by {100 * found.from_error:.0f} % and more"]
-    for key, values in found.shares.items():
+    lines = [f"worst {len(worst.predictions)} by {worst.metric}: off by {100 * worst.from_error:.0f} % and more"]
+    for key, values in worst.shares.items():
         lines.append(f"  {key}: " + ", ".join(f"{name} {here} of {every}" for name, (here, every) in values.items()))
-    for one in found.predictions[:MANY]:
-        point, error = one.point, one.ratio(found.metric) - 1.0
+    for one in worst.predictions[:MANY]:
+        point, error = one.point, one.ratio(worst.metric) - 1.0
         lines.append(
             f"  {100 * error:+.0f} % row {point.row}: {point.model_name} {point.gpu} {point.engine} "
             f"{point.isl:g}/{point.osl:g} x {point.concurrency:g}, tp {point.deployment.tp:g}"
