@@ -203,6 +203,7 @@ class _Parser:
         if not comma and not least:
             return None
         self._at += len(inner) + 2
+        least, most = (part.lstrip("0") or part[:1] for part in (least, most))
         # Nine digits suffice to exceed the limit, and keep the conversion of long figures cheap.
         low, high = int(least[:9] or 0), int(most[:9]) if most else None if comma else int(least[:9])
         if max(low, high or 0) > MOST_REPEATS:

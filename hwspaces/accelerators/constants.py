@@ -42,7 +42,7 @@ def technology_constants(kind: str, name: str) -> dict[str, Constant]:
 
     Args:
       kind: one of `KNOWN`: "process", "voltage", "wafer", "area", "stack", "memory_price", "package", "cooling",
-        "draw",        "link", "energy.process", "energy.memory" or "energy.link".
+        "draw", "link", "energy.process", "energy.memory" or "energy.link".
       name: of its tables, such as "N5" (a process also by its other names, such as "5nm"), "HBM3e", "NVLink4",
         "CoWoS-S-2023", "air".
 

@@ -130,6 +130,8 @@ def problems(tables: Mapping[str, Any]) -> list[str]:
     except ValueError as error:
         peaks = {}
         found.append(str(error))
+    if not peaks and ("peak" in tables or "matrix" in tables) and not found:
+        found.append('peak has no precision; write peak = { bf16 = "1 PFLOP/s" }')
     for precision, peak in peaks.items():
         if precision not in PRECISIONS:
             found.append(f"peak.{precision} is not known{nearest(precision, PRECISIONS)}")
@@ -146,6 +148,9 @@ def problems(tables: Mapping[str, Any]) -> list[str]:
             continue
         # A memory whose levels are written out has its quantities in the table of its level.
         own = table.get("hbm", table) if key == "memory" else table
+        if not isinstance(own, Mapping):
+            found.append(f"memory.hbm = {own!r} is not a table")
+            continue
         found += [
             f"{key}.{name} is missing"
             for name in _NEEDED.get(key, ())
@@ -155,12 +160,26 @@ def problems(tables: Mapping[str, Any]) -> list[str]:
     for key, unit in (("power", "W"), ("price", "USD/s")):
         if key in tables and not isinstance(tables[key], Mapping) and (wrong := _wrong(tables[key], unit, key)):
             found.append(wrong)
+    for key in ("name", "process", "like"):
+        if not isinstance(tables.get(key, ""), str):
+            found.append(f"{key} = {tables[key]!r} is not text")
+    for key in ("links", "sources"):
+        if not isinstance(tables.get(key, {}), Mapping):
+            found.append(f"{key} = {tables[key]!r} is not a table")
+        elif key == "links":
+            found += [f"links.{t} = {v!r} is not a table" for t, v in tables.get(key, {}).items() if not _is_table(v)]
+    if str(tables.get("like", "")).lower().partition("#")[0].endswith((".toml", ".json")):
+        found.append(f"like = {tables['like']!r} is a file; it is a name of the catalogue")
     kind, year = tables.get("class", USUAL_KIND), tables.get("year")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         found.append(f"class = {kind!r} is not known{nearest(str(kind), KINDS)}")
     if year is not None and (not isinstance(year, int) or not 1970 <= year <= 2100):
         found.append(f"year = {year!r} is not a year from 1970 to 2100")
     return found
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _wrong(value: Any, unit: str, where: str) -> str | None:
@@ -233,7 +252,7 @@ def described(tables: Mapping[str, Any], like: HardwareEntry, path: str) -> tupl
     per_core = f"estimate: as much per core as {like.name} has"
     cores, wide = like.figures["cores.count"], like.figures["cores.compiled"]
     clock = _number(table, "cores.clock", "Hz", path)
-    faster = 1.0 if clock is None else clock / like.figures["cores.clock"]
+    faster = 1.0 if clock is None else clock / like.figures.get("cores.clock", clock)
     bandwidth = _number(table, "memory.hbm.bandwidth", "B/s", path) or 0.0
     fed = LEAST_FED * bandwidth / like.figures["memory.hbm.bandwidth"]
     estimate = cores if wide else max(1.0, float(round(cores * max(scale, fed) / faster)))

@@ -167,7 +167,7 @@ def _catalogue_entry(file: str, name: str) -> HardwareEntry:
 def _of_toml(path: str, name: str) -> HardwareEntry:
     written = document.toml(path)
     if is_description(written):
-        return _of_description(written, path)
+        return _of_description(written, path, name)
     tables, shared = file_tables(Path(path)), common()
     known = {name: table for file in _texts() for name, table in _architectures(file).items()}
     # The file's own tables stand over those of the catalogue that have the same name.
@@ -187,8 +187,8 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
     return entry(chosen, accelerators[chosen], own, path)
 
 
-def _of_description(written: Mapping[str, Any], path: str) -> HardwareEntry:
-    """The chip that a file describes in a few lines."""
+def _of_description(written: Mapping[str, Any], path: str, wanted: str) -> HardwareEntry:
+    """The chip that a file describes in a few lines; `wanted` is a name after the path, or ""."""
     wrong = problems(written)
     if wrong:
         raise ValueError(f"{path}: {'; '.join(wrong)}")
@@ -197,6 +197,8 @@ def _of_description(written: Mapping[str, Any], path: str) -> HardwareEntry:
     except ValueError as error:
         raise ValueError(f"{path}: like: {error}") from None
     name, table = described(written, like, path)
+    if wanted:
+        _chosen({name: table}, wanted, path)
     architectures = {known: one for file in _texts() for known, one in _architectures(file).items()}
     shared = dataclasses.replace(common(), architectures=architectures)
     own = entry(name, table, shared, path)

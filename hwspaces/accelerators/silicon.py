@@ -116,8 +116,8 @@ def siliconed(figures: DerivedFigures, shared: Shared, where: str) -> list[str]:
     text, technology = figures.texts.get("process"), figures.texts.get("memory.hbm.technology")
     processes = _processes(text, shared)
     # True where the number of cores is missing or assumed: areas of cores cannot follow then.
-    known = figures.sources.get("cores.count", ASSUMPTION).startswith(ASSUMPTION)
-    if not processes or technology is None or technology not in shared.silicon.get("stack", {}) or known:
+    unknown_cores = figures.sources.get("cores.count", ASSUMPTION).startswith(ASSUMPTION)
+    if not processes or technology is None or technology not in shared.silicon.get("stack", {}) or unknown_cores:
         return []
     assumed = _dies(figures, shared, where, processes, technology)
     return assumed + _prices(figures, shared, where, processes, technology)

@@ -74,7 +74,7 @@ def _place(error: BaseException) -> str:
     frames = [pathlib.Path(frame.filename) / str(frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     # Frames of this package, of installed ones and of the import system say nothing about the user's code.
     others = [
-        path for path in frames if path.suffix != ">" and not {"site-packages", "importlib"} & set(path.parts)
+        path for path in frames if not {"site-packages", "importlib"} & set(path.parts)
         and not any(path.is_relative_to(own) for own in _OWN) and path.parent.is_file()
     ]  # fmt: skip
     return f" ({others[-1].parent.name}:{others[-1].name})" if others else ""

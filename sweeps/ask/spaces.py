@@ -60,7 +60,9 @@ def spaced(source: Mapping[str, Any]) -> Mapping[str, Any]:
     tables = {key: value for key in ("axes", "set", "laws") if isinstance(value := source.get(key, {}), Mapping)}
     given = {path for table in tables.values() for path in table}
     free = {path: value for path, value in design.knobs.items() if path not in given}
-    return rest | {"hardware": name, "axes": free | dict(source.get("axes", {}))}
+    rest["hardware"] = name
+    # Axes that are no table are refused where tables are checked.
+    return rest if "axes" in source and "axes" not in tables else rest | {"axes": free | dict(tables.get("axes", {}))}
 
 
 def in_space(source: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -277,7 +277,7 @@ def _deployments(source: Mapping[str, Any], paths: list[str]) -> tuple[Mapping[s
 
 
 def _axis_values(value: Any, where: str, mode: str) -> Any:
-    """A tuple of values, a Range, or the single value itself."""
+    """A tuple of values, an `AxisRange`, or the single value itself."""
     if isinstance(value, list | tuple | np.ndarray):
         values = tuple(value.tolist() if isinstance(value, np.ndarray) else value)
         if not values:

@@ -138,7 +138,7 @@ BINDING_WORDS = {"kv_cache": "KV cache", "max_sequences": "max_sequences"}
 class Binding:
     """The resource that binds, and how many of the requests that are there it lets run."""
 
-    resource: str  # a key of WORDS
+    resource: str  # a key of BINDING_WORDS
     running: int  # requests that ran at once
     wanted: int  # requests that were there at once
     preemptions: int

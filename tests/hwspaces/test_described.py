@@ -7,7 +7,7 @@ import pytest
 
 import hwspaces
 import workloads
-from hwspaces.accelerators.described import KINDS, TEMPLATE, estimates_of, schema
+from hwspaces.accelerators.described import KEYS, KINDS, OTHERS, TEMPLATE, estimates_of, schema
 from jaxroof import Deployment, decode, prefill, step_time
 from jaxroof.numerics.arrays import eager
 from sweeps.studies.estimates import effects_of_estimates
@@ -97,6 +97,35 @@ def test_every_problem_is_in_one_line(tmp_path):
             loaded(tmp_path, 'peak = "1 PFLOP/s"' if missing == "memory" else 'memory = { capacity = "1 GB" }')
     with pytest.raises(ValueError, match="like: 'H10O' is neither in the catalogue"):
         loaded(tmp_path, TEMPLATE + 'like = "H10O"')
+
+
+HOSTILE = (0, -1, True, [], {}, "", "x", [1], {"a": 1}, {"capacity": 1}, 1e400, float("nan"), "1 PFLOP/s", "5 GB")
+
+
+@pytest.mark.parametrize(
+    "key", [*KEYS, *OTHERS, "memory.hbm", "memory.l2", "links.scale_up", "peak.bf16", "cores.count"]
+)
+def test_whatever_stands_in_a_file_is_read_or_refused_in_one_line(tmp_path, key, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for value in HOSTILE:
+        tables = tomllib.loads(TEMPLATE)
+        *around, leaf = key.split(".")
+        inner = tables
+        for name in around:
+            inner = inner.setdefault(name, {})
+        inner[leaf] = value
+        monkeypatch.setattr("hwspaces.files.document.toml", lambda path, tables=tables: tables)
+        try:
+            assert hwspaces.hardware("chip.toml").hardware.matrix
+        except ValueError as error:
+            assert str(error).startswith("chip.toml") and "\n" not in str(error)
+
+
+def test_a_file_is_like_no_other_file(tmp_path):
+    with pytest.raises(ValueError, match="it is a name of the catalogue"):
+        loaded(tmp_path, TEMPLATE + 'like = "chip.toml"')
+    with pytest.raises(ValueError, match="no such accelerator"):
+        hwspaces.hardware(f"{tmp_path / 'chip.toml'}#Other") if loaded(tmp_path, TEMPLATE) else None
 
 
 def test_estimates_say_what_they_do(tmp_path):

@@ -53,6 +53,12 @@ def test_the_dataset_says_how_it_was_made(data):
     xr.testing.assert_identical(again, data)
 
 
+@pytest.mark.parametrize("axes", [[1], 3, "x"])
+def test_axes_of_a_space_that_are_no_table_are_refused(axes):
+    with pytest.raises(ValueError, match="axes = .* must be a table"):
+        sweeps.sweep(space="gpu-n3", model="Llama-3.1-8B", workload={"batch": 1, "isl": 8, "osl": 8}, axes=axes)
+
+
 def test_the_question_that_a_dataset_says_can_be_asked_again():
     """Ranges of Python's callers stand in it as a file would have them."""
     keys = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "efficiency": "derated", "job": "step"}

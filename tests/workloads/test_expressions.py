@@ -83,6 +83,11 @@ def test_published_expressions(text):
     assert [Expressions([text]).match(path) for path in PATHS] == [bool(re.match(text, path)) for path in PATHS]
 
 
+def test_leading_zeros_of_a_bound_count_nothing():
+    own = Expressions(["a{0000000002,00000000003}$"])
+    assert [own.match("a" * n) for n in range(1, 5)] == [False, True, True, False]
+
+
 def test_expressions_of_the_catalogue_are_read():
     configs = [part for model in catalogue().values() for part in (model.config, model.config.get("text_config", {}))]
     tables = [config.get("quantization_config", {}) for config in configs]

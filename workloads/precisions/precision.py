@@ -110,7 +110,7 @@ CONVENTIONS: tuple[tuple[str, Scheme | str], ...] = (
     ("awq(-(int4|4bit|marlin))*(-g128)?", formats.integer(4, 128, True, None, "awq")),
 )
 """How publishers end the name of a quantised checkpoint (lower case, `-` between words), and what it stands for: a
-scheme, or a name of `overrides.replacement`.
+scheme, or a name of `replacement`.
 
 Group sizes are those that the publishers' tools default to: 128 weights for integer groups.
 """
@@ -144,7 +144,7 @@ def precision(
       beside: what a file beside the config says, such as hf_quant_config.json, if there is one.
       source: its name.
       convention: the name to look for a naming convention in.
-      weights: what `overrides.replacement` knows, or None for the checkpoint's own. "experts:NAME" replaces that of the
+      weights: what `replacement` knows, or None for the checkpoint's own. "experts:NAME" replaces that of the
         routed experts alone, also behind another and a comma: "fp8,experts:mxfp4-fp8".
 
     Raises:

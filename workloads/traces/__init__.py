@@ -37,7 +37,7 @@ def read_trace(
 
     Raises:
       ValueError: one line that names file, row (as an editor counts lines), column, value and what is allowed. Files
-        are at most 2 GiB (one JSON value: 512 MiB; YAML: 1 MiB) and 50 million requests.
+        are at most 2 GiB (one JSON value: 512 MiB; YAML: 64 KiB) and 50 million requests.
     """
     # Named columns are a format of their own: where they are given, nothing is detected.
     module, _ = FORMATS["columns" if columns and format == "auto" else format_of(str(path), format)]

@@ -329,7 +329,7 @@ class KeptRows:
 
     @classmethod
     def read(cls, dataset: xr.Dataset, prefix: str, types: Mapping[str, np.dtype]) -> "KeptRows":
-        """The rows that `Rows.dataset` made."""
+        """The rows that `KeptRows.dataset` made."""
         values = {name: dataset[f"{prefix}_{name}"].values.astype(dtype) for name, dtype in types.items()}
         return cls(dataset[f"{prefix}_number"].values.astype(np.int64), values)
 

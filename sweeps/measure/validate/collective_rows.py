@@ -80,7 +80,7 @@ class MeasuredCollective:
     """One measured collective that can be predicted."""
 
     device: str  # canonical name in the catalogue
-    family: str  # one of `FAMILIES`
+    family: str  # one of `families`
     mode: str  # stream, cudagraph, eager; profiled: as a profiler saw it, host delays and all
     version: str  # of the library or engine; of a profile its topology
     kind: str  # one of `jaxroof.op.COLLECTIVES`

@@ -138,7 +138,7 @@ class LoggedRun:
 
     engine: str  # one of `sweeps.ask.engines.ENGINES`
     version: str  # of the engine, "" where it is not recorded
-    family: str  # deployment_labels.INFERENCEX or NVIDIA
+    family: str  # INFERENCEX or NVIDIA
     gpu: str  # of the catalogue
     vendor: str | None  # of the device
     hardware: Hardware
