@@ -231,7 +231,13 @@ class Kernel(Op):
     bytes: Scalar | None = None  # B per run read and written, each operand once
     shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.op`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
+    held_bytes: Scalar | None = None  # B per run read from on-chip memory, beside `bytes`; None: none
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
+
+
+def inner_bytes(kernel: Kernel) -> Scalar:
+    """B per run that pass the levels inside of device memory: from there, and from on-chip memory beside it."""
+    return kernel.bytes if kernel.held_bytes is None else kernel.bytes + kernel.held_bytes
 
 
 def kernel_precision(kernel: Kernel) -> str:

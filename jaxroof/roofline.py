@@ -23,6 +23,7 @@ from jaxroof.op import (
     ConvolutionShape,
     Copy,
     Kernel,
+    inner_bytes,
     kernel_precision,
     traced_once,
 )
@@ -67,19 +68,21 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
         moved = matrix_traffic(op, held["hbm"], op.operand_bytes)
         times["hbm"] = moved * (1.0 / (memory.hbm.bandwidth * shares.bandwidth))
         if memory.l2 is not None:
-            moved = matrix_traffic(op, held["l2"], op.operand_bytes)
+            moved = matrix_traffic(op, held["l2"], op.operand_bytes, inner_bytes(op))
             times["l2"] = moved * (1.0 / (memory.l2.bandwidth * shares.cache_bandwidth))
         if memory.scratchpad is not None:
             # What lives in registers is the accumulators: the largest square tile is that whose float32 partial sums
             # fit.
-            moved = matrix_traffic(op, held["scratchpad"], ACCUMULATOR_BYTES)
+            moved = matrix_traffic(op, held["scratchpad"], ACCUMULATOR_BYTES, inner_bytes(op))
             times["scratchpad"] = moved * (1.0 / (cores.count * memory.scratchpad.bandwidth * shares.cache_bandwidth))
     launch = op.kernels * shares.kernel_time
     # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
 
-def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | None) -> Scalar:
+def matrix_traffic(
+    op: Kernel, capacity: Scalar | None, element_bytes: Scalar | None, once: Scalar | None = None
+) -> Scalar:
     """B that one run of `op` moves into a memory level of `capacity` B from the level outside it, shape ().
 
     traffic = max(operands and results once, 2 m n k b / sqrt(S)),  S = capacity / element_bytes,  b = operand_bytes
@@ -90,13 +93,20 @@ def matrix_traffic(op: Kernel, capacity: Scalar | None, element_bytes: Scalar | 
 
     A convolution reads sqrt(window / stride) times fewer, for the places of its input are of several windows.
 
+    Args:
+      op: what runs.
+      capacity: B of the level.
+      element_bytes: B of an element that it holds.
+      once: B that are moved at least; None: `op.bytes`, those of device memory.
+
     Source: Hong & Kung, STOC 1981; constant 2 and tightness: Smith, Lowery, Langou & van de Geijn,
     arXiv:1702.02017; convolutions: Demmel & Dinh, arXiv:1802.06905.
     """
+    once = op.bytes if once is None else once
     # Without products nothing is re-used, and with an unknown capacity no blocking can be assumed.
     if op.matrix_flops is None or capacity is None:
-        return op.bytes
-    return maximum(op.bytes, op.matrix_flops * op.operand_bytes * tile_traffic(op, capacity, element_bytes))
+        return once
+    return maximum(once, op.matrix_flops * op.operand_bytes * tile_traffic(op, capacity, element_bytes))
 
 
 def tile_traffic(op: Kernel, capacity: Scalar, element_bytes: Scalar | None) -> Scalar:
@@ -208,7 +218,7 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
     # Levels: what passes each once, and what products read again for every tile. The slowest level is found per byte
     # and per FLOP, which is the same for all ops, before either is multiplied.
     once, again = _level_times(hardware, op)
-    for quantity, seconds in ((op.bytes, once), (op.matrix_flops, again)):
+    for quantity, seconds in ((None if op.bytes is None else inner_bytes(op), once), (op.matrix_flops, again)):
         if quantity is None or not seconds:
             continue
         longest.append(quantity * maximum(*seconds.values()))

@@ -6,8 +6,8 @@ from jaxroof.collectives.choice import sent_bytes
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, given
-from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
-from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
+from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, inner_bytes, traced_once
+from jaxroof.roofline import ACCUMULATOR_BYTES, inner_capacities, matrix_traffic
 
 
 def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
@@ -23,7 +23,7 @@ def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Of it what the cores do, at their voltage."""
     if not isinstance(op, Kernel):
         return {}
-    memory, work = hardware.memory, {}
+    memory, held, work = hardware.memory, inner_capacities(hardware), {}
     # Arithmetic and on-chip memories share the cores' supply: their energy falls with the square of the voltage.
     if op.matrix_flops is not None:
         work["matrix"] = op.matrix_flops
@@ -33,9 +33,9 @@ def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
         work["exp"] = op.exps
     # Each level's bytes are those that its inner neighbour draws from it, as in the roofline.
     if op.bytes is not None and memory.l2 is not None:
-        work["l2"] = matrix_traffic(op, memory.scratchpad and memory.scratchpad.capacity, op.operand_bytes)
+        work["l2"] = matrix_traffic(op, held["l2"], op.operand_bytes, inner_bytes(op))
     if op.bytes is not None and memory.scratchpad is not None:
-        work["scratchpad"] = matrix_traffic(op, memory.register_capacity, ACCUMULATOR_BYTES)
+        work["scratchpad"] = matrix_traffic(op, held["scratchpad"], ACCUMULATOR_BYTES, inner_bytes(op))
     return work
 
 
@@ -46,9 +46,8 @@ def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
         return sent_bytes(hardware.links, op)
     if not isinstance(op, Kernel) or op.bytes is None:
         return {}
-    inner = hardware.memory.l2 or hardware.memory.scratchpad
     # DRAM cells and PHYs keep their voltage when the cores' is lowered.
-    return {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
+    return {"hbm": matrix_traffic(op, inner_capacities(hardware)["hbm"], op.operand_bytes)}
 
 
 def power_known(hardware: Hardware) -> bool:

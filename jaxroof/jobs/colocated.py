@@ -33,8 +33,8 @@ from jaxroof.numerics.smooth import maximum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, given, number, share, struct
 from jaxroof.op import AnyOp, traced_once
 from jaxroof.roofline import op_timing
-from jaxroof.step.forward import as_run
-from jaxroof.step.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.step.overlap import computing_hardware, hidden_time
+from jaxroof.step.resident import device_ops
 from jaxroof.step.step import Terms, host_time, in_step
 
 SHARINGS = ("time", "space")
@@ -171,7 +171,7 @@ def _phases(places: list[Hardware], tenant: Tenant) -> tuple[list[Array], list[A
         times.append(time)
         demands.append(jnp.asarray(demand))
         if power_known(device):
-            energies.append(joules_of(overlapped_ops(as_run(model, device), deployment, step), device))
+            energies.append(joules_of(device_ops(device, model, deployment, step), device))
     prefill, decode = times
     prefill, decode = pipelined_times(prefill, decode, model, deployment, requests)
     # Each part of a device has its own share of TDP, so the limit is applied per tenant.
@@ -195,7 +195,7 @@ def memory_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> Scalar:
 def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tuple[Scalar, Scalar]:
     """`step_time` in s, and `memory_demand`."""
     deployment, efficiency = tenant.deployment, in_step(tenant.efficiency, step, tenant.deployment)
-    ops = overlapped_ops(as_run(tenant.model, hardware), deployment, step)
+    ops = device_ops(hardware, tenant.model, deployment, step)
     device = computing_hardware(hardware, deployment)
     timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}
     times = {name: op.count * timings[name][0] for name, op in ops.items()}

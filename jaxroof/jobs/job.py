@@ -14,8 +14,7 @@ from jaxroof.memory.legality import holds, rules
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import RESOURCES
-from jaxroof.step.forward import as_run
-from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.resident import device_ops
 from jaxroof.step.step import (
     Lazy,
     Terms,
@@ -70,7 +69,7 @@ def step_terms(prefix: str, scenario: Scenario, batch: Batch) -> Lazy:
     """Terms that are summed over the ops of one step: time, time by bound, and floors of matrix and memory time."""
     hardware, deployment, efficiency = scenario.hardware, scenario.deployment, scenario.efficiency
     # Shared by all terms of a step, and made only when one of them is asked for.
-    ops = functools.cache(lambda: overlapped_ops(as_run(scenario.model, hardware), deployment, batch))
+    ops = functools.cache(lambda: device_ops(hardware, scenario.model, deployment, batch))
     times = functools.cache(lambda: times_of(ops(), hardware, deployment, batch, efficiency))
     deviations = functools.cache(lambda: deviations_of(ops(), hardware, deployment, efficiency))
     beyond = {}

@@ -27,8 +27,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.smooth import positive_part
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import BOUNDS
-from jaxroof.step.forward import as_run
-from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.resident import device_ops
 from jaxroof.step.step import Terms, step_time
 
 PHASES = ("prefill", "decode")
@@ -74,7 +73,7 @@ def request_cost(
     prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
     energies = None
     if power_known(hardware):
-        energies = tuple(joules_of(overlapped_ops(as_run(model, hardware), deployment, one), hardware) for one in steps)
+        energies = tuple(joules_of(device_ops(hardware, model, deployment, one), hardware) for one in steps)
     times = pipelined_times(prefill, decode, model, deployment, requests)
     times = limited_times(times, energies, hardware, deployment, requests)
     return pipelined_latency(*times, deployment, requests, efficiency)
@@ -203,7 +202,7 @@ def step_powers(scenario: Scenario) -> dict[str, dict[str, Scalar]]:
     share = parts / degree(deployment.pp)  # of the energy of one micro-batch in all stages
     powers = {}
     for name, batch in batches.items():
-        spent = joules_by_part(overlapped_ops(as_run(scenario.model, hardware), deployment, batch), hardware)
+        spent = joules_by_part(device_ops(hardware, scenario.model, deployment, batch), hardware)
         core, other = ({part: share * joules for part, joules in each.items()} for each in spent)
         powers[name] = power_by_part(times[name], core, other, hardware)
     return powers

@@ -19,6 +19,7 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.op import Ops
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import HIDDEN, overlapped_ops
+from jaxroof.step.resident import with_resident_weights
 from jaxroof.step.step import HOST, times_of
 
 ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
@@ -199,25 +200,26 @@ def _terms(
     Args:
       names: of the ops that are wanted of every quantity; None: of all.
     """
-    _, model, deployment, _ = place
+    hardware, model, deployment, _ = place
     batch = Batch(
         prefill=Prefill(sequences=prompt[0], tokens=prompt[1], past=prompt[2]),
         decode=Decode(sequences=decoding[0], context=decoding[1]),
         logits=logits,
     )
-    return _priced(place, batch, overlapped_ops(model, deployment, batch, rows), names)
+    ops = with_resident_weights(overlapped_ops(model, deployment, batch, rows), hardware, model, deployment)
+    return _priced(place, batch, ops, names)
 
 
 def _encoder_terms(place: tuple[Any, ...], requests: Scalar, encode: Encode) -> Terms:
     """Of the encoder's ops alone, in a step that prefills and does nothing else."""
-    _, model, deployment, _ = place
+    hardware, model, deployment, _ = place
     batch = Batch(
         prefill=Prefill(sequences=requests, tokens=requests, past=0.0),
         decode=None,
         logits=0.0,
         encode=mapped(lambda each: requests * each, encode),
     )
-    ops = overlapped_ops(model, deployment, batch)
+    ops = with_resident_weights(overlapped_ops(model, deployment, batch), hardware, model, deployment)
     return _priced(place, batch, {name: op for name, op in ops.items() if PREFIX in op.layer})
 
 

@@ -24,8 +24,9 @@ from jaxroof.roofline import (
     op_time,
     op_time_by_bound,
 )
-from jaxroof.step.forward import as_run, group_batch
-from jaxroof.step.overlap import computing_hardware, hidden_time, overlapped_ops
+from jaxroof.step.forward import group_batch
+from jaxroof.step.overlap import computing_hardware, hidden_time
+from jaxroof.step.resident import device_ops
 
 Terms = dict[str, Scalar]
 """One number per op, by name."""
@@ -56,7 +57,7 @@ def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: 
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
-    return times_of(overlapped_ops(as_run(model, hardware), deployment, batch), hardware, deployment, batch, efficiency)
+    return times_of(device_ops(hardware, model, deployment, batch), hardware, deployment, batch, efficiency)
 
 
 def step_time(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Scalar:
@@ -82,7 +83,7 @@ def step_cost(
 ) -> dict[str, OpCost]:
     """The same step op by op, in order: time, work and bound of each; the host comes last. Times add to `step_time`."""
     # Ops come first, then times: which kernels run is known before any hardware is.
-    ops, device = overlapped_ops(as_run(model, hardware), deployment, batch), computing_hardware(hardware, deployment)
+    ops, device = device_ops(hardware, model, deployment, batch), computing_hardware(hardware, deployment)
     efficiency = in_step(efficiency, batch, deployment)
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
     saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)

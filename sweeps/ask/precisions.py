@@ -18,7 +18,7 @@ from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel, Ops
 from jaxroof.step.forward import as_run, converted_precisions
-from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.resident import device_ops
 from jaxroof.step.step import times_of
 
 
@@ -174,7 +174,7 @@ def _attention_time(scenario: Scenario, kv_bytes: float | None, sequences: float
         deployment = dataclasses.replace(deployment, kv_bytes=kv_bytes)
     work = batch.decode(sequences, context)
     with eager():
-        ops = overlapped_ops(as_run(scenario.model, scenario.hardware), deployment, work)
+        ops = device_ops(scenario.hardware, scenario.model, deployment, work)
         # Only decode attention reads the cache, so the time of all other kernels is the same for both.
         own: Ops = {name: op for name, op in ops.items() if isinstance(op, Kernel) and op.kind == "decode_attention"}
         times = times_of(own, scenario.hardware, deployment, work, scenario.efficiency)

@@ -13,8 +13,8 @@ from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp, Kernel, Ops
 from jaxroof.roofline import op_extrapolation, op_hull, op_time
-from jaxroof.step.forward import as_run
-from jaxroof.step.overlap import computing_hardware, overlapped_ops
+from jaxroof.step.overlap import computing_hardware
+from jaxroof.step.resident import device_ops
 from jaxroof.step.step import evidence_known, evidence_of, host_time
 
 MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
@@ -56,7 +56,7 @@ def beyond(scenario: Scenario, batch: Batch) -> Beyond:
     efficiency = scenario.efficiency
     with eager():
         hardware = computing_hardware(scenario.hardware, scenario.deployment)
-        ops = overlapped_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch)
+        ops = device_ops(scenario.hardware, scenario.model, scenario.deployment, batch)
         return ops_beyond(ops, hardware, efficiency, float(host_time(batch, scenario.deployment, efficiency)))
 
 

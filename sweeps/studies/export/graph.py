@@ -8,8 +8,7 @@ from jaxroof.deployment import Deployment, degree
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.step import step_batch
 from jaxroof.op import Ops
-from jaxroof.step.forward import as_run
-from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.resident import device_ops
 from jaxroof.step.step import HOST, host_time
 from sweeps.run.evaluate import at_base
 from sweeps.studies.export.runs import Named, OpRun, decoder_ops, named
@@ -161,7 +160,7 @@ def _step_groups(scenario: Scenario) -> dict[str, Ops]:
     """Ops of the step before the layers, of the layers, and after them."""
     batch, inside = step_batch(scenario.workload, scenario.model), decoder_ops(scenario)
     groups: dict[str, Ops] = {"before": {}, "layers": {}, "after": {}}
-    for name, op in overlapped_ops(as_run(scenario.model, scenario.hardware), scenario.deployment, batch).items():
+    for name, op in device_ops(scenario.hardware, scenario.model, scenario.deployment, batch).items():
         # Ops outside of the layers are "before" them until the first op of a layer, then "after" them.
         groups["layers" if name in inside else "after" if groups["layers"] else "before"][name] = op
     return groups

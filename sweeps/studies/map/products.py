@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from jaxroof.jobs import job_of
 from jaxroof.nests import NestProblem
 from jaxroof.op import PRODUCTS, Kernel
-from jaxroof.step.forward import as_run
-from jaxroof.step.overlap import overlapped_ops
+from jaxroof.step.resident import device_ops
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.studies.export.folder import written as files_of_folder
@@ -42,7 +41,7 @@ def products(case: Case) -> list[MappedProduct]:
     """
     (place, batch), *_ = job_of(case.scenario).steps(case.scenario).values()
     by_size: dict[tuple[Any, ...], MappedProduct] = {}
-    for name, op in overlapped_ops(as_run(place.model, place.hardware), place.deployment, batch).items():
+    for name, op in device_ops(place.hardware, place.model, place.deployment, batch).items():
         # Only matrix products that launch kernels; attention kernels are of other kinds.
         if not isinstance(op, Kernel) or op.kind not in PRODUCTS or op.shape is None or not op.kernels:
             continue
