@@ -64,6 +64,7 @@ def times_of_collective(
     Raises:
       ValueError: one line, for a figure of no link, or devices that no link joins.
     """
+    # The figures of a collective are those of links: others would change nothing, silently.
     for path in settings or {}:
         if not path.removeprefix("hardware.").startswith("links."):
             raise ValueError(f"--set {path}: a collective depends on hardware.links alone")
@@ -72,13 +73,15 @@ def times_of_collective(
     links = entry.hardware.links
     _require_room(entry, devices, stride)
     constants, column = hwspaces.efficiency(efficiency), np.asarray(sizes, float)
+    # One op with a column of sizes: every algorithm is evaluated for all sizes at once.
     sent: dict[str, Any] = {"message_bytes": column, "participants": np.float64(devices), "stride": stride}
     op, shares = Collective(operation=kind, count=1.0, kernels=1.0, **sent), constants.efficiency.collective
     with eager():
         times, codes = collective_times(links, op, shares), collective_algorithm(links, op, shares)
-    found = {name: np.broadcast_to(times[name], column.shape) for name in ALGORITHMS if name in times}
+    # Algorithms that do not know this operation have no time and are left out.
+    by_algorithm = {name: np.broadcast_to(times[name], column.shape) for name in ALGORITHMS if name in times}
     chosen = [ALGORITHMS[int(code)] for code in np.broadcast_to(codes, column.shape)]
-    return CollectiveTimes(entry.name, kind, devices, stride, constants.name, sizes, found, chosen)
+    return CollectiveTimes(entry.name, kind, devices, stride, constants.name, sizes, by_algorithm, chosen)
 
 
 def message_sizes(text: str, step: str = "4") -> np.ndarray:
@@ -97,6 +100,7 @@ def message_sizes(text: str, step: str = "4") -> np.ndarray:
         raise ValueError(f"--size {text!r}: the range ends before it begins")
     if factor <= 1.0:
         raise ValueError(f"--step = {step!r} must be larger than 1")
+    # The slack keeps the last size where the range is a whole number of steps but for rounding.
     count = math.floor(math.log(high / low) / math.log(factor) + 1e-9) + 1
     if count > LARGEST_STEPS:
         raise ValueError(f"--size {text!r} with --step {step}: {count} sizes; at most {LARGEST_STEPS}")
@@ -115,6 +119,7 @@ def _require_room(entry: hwspaces.HardwareEntry, devices: float, stride: float |
     links = [link for link in (own.scale_up, own.scale_out, own.cluster) if link is not None]
     if not links:
         raise ValueError(f"{entry.name} has no link to other devices in the catalogue")
+    # Devices from the first that takes part to the last, those between them included.
     spread, most = (devices - 1.0) * (stride or 1.0) + 1.0, max(link.devices for link in links)
     if spread > most:
         raise ValueError(f"--devices {devices:g}: the links of {entry.name} join {most:g}, and {spread:g} are spanned")

@@ -34,6 +34,7 @@ def replica_curve(case: Case) -> Curve:
       ValueError: one line, where not even one sequence fits.
     """
     scenario = case.scenario
+    # One replica of each pool without a load: waiting and the number of replicas come later, by `split_latency`.
     one = dataclasses.replace(scenario.deployment, dp=1.0)
     pool = _prefill(case)
     alone = dataclasses.replace(pool, deployment=dataclasses.replace(pool.deployment, dp=1.0))
@@ -42,18 +43,20 @@ def replica_curve(case: Case) -> Curve:
     names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits")
 
     points = Points(np.arange(len(BATCHES)), [{"workload.batch": BATCHES}])
-    ((_, found),) = evaluate(answers(DISAGGREGATED, names), scenario, [points])
-    fits = found["fits"]
+    ((_, metrics),) = evaluate(answers(DISAGGREGATED, names), scenario, [points])
+    # Batches that do not fit are cut off: a larger batch needs more cache, so that those that fit come first.
+    fits = metrics["fits"]
     if not fits[0]:
         raise ValueError(
             f"{case.model.name} does not fit: a replica has no room for weights and one sequence; use more devices (tp)"
         )
     return Curve(
-        ttft=found["ttft"][0],
-        service=1.0 / found["prefill_rate"][0],
-        transfer=found["transfer_time"][0],
+        ttft=metrics["ttft"][0],
+        service=1.0 / metrics["prefill_rate"][0],
+        transfer=metrics["transfer_time"][0],
         batches=BATCHES[fits],
-        tpots=found["tpot"][fits],
+        tpots=metrics["tpot"][fits],
+        # The first token comes with the prompt; at least one decode step keeps rates finite.
         tokens=max(float(work.osl) - 1.0, 1.0),
     )
 
@@ -79,6 +82,7 @@ def splits(case: Case, devices: int, loads: Sequence[float], objective: Objectiv
     sizes = [int(replica_devices(deployment)) for deployment in layouts]
     if devices > MOST_DEVICES:
         raise ValueError(f"devices = {devices:,} must be at most {MOST_DEVICES:,}")
+    # Every number of prefill replicas that leaves room for one decode replica; the rest of the devices decodes.
     prefill = np.arange(1, max(devices - sizes[1], 0) // sizes[0] + 1)
     decode = (devices - prefill * sizes[0]) // sizes[1]
     if not len(prefill):
@@ -121,7 +125,9 @@ def _best_splits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Largest latency over its limit, shape [splits, loads], and the position of the best split, shape [loads]."""
     ratio = np.max([latencies[name] / getattr(objective, name) for name in latencies], axis=0)
+    # At a use of 1 or more queues grow without end, and the latencies of a mean state mean nothing.
     keeps = (use < 1.0) & (ratio <= 1.0)
+    # Without limits every ratio is 0: x / infinity.
     score = np.where(keeps, ratio if ratio.any() else latencies["e2e"], np.inf)
     return ratio, np.where(keeps.any(axis=0), score.argmin(axis=0), -1)
 

@@ -48,6 +48,7 @@ def search(case: Case, devices: int) -> RankedLayouts:
     Raises:
       ValueError: one line, where no layout can be.
     """
+    # All layouts get one structure, so that they differ in numbers alone and are evaluated as columns.
     scenario, work = searched(case.scenario), case.scenario.workload
     tried = layouts(scenario.model, devices, int(work.global_batch), int(work.seq))
     if not len(tried):
@@ -58,6 +59,7 @@ def search(case: Case, devices: int) -> RankedLayouts:
     begun = time.perf_counter()
     metrics = gathered(evaluate(answers(TRAIN, METRICS), scenario, [points]), len(tried))
     seconds = time.perf_counter() - begun
+    # A stable order: of equally fast layouts the first one tried stays first.
     order = np.argsort(metrics["iteration_time"], kind="stable")
     return RankedLayouts(tried, metrics, order[metrics["feasible"][order]], seconds)
 

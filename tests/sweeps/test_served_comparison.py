@@ -25,7 +25,7 @@ from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.requests import ServedRequests, demand
-from sweeps.studies.compare.trust import POOLS, served_runs, trust
+from sweeps.studies.compare.trust import POOLS, not_confirmed, served_runs, trust
 from sweeps.studies.compare.words import AskedComparison
 
 MODEL, MIXTURE = "Llama-3.1-8B", "Qwen3-30B-A3B"
@@ -405,3 +405,16 @@ def test_mistakes_are_one_line(keys, message):
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         served(**keys)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("weights", "unconfirmed"),
+    [
+        ("fp8 (block 128x128)", []),
+        ("mxfp4 (weights only)", []),
+        ("fp8 (block 128x128), experts nvfp4", []),
+        ("int4 (group 128)", ["int4 (group 128) weights"]),
+    ],
+)
+def test_a_precision_is_confirmed_by_its_name_whatever_its_scales(weights, unconfirmed):
+    assert not_confirmed("vllm", "NVIDIA", frozenset({"tp"}), weights) == unconfirmed

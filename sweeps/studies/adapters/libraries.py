@@ -19,6 +19,7 @@ def library(name: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # The package itself is there, and something that it imports is missing: that error says more.
         if error.name != package:
             raise
         raise ValueError(f"{package} is not installed: {installing(extra)}") from None

@@ -25,6 +25,7 @@ def outcomes(problem: Problem) -> Callable[[Any], Any]:
 
     def found(points: Any) -> Any:
         objectives, constraints = cube.evaluate(points.detach().cpu().numpy())
+        # BoTorch maximises: the problem's objectives, which are made small, change their sign.
         scores = np.sign(objectives) * np.log(np.abs(objectives))
         return torch.as_tensor(np.concatenate([-scores, constraints], axis=1), dtype=points.dtype, device=points.device)
 
@@ -43,14 +44,16 @@ def goals(shares: Shares) -> Callable[[Any], Any]:
 
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
-            found = shares.goals(x.detach().cpu().numpy())
-            slopes = np.concatenate([found.slopes[np.newaxis], found.constraint_slopes])
+            cube_goals = shares.goals(x.detach().cpu().numpy())
+            # Derivatives of the objective and the constraints, shape [1 + c, k], kept for the backward pass.
+            slopes = np.concatenate([cube_goals.slopes[np.newaxis], cube_goals.constraint_slopes])
             ctx.save_for_backward(torch.as_tensor(slopes, dtype=x.dtype, device=x.device))
-            values = np.concatenate([[found.score], found.constraints])
+            values = np.concatenate([[cube_goals.score], cube_goals.constraints])
             return torch.as_tensor(values, dtype=x.dtype, device=x.device)
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> Any:
+            # Vector-Jacobian product, shape [1 + c] @ [1 + c, k].
             (slopes,) = ctx.saved_tensors
             return gradient @ slopes
 

@@ -22,13 +22,16 @@ def loss(shares: Shares, penalty: float = PENALTY) -> Callable[[jax.Array], jax.
     function = shares.problem.function(shares.base)
     variables = [shares.problem.variables[i] for i in shares.columns]
     low, high = (np.array([getattr(v, side) for v in variables]) for side in ("low", "high"))
+    # Numbers spread in ratios are low (high / low)^x, others low + (high - low) x; one formula covers both.
     ratios = np.array([v.log for v in variables])
     stretch = np.log(np.where(ratios, high / np.where(ratios, low, 1.0), 1.0))
     width = np.where(ratios, 0.0, high - low)
 
     def value(x: jax.Array) -> jax.Array:
         goals = function(jnp.asarray(low, x.dtype) * jnp.exp(stretch.astype(x.dtype) * x) + width.astype(x.dtype) * x)
+        # The first goal is the objective; the others are constraints, kept where <= 0.
         violations = jnp.maximum(goals[1:], 0.0)
+        # Quadratic penalty: smooth at the limit, where its slope is 0.
         return jnp.sign(goals[0]) * jnp.log(jnp.abs(goals[0])) + 0.5 * penalty * jnp.sum(violations**2)
 
     return value

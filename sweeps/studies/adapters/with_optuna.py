@@ -29,11 +29,13 @@ def told(problem: Problem, study: Any, trials: int, batch: int = 1) -> Any:
     """
     optuna = library("optuna", "optuna")
     cube, space = Cube(problem), _space(problem, optuna.distributions)
+    # Objectives that are maximised are negated inside, and told as users read them.
     signs = np.array([objective.sign for objective in problem.objectives])
     for done in range(0, trials, batch):
-        asked = [study.ask(space) for _ in range(min(batch, trials - done))]
-        objectives, constraints = cube.evaluate_designs(np.array([_design(problem, trial.params) for trial in asked]))
-        for trial, values, limits in zip(asked, objectives * signs, constraints, strict=True):
+        pending = [study.ask(space) for _ in range(min(batch, trials - done))]
+        # One call of the problem for all trials of a batch.
+        objectives, constraints = cube.evaluate_designs(np.array([_design(problem, trial.params) for trial in pending]))
+        for trial, values, limits in zip(pending, objectives * signs, constraints, strict=True):
             for name, value in zip(cube.constraint_names, limits, strict=True):
                 trial.set_constraint(name, float(value))
             study.tell(trial, values.tolist())
@@ -47,15 +49,19 @@ def design(problem: Problem, trial: Any) -> np.ndarray:
 
 def _space(problem: Problem, kinds: Any) -> dict[str, Any]:
     """The distribution of every variable."""
-    found = {}
+    distributions = {}
     for variable in problem.variables:
+        # A list of allowed numbers has no even steps, so that it is categories, as a choice is.
         if variable.choice or variable.allowed is not None:
-            found[variable.name] = kinds.CategoricalDistribution(_labels(variable))
+            distributions[variable.name] = kinds.CategoricalDistribution(_labels(variable))
+        # Optuna's logarithmic integers begin at 1.
         elif variable.whole:
-            found[variable.name] = kinds.IntDistribution(int(variable.low), int(variable.high), log=variable.low >= 1)
+            distributions[variable.name] = kinds.IntDistribution(
+                int(variable.low), int(variable.high), log=variable.low >= 1
+            )
         else:
-            found[variable.name] = kinds.FloatDistribution(variable.low, variable.high, log=variable.log)
-    return found
+            distributions[variable.name] = kinds.FloatDistribution(variable.low, variable.high, log=variable.log)
+    return distributions
 
 
 def _labels(variable: Any) -> tuple[Any, ...]:

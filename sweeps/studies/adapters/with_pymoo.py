@@ -35,6 +35,7 @@ def pymoo_problem(problem: Problem) -> Any:
             )
 
         def _evaluate(self, x: np.ndarray, out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+            # pymoo's own names of objectives, shape [n, objectives], and of inequalities, shape [n, constraints].
             out["F"], out["G"] = cube.evaluate(x)
 
         def designs(self, x: np.ndarray) -> np.ndarray:

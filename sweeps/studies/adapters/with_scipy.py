@@ -29,10 +29,11 @@ def arguments(shares: Shares, start: np.ndarray | None = None, method: str = "SL
         """Curvature of functions that may be straight lines in these coordinates, as a bandwidth's logarithm is."""
 
         def update(self, change: np.ndarray, slope_change: np.ndarray) -> None:
+            # SciPy warns of every update of a slope that did not change, which is no fault of a straight line.
             if np.any(slope_change):
                 super().update(change, slope_change)
 
-    kept = NonlinearConstraint(
+    constraint = NonlinearConstraint(
         lambda x: shares.goals(x).constraints,
         -np.inf,
         0.0,
@@ -40,10 +41,11 @@ def arguments(shares: Shares, start: np.ndarray | None = None, method: str = "SL
         hess=Curvature(),
     )
     return {
+        # `Shares.goals` keeps its last answer: value, slopes and constraints at one point are one evaluation.
         "fun": lambda x: shares.goals(x).score,
         "x0": shares.start if start is None else np.asarray(start, float),
         "jac": lambda x: shares.goals(x).slopes,
         "bounds": Bounds(0.0, 1.0, keep_feasible=True),
-        "constraints": [kept],
+        "constraints": [constraint],
         "method": method,
     } | ({"hess": Curvature()} if method == "trust-constr" else {})

@@ -29,15 +29,18 @@ def changes(question: ServedQuestion, rows: Sequence[Row]) -> list[str]:
         return []
     options = question.options
     bounds = room(options)
+    # Only the deployments of these rows are estimated again, at their positions in the options.
     wanted = np.zeros(bounds.legal.shape, bool)
     positions = tuple(np.array(column) for column in zip(*(row.place for row in rows), strict=True))
     wanted[positions] = True
     needs = [question.requests.demand(bool(choice.policy.prefix_caching)) for choice in options.settings]
+    # Layouts and hardware stay as they are in every change, so that steps are priced once.
     prices = priced(options, wanted, needs)
 
     def loads(bounds: MemoryRoom, target: Target, options: Options = options) -> np.ndarray:
         return estimate(options, bounds, wanted, needs, target, prices).cautious_load[positions]
 
+    # Each change is tried alone, against the load at the target as it is.
     before = loads(bounds, question.target)
 
     tried: dict[str, np.ndarray] = {}
@@ -52,6 +55,7 @@ def changes(question: ServedQuestion, rows: Sequence[Row]) -> list[str]:
     ]
     tried["twice the max_sequences"] = loads(bounds, question.target, dataclasses.replace(options, settings=many))
     return [
+        # Pools have no place of one deployment among these estimates.
         "" if row.prefill else _best(before[i], {words: float(each[i]) for words, each in tried.items()})
         for i, row in enumerate(rows)
     ]
@@ -69,6 +73,7 @@ def _looser(target: Target) -> dict[str, Target]:
     for owner, own in target.classes.items():
         for words, looser in _looser(own).items():
             targets[f"{words} for {owner}"] = dataclasses.replace(target, classes={**target.classes, owner: looser})
+    # With classes the limits are theirs; the target has none of its own.
     if target.classes:
         return targets
     for name in ("ttft", "tpot", "e2e"):

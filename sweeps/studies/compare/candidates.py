@@ -67,6 +67,7 @@ def accelerators(
     devices = {}
     for name in dict.fromkeys(hwspaces.rented_names() if names is None else names):
         device = hwspaces.priced(hwspaces.hardware(name), prices)
+        # Set figures go last, so that a price that is set replaces the one of `prices`.
         devices[name] = hwspaces.overridden(device, own) if own else device
     return devices
 
@@ -102,6 +103,7 @@ def room(options: Options) -> MemoryRoom:
     shape = (len(options.settings), len(options.devices), len(options.layouts))
     bounds = {name: np.zeros(shape) for name in ("weights", "tokens", "group_tokens")}
     allowed = np.zeros(shape, bool)
+    # One evaluation for all deployments of one structure: leaves broadcast to [devices, layouts].
     for settings, devices, hardware, layouts, deployment in by_structure(options):
         where = np.ix_(settings, devices, layouts)
         place = hardware, options.model.model, deployment
@@ -110,7 +112,9 @@ def room(options: Options) -> MemoryRoom:
             tokens = kv_capacity_tokens(*place)
             bounds["weights"][where] = weight_bytes(*place[1:])
             bounds["group_tokens"][where] = tokens
+            # Every attention group has a cache of its own, for its own requests.
             bounds["tokens"][where] = tokens * request_groups(place[2])
+    # No kernel reads a cache whose precision the accelerator's matrix units lack.
     for setting, device in np.ndindex(shape[:2]):
         cache = cache_precision(options.model, options.settings[setting].kv)
         if lacking_cache(options.devices[device].hardware, cache):
@@ -125,6 +129,7 @@ def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[Candid
       wanted: shape [settings, devices, layouts].
     """
     for settings, devices, hardware, layouts, deployment in _groups(options):
+        # One price serves all settings of the group, so a deployment is priced where any of them wants it.
         any_of_them = wanted[np.ix_(settings, devices, layouts)].any(axis=0)
         first, second = np.nonzero(any_of_them)
         for low in range(0, len(first), width):
@@ -141,6 +146,7 @@ def columns(options: Options, wanted: np.ndarray, width: int) -> Iterator[Candid
 def _groups(options: Options) -> Iterator[tuple[tuple[int, ...], list[int], Hardware, list[int], Deployment]]:
     """Settings, and accelerators and layouts of one structure each, their leaves as arrays of shape [number]."""
     hardware = [options.hardware(device) for device in range(len(options.devices))]
+    # Settings that differ in the policy alone have the same deployments, and the same costs of steps.
     alike_settings: dict[Any, list[int]] = {}
     for setting, choice in enumerate(options.settings):
         alike_settings.setdefault((choice.kv, *sorted(choice.deployment.items())), []).append(setting)
@@ -171,6 +177,7 @@ def _of_one_structure(trees: Sequence[Any]) -> list[list[int]]:
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
+    # Trees of one structure become one tree whose leaves are arrays, shape [trees].
     return mapped(lambda *leaves: np.array(leaves, float), trees[0], *trees[1:])
 
 

@@ -87,12 +87,14 @@ def compare(
 
 def comparison(wanted: AskedComparison, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
     """The comparison that words ask for; `begun` as of `compare`."""
+    # One question for every precision of the weights; None is the checkpoint's own.
     every: tuple[str | None, ...] = tuple(wanted.weights or [None])
     tried = dict.fromkeys(every)
     questions = {one: question(wanted, one) for one in tried}  # all are checked before the first is searched
-    made = [_compared(one, wanted, begun) for one in questions.values()]
-    found = made[0] if len(made) == 1 else _together(questions, made)
-    return _of_prompts(found) if found.question.requests.without_output else found
+    comparisons = [_compared(one, wanted, begun) for one in questions.values()]
+    ranking = comparisons[0] if len(comparisons) == 1 else _together(questions, comparisons)
+    # Answers of one token have no decode steps: figures are told per request and per prompt token.
+    return _of_prompts(ranking) if ranking.question.requests.without_output else ranking
 
 
 def _compared(
@@ -102,10 +104,12 @@ def _compared(
     start = time.perf_counter()
     metric, chosen = _metric(wanted.sort, asked)
     headroom = HEADROOM if wanted.headroom is None else wanted.headroom
-    found = search(asked, metric, wanted.rate, headroom, wanted.simulate, begun)
-    rows, infeasible = _rows(asked, found, metric)
+    # Both passes; rows are made of their arrays, which hold every deployment.
+    result = search(asked, metric, wanted.rate, headroom, wanted.simulate, begun)
+    rows, infeasible = _rows(asked, result, metric)
+    # Pairs of pools are estimated without classes, and with at least one decode step.
     if wanted.disaggregated and not asked.target.classes and not asked.requests.without_output:
-        rows = with_pools(rows, pool_rows(asked, found.first_pass, metric, wanted.rate, headroom), metric)
+        rows = with_pools(rows, pool_rows(asked, result.first_pass, metric, wanted.rate, headroom), metric)
     return Comparison(
         question=asked,
         metric=metric,
@@ -114,12 +118,13 @@ def _compared(
         headroom=headroom,
         rows=rows,
         infeasible=infeasible,
-        requests=(min(found.requests.values(), default=0), max(found.requests.values(), default=0)),
-        places=int(found.wanted.sum()),
-        simulations=found.simulations,
-        estimate_seconds=found.estimate_seconds,
+        # Fewest and most requests of a simulation over the accelerators; 0 where none was simulated.
+        requests=(min(result.requests.values(), default=0), max(result.requests.values(), default=0)),
+        places=int(result.wanted.sum()),
+        simulations=result.simulations,
+        estimate_seconds=result.estimate_seconds,
         seconds=time.perf_counter() - start,
-        arrays=found.arrays,
+        arrays=result.arrays,
     )
 
 
@@ -133,10 +138,12 @@ def _together(questions: Mapping[str | None, ServedQuestion], made: Sequence[Com
     pairs = list(zip(questions, made, strict=True))
     rows = [row for weights, one in pairs for row in named(one.rows, weights)]
     missed_rows = [row for weights, one in pairs for row in named(one.infeasible, weights)]
+    # An accelerator may lack one precision only: reasons name the precision they are of.
     lacking: dict[str, str] = {}
-    for weights, asked in questions.items():
-        for name, reason in asked.lacking.items():
+    for weights, own_question in questions.items():
+        for name, reason in own_question.lacking.items():
             lacking[name] = "; ".join(filter(None, (lacking.get(name), f"weights {weights}: {reason}")))
+    # A comparison without simulations has (0, 0), which would hide the least of the others.
     known = [one.requests for one in made if one.requests[1]]
     return dataclasses.replace(
         made[0],
@@ -172,7 +179,9 @@ def _metric(sort: str | None, asked: ServedQuestion) -> tuple[str, str]:
 
 def _rows(asked: ServedQuestion, search_result: SearchResult, metric: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Every accelerator and layout at its best setting, ranked; and those that do not serve, in order."""
+    # Lower is better from here on, whatever the metric's own direction.
     values = ascending(search_result.arrays[metric], metric)
+    # Where a simulation confirmed a setting of a place, its estimated settings do not compete with it.
     known = np.zeros(values.shape, bool)
     for place, one in search_result.results.items():
         known[place] = one.load > 0.0
@@ -180,6 +189,7 @@ def _rows(asked: ServedQuestion, search_result: SearchResult, metric: str) -> tu
     used = [int(replica_devices(deployment)) for deployment in asked.options.deployments[0]]
     places = [(int(best[device, layout]), device, layout) for device, layout in np.ndindex(best.shape)]
     legal = [place for place in places if search_result.bounds.legal[place]]
+    # Simulated places first, then by the metric; of equals, the one with fewer devices.
     serving = sorted(
         (place for place in legal if np.isfinite(values[place])),
         key=lambda place: (not known[place], values[place], used[place[2]]),
@@ -197,6 +207,7 @@ def _rows(asked: ServedQuestion, search_result: SearchResult, metric: str) -> tu
         )
         for place in serving
     )
+    # Illegal layouts are worth a row only for accelerators that have no legal one at all.
     possible = {device for _, device, _ in legal}
     others = [place for place in legal if not np.isfinite(values[place])]
     others += [place for place in places if place[1] not in possible]

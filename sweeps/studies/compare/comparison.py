@@ -60,10 +60,12 @@ class Comparison:
 
     def trust(self, row: Row) -> Trust:
         """How far a row's figures can be trusted: of a step under its load."""
+        # Everything that trust depends on: rows of pools share a place with rows of replicas that do both.
         key = row.place, row.prefill is None, row.weights, row.simulated
         if key not in self._trusts:
             sample, batch = self.question.requests.sample, max(row.metrics["batch_mean"], 1.0)
             scenario = scenario_at(self.question_of(row).options, row.place)
+            # The evidence is judged at a step under the row's load: its mean batch, one sequence at least.
             beyond = serving_beyond(scenario, batch, float(np.mean(sample.isl)), float(np.mean(sample.osl)))
             precision = self.question_of(row).model.precision
             self._trusts[key] = trust(
@@ -74,6 +76,7 @@ class Comparison:
     def slower_cache(self, row: Row) -> str | None:
         """One line, where a row's cache makes decoding slower than one of 16 bits."""
         sample = self.question.requests.sample
+        # Tokens that a decoding sequence attends to on average: it is halfway through its output.
         context = float(np.mean(sample.isl)) + 0.5 * float(np.mean(sample.osl))
         return slower_cache(
             scenario_at(self.question_of(row).options, row.place), (max(row.metrics["batch_mean"], 1.0), context)
@@ -92,6 +95,7 @@ class Comparison:
     def advice(self, rows: Sequence[Row]) -> list[str]:
         """For each of the rows the change that gains most load, in words; "" where none does."""
         words: dict[int, str] = {}
+        # By identity: each question is estimated once, for all of its rows together.
         for question in {id(one): one for one in map(self.question_of, rows)}.values():
             own = [(i, row) for i, row in enumerate(rows) if self.question_of(row) is question]
             said = changes(question, [row for _, row in own])
@@ -109,6 +113,7 @@ class Comparison:
 
 def _record(comparison: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
     question = comparison.question
+    # Units are listed for those metrics alone that some row has.
     metrics = sorted({name for row in rows for name in row.metrics})
     record = {
         "jaxroof_version": VERSION,
@@ -162,6 +167,7 @@ def _class_record(one: RequestClass, target: Target) -> dict[str, Any]:
 def _row_record(comparison: Comparison, row: Row, rank: int, change: str) -> dict[str, Any]:
     device = comparison.device_of(row)
     judged = comparison.trust(row)
+    # 90 % interval of the metric that rows are sorted by.
     low, high = judged.interval(row.metrics[comparison.metric])
     return {
         "rank": rank,
@@ -187,6 +193,7 @@ def _row_record(comparison: Comparison, row: Row, rank: int, change: str) -> dic
         "prefill": row.prefill,
         **({} if row.prefill is None else {"decode_replicas": row.decode_replicas}),
         **({"classes": dict(row.classes)} if comparison.question.target.classes else {}),
+        # `devices` of the metrics counts all replicas; the row's own key has those of one.
         **{name: value for name, value in row.metrics.items() if name != "devices"},
     }
 
@@ -205,6 +212,7 @@ def dataset(comparison: Comparison) -> xr.Dataset:
     question, options = comparison.question, comparison.question.options
     simulated = np.zeros((len(options.settings), len(options.devices), len(options.layouts)), np.int8)
     for row in comparison.rows:
+        # Rows of pools are never simulated, and must not clear the flag of a place they share.
         simulated[row.place] |= row.simulated
     variables = {
         name: (DIMS, values, variable_attributes(name, values.dtype)) for name, values in comparison.arrays.items()

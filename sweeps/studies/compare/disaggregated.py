@@ -46,13 +46,16 @@ def pool_rows(
       metric, rate, headroom: as of `sweeps.compare`.
     """
     options = question.options
+    # Means of the requests by setting, leaves of shape [settings, 1, 1].
     needs = mapped(lambda *leaves: np.array(leaves).reshape(-1, 1, 1), first_pass.needs[0], *first_pass.needs[1:])
     steps = pool_steps(options, first_pass.wanted, first_pass.needs, first_pass.prices, first_pass.estimate)
     output = float(np.mean(question.requests.sample.osl))
     candidates = []
+    # A bound on the load first: the least of what either pool and the links can do alone.
     for pairs in _pairs(question, first_pass, steps, needs):
         joules = _joules(question, first_pass, steps, pairs, pairs.load)
         values = ascending(_figures(question, pairs, pairs.load, joules, output, rate, headroom)[metric], metric)
+        # Of equal values the pair of fewer devices first.
         best = np.lexsort((pairs.total, values))[:CANDIDATES]
         candidates.append(pairs.of(best[np.isfinite(values[best])]))
     if not candidates:
@@ -63,9 +66,11 @@ def pool_rows(
             for field in dataclasses.fields(candidates[0])
         )
     )
+    # The search proper, for all accelerators at once: both pools and the links together.
     load, state, binding = largest(question, first_pass, steps, every)
     joules = _joules(question, first_pass, steps, every, load)
     rows = []
+    # Bounds may order pairs otherwise than their loads do, so that each accelerator's best is chosen again.
     for device in np.unique(every.device):
         (own,) = np.nonzero(every.device == device)
         figures = _figures(question, every.of(own), load[own], joules[own], output, rate, headroom)
@@ -93,20 +98,26 @@ def _pairs(question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, ne
     options = question.options
     if not first_pass.prices:  # no deployment holds the model
         return
+    # Layouts are the same in all settings, and so are their devices.
     used = np.array([int(replica_devices(deployment)) for deployment in options.deployments[0]])
     sizes = np.unique(used)
     first = prefill_loads(steps, needs, question.limits, float(options.efficiency.host.request_time))
     second = decode_loads(steps, needs, question.limits)
     transfer = _transfers(question, first_pass, sizes)
+    # Both pools need one precision of the cache: a pair is made within settings of equal deployments.
     alike = list(dict.fromkeys(group.settings for group, _ in first_pass.prices))  # of the same precisions
     for device in range(len(options.devices)):
         most = min(float(used.max()), reach(options.devices[device].hardware))
         columns_by_settings: list[list[np.ndarray]] = []
         for settings in alike:
+            # For every number of devices the best layout and setting of either pool by itself.
             best = [_best_of_sizes(loads[list(settings), device], used, sizes) for loads in (first, second)]
+            # Every size of a prefill replica with every size of a decode replica, in every ratio of their numbers.
             p, d, r = (axis.ravel() for axis in np.indices((len(sizes), len(sizes), len(RATIOS))))
             loads = np.stack([best[0][0][p], best[1][0][d]], axis=1) * RATIOS[r]
+            # As many lanes as the smaller replica has devices: `sizes` rises, so that its index is the lower one.
             sent = transfer[settings[0], device, np.minimum(p, d)]
+            # Requests/s of the unit: the slower pool, or the links, of which each pair of replicas has its own.
             load = np.minimum(loads.min(axis=1), RATIOS[r].min(axis=1) / sent)
             counts = np.stack([sizes[p], sizes[d]], axis=1)
             can = (load > 0.0) & ((counts * RATIOS[r]).sum(axis=1) <= most)
@@ -122,6 +133,7 @@ def _best_of_sizes(loads: np.ndarray, used: np.ndarray, sizes: np.ndarray) -> tu
     """Largest load, its setting and its layout for every number of devices, from loads of shape [settings, layouts]."""
     best = [(0.0, 0, 0)] * len(sizes)
     for i, size in enumerate(sizes):
+        # -1 is below every load, so that only layouts of this size are chosen from.
         of = np.where(used == size, loads, -1.0)
         setting, layout = np.unravel_index(int(of.argmax()), of.shape)
         best[i] = float(of[setting, layout]), int(setting), int(layout)
@@ -134,6 +146,7 @@ def _transfers(question: ServedQuestion, first_pass: FirstPass, sizes: np.ndarra
     tokens = float(np.mean(question.requests.sample.isl))
     seconds = np.full((len(options.settings), len(options.devices), len(sizes)), np.nan)
     for group, _ in first_pass.prices:
+        # A transfer depends on the accelerator and the cache, not on the layout: one row per accelerator is enough.
         devices, first = np.unique(group.device, return_index=True)
         links = group.hardware.links
         where = np.ix_(np.array(group.settings), devices)
@@ -160,14 +173,17 @@ def _joules(
     with eager():
         # The batch at this load, on the ladder: load = batch / (steps x time of a step).
         ladder, decode = steps.ladder[second], steps.decode[second]
+        # Sequence steps per s that every decode replica has to do, shape [pairs, 1].
         taken = (load / pairs.replicas[:, 1] * steps_each[second[0]])[:, None]
         rates = ladder / decode
         below = np.clip((rates <= taken).sum(axis=1) - 1, 0, LADDER - 2)[:, None]
         ends = [np.take_along_axis(array, below + more, axis=1) for array in (ladder, rates) for more in (0, 1)]
         share = np.clip((taken - ends[2]) / (ends[3] - ends[2]), 0.0, 1.0)
+        # Below the ladder's first rate there is one sequence at a time, for a part of the time only.
         batch = np.where(taken < rates[:, :1], 1.0, ends[0] + share * (ends[1] - ends[0]))
         busy = np.minimum(taken / rates[:, :1], 1.0)[:, 0]
         joules = within(ladder, steps.decode_joules[second], batch) / within(ladder, decode, batch)
+        # W of one device beside static power: J per prompt times prompts/s, and J per s of decode steps.
         watts = (load / pairs.replicas[:, 0] * steps.prompt_joules[first], joules[:, 0] * busy)
         counts = pairs.replicas * pairs.devices
         return sum(counts[:, i] * (static + watts[i]) for i in range(2)) / load
@@ -185,6 +201,7 @@ def _figures(
     """Figures of pairs of one accelerator at their largest load, those of `sweeps.studies.compare.figures.figures`."""
     options = question.options
     hardware = options.hardware(int(pairs.device[0])) if len(pairs.device) else options.hardware(0)
+    # Devices of both pools are counted alike, so that a single device stands for the price of each.
     one = dataclasses.replace(on_one_device(options.deployments[0][0]), dp=1.0)
     server = float(options.servers[int(pairs.device[0])]) if len(pairs.device) else 1.0
     charged = (pairs.replicas * charged_devices(pairs.devices, server)).sum(axis=1)
@@ -210,9 +227,12 @@ def _row(
         second = first  # decodes as well, and one policy describes both pools
     position, policy = (second, device, decode), options.settings[second].policy
     batch = float(at["batch_mean"][i])
+    # The decode pool's flag for sequences at once, as of a replica that does both.
     running = sequences(policy, batch, float(steps.most[position]), False)
     base = ranked_row(question, first_pass.estimate, figures, position, int(pairs.total[i]), None, running, 0)
+    # W of one device: J per token x tokens per request x requests/s, over all devices of the pair.
     power = figures["joules_per_token"] * float(np.mean(question.requests.sample.osl)) * load[i] / pairs.total[i]
+    # In the order of the indices that `largest` returns.
     words = [limit_text(limit) for limit in question.limits]
     words += ["prefill pool", "links between the pools", "decode pool"]
     layouts = [label(options.layouts[layout]) for layout in (prefill, decode)]

@@ -116,6 +116,7 @@ def sequences(policy: Policy, batch: float, most: float, capped: bool) -> float:
     """Sequences that an engine should run at once at most: `most` where TPOT asks for it, else enough for its load."""
     if capped:
         return math.floor(most)
+    # A power of two well above a Poisson number of this mean: a quarter more, four standard deviations and 8.
     enough = 2.0 ** math.ceil(math.log2(1.25 * batch + 4.0 * math.sqrt(batch) + 8.0))
     return min(float(policy.max_sequences), enough)
 
@@ -126,6 +127,7 @@ Priced = list[tuple[CandidateColumns, StepCosts]]
 
 def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Priced:
     """Costs of the steps of every wanted deployment; arguments as of `estimate`."""
+    # Rows of the largest step: a full token budget or two prompts, and every sequence that may decode.
     most = max(float(setting.policy.token_budget) for setting in options.settings)
     most = max(most, 2.0 * max(needs.prompt for needs in demands))
     most += max(float(setting.policy.max_sequences) for setting in options.settings)
@@ -133,6 +135,7 @@ def priced(options: Options, wanted: np.ndarray, demands: list[Demand]) -> Price
     kinds: dict[Any, list[OpKinds]] = {}  # by structure: which op depends on what is found once for each
     prices = []
     with eager():
+        # Ops of one structure depend on the same columns, so that their kinds are worked out for the first group alone.
         for group in columns(options, wanted, WIDTH):
             kind = structure((group.hardware, group.deployment))
             place = group.hardware, options.model.model, group.deployment, options.efficiency
@@ -157,9 +160,11 @@ def estimate(
     with eager():
         for group, costs in prices:
             for setting in group.settings:
+                # A group is priced for all its settings; those that do not want a deployment keep NaN.
                 there = wanted[setting, group.device, group.layout]
                 where = (np.full(len(group.device), setting), group.device, group.layout)
                 policy, needs = options.settings[setting].policy, demands[setting]
+                # The engine runs at most what its flag allows and what its cache has room for.
                 cache = np.asarray(cached_sequences(bounds.tokens[where], policy, needs))
                 most = np.minimum(cache, float(policy.max_sequences))
                 engine = _engine(options, group, costs, policy, needs, most)
@@ -173,6 +178,7 @@ def _engine(
     options: Options, group: CandidateColumns, costs: StepCosts, policy: Policy, needs: Demand, most: np.ndarray
 ) -> SteadyEngine:
     """Engines of a group of deployments, leaves of shape [deployments, n], of which `most` sequences run at once."""
+    # Evenly spaced in the logarithm: a step is flat while weights are read, and grows with the batch later.
     ladder = np.maximum(most, 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)
     place = group.hardware, options.model.model, group.deployment, options.efficiency
     return priced_engine(costs.cost, *place, needs, policy, ladder, most[:, None])
@@ -197,11 +203,13 @@ def _largest_load(engine: SteadyEngine, policy: Policy, most: np.ndarray, limits
     if of_tpot:
         full = _full_batch(state, top, of_tpot)
         fewer = _search(state, np.minimum(top, np.maximum(full, 1.0)[:, None]), np.minimum(full, most), limits)
+        # Fewer sequences are chosen only where the load gains more than 1 % by them.
         better = fewer["load"] > 1.01 * np.nan_to_num(best["load"])
         best = {name: np.where(better, fewer[name], best[name]) for name in fewer}
         best["capped"] = better & (full < most)
     best |= _cautious(state, best, limits)
     best["power"] = np.full(len(most), np.nan)
+    # W of one device: J of a mean step over its time, and static power.
     if engine.joules is not None:
         energy = engine.step_energy(best["batch"][:, None])[:, 0]
         # An engine at its largest load is never idle.
@@ -215,16 +223,19 @@ def _search(state: State, top: np.ndarray, most: np.ndarray, limits: list[Limit]
     The load is not always kept at every batch below the best one, nor does it always grow with the batch. So the best
     of a grid is looked for, in place of the end of an interval: of the whole range, then beside the best one.
     """
+    # Batches of the whole range, from 1 to the most, shape [deployments, COARSE].
     coarse = top ** np.linspace(0.0, 1.0, COARSE)
     steady = state(coarse, most)
     last = np.argmax(np.where(_serves(steady, limits), steady.load, -1.0), axis=1)
     rows = np.arange(len(most))
+    # Between the best batch and the next one, in finer steps.
     low, high = coarse[rows, last], coarse[rows, np.minimum(last + 1, COARSE - 1)]
     fine = low[:, None] * (high / low)[:, None] ** np.linspace(0.0, 1.0, FINE)
     steady = state(fine, most)
     good = _serves(steady, limits)
     load = np.where(good, steady.load, -1.0)
     best = np.argmax(load, axis=1)
+    # What the next larger batch misses is what keeps the load from being larger.
     after = np.minimum(best + 1, FINE - 1)
     missed = np.stack(
         [np.broadcast_to(limit.shortfall(steady), fine.shape)[rows, after] for limit in limits] or [rows * 0.0]
@@ -244,6 +255,7 @@ def _search(state: State, top: np.ndarray, most: np.ndarray, limits: list[Limit]
 def _full_batch(state: State, top: np.ndarray, limits: list[Limit]) -> np.ndarray:
     """Largest batch that keeps the limits of TPOT when it never varies, a whole number, shape [deployments]."""
     batch = top ** np.linspace(0.0, 1.0, COARSE * 4)
+    # A full engine admits a sequence only when one ends, so that its batch hardly varies.
     still = _calmer(state(batch, batch[:, -1]))
     good = np.all([limit.shortfall(still) <= 0.0 for limit in limits], axis=0)
     return np.floor(np.max(np.where(good, batch, 0.0), axis=1))
@@ -258,11 +270,13 @@ def _calmer(steady: SteadyState) -> SteadyState:
 
 def _cautious(state: State, best: dict[str, np.ndarray], limits: list[Limit]) -> dict[str, np.ndarray]:
     """The state at the load that is told without a simulation, `CAUTION` below the estimate, shape [deployments]."""
+    # Index -1, of no binding limit, takes the last entry: caution as for a mean.
     means = np.array([limit.mean for limit in limits] + [True])  # the last: no limit binds
     binds_mean = means[best["binding"].astype(int)]
     first, second = (np.where(binds_mean, *(CAUTION[kind][i] for kind in ("mean", "tail"))) for i in (0, 1))
     batch = np.maximum(best["batch"], 1.0)
     wanted = best["load"] / (1.0 + first + second / batch**2)
+    # The largest batch whose load is at most the cautious one, on an even grid from one sequence up.
     batches = 1.0 + (batch - 1.0)[:, None] * np.linspace(0.0, 1.0, CAUTIOUS)
     steady = state(batches, best["most"])
     rows, last = np.arange(len(batch)), np.maximum(np.sum(steady.load <= wanted[:, None], axis=1) - 1, 0)
@@ -273,6 +287,8 @@ def _cautious(state: State, best: dict[str, np.ndarray], limits: list[Limit]) ->
 
 def keeps(steady: SteadyState, limits: Sequence[Limit]) -> np.ndarray:
     """Whether all limits are kept, prompts find room, sequences end and no queue grows, shape [deployments, n]."""
+    # Little's law: requests that wait = load x mean time of waiting, here what TTFT has beyond that of requests that
+    # meet no other prompts, and beyond two steps.
     waiting = steady.load * (mean_ttft(steady) - steady.ttft_alone - 2.0 * steady.step)
     good = (steady.use < 1.0) & (steady.held_back < 1.0) & (waiting <= QUEUE)
     for limit in limits:

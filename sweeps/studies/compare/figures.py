@@ -39,9 +39,11 @@ def figures(
     """
     load = np.where(load > 0.0, load, np.nan)
     arrays = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    # Figures are formulas of numbers: one evaluation for all deployments of a structure.
     for settings, devices, hardware, layouts, deployment in by_structure(options):
         where = np.ix_(settings, devices, layouts)
         with eager():
+            # Devices of one replica by layout, and of one server by accelerator.
             each = np.broadcast_to(replica_devices(deployment), (1, 1, len(layouts)))
             # Power is that of the largest load: a replica that does less idles for the rest of the time.
             joules = estimates.power[where] * each / (load[where] * output[where])
@@ -77,13 +79,16 @@ def figures_of(
       joules: per output token.
     """
     load = np.where(load > 0.0, load, np.nan)
+    # With a rate, replicas share it evenly, each below its own largest load.
     served = load if rate is None else share_of(rate, headroom, load)  # requests/s of one replica
     replicas = np.ones(load.shape) if rate is None else np.round(rate / served)
     tokens = served * output
     price = math.nan if hardware.price is None else hardware.price
     arrays = {name: np.full(load.shape, np.nan) for name in SORTED_BY}
+    # A single replica is charged its part of a server; replicas of one rate fill whole servers together.
     rented = charged * replicas if rate is None else rented_devices(charged, replicas, server)
     with eager():
+        # A deployment with fewer devices than the replica stands for its part of the replica's throughput and rent.
         own = replica_devices(deployment)
         paid = dataclasses.replace(deployment, charged=rented / (devices * replicas) * own)
         costs = economics(hardware, paid, tokens / (devices / own), joules)
@@ -99,4 +104,5 @@ def figures_of(
 
 def share_of(rate: float, headroom: float, load: Any) -> Any:
     """Requests/s of each of the replicas that take `rate` together, with `headroom` beside; `load` is one's largest."""
+    # The fewest replicas whose loads add up to the rate and its headroom; the slack forgives rounding.
     return rate / np.ceil(rate * (1.0 + headroom) / load - 1e-9)

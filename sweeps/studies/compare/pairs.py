@@ -71,11 +71,13 @@ def _jobs(
 ) -> HandoverCost:
     """What the job of two pools says of every pair; arguments as of `_job`."""
     costs = []
+    # A job has one accelerator, so that pairs are grouped by it and put back in their order afterwards.
     for device in np.unique(pairs.device):
         (own,) = np.nonzero(pairs.device == device)
         sent = None if rate is None else rate[own]
         costs.append((own, _job(question, first_pass, pairs.of(own), batch[own], sent)))
     order = np.argsort(np.concatenate([own for own, _ in costs]))
+    # Leaves that do not depend on the batch become as wide as the others, to be joined.
     wide = [mapped(lambda leaf, own=own: np.broadcast_to(leaf, (len(own), batch.shape[1])), one) for own, one in costs]
     return mapped(lambda *leaves: np.concatenate(leaves)[order], wide[0], *wide[1:])
 
@@ -92,12 +94,14 @@ def _job(
     hardware = options.devices[int(pairs.device[0])].hardware
     ends = []
     for pool, position in (("prefill", 0), ("decode", 1)):
+        # The replicas of a pool are the degree dp of its deployment.
         deployments = [
             dataclasses.replace(options.deployments[setting][layout], dp=float(replicas))
             for (setting, layout), replicas in zip(getattr(pairs, pool), pairs.replicas[:, position], strict=True)
         ]
         stacked = mapped(lambda *leaves: np.array(leaves, float)[:, None], deployments[0], *deployments[1:])
         ends.append(Pool(hardware=hardware, deployment=stacked, efficiency=options.efficiency))
+    # Policies of the decode pool say what is drafted; the prefix cache is that of its setting, too.
     settings, images = pairs.decode[:, 0], first_pass.needs[0].encode
     work = Handover(
         batch=batch,
@@ -120,6 +124,7 @@ def prompts_of(question: ServedQuestion, first_pass: FirstPass, pairs: Pairs) ->
     prompts = []
     for setting, layout in pairs.prefill:
         groups = float(request_groups(options.deployments[setting][layout]))
+        # Whole prompts within the token budget of one step.
         room = float(options.settings[setting].policy.token_budget) // first_pass.needs[setting].prompt
         prompts.append(max(groups, room))
     return np.array(prompts)
@@ -134,11 +139,13 @@ def largest(
     state. Steps between two batches of the ladder are found again from the step of the batch itself.
     """
     job = _jobs(question, first_pass, pairs, steps.ladder[places_of(pairs, "decode")])
+    # First on the ladder; then again with steps scaled by the ratio of the job's TPOT to the interpolated one.
     for last in (False, True):
         load, at, binding = _within_limits(question, first_pass, steps, pairs, job)
         own = _jobs(question, first_pass, pairs, at["batch"][:, None])
         if not last:
             job = dataclasses.replace(job, tpot=job.tpot * own.tpot / at["tpot_mean"][:, None])
+    # At its own batch the job may do less than the steady state: its slowest stage is the limit.
     load = np.minimum(load, FULLEST * own.rate[:, 0])
     own = _jobs(question, first_pass, pairs, at["batch"][:, None], np.maximum(load, IDLE)[:, None])
     return load, at | {"ttft_mean": own.ttft[:, 0], "tpot_mean": own.tpot[:, 0]}, binding
@@ -147,15 +154,18 @@ def largest(
 def _within_limits(
     question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, pairs: Pairs, job: HandoverCost
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """As `_largest`, from what the job says at the batches of the ladder, that nobody waits for."""
+    """As `largest`, from what the job says at the batches of the ladder, that nobody waits for."""
     limits, second = question.limits, places_of(pairs, "decode")
     ladder, most = steps.ladder[second], steps.most[second]
     needs = mapped(lambda *leaves: np.array(leaves)[second[0], None], first_pass.needs[0], *first_pass.needs[1:])
+    # TTFT of the job = delay + prefill step + transfer that is left, here without waiting: shape [pairs, 1].
     alone, exposed = job.ttft[:, :1] - job.exposed[:, :1], job.exposed[:, :1]
     delay = float(question.options.efficiency.host.request_time)
     step, links = alone - delay, job.transfer_rate[:, 0]
+    # s per prompt of one prefill replica.
     service = pairs.replicas[:, :1] / job.prefill_rate[:, :1]
     with eager():
+        # A prefill replica as a server of single prompts: M/D/1.
         times = StepTimes(decode=0.0, first=service, further=service, steps=1.0, full=1.0, filled=service)
 
         def state(batch: np.ndarray) -> tuple[np.ndarray, PromptQueue, SteadyState]:
@@ -163,12 +173,14 @@ def _within_limits(
             load = decodes.load * pairs.replicas[:, 1:]
             each = load / pairs.replicas[:, :1]
             prompts = prompt_queue(each, times, needs.evenness)
+            # The mean wait is the job's, the spread that of the queue of the steady state.
             prompts = dataclasses.replace(prompts, ttft=waiting_time(each, service) + step)
             return load, prompts, together(prompts, decodes, delay + exposed, step)
 
         def fine(load: np.ndarray, both: SteadyState) -> np.ndarray:
             return keeps(both, limits) & (load < links[:, None])
 
+        # Batches of the decode pool's replicas, evenly spaced in their logarithm; then between two of them.
         coarse = LEAST_BATCH * (ladder[:, -1:] / LEAST_BATCH) ** np.linspace(0.0, 1.0, COARSE)
         load, _, both = state(coarse)
         best = np.where(fine(load, both), load, -1.0).argmax(axis=1)[:, None]
@@ -186,7 +198,9 @@ def _within_limits(
             "prefill_use": prompts.use,
         }
         at = {name: np.take_along_axis(array, best, axis=1)[:, 0] for name, array in arrays.items()}
+        # What the next larger batch misses first: limits in their order, then the prefill pool, then the links.
         missed = [limit.shortfall(both) > 0.0 for limit in limits] + [prompts.use >= 1.0, load >= links[:, None]]
         stops = np.stack([np.take_along_axis(np.broadcast_to(one, load.shape), after, axis=1)[:, 0] for one in missed])
+        # Where nothing is missed the batch is the largest there is: the decode pool is full.
         binding = np.where(stops.any(axis=0), stops.argmax(axis=0), len(missed))
     return np.take_along_axis(good, best, axis=1)[:, 0], at, binding

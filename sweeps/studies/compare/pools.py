@@ -65,6 +65,7 @@ def pool_steps(
             place = group.hardware, options.model.model, group.deployment, options.efficiency
             every = list(group.settings)
             where = np.ix_(every, range(len(group.device)))
+            # Settings by rows and deployments by columns, as positions in arrays of all deployments.
             where = where[0], group.device[where[1]], group.layout[where[1]]  # shape [settings, deployments]
             there = wanted[where]
 
@@ -79,13 +80,16 @@ def pool_steps(
             for field in dataclasses.fields(StepTimes):
                 getattr(prompt, field.name)[where] = filled(getattr(times, field.name))
             if energies is not None:
+                # A full step's energy per prompt is what a further prompt adds.
                 joules[where] = filled(energies.further)
 
             # Steps that only decode: once for all settings in which they are the same.
             for setting in every:
                 own, policy = (setting, group.device, group.layout), options.settings[setting].policy
                 most[own] = np.where(wanted[own], np.minimum(estimates.cache[own], float(policy.max_sequences)), np.nan)
+                # From one sequence to the most, evenly spaced in the logarithm.
                 ladders[own] = np.maximum(most[own], 1.0)[:, None] ** np.linspace(0.0, 1.0, LADDER)
+                # `same` points at an earlier setting, whose steps are there already.
                 same[setting] = first = _same_decoding(options, every, setting)
                 if first != setting:
                     decode[own], decode_joules[own] = (array[first, *own[1:]] for array in (decode, decode_joules))
@@ -106,6 +110,7 @@ def _same_decoding(options: Options, settings: Sequence[int], setting: int) -> i
     """The first of the settings in which steps without prompts are those of `setting`."""
 
     def decoding_part(policy: Policy) -> Policy:
+        # Token budget, order and chunking only act on prompts: without prompts they change nothing.
         return dataclasses.replace(policy, token_budget=1.0, order=0.0, chunked=1.0)
 
     own = decoding_part(options.settings[setting].policy)
@@ -125,11 +130,14 @@ def decoding(ladder: np.ndarray, decode: np.ndarray, most: np.ndarray, needs: De
       most: shape [deployments].
       needs: leaves of shape [deployments, 1].
     """
+    # A finite difference: how much one more sequence slows a step for the others, in s.
     times, longer = (within(ladder, decode, batch * (1.0 + step)) for step in (0.0, STEP))
     slope = np.maximum(longer - times, 0.0) / (batch * STEP)
     times = within(ladder, decode, np.ceil(batch))  # a replica decodes a whole number of sequences
+    # Prompts come computed, so that they add nothing to a step, which has room for any number of them.
     steps = StepTimes(decode=times, first=0.0, further=0.0, steps=1.0, full=np.inf, filled=times)
     state = steady_state(steps, slope, needs, 0.0, batch, most[:, None])
+    # TTFT is all but 0, with a spread that keeps its distribution regular.
     idle, all_of_them = np.full(batch.shape, IDLE), np.ones(batch.shape)
     state = dataclasses.replace(state, ttft=idle, ttft_alone=idle, meets=all_of_them)
     return dataclasses.replace(state, ttft_spread=0.1 * idle, ttft_alone_spread=0.1 * idle)
@@ -141,6 +149,7 @@ def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar, alone:
     Args:
       alone: s of a prefill step, which a request takes that waits for nothing.
     """
+    # A distribution needs some spread: at least a millionth of the mean.
     spread = np.maximum(prompts.spread, 1e-6 * prompts.ttft)
     return dataclasses.replace(
         decode,
@@ -167,8 +176,10 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
     there, own = _serving(steps, needs)
     with eager():
         times = mapped(lambda leaf: leaf[there][:, None], steps.prompt)
+        # Loads as shares of the most that full steps do, shape [deployments, len(USES)].
         load = prompt_rate(times) * USES
         nothing, none = np.full(load.shape, IDLE), np.zeros(load.shape)
+        # A decode pool that takes no time at all, so that limits bind by the prefill pool alone.
         decode = SteadyState(
             batch=nothing,
             under_way=nothing,
@@ -200,6 +211,7 @@ def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np
 
     Args, returns: as of `prefill_loads`.
     """
+    # Settings that decode alike are searched once, by the first of them.
     firsts = np.isin(np.arange(len(steps.same)), steps.same)[:, None, None]
     there, own = _serving(steps, needs, firsts)
     ladder = steps.ladder[there]

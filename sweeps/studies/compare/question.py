@@ -74,6 +74,7 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
+    # Requests and target first: they have errors of their own, and do not depend on accelerators.
     requests = ServedRequests(asked.load, asked.model)
     target = target_of(asked.slo, asked.share, requests.classes if asked.load.get("traffic") is not None else ())
     given, policy = dict(asked.overrides or {}), asked.policy or {}
@@ -81,6 +82,7 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     constants = of.constants
     entry = with_draft(workloads.model(asked.model, weights=weights), asked.draft)
     spread = under(given, "deployment")
+    # Numbers of the model and of the constants apply to every point; those of hardware and deployment later.
     entry, constants = _with_numbers(entry, constants, given)
 
     # What is tried beside accelerators and layouts.
@@ -89,13 +91,15 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     tried = dict(policy)
     base = chosen_policy(of.engine.words, {})
     if "token_budget" not in tried:
-        whole = max(float(base.token_budget), requests.longest)
-        tried["token_budget"] = [*TOKEN_BUDGETS] if base.chunked else [whole]
+        # An engine that does not split prompts needs a step with room for the longest request.
+        budget = max(float(base.token_budget), requests.longest)
+        tried["token_budget"] = [*TOKEN_BUDGETS] if base.chunked else [budget]
     policies = [
         dict(zip(tried, values, strict=True))
         for values in itertools.product(*(_several(value) for value in tried.values()))
     ]
     choices = []
+    # One setting for every combination; its text names what differs between settings alone.
     for cache, count, changes in itertools.product(caches, drafted, policies):
         beside = {} if count in (None, 0) else {"drafts": count}
         words = [f"kv {cache}"] * (len(caches) > 1) + [f"drafts {count}"] * (len(drafted) > 1)
@@ -111,11 +115,12 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0], engine=of.engine)
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
-    found = list(accelerators(asked.hardware, given, asked.prices).values())
-    if not found:
+    candidates = list(accelerators(asked.hardware, given, asked.prices).values())
+    if not candidates:
         raise ValueError("hardware is empty; give at least one name")
     runnable, lacking = [], {}
-    for device in found:
+    for device in candidates:
+        # The first reason is told: arithmetic, then the engine's support, then the cache, then its longer steps.
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))
         why = f"no matrix peak for {' and '.join(missing)}" if missing else unsupported(of.engine, device.vendor)
         units = [lacking_cache(device.hardware, cache_precision(entry, cache, of.engine)) for cache in caches]
@@ -130,9 +135,13 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     most = MAX_DEVICES if asked.max_devices is None else asked.max_devices
     counts = powers_of_two(most) if asked.devices is None else list(dict.fromkeys(asked.devices))
     ways = layouts_of(counts, entry.model)
-    allowed, refused = possible(ways, found[0].hardware, entry.model, with_settings(plain, spread))
+    # Rules of the model do not depend on the accelerator: any one's hardware checks them.
+    allowed, refused = possible(ways, candidates[0].hardware, entry.model, with_settings(plain, spread))
+    # Drafting has rules of its own, which may leave no layout.
     for beside in (choice.deployment for choice in choices if choice.deployment):
-        drafting, rules = possible(allowed, found[0].hardware, entry.model, with_settings(plain, {**spread, **beside}))
+        drafting, rules = possible(
+            allowed, candidates[0].hardware, entry.model, with_settings(plain, {**spread, **beside})
+        )
         if allowed and not drafting:
             raise ValueError(f"{entry.name}: {next(iter(rules.values()))}")
     if not any(drafted):
@@ -140,7 +149,8 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     one = {name: 1 for layout in allowed for name in layout}  # so that all deployments have one structure
     options = Options(
         model=entry,
-        efficiency=with_host(of, constants.efficiency, None, found[0].hardware, entry.model, plain),
+        # No vendor is named: accelerators with longer steps have been left out above.
+        efficiency=with_host(of, constants.efficiency, None, candidates[0].hardware, entry.model, plain),
         devices=runnable,
         layouts=allowed,
         settings=choices,
@@ -160,11 +170,13 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
         precisions=frozenset(needed),
         servers=[server_devices(device.name, asked.node) for device in runnable],
     )
+    # Layouts differ in degrees alone, so that the first of every setting tells whether it can be priced.
     for deployments in options.deployments:
         for deployment in deployments[:1]:
             require_priced(entry.name, entry.model, deployment)
+    # A setting without effect on any deployment or policy is refused, as a likely mistake.
     place = CaseWords(hardware="-", model=asked.model, kv=caches[0], overrides=given)
-    require_effect(given_paths(place, policy=policy), _facts(options, found[0].hardware))
+    require_effect(given_paths(place, policy=policy), _facts(options, candidates[0].hardware))
     return ServedQuestion(
         options=options,
         every_accelerator=asked.hardware is None,
@@ -198,6 +210,7 @@ def _with_numbers(
 
 def _facts(options: Options, hardware: Hardware) -> Facts:
     """Every deployment and policy that is tried."""
+    # One accelerator stands for all: effects are looked for in deployments and policies.
     scenarios = tuple(
         Scenario(
             hardware=hardware,
@@ -212,6 +225,7 @@ def _facts(options: Options, hardware: Hardware) -> Facts:
     columns: dict[str, tuple[Any, ...]] = {}
     for choice in options.settings:
         for path, values in policy_values(choice.policy).items():
+            # All values of a policy's number over the settings.
             columns[path] = (*columns.get(path, ()), *values)
     return Facts(scenarios, columns)
 

@@ -24,6 +24,7 @@ without the figure that rows are sorted by; or all the way."""
 
 def default_metric(devices: Sequence[hwspaces.HardwareEntry]) -> tuple[str, int]:
     """The metric where none is asked for, by money where at least half have a price; and how many have one."""
+    # Rows without a price cannot be ranked by money, so that most accelerators need one.
     priced = sum(device.hardware.price is not None for device in devices)
     return (PRICE if 2 * priced >= len(devices) > 0 else RATE), priced
 
@@ -36,8 +37,10 @@ def ascending(values: np.ndarray, name: str) -> np.ndarray:
 
 def ranks(values: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """Position of every number in rising order, of the same shape; of equal ones, the one with the lower tie first."""
+    # np.lexsort sorts by its last key first: values, then ties.
     order = np.lexsort((ties.ravel(), values.ravel()))
     positions = np.empty(order.size)
+    # The inverse permutation: from the order of places to the rank of every place.
     positions[order] = np.arange(order.size)
     return positions.reshape(values.shape)
 
@@ -78,6 +81,7 @@ def nearest_misses(rows: Iterable[R], infeasible: Iterable[R]) -> tuple[R, ...]:
     """For every accelerator without any of `rows`, the infeasible one that came nearest to being one."""
     served, nearest = {row.hardware for row in rows}, dict[str, R]()
     for row in infeasible:
+        # A later stage is nearer to serving; within a stage, a smaller distance. Of equals the later row stays.
         before = nearest.get(row.hardware, row)
         if row.hardware not in served and (-row.stage, row.distance) <= (-before.stage, before.distance):
             nearest[row.hardware] = row
@@ -95,6 +99,7 @@ def too_large(weights: float, capacity: float, all_weights: float, usable: float
       devices: of the replica.
       linked: devices that the links connect.
     """
+    # Devices that the weights need at least, were they split evenly.
     least = math.ceil(all_weights / usable) if usable > 0 else 0
     needs = f", needs at least {least} devices" if least > devices else ""
     reached = f"; its links connect {number(linked)}" if least > linked else ""

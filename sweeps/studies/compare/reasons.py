@@ -48,10 +48,12 @@ RANKED = tuple(
 
 def stages(arrays: Arrays, tried: np.ndarray, even: np.ndarray, slo: Mapping[str, float], metric: str) -> np.ndarray:
     """Stage that every point reaches, one of the codes above; int, shape (hardware, deployment, batch)."""
+    # In the order of the stages: np.select takes the first mask that holds, which is the first obstacle.
     obstacles = (
         (UNTRIED, ~tried),
         (ILLEGAL, ~arrays["legal"]),
         (UNEVEN, ~even),
+        # Negated comparisons, so that NaN counts as an obstacle.
         (WEIGHTS, ~(arrays["kv_capacity_tokens"] > 0)),
         (CACHE, ~arrays["fits"]),
         (LIMIT, ~(excess(arrays, slo) <= 1.0)),
@@ -67,13 +69,16 @@ def excess(arrays: Arrays, slo: Mapping[str, float]) -> np.ndarray:
     worst = np.zeros(arrays["ttft"].shape)
     for name, limit in slo.items():
         values = arrays[name].astype(float)
+        # A ratio above 1 is by what factor the limit is missed, for figures of either direction.
         worst = np.maximum(worst, limit / values if variable(name).higher_is_better else values / limit)
     return worst
 
 
 def distances(arrays: Arrays, stage: np.ndarray, batches: np.ndarray, slo: Mapping[str, float]) -> np.ndarray:
     """Distance of every point from passing its obstacle; comparable between points of one stage."""
+    # Sequences that fit: half a one at least, so that the ratio stays finite.
     room = np.maximum(arrays["sequence_capacity"], 0.5)
+    # B of weights per device, batch over room, factor of the worst limit: each orders points of its own stage.
     far = {WEIGHTS: arrays["weight_bytes"], CACHE: batches / room, LIMIT: excess(arrays, slo)}
     return np.select([stage == code for code in far], list(far.values()), 0.0)
 
@@ -112,6 +117,7 @@ def sentence(point: Obstructed, slo: Mapping[str, float], metric: str, broken: C
 
 def _misses(name: str, point: Obstructed, slo: Mapping[str, float]) -> bool:
     value = point.metrics[name]
+    # NaN misses every limit.
     return not (value >= slo[name] if variable(name).higher_is_better else value <= slo[name])
 
 

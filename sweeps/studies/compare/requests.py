@@ -71,6 +71,7 @@ class ServedRequests:
         """Requests to be simulated where so many sequences run at once."""
         if self.counted:
             return len(self.sample)
+        # Powers of two, so that deployments of similar batches have simulations of one size.
         return min(max(LEAST, 2 ** math.ceil(math.log2(TIMES * max(sequences, 1.0)))), MOST)
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (a question has one of these)
@@ -80,7 +81,9 @@ class ServedRequests:
         if not self.counted:
             keys["requests"] = number
         if keys.get("trace") is None and keys.get("arrivals") is None:
+            # Times scale with the rate: a stream of 1/s, stretched, is the stream of any other rate.
             keys["rate"] = 1.0
+        # Requests do not depend on hardware, which the specification has to name all the same.
         return load(ServeSpec(hardware="-", model=self.model, **keys))
 
     def rate(self, number: int) -> float:
@@ -105,17 +108,21 @@ def demand(stream: Stream, caching: bool) -> Demand:
         they share.
     """
     isl, osl = stream.isl, stream.osl
+    # At least one token of a prompt is computed: its output is the first token.
     cached = np.where((stream.group != ALONE) & caching, np.minimum(stream.shared, isl - 1.0), 0.0)
     cached[_first_of_groups(stream.group)] = 0.0
     prompt, steps = isl - cached, np.maximum(osl - 1.0, LEAST_STEPS)
+    # Mean over all decode steps of the prompt and half of the output: long answers weigh by their steps.
     context = float(np.sum(steps * (isl + 0.5 * osl)) / np.sum(steps))
     classes = []
     if stream.kind is not None:
+        # Each class has means of its own, as if it came alone.
         of_kinds = (stream.kind == kind for kind in range(int(np.max(stream.kind)) + 1))
         classes = [dataclasses.replace(part(stream, of_kind), kind=None) for of_kind in of_kinds]
     return Demand(
         prompt=float(np.mean(prompt)),
         cached=float(np.mean(cached)),
+        # mean^2 / mean of squares = 1 / (1 + squared coefficient of variation).
         evenness=float(np.mean(prompt) ** 2 / np.mean(prompt**2)),
         output=float(np.mean(steps)) + 1.0,
         briefness=float(np.mean(steps) * np.mean(1.0 / steps)),

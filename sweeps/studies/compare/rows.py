@@ -74,6 +74,7 @@ def ranked_row(
     """The row of a deployment that serves."""
     options = question.options
     setting, device, layout = position
+    # Figures of a steady state at the cautious load, which is what is told without a simulation.
     estimated = {
         "ttft_mean": estimates.cautious_ttft[position],
         "tpot_mean": estimates.cautious_tpot[position],
@@ -83,12 +84,15 @@ def ranked_row(
     metrics["load"] = float(estimates.cautious_load[position])
     classes: dict[str, Mapping[str, float]] = {}
     if result is not None:
+        # A simulation's figures replace them; those of `figures` are at the simulated load already, for all replicas.
         own = {name: value for name, value in result.metrics.items() if not is_of_class(name)}
         metrics |= {name: value for name, value in own.items() if name not in figures}
         metrics["load"] = result.load
         names = question.target.classes
+        # The simulation numbers classes in the order of the target.
         classes = {name: metrics_of_class(result.metrics, position) for position, name in enumerate(names)}
     metrics |= figures
+    # What the smallest failing load misses; where there is none, what the steady state says.
     stopped = [] if result is None else result.missed.split("; ")
     binds = "; ".join(map(_without_share, stopped)) or _binding(question, estimates, position)
     return Row(
@@ -110,8 +114,10 @@ def ranked_row(
             question,
             position,
             most,
+            # The load of one replica, which shares the rate evenly with the others.
             figures["requests_per_second"] / replicas,
             requests,
+            # Devices of whole servers are charged for where the replicas leave some of them idle.
             None if figures["rented_devices"] == figures["devices"] else figures["rented_devices"] / replicas,
         ),
         place=position,
@@ -133,8 +139,10 @@ def missed(
     _, device, layout = position
     hardware = options.devices[device].hardware
     capacity = float(hardware.memory.hbm.capacity)
+    # What remains where no obstacle below applies: a figure that is unknown.
     stage, distance, reason = UNPRICED, 0.0, f"no figure for {metric}"
     metrics: dict[str, float] = {}
+    # The first obstacle in the order of the stages, and how far the deployment is from passing it.
     if not bounds.legal[position]:
         stage = ILLEGAL
         reason = broken_rule(hardware, options.model.model, options.deployments[position[0]][layout]) or "not possible"
@@ -147,6 +155,7 @@ def missed(
         reason = f"does not fit: KV cache for {room} tokens, the longest request has {question.requests.longest:,.0f}"
     elif not estimates.load[position] > 0.0:
         metrics = {"ttft_mean": float(estimates.ttft[position]), "tpot_mean": float(estimates.tpot[position])}
+        # Not even a single request at a time keeps the limits, by the steady state.
         stage, distance, reason = LIMIT, *_misses(metrics, question)
     elif result is not None and result.load <= 0.0:
         metrics = {name: result.metrics[name] for name in ("ttft_mean", "tpot_mean")}
@@ -178,6 +187,7 @@ def _misses(metrics: Mapping[str, float], question: ServedQuestion) -> tuple[flo
     """By what factor the limits are missed with a single request under way, and a sentence."""
     parts, worst = [], 1.0
     for limit in question.limits:
+        # Percentiles and means of one latency are both told by its mean.
         name, _, _ = limit.name.partition("_")
         value = metrics.get(f"{name}_mean", math.nan)
         if value > limit.value:
@@ -196,6 +206,7 @@ def _too_large(
     options = question.options
     deployment = options.deployments[position[0]][position[2]]
     plain = on_one_device(deployment)
+    # B of the whole model on one device, and B that its memory has for weights and cache.
     all_weights = float(weight_bytes(options.model.model, plain))
     hardware = options.devices[position[1]].hardware
     usable = float(room_for_weights(hardware, options.model.model, deployment))
@@ -204,6 +215,7 @@ def _too_large(
 
 def _without_share(missed: str) -> str:
     """What is missed without the share of good requests, where the figures that make them bad follow it."""
+    # Texts of `sweeps.serving.target.missed_text`: "chat: 80 % of the requests are good, of 90 %, TTFT ..".
     before, separator, after = missed.partition("are good, of ")
     figures = after.partition(", ")[2]
     owner = f"{before.partition(': ')[0]}: " if ": " in before else ""
@@ -218,11 +230,14 @@ def limit_text(limit: Limit) -> str:
 
 def _binding(question: ServedQuestion, estimates: Estimate, position: tuple[int, int, int]) -> str:
     """What keeps an estimated load from being larger, in words."""
+    # Sequences run out by whichever is less, the engine's flag or the room of the cache.
     own = float(question.options.settings[position[0]].policy.max_sequences)
     room = "KV cache" if estimates.cache[position] < own else "max_sequences"
     batch = float(estimates.batch[position])
+    # A Poisson number of this mean has a standard deviation of the root of the mean.
     full = batch + SPREAD * math.sqrt(batch) >= estimates.most[position]
     words = []
+    # TTFT and E2E limits bind by waiting where the engine is full: the cause is told beside the limit.
     if estimates.binding[position] >= 0:
         limit = question.limits[int(estimates.binding[position])]
         waits = full and not limit.name.startswith("tpot")  # for one of the sequences that run to end
@@ -233,6 +248,7 @@ def _binding(question: ServedQuestion, estimates: Estimate, position: tuple[int,
     else:
         words.append(room)
     tdp = question.options.devices[position[1]].hardware.power.tdp
+    # At TDP the clock falls, so that every step is longer.
     if tdp is not None and estimates.power[position] >= POWER * tdp:
         words.append("power")
     return " at the limit of ".join(words)
@@ -250,6 +266,7 @@ def row_spec(
     options = question.options
     setting, device, layout = position
     choice = options.settings[setting]
+    # Degrees of 1 are the default; tp is always told.
     degrees = {name: degree for name, degree in options.layouts[layout].items() if degree > 1 or name == "tp"}
     drafting = "drafts" in choice.deployment  # without it neither a drafter nor its acceptance changes anything
     changes = {name: value for name, value in choice.changes.items() if drafting or name != "acceptance"}
@@ -268,9 +285,11 @@ def row_spec(
         **{key: value for key, value in question.requests.keys.items() if value not in (None, False)},
         "slo": _limits_of_requests(question.slo),
     }
+    # The rate of this replica in place of the stream's own.
     keys["rate"] = load
     if not question.requests.counted:
         keys["requests"] = requests or question.requests.number(float(most))
+    # Keys that say nothing are left out, as a user would leave them out.
     return {key: value for key, value in keys.items() if value not in (None, {}, False)}
 
 

@@ -99,11 +99,14 @@ def search(
         """The metric at these loads, lower is better."""
         return ascending(figures(options, load, estimates, output, *fleet)[metric], metric)
 
+    # With a rate, the last simulation of a deployment is at the load that one of its replicas gets.
     share = None if rate is None else functools.partial(share_of, rate, headroom)
     load_of, simulations = estimates.load.copy(), 0
     requests: dict[int, int] = {}
     results: dict[Position, Simulated] = {}
+    # Accelerators that somebody named are all simulated; of the whole catalogue, those near the best one.
     simulating = contending(ordered(load_of)) if question.every_accelerator else range(len(options.devices))
+    # A simulated load may turn out worse than its estimate, and another deployment come first: it is simulated next.
     for _ in range(MORE_ROUNDS if simulated else 0):
         values = ordered(load_of)
         positions = [
@@ -113,17 +116,21 @@ def search(
         ]
         if not positions:
             break
+        # One number of requests for an accelerator, of its largest batch: its simulations are of one size.
         for device in {device for _, device, _ in positions} - set(requests):
             batches = [float(estimates.batch[position]) for position in positions if position[1] == device]
             requests[device] = question.requests.number(max(batches))
         new, number = _simulated(question, estimates, positions, requests, load_of, results, ordered, begun, share)
         simulations += number
         for position, one in zip(positions, new, strict=True):
+            # From here on the simulated load stands for the estimate in the order.
             results[position], load_of[position] = one, one.load
+    # Loads that are told: simulated ones as they are, estimated ones with caution.
     told = estimates.cautious_load.copy()
     for position, one in results.items():
         told[position] = one.load
         if one.load > 0.0:
+            # Tokens per request of the steady part of the simulation, at the load that it was run at.
             output[position] = one.metrics["tokens_per_second"] / (one.share or one.load)
     arrays = figures(options, told, estimates, output, *fleet)
     return SearchResult(bounds, wanted, needs, prices, estimates, arrays, results, requests, simulations, seconds)
@@ -131,6 +138,7 @@ def search(
 
 def contending(values: np.ndarray) -> list[int]:
     """Accelerators whose best estimate is near the best one of all; `values` is the metric, lower is better."""
+    # Over settings and layouts: one value for each accelerator.
     best = np.min(np.where(np.isfinite(values), values, np.inf), axis=(0, 2))
     return [int(device) for device in np.flatnonzero(best <= within(float(np.min(best)), CONTENDING))]
 
@@ -147,16 +155,19 @@ def _worth_simulating(
       most: deployments that are simulated of every accelerator.
     """
     own = values[:, device]
+    # The last key sorts first: the metric, then the load from the largest down.
     order = np.lexsort((-np.nan_to_num(load[:, device]).ravel(), own.ravel()))
     positions: list[Position] = []
     for position in order:
         setting, layout = np.unravel_index(position, own.shape)
         if np.isfinite(own[setting, layout]):
             positions.append((int(setting), device, int(layout)))
+    # Nothing serves, or the first place is a simulated one already.
     if not positions or positions[0] in results:
         return []
     best = values[positions[0]]
     limit = within(best, NEAR)
+    # Further deployments whose estimate is near the best one may turn out better than it.
     near = [position for position in positions if values[position] <= limit and position not in results]
     return near[: max(most - sum(position[1] == device for position in results), 0)]
 
@@ -179,6 +190,7 @@ def _simulated(
         candidate(question, estimates, position, float(estimates.load[position]), requests[position[1]])
         for position in positions
     ]
+    # Positions as three index arrays: setting, accelerator and layout, shape [candidates] each.
     where = tuple(np.array(column) for column in zip(*positions, strict=True))
     devices = where[1]
     known = ordered(load_of)
@@ -187,6 +199,7 @@ def _simulated(
         best[position[1]] = min(best[position[1]], known[position])
 
     def values(loads: np.ndarray) -> np.ndarray:
+        # Figures are of all deployments at once: the others stay NaN. An infinite load becomes a very large one.
         every = np.full(estimates.load.shape, np.nan)
         every[where] = np.where(loads > 0.0, np.minimum(loads, 1e12), np.nan)
         return ordered(every)[where]
@@ -194,6 +207,7 @@ def _simulated(
     def worth(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Whether a deployment may be better at its largest load than all of its accelerator are for certain."""
         certain, possible = values(low), values(high)
+        # Best certain value of every accelerator: from earlier rounds, and from the loads that are kept in this one.
         least = best.copy()
         np.minimum.at(least, devices, certain)
         return possible < least[devices]
@@ -207,6 +221,7 @@ def candidate(
     """A deployment that is to be simulated with so many requests, first near `load` requests/s."""
     policy, most = question.options.settings[position[0]].policy, at_once(question, estimates, position)
     scenario = scenario_at(question.options, position)
+    # The engine profiles its memory with as many sequences as the flag allows.
     started = profiled(scenario.deployment, {"max_sequences": most})  # with the flag of the row
     return Candidate(
         scenario=dataclasses.replace(scenario, deployment=started),

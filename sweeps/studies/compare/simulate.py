@@ -66,7 +66,9 @@ class _Search:
     def next(self) -> list[float]:
         """Loads of the next round: beyond an end that is not known, else parts of the bracket, even in their ratio."""
         if self.low > 0.0 and math.isfinite(self.high):
+            # Inside the bracket, without its ends, which have been simulated.
             return [float(load) for load in np.geomspace(self.low, self.high, LOADS + 2)[1:-1]]
+        # One end is missing: steps double in their logarithm from round to round, up to a largest one.
         step = WIDER ** min(2.0**self.without_end, WIDEST)
         self.without_end += 1
         if not math.isfinite(self.high):
@@ -95,11 +97,15 @@ def largest_loads(
       share: from the largest load to the one that a replica is sent, which is simulated last; None: the largest.
     """
     searches = [_Search() for _ in candidates]
+    # Traffic, policies and limits once for every candidate; its loads only change the times of arrivals.
     works = _works(candidates, target)
     loads = [[one.load * (1.0 - FIRST), one.load * (1.0 + FIRST)] for one in candidates]
+    # Programs are compiled for all candidates, so that later rounds with fewer of them reuse the programs.
     every = [_point(one, work, one.load) for one, work in zip(candidates, works, strict=True) for _ in range(LOADS)]
+    # Powers of two up to WIDTH: few different programs.
     width = min(WIDTH, 2 ** math.ceil(math.log2(LOADS * len(candidates))))
     simulations = 0
+    # The simulation of the scheduler needs JAX's 64-bit mode.
     with precision("float64"):
         for _ in range(ROUNDS):
             pairs = [(i, load) for i, tried in enumerate(loads) for load in tried]
@@ -109,14 +115,17 @@ def largest_loads(
             points = [_point(candidates[i], works[i], load) for i, load in pairs]
             metrics = outcomes(points, progress, width, every)
             simulations += len(pairs)
+            # A load is good where the target is kept and no queue grows.
             fine = keeps(metrics, target) & (waiting(metrics, np.array([load for _, load in pairs])) <= GROWS)
             for row, (i, load) in enumerate(pairs):
                 searches[i].add(load, bool(fine[row]), {name: float(values[row]) for name, values in metrics.items()})
             low, high = (np.array([getattr(one, end) for one in searches]) for end in ("low", "high"))
+            # A candidate without any load that is kept is followed whatever it is worth, for its result.
             follow = worth(low, high) | (low <= 0.0)
             loads = [one.next() if more and not one.known else [] for one, more in zip(searches, follow, strict=True)]
         results = [one.result(target) for one in searches]
         serving = [i for i, one in enumerate(results) if one.load > 0.0 and share is not None]
+        # With a rate, figures are those at the load that a replica gets, not at its largest.
         if share is not None and serving:
             parts = [share(results[i].load) for i in serving]
             points = [_point(candidates[i], works[i], load) for i, load in zip(serving, parts, strict=True)]
@@ -130,6 +139,7 @@ def largest_loads(
 
 def waiting(metrics: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:
     """Requests that wait on average for longer than two steps, as a share of all. Shape [deployments]."""
+    # s of a decode step, about: TPOT.
     step = np.nan_to_num(metrics["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
     longer = np.maximum(np.nan_to_num(metrics["queueing_mean"]) - 2.0 * step, 0.0)
     return longer * load / np.maximum(metrics["finished"], 1.0)
@@ -146,6 +156,7 @@ def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> 
 
 def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:
     """What every candidate is sent, filled up with absent requests to one number; one object of the same requests."""
+    # One length for all traffic, so that all candidates are of one structure.
     most = max(len(one.offered.stream) for one in candidates)
     services: dict[int, Service] = {}
     for one in candidates:
@@ -159,5 +170,6 @@ def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:
 
 def _point(candidate: Candidate, work: Service, load: float) -> Scenario:
     """A candidate at a load."""
+    # Arrivals at another rate: the same requests, their times stretched by the ratio of the rates.
     traffic = dataclasses.replace(work.traffic, arrival=work.traffic.arrival * (candidate.rate / load))
     return dataclasses.replace(candidate.scenario, workload=dataclasses.replace(work, traffic=traffic))

@@ -175,6 +175,7 @@ def compare_static(
     tried_devices = list(accelerators(names, given, own.prices).items())
     needed = compute_precisions((entry.model, asked_for))
     runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
+    # Neither without the arithmetic of the model nor without that of its cache does an accelerator run it.
     lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(own.sort, [device for _, device in runnable])
@@ -184,10 +185,12 @@ def compare_static(
         powers_of_two(own.max_devices) if own.devices is None else list(dict.fromkeys(counts(own.devices, "devices")))
     )
     candidates = layouts_of(numbers, entry.model)
+    # Rules of the model do not depend on the accelerator, of which the check needs any one.
     base = runnable[0][1].hardware if runnable else hwspaces.hardware("H100-SXM").hardware
     tried, refused = possible(candidates, base, entry.model, plain)
     notes = (f"weights {entry.precision} (from {entry.precision_source})", *entry.notes)
     notes = (*notes, *(note for _, device in runnable for note in device_notes(device, entry.model)))
+    # The answer where nothing can be tried; otherwise rows, points and times are added to it.
     nothing = StaticComparison(
         sizes={},
         metric=metric,
@@ -222,24 +225,30 @@ def compare_static(
             "batch": list(BATCHES if own.batch is None else counts(own.batch, "batch")),
         },
         "deployments": tried,
+        # Points that cannot be are masked, so that their reasons are told.
         "output": {"illegal": "mask"},
+        # Keys that are not given stay out, so that the sweep has its own defaults.
         **({"set": given} if given else {}),
         **{name: value for name in NAMED if name not in AXES and (value := getattr(own, name, None)) is not None},
     }
     points = len(runnable) * len(tried) * len(source["workload"]["batch"])
+    # The metric to sort by and every limited one are computed beside the usual figures.
     figures = tuple(dict.fromkeys((*METRICS, metric, *wanted)))
+    # Accelerators of one structure make one sweep, whatever figures each of them lacks.
     question = asking(alike_devices(asked(spec(source)), needed), figures)
-    found = answers_over(question.computed, question.axes, begun(points))
+    answers = answers_over(question.computed, question.axes, begun(points))
     deployment = question.computed.base.deployment
     batches = next(axis.coordinates[0].values for axis in question.axes if axis.name == "batch")
     sizes = dict(zip(AXES, (len(runnable), len(tried), len(batches)), strict=True))
+    # Figures that no accelerator has, such as a price, are NaN everywhere.
     blank = np.full(tuple(sizes.values()), np.nan, np.float32)
-    arrays = {name: _in_order(found[name], question.axes) if name in found else blank for name in figures}
+    arrays = {name: _in_order(answers[name], question.axes) if name in answers else blank for name in figures}
 
     # Rows: each accelerator and layout at its best batch, or the reason why there is none.
     setting = _Setting(
         [device for _, device in runnable],
         tried,
+        # Numbers of devices that a user names are tried beyond the links, too, and refused with the rule.
         np.array([reach(device.hardware) for _, device in runnable]) if own.devices is None else None,
         float(weight_bytes(entry.model, plain)),
         lambda h, d: float(room_for_weights(runnable[h][1].hardware, entry.model, with_settings(deployment, tried[d]))),
@@ -247,8 +256,9 @@ def compare_static(
     )
     rows, infeasible = _rows(arrays, batches, setting, wanted, metric)
 
+    # The Dataset takes xarray and time, so that it is only made for those who read it.
     def grid() -> "xr.Dataset":
-        swept = labelled(found, question.axes, question.attributes)
+        swept = labelled(answers, question.axes, question.attributes)
         return _with_blanks(_relabelled(swept, [device.name for _, device in runnable], tried), figures)
 
     seconds = time.perf_counter() - start
@@ -266,6 +276,7 @@ def _empty() -> "xr.Dataset":
 def _in_order(values: np.ndarray, axes: Iterable[Axis]) -> np.ndarray:
     """Values over `axes`, over AXES: an axis that is not there has one position."""
     names = [axis.name for axis in axes]
+    # Axes that are there in the order of AXES, then an axis of length 1 for each of the others.
     there = values.transpose([names.index(name) for name in AXES if name in names])
     return there[tuple(slice(None) if name in names else np.newaxis for name in AXES)]
 
@@ -295,6 +306,7 @@ def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "
     labels = {"hardware": names, "deployment": [label(layout) for layout in tried]}
     for dim, values in labels.items():
         attributes = swept[dim].attrs if dim in swept.coords else {"units": "1", "long_name": dim}
+        # An axis of one value is no dimension of the sweep, but is one of a comparison.
         swept = swept if dim in swept.dims else swept.expand_dims(dim)
         swept = swept.assign_coords({dim: (dim, np.array(values, object), attributes)})
     return swept
@@ -302,6 +314,7 @@ def _relabelled(swept: "xr.Dataset", names: list[str], tried: list[Layout]) -> "
 
 def _with_blanks(grid: "xr.Dataset", figures: Iterable[str]) -> "xr.Dataset":
     """The grid with NaN for figures that no accelerator has, such as those per joule without a TDP."""
+    # A blank has the full shape, so that every figure of the question is there to be read.
     shape = tuple(grid.sizes[dim] for dim in AXES)
     blank = np.full(shape, np.nan, np.float32)
     lacking = [name for name in figures if name not in grid]
@@ -314,6 +327,7 @@ def _rows(
     """Every (hardware, layout) at its best batch, ranked; and those without a feasible batch, in order."""
     shape = arrays[metric].shape
     groups = np.array([groups_of(layout) for layout in setting.layouts])
+    # Devices of a layout: the product of its degrees without ep, which uses devices of the others again.
     used = np.array([math.prod(layout[name] for name in layout if name != "ep") for layout in setting.layouts])
 
     # How far each point gets: tried, legal, within memory, within limits. A batch has to divide among the groups.
@@ -330,6 +344,7 @@ def _rows(
     chosen = np.where(furthest == FEASIBLE, best, nearest)
 
     def row(h: int, d: int) -> StaticCandidate:
+        # h, d and b are positions of hardware, deployment (layout) and batch.
         b = int(chosen[h, d])
         hardware = setting.devices[h].hardware
         capacity = float(hardware.memory.hbm.capacity)
@@ -359,8 +374,10 @@ def _rows(
             reason=reason,
         )
 
+    # Ranks of the chosen batches, shape [hardware, deployment], and places by rising rank.
     value = np.take_along_axis(better, chosen[:, :, None], axis=2)[:, :, 0]
     order = [divmod(int(i), shape[1]) for i in np.argsort(value, axis=None, kind="stable")]
     ranked = tuple(row(h, d) for h, d in order if furthest[h, d] == FEASIBLE)
+    # Layouts beyond the links were never asked for and need no reason.
     others = [(h, d) for h, d in np.ndindex(furthest.shape) if UNTRIED < furthest[h, d] < FEASIBLE]
     return ranked, tuple(row(h, d) for h, d in others)

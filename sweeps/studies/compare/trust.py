@@ -45,9 +45,11 @@ def not_confirmed(name: str, vendor: str | None, parallelism: frozenset[str], we
       weights: precision of the weights.
     """
     runs = runs_of(name, vendor)
+    # Without runs on this vendor's accelerators, parallelisms count as confirmed where any engine's runs have them.
     covered = frozenset().union(*(one.parallelism for one in served_runs())) if runs is None else runs.parallelism
     said = [f"accelerators of {vendor or 'an unknown vendor'}"] if runs is None else []
-    if runs is not None and weights.partition(",")[0] not in runs.weights:
+    # Runs list plain names of precisions: of "fp8 (block 128x128), experts mxfp4" the first word.
+    if runs is not None and weights.replace(",", " ").split()[0] not in runs.weights:
         said.append(f"{weights} weights")
     return said + [WORDS.get(name, name) for name in sorted(parallelism - covered)]
 
@@ -87,6 +89,7 @@ class Trust:
 
     def interval(self, value: float) -> tuple[float, float]:
         """Where 90 % of the true values lie, were errors normal: of a cost or a throughput."""
+        # Errors are normal in the logarithm, so that the interval is a factor to either side.
         factor = math.exp(NINETY_PERCENT * self.spread)
         return value / factor, value * factor
 
@@ -105,16 +108,18 @@ def trust(
 
     Args:
       beyond: how far a step under load is beyond the evidence.
-      parallelism: names of the deployment's degrees above 1, and `served_runs.POOLS`.
+      parallelism: names of the deployment's degrees above 1, and `POOLS`.
       weights: precision of the weights.
       simulated: whether its load is from simulations.
     """
     estimated = 0.0 if simulated else ESTIMATED**2
+    # Constants without the shapes of their evidence: how far this step is beyond them cannot be told.
     if beyond.octaves is None:
         return Trust(beyond.text, "", math.sqrt(UNKNOWN**2 + estimated), True, None)
     name = engine_of(efficiency)
     lacking = not_confirmed(name, device.vendor, parallelism, weights)
     unconfirmed = f"no served run of {name} confirms {' or '.join(lacking)}" if lacking else ""
     words = "; ".join(filter(None, (beyond.text if beyond.marked else "", unconfirmed))) or beyond.text
+    # Independent errors: their variances add.
     square = INSIDE**2 + (GROWTH * beyond.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
     return Trust(words, unconfirmed, math.sqrt(square), beyond.marked or bool(lacking), beyond.octaves)

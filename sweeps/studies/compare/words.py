@@ -21,6 +21,7 @@ OWN = words(ComparisonWords)
 WORDS = (*OWN, *COMPARED)
 """All words of a comparison, those of its requests last."""
 
+# SI unit of every word that is a number, in which numbers without a unit are read; "1" has none.
 _LOAD_UNITS, _POLICY_UNITS = (
     {name: declared.unit or "1" for name, declared in of.items()} for of in (declarations(OfferedLoad), POLICY)
 )
@@ -51,9 +52,11 @@ def read(given: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Aske
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    # Words that contradict each other are told before any value is read.
     _require_known(given, said)
     load = {name: flag_text(given[name], _LOAD_UNITS[name]) for name in COMPARED if name in given}
     values = {word.field: _value(name, given[name], word, said) for name, word in OWN.items() if name in given}
+    # Adapters are a setting of the deployment that has a word of its own.
     if "adapters" in values:
         adapters = {"deployment.adapters": values["adapters"]}
         values["overrides"] = values.get("overrides", {}) | adapters
@@ -63,6 +66,7 @@ def read(given: Mapping[str, Any], said: Callable[[str], str] = keyword) -> Aske
 def _value(name: str, value: Any, word: Word, said: Callable[[str], str]) -> Any:
     """What is asked by the value of a word."""
     where = said(name)
+    # By the kind of value that the word takes; the last line reads limits and texts.
     if word.reads == SWITCH:
         if not isinstance(value, bool):
             raise ValueError(f"{where} = {value!r} must be True or False")
@@ -82,6 +86,7 @@ def _value(name: str, value: Any, word: Word, said: Callable[[str], str]) -> Any
 def _require_known(given: Mapping[str, Any], said: Callable[[str], str]) -> None:
     if "model" not in given:
         raise ValueError(f"{said('model')} is missing")
+    # A batch is a word of the static comparison only, whose hint says more than "unknown".
     if "batch" in given:
         raise ValueError(
             f"{said('batch')} needs {said('static')}: requests that arrive over time make their own batches"
@@ -107,6 +112,7 @@ def _table(given: Any, where: str, form: str, example: str) -> dict[str, Any]:
     """Values by name, of a table, of a text as the flag takes it, or of several."""
     if isinstance(given, Mapping):
         return {str(name): value for name, value in given.items()}
+    # A flag may be given several times: one text for each.
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{where} = {given!r} must be a table of values by name, or {form}, such as {example}")
@@ -122,17 +128,19 @@ def _policy(given: Any, where: str) -> dict[str, list[Any]]:
 
 
 def _switch(value: Any) -> Any:
+    # Switches of a policy are numbers, 1 or 0, as a flag gives them.
     return str(int(value)) if isinstance(value, bool) else value
 
 
 def _settings(given: Any, said: Callable[[str], str]) -> dict[str, Any]:
     """Numbers by dotted path, but for those that have words of their own."""
-    found = _table(given, said("set"), "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s")
-    for path, value in found.items():
+    numbers = _table(given, said("set"), "PATH=VALUE", "hardware.memory.hbm.bandwidth=8TB/s")
+    for path, value in numbers.items():
         name = path.partition(".")[2]
+        # Requests have words of their own, and layouts are what a comparison chooses.
         if path.startswith("workload."):
             raise ValueError(f"{said('set')} {path}={value}: use {said(name)}")
         if path.startswith(PREFIX) and name in DEGREES:
             tried = f"a comparison tries layouts itself; {said('devices')} says of how many devices"
             raise ValueError(f"{said('set')} {path}={value}: {tried}")
-    return found
+    return numbers

@@ -73,15 +73,18 @@ class FleetPlan:
     @property
     def shares(self) -> np.ndarray:
         """Share of a class's requests of a day that each option serves, shape [O]; replicas share by capacity."""
+        # Replicas of one class share its load in proportion to what each can take: shape [O, 24], requests/s.
         taken = self.replicas * self.program.capacity[:, None]
         of_class = self.capacity.sum(axis=1)[self.program.of_class]
         load = (self.served * self.program.load)[self.program.of_class]
         served = np.divide(taken * load, of_class, out=np.zeros_like(taken), where=of_class > 0.0).sum(axis=1)
+        # The floor only avoids 0 / 0 for a class without any request.
         return served / np.maximum(self.program.load.sum(axis=1), 1e-300)[self.program.of_class]
 
     @property
     def energy(self) -> float | None:
         """J of a year of the devices that serve; None where one of them has no figure. Idle devices are not counted."""
+        # Device hours of one day, shape [O]; one hour of the day lasts YEAR / 24 s in a year.
         used = self.replicas.sum(axis=1) * self.program.devices
         power = [option.power for option in self.options]
         if any(watts is None for watts, count in zip(power, used, strict=True) if count):
@@ -89,9 +92,10 @@ class FleetPlan:
         return float(sum((watts or 0.0) * count for watts, count in zip(power, used, strict=True)) * YEAR / HOURS)
 
     def _summed(self, values: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(self.question.classes), len(self.question.supplies), HOURS))
-        np.add.at(found, (self.program.of_class, self.program.of_supply), values)
-        return found
+        sums = np.zeros((len(self.question.classes), len(self.question.supplies), HOURS))
+        # Several options may belong to one class and supply, which plain indexing would overwrite.
+        np.add.at(sums, (self.program.of_class, self.program.of_supply), values)
+        return sums
 
 
 @plain_arguments
@@ -129,18 +133,21 @@ def fleet(
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     start = time.perf_counter()
-    asked = question(source, budget, prices, node)
+    fleet_question = question(source, budget, prices, node)
     options = functools.partial(options, simulated=simulated) if simulated else options
-    found, left_out = _options(asked, options, progress)
-    program = _program(asked, found)
+    # Replicas that can serve each class, by default from the served comparison; the program chooses among them.
+    class_options, left_out = _options(fleet_question, options, progress)
+    program = _program(fleet_question, class_options)
 
     # The least cost; and where that cannot be had, the largest share.
     progress("the cheapest fleet")
     goal = COST
+    # The budget is left out at first, so that the least cost is known even where it is above the budget.
     plain = dataclasses.replace(program, budget=np.inf)
     reduced, where = needed_hours(plain, goal)
     best = optimum(reduced, goal, gap, seconds)
     least = None if best is None else best.cost
+    # Not even a fleet without a budget serves everything, or the cheapest one that does costs too much.
     if best is None or best.cost > program.budget:
         progress("the largest share of the requests")
         goal = SHARE
@@ -148,19 +155,22 @@ def fleet(
         gap = max(gap, SHARE_GAP)
         best = optimum(reduced, goal, gap, seconds)
         if best is None:
-            raise ValueError(f"{asked.where}: power_limit is below what the owned devices draw")
+            raise ValueError(f"{fleet_question.where}: power_limit is below what the owned devices draw")
+    # From the hours that decide back to all 24, with as few replicas started as possible.
     chosen = program if goal == SHARE else plain
     machines, served, count = _every_hour(chosen, best, where)
     cost = float(program.machine_price @ machines)
 
+    # One more device, more traffic or more budget: each needs a solution of its own.
     values = None
     if with_marginals:
-        names = [one.name for one in asked.supplies], [one.name for one in asked.classes]
+        names = [one.name for one in fleet_question.supplies], [one.name for one in fleet_question.classes]
         values = marginals(chosen, goal, best, names, gap, seconds, progress)
     return FleetPlan(
-        question=asked,
-        options=tuple(option for _, option in found),
+        question=fleet_question,
+        options=tuple(option for _, option in class_options),
         program=program,
+        # Reasons by class and accelerator, of the comparison that made the options.
         left_out=left_out,
         goal=goal,
         least_cost=least,
@@ -185,7 +195,7 @@ def _options(
         progress(f"replicas of {one.name}")
         where = f"{asked.where}: class {one.name}"
         try:
-            found = options(
+            candidates = options(
                 one.model,
                 one.isl,
                 one.osl,
@@ -197,12 +207,13 @@ def _options(
             )
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-        best = kept(found.options)
+        # Fewer options keep the integer program small: it has a whole number for each of them in every hour.
+        best = kept(candidates.options)
         if not best and max(one.load) > 0.0:
-            name, reason = next(iter(found.left_out.items()), ("", "none was found"))
+            name, reason = next(iter(candidates.left_out.items()), ("", "none was found"))
             raise ValueError(f"{where}: no accelerator keeps {one.slo}: {name}: {reason}"[:400])
         every += [(c, option) for option in best]
-        left_out[one.name] = found.left_out
+        left_out[one.name] = candidates.left_out
     return every, left_out
 
 
@@ -213,6 +224,7 @@ def _program(asked: FleetQuestion, found: list[tuple[int, Option]]) -> LinearPro
     def column(values: list[float | None], absent: float) -> np.ndarray:
         return np.array([absent if value is None else value for value in values], float)
 
+    # Prices become USD/year here; what is absent becomes no limit, or a price that nothing is rented at.
     return LinearProgram(
         load=np.array([one.load for one in asked.classes]),
         headroom=asked.headroom,
@@ -236,8 +248,10 @@ def _every_hour(program: LinearProgram, best: ProgramOptimum, where: np.ndarray)
 
     Within the gap of the solver a fleet may have machines that no hour uses: they are given back.
     """
+    # An hour outside the program has another above it in every class, and is served where that one is.
     served = np.where(where >= 0, best.served[:, where], 1.0)
     count = replicas(program, program.owned + program.machine * best.machines, served)
+    # Machines that the busiest hour needs beside the devices that are owned.
     used = np.zeros((len(program.owned), HOURS))
     np.add.at(used, program.of_supply, count * program.devices[:, None])
     beside = np.maximum(used.max(axis=1) - program.owned, 0.0)

@@ -60,22 +60,30 @@ class Duals:
     def __init__(self, program: LinearProgram, goal: str):
         from scipy.optimize import linprog
 
-        made = Matrices(program, goal, whole=False)
-        lower, upper = made.bounds
-        found = linprog(
-            made.objective, A_ub=made.rows, b_ub=made.limits, bounds=np.stack([lower, upper], axis=1), method="highs"
+        # Whole numbers have no duals: machines and replicas may be fractions here.
+        matrices = Matrices(program, goal, whole=False)
+        lower, upper = matrices.bounds
+        solution = linprog(
+            matrices.objective,
+            A_ub=matrices.rows,
+            b_ub=matrices.limits,
+            bounds=np.stack([lower, upper], axis=1),
+            method="highs",
         )
-        self.value = float(found.fun)
-        falls = -found.ineqlin.marginals
+        self.value = float(solution.fun)
+        # SciPy's marginals are d objective / d limit, at most 0 where the objective is made small.
+        falls = -solution.ineqlin.marginals
         size = len(program.owned)
-        places = {name: np.array(rows, int) for name, rows in made.places.items()}
+        places = {name: np.array(rows, int) for name, rows in matrices.places.items()}
         self.power = float(falls[places["power"]].sum())
         self.budget = float(falls[places["budget"]].sum())
+        # A device that is given relaxes its row in every hour, and takes its TDP from the power limit.
         self.given = falls[places["devices"]].reshape(size, -1).sum(axis=1) - self.power * program.tdp
         self.available = np.zeros(size)
         limited = np.isfinite(program.available)
         if limited.any():
             self.available[limited] = falls[places["available"]]
+        # Rows of loads are divided by the need: a need that grows by a share tightens its row by that share.
         self.growth = np.zeros(program.load.shape)
         self.growth[program.need > 0.0] = falls[places["load"]]
 
@@ -102,6 +110,7 @@ def marginals(
       gap, seconds: of every solution, as `optimum` takes them.
       progress: called with what is solved next.
     """
+    # In USD/year of the cost, or, of a share of the day's requests, in requests/day weighted by their value.
     reduced, where = needed_hours(program, goal)
     duals = Duals(reduced, goal)
     scale = 1.0 if goal == COST else float(program.requests.sum())
@@ -110,17 +119,18 @@ def marginals(
         """Gain of a changed program, and by how much it may be off."""
         progress(text)
         other, _ = needed_hours(dataclasses.replace(program, **changed), goal)
-        found = optimum(other, goal, gap, seconds)
-        if found is None:
+        solution = optimum(other, goal, gap, seconds)
+        if solution is None:
             return float("nan"), 0.0
-        gain = (best.value - found.value) if goal == COST else (found.value - best.value)
-        return sign * gain * scale, max(best.gap, found.gap) * scale
+        gain = (best.value - solution.value) if goal == COST else (solution.value - best.value)
+        return sign * gain * scale, max(best.gap, solution.gap) * scale
 
     supplies = []
     for s in _worthwhile(program, best, duals):
         name = names[0][s]
         on = program.of_supply == s
         machine = int(program.machine[s])
+        # The fewest whole machines that hold the smallest replica: fewer devices could not change the fleet.
         step = machine * -(-int(program.devices[on].min() if on.any() else 1) // machine)
         more = np.zeros(len(names[0]))
         more[s] = step
@@ -129,11 +139,13 @@ def marginals(
         if goal == COST:
             gain, error = again(f"one more {name}", owned=program.owned + more)
             given = Marginal(given.dual, gain / step, error / step)
+            # A limit that the best fleet does not come near to gains nothing when it is raised.
             if limit is not None and program.available[s] - program.machine[s] * best.machines[s] < step:
                 gain, error = again(f"one more {name} to rent", available=program.available + more)
                 limit = Marginal(limit.dual, gain / step, error / step)
         supplies.append(Worth(name, step, float(program.year[s]), given, limit))
 
+    # More load makes the cost rise, which `again` has as a negative gain: the sign makes it a positive number.
     classes = {}
     for c, name in enumerate(names[1]) if goal == COST else ():
         load = program.load.copy()
@@ -144,6 +156,7 @@ def marginals(
     if goal == SHARE and np.isfinite(program.budget):
         dual = MORE * program.budget * duals.budget * scale
         budget = Marginal(dual, *again("more budget", budget=program.budget * (1.0 + MORE)))
+    # Equal hours stand in the program as one: its value is spread evenly over them.
     by_hour = np.where(where >= 0, (duals.growth.sum(axis=0) / reduced.weights)[where], 0.0)
     return Marginals(
         unit="USD/year" if goal == COST else "requests/day",
@@ -157,6 +170,7 @@ def marginals(
 
 def _worthwhile(program: LinearProgram, best: ProgramOptimum, duals: Duals) -> list[int]:
     """Supplies whose worth is told: those in use, then those nearest to being worth their rent."""
+    # Worth of a device over its rent, which only the order depends on; 1 for supplies that cannot be rented.
     used = (best.machines > 0) | (program.owned > 0)
     worth = np.where(np.isfinite(program.year), duals.given / program.year, 1.0)
     has_options = np.isin(np.arange(len(used)), program.of_supply)

@@ -40,11 +40,12 @@ def kept(options: Iterable[Option]) -> tuple[Option, ...]:
     request, and the smaller one wastes less where few replicas are needed.
     """
     best: dict[str, list[Option]] = {}
+    # From the smallest replica up; of one size, the one with the most load first, so that others of it never pass.
     for option in sorted(options, key=lambda one: (one.devices, -one.rate_per_device)):
         before = best.setdefault(option.hardware, [])
         if option.requests_per_second > 0.0 and (not before or option.rate_per_device > before[-1].rate_per_device):
             before.append(option)
-    return tuple(option for found in best.values() for option in found)
+    return tuple(option for group in best.values() for option in group)
 
 
 # Options of a class of traffic from the served comparison: the load that a replica of each layout takes.
@@ -83,7 +84,8 @@ def options(
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    found = compare(
+    # Sorted by tokens per second and device: money is the fleet's own question, at the fleet's prices.
+    comparison = compare(
         model,
         slo,
         isl=isl,
@@ -95,16 +97,18 @@ def options(
         disaggregated=False,  # a fleet simulates its replicas
         **words,
     )
-    made = [
+    choices = [
         Option(
             hardware=row.hardware,
             devices=row.devices,
             layout=row.layout,
             requests_per_second=row.metrics["load"],
+            # The comparison has NaN where the power is unknown, which is not above 0.
             power=row.metrics["power"] if row.metrics["power"] > 0.0 else None,
             spec=row.spec,
         )
-        for row in found.rows
+        for row in comparison.rows
     ]
-    missed = {row.hardware: row.reason or "" for row in found.nearest_misses}
-    return FoundOptions(tuple(made), missed | dict(found.question.lacking))
+    # Accelerators without a row, by the layout that came nearest, and those that cannot run the model.
+    missed = {row.hardware: row.reason or "" for row in comparison.nearest_misses}
+    return FoundOptions(tuple(choices), missed | dict(comparison.question.lacking))

@@ -48,6 +48,7 @@ class LinearProgram:
     @property
     def dearest(self) -> float:
         """USD/year that no sensible fleet costs: every class at its peak on its dearest replicas."""
+        # USD/year per request/s of every option; each class takes its dearest one.
         prices = (self.machine_price / self.machine)[self.of_supply] * self.devices / self.capacity
         classes = self.of_class == np.arange(len(self.value))[:, None]
         return float((self.need.max(axis=1) * (classes * prices).max(axis=1)).sum()) or 1.0
@@ -67,9 +68,11 @@ def never_needed(program: LinearProgram) -> np.ndarray:
     out = np.zeros(size, bool)
     if np.isfinite(program.power_limit):
         return out
+    # The replacement has to be rentable one device at a time, in any number.
     free = ~np.isfinite(program.available) & (program.machine == 1)
     price = program.year[program.of_supply] * program.devices
     for one in range(size):
+        # Devices that are owned cost nothing, and the rest of a machine may be free for another class.
         if program.owned[program.of_supply[one]] > 0 or program.machine[program.of_supply[one]] > 1:
             continue
         rival = (
@@ -78,6 +81,7 @@ def never_needed(program: LinearProgram) -> np.ndarray:
             & free[program.of_supply]
             & (program.capacity >= program.capacity[one])
             & (price <= price[one])
+            # Of two options that could replace each other, the second one stays.
             & ~out
         )
         out[one] = rival.any()
@@ -105,6 +109,7 @@ class Matrices:
         supplies, hours, options, classes = self.sizes
         starts = np.cumsum([0, supplies, options * hours, classes * hours])
         self.starts, self.width = starts[:-1], int(starts[-1])
+        # Triples of row, column and value: almost all entries of the matrix are 0.
         self.entries: list[tuple[int, int, float]] = []
         self.right: list[float] = []
         self.places: dict[str, list[int]] = {name: [] for name in ("devices", "load", "available", "power", "budget")}
@@ -114,8 +119,10 @@ class Matrices:
         self.limits = np.array(self.right)
 
     def _declare(self) -> None:
+        # One row after the other, in the order of the table of the class; `places` has the numbers of the rows.
         program, (supplies, hours, _, classes) = self.program, self.sizes
         for s in range(supplies):
+            # Devices in use in every hour are at most those that are owned and rented.
             on = np.flatnonzero(program.of_supply == s)
             for t in range(hours):
                 used = [(self._replica(o, t), program.devices[o]) for o in on]
@@ -124,11 +131,13 @@ class Matrices:
         for c in range(classes):
             on = np.flatnonzero(program.of_class == c)
             for t in np.flatnonzero(program.need[c] > 0.0):
+                # The share that is served needs as much capacity, over the need: all such rows are of order 1.
                 taken = [(self._replica(o, t), -min(program.capacity[o] / program.need[c, t], most)) for o in on]
                 self._row("load", [*taken, (self._served(c, t), 1.0)], 0.0)
         for s in np.flatnonzero(np.isfinite(program.available)):
             self._row("available", [(s, program.machine[s])], program.available[s])
         if np.isfinite(program.power_limit):
+            # All devices count at their TDP, in use or idle; those that are owned come off the limit.
             drawn = [(s, program.tdp[s] * program.machine[s]) for s in range(supplies)]
             self._row("power", drawn, program.power_limit - float(program.tdp @ program.owned))
         if np.isfinite(program.budget):
@@ -155,13 +164,15 @@ class Matrices:
     @property
     def objective(self) -> np.ndarray:
         """What is made small: the cost, or minus the share of the requests, and a little of the cost."""
-        found, program = np.zeros(self.width), self.program
-        machines, _, served = self.parts(found)
+        coefficients, program = np.zeros(self.width), self.program
+        machines, _, served = self.parts(coefficients)
+        # Views of one vector: assigning to a part sets the coefficients of its columns.
         machines[:] = program.machine_price
         if self.goal == SHARE:
+            # The cost is scaled to at most ECONOMY, so that it only decides between fleets of nearly equal shares.
             machines *= ECONOMY / program.dearest
             served[:] = -program.requests / program.requests.sum()
-        return found
+        return coefficients
 
     @property
     def integrality(self) -> np.ndarray:
@@ -176,9 +187,11 @@ class Matrices:
         machines[~np.isfinite(program.year)] = 0.0
         served[:] = 1.0
         if self.whole:
+            # More replicas than serve the whole load of an hour alone are never needed.
             count[:] = np.ceil(program.need[program.of_class] / program.capacity[:, None])
             count[never_needed(program)] = 0.0
         if self.goal == COST:
+            # Everything is served: the least share of every class and hour is 1.
             self.parts(lower)[2][:] = 1.0
         return lower, upper
 
@@ -212,14 +225,16 @@ def needed_hours(program: LinearProgram, goal: str = COST) -> tuple[LinearProgra
     Equal hours are one hour of a larger weight. Where everything is served, an hour in which no class has more load
     than in another one needs no device of its own.
     """
+    # Hours with the same load of every class become one, which counts as often as there are of them.
     loads, place, counts = np.unique(program.load.T, axis=0, return_inverse=True, return_counts=True)
     weights = np.bincount(place.ravel(), program.weights, len(counts))
-    kept = np.ones(len(loads), bool)
+    decisive = np.ones(len(loads), bool)
     if goal == COST:
+        # below[i, j]: hour i has at most the load of hour j in every class, so a fleet for j serves i.
         below = (loads[:, None, :] <= loads[None, :, :]).all(axis=2)
-        kept = below.sum(axis=1) == 1  # an hour is below itself alone
-    where = np.where(kept, np.cumsum(kept) - 1, -1)[place.ravel()]
-    return dataclasses.replace(program, load=loads[kept].T, weights=weights[kept]), where
+        decisive = below.sum(axis=1) == 1  # an hour is below itself alone
+    where = np.where(decisive, np.cumsum(decisive) - 1, -1)[place.ravel()]
+    return dataclasses.replace(program, load=loads[decisive].T, weights=weights[decisive]), where
 
 
 def optimum(program: LinearProgram, goal: str, gap: float, seconds: float) -> ProgramOptimum | None:
@@ -239,28 +254,31 @@ def optimum(program: LinearProgram, goal: str, gap: float, seconds: float) -> Pr
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # half a second to import
 
-    made = Matrices(program, goal, whole=True)
-    lower, upper = made.bounds
-    found = milp(
-        made.objective,
-        integrality=made.integrality,
+    matrices = Matrices(program, goal, whole=True)
+    lower, upper = matrices.bounds
+    solution = milp(
+        matrices.objective,
+        integrality=matrices.integrality,
         bounds=Bounds(lower, upper),
-        constraints=LinearConstraint(made.rows, -np.inf, made.limits),
+        constraints=LinearConstraint(matrices.rows, -np.inf, matrices.limits),
         options={"mip_rel_gap": gap, "time_limit": seconds},
     )
-    if found.status == 2:
+    # Status of scipy.optimize.milp: 2 is infeasible, 1 is the limit of time or iterations.
+    if solution.status == 2:
         return None
-    if found.x is None:
-        if found.status == 1:
+    if solution.x is None:
+        if solution.status == 1:
             raise ValueError(f"no fleet was found within {seconds:g} s; give more seconds or fewer accelerators")
-        raise ValueError(f"the solver found no fleet: {found.message}")
-    machines, _, served = made.parts(found.x)
+        raise ValueError(f"the solver found no fleet: {solution.message}")
+    # Whole numbers come back within the solver's tolerance of one.
+    machines, _, served = matrices.parts(solution.x)
     machines = np.round(machines)
     cost = float(program.machine_price @ machines)
     if goal == COST:
-        return ProgramOptimum(machines, served, cost, cost, min(float(found.mip_dual_bound), cost))
+        return ProgramOptimum(machines, served, cost, cost, min(float(solution.mip_dual_bound), cost))
+    # The objective holds the cost, too: the share is taken from the solution itself.
     share = float((served * program.requests).sum() / program.requests.sum())
-    bound = min(ECONOMY - float(found.mip_dual_bound), 1.0)  # the cost's part of the objective is at most ECONOMY
+    bound = min(ECONOMY - float(solution.mip_dual_bound), 1.0)  # the cost's part of the objective is at most ECONOMY
     return ProgramOptimum(machines, served, cost, share, max(bound, share))
 
 
@@ -279,29 +297,34 @@ def replicas(program: LinearProgram, devices: np.ndarray, served: np.ndarray) ->
 
     # Columns: replicas of each option, and those of them that start. All of the power weighs less than one start.
     size, hours = len(program.capacity), program.load.shape[1]
+    # Where one TDP is unknown, devices are counted in place of watts.
     each = program.tdp if (program.tdp > 0.0).all() else np.ones(len(program.tdp))
     power = each[program.of_supply] * program.devices / (2.0 * max(float(each @ devices), 1.0))
+    # Constraints of one hour: devices in use, the load of every class, and starts = replicas - those before.
     uses = (program.of_supply == np.arange(len(program.owned))[:, None]) * program.devices
     serves = (program.of_class == np.arange(len(program.value))[:, None]) * program.capacity
     nothing, one = np.zeros_like, np.eye(size)
     rows = np.block([[uses, nothing(uses)], [-serves, nothing(serves)], [one, -one]])
     bounds = Bounds(0.0, np.tile(np.floor(devices[program.of_supply] / program.devices), 2))
-    whole = np.repeat([1, 0], size)
-    found = np.zeros((size, hours))
+    integrality = np.repeat([1, 0], size)
+    counts = np.zeros((size, hours))
+    # The hour of the largest load, as the sum of every class's part of its own peak, fixes the replicas to begin with.
     first = int((program.need * served / program.need.max(axis=1, keepdims=True).clip(1e-300)).sum(axis=0).argmax())
     for hour in np.roll(np.arange(hours), -first):
         need = program.need[:, hour] * served[:, hour]
         scale = np.where(need > 0.0, need, 1.0)[:, None]  # so that the solver's tolerance is a share of the load
+        # One replica that takes more than the whole load counts as one that takes it all.
         rows[len(devices) : len(devices) + len(need), :size] = -np.minimum(serves / scale, 1.0)
         starts = program.devices * (1.0 if hour != first else 0.0)
-        limits = np.concatenate([devices, np.where(need > 0.0, TOLERANCE - 1.0, 0.0), found[:, hour - 1]])
-        made = milp(
+        limits = np.concatenate([devices, np.where(need > 0.0, TOLERANCE - 1.0, 0.0), counts[:, hour - 1]])
+        solution = milp(
             np.concatenate([power, starts]),
-            integrality=whole,
+            integrality=integrality,
             bounds=bounds,
             constraints=LinearConstraint(rows, -np.inf, limits),
         )
-        if made.x is None:
+        if solution.x is None:
             raise RuntimeError(f"the fleet does not serve hour {hour}")
-        found[:, hour] = np.abs(np.round(made.x[:size]))
-    return found
+        # The magnitude turns a rounded -0 into 0.
+        counts[:, hour] = np.abs(np.round(solution.x[:size]))
+    return counts

@@ -60,6 +60,7 @@ def supplies(
     Raises:
       ValueError: one line that names the accelerator, the key, its value and what is allowed.
     """
+    # All three forms become tables by name, empty where a name says nothing more.
     tables: dict[str, Any] = {}
     if asked is None:
         tables = {name: {} for name in hwspaces.rented_names()}
@@ -71,19 +72,21 @@ def supplies(
         raise ValueError(f"{where}: accelerators = {asked!r} must be a list of names, or tables [accelerators.NAME]")
     if not tables:
         raise ValueError(f"{where}: accelerators is empty; give at least one name, or leave it out for all")
-    found: dict[str, Supply] = {}
+    by_name: dict[str, Supply] = {}
     left_out = {}
     for name, table in tables.items():
         one = _supply(name, table, f"{where}: accelerator {name}", where, prices, node)
-        if one.name in found:
-            raise ValueError(f"{where}: accelerator {one.name} is given twice: {found[one.name].source} and {name}")
+        # A name and a file may describe the same accelerator: its own name tells.
+        if one.name in by_name:
+            raise ValueError(f"{where}: accelerator {one.name} is given twice: {by_name[one.name].source} and {name}")
+        # Without a price none can be rented; owned devices need none.
         if one.price is None and not one.owned:
             left_out[one.name] = "no price"
         else:
-            found[one.name] = one
-    if not found:
+            by_name[one.name] = one
+    if not by_name:
         raise ValueError(f'{where}: none of {_listed(left_out)} has a price; give one: price = "2.5USD/h"')
-    return tuple(found.values()), left_out
+    return tuple(by_name.values()), left_out
 
 
 def _supply(name: str, table: Any, place: str, where: str, prices: str | None, node: int | None) -> Supply:
@@ -95,9 +98,11 @@ def _supply(name: str, table: Any, place: str, where: str, prices: str | None, n
     except ValueError as error:
         raise ValueError(f"{where}: accelerators: {error}") from None
     device = entry.hardware
+    # The table's own price goes before the catalogue's or that of `prices`.
     price, source = device.price, entry.sources.get("price", "")
     if "price" in table:
         price, source = quantity(table["price"], "USD/s", f"{place}: price"), "the traffic file"
+    # The number of devices rented together is the server's where the table gives no machine.
     server = server_devices(entry.name, node)
     numbers: dict[str, Any] = {"machine": server} | {
         key: whole(table[key], f"{place}: {key}", 0 if key != "machine" else 1)
@@ -117,6 +122,7 @@ def _supply(name: str, table: Any, place: str, where: str, prices: str | None, n
 
 def whole(value: Any, where: str, least: int, most: int = MOST_DEVICES) -> int:
     """A count; ValueError in one line for what is no whole number from `least` to `most`."""
+    # bool is an int in Python; membership in a range rejects NaN, fractions and what is out of bounds.
     number = not isinstance(value, bool) and isinstance(value, int | float)
     if not number or value != value or value not in range(least, most + 1):
         raise ValueError(f"{where} = {value!r} must be a whole number from {least} to {most:,}")
@@ -210,6 +216,7 @@ def question(
     Raises:
       ValueError: one line that names the file, the class, the key, its value and what is allowed.
     """
+    # Errors name the file, or `traffic` for a dictionary.
     where = "traffic" if isinstance(source, Mapping) else str(source)
     tables = dict(source) if isinstance(source, Mapping) else document.toml(specification(source))
     require_keys(tables, KEYS, where)
@@ -219,21 +226,24 @@ def question(
     if len(given) > MOST_CLASSES:
         raise ValueError(f"{where}: {len(given)} classes; at most {MOST_CLASSES} are allowed")
     classes = tuple(_class(str(name), table, f"{where}: class {name}") for name, table in given.items())
+    # A day without requests has no share served, and no fleet to choose.
     if not any(rate > 0.0 for one in classes for rate in one.load):
         raise ValueError(f"{where}: no class has a load above 0 in any hour")
-    found, left_out = supplies(tables.get("accelerators"), where, prices, node)
+    accelerators, left_out = supplies(tables.get("accelerators"), where, prices, node)
     power = tables.get("power_limit")
+    # Under a power limit a device counts at its TDP, so one without a TDP cannot be counted.
     power = None if power is None else quantity(power, "W", f"{where}: power_limit")
     if power is not None:
-        left_out |= {one.name: "no TDP, and there is a power limit" for one in found if one.tdp is None}
-        found = tuple(one for one in found if one.tdp is not None)
-        if not found:
+        left_out |= {one.name: "no TDP, and there is a power limit" for one in accelerators if one.tdp is None}
+        accelerators = tuple(one for one in accelerators if one.tdp is not None)
+        if not accelerators:
             raise ValueError(f"{where}: power_limit: no accelerator of these has a TDP")
+    # A budget of the call replaces the file's; USD/s, as all prices inside.
     most, at = (tables.get("budget"), f"{where}: budget") if budget is None else (budget, "budget")
     return FleetQuestion(
         where=where,
         classes=classes,
-        supplies=found,
+        supplies=accelerators,
         left_out=left_out,
         headroom=_headroom(tables.get("headroom", HEADROOM), f"{where}: headroom"),
         budget=None if most is None else quantity(most, "USD/s", at),
@@ -252,6 +262,7 @@ def _class(name: str, table: Any, where: str) -> TrafficClass:
             raise ValueError(f"{where}: {key} is missing: {CLASS_KEYS[key]}")
     if ("rate" in table) == ("day" in table):
         raise ValueError(f"{where}: give either rate or day: {CLASS_KEYS['rate']}, or {CLASS_KEYS['day']}")
+    # Lengths are read here, so that a mistake names its class; they go on as text.
     texts = _texts(table, ("model", "slo", *words(ClassWords)), where)
     for key in ("isl", "osl"):
         try:
@@ -259,9 +270,11 @@ def _class(name: str, table: Any, where: str) -> TrafficClass:
         except ValueError as error:
             raise ValueError(f"{where}: {key}: {error}") from None
     try:
+        # Only for its error: an unknown model is told before any accelerator is compared.
         workloads.model(texts["model"], weights=texts.get("weights"))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+    # requests/s of 24 hours, whether given as one rate, as a list or as a curve.
     load = (_rate(table["rate"], f"{where}: rate"),) * HOURS if "rate" in table else _day(table["day"], f"{where}: day")
     value = quantity(table.get("value", 1.0), "1", f"{where}: value")
     return TrafficClass(name=name, load=load, value=value, **texts)
@@ -289,11 +302,13 @@ def _curve(table: Mapping[str, Any], where: str) -> tuple[float, ...]:
     mean = _rate(table["mean"], f"{where}: mean")
     peak = whole(table["peak_hour"], f"{where}: peak_hour", 0, HOURS - 1)
     swing = quantity(table["peak_to_mean"], "1", f"{where}: peak_to_mean") - 1.0
+    # A wave of an amplitude above its mean would have hours of negative load.
     if not 0.0 <= swing <= 1.0:
         raise ValueError(
             f"{where}: peak_to_mean = {table['peak_to_mean']!r} must be from 1 to 2; give 24 numbers for more"
         )
     waves = (math.cos(2.0 * math.pi * (hour - peak) / HOURS) for hour in range(HOURS))
+    # Rounding may take the lowest hour of a full swing just below 0.
     return tuple(max(mean * (1.0 + swing * wave), 0.0) for wave in waves)
 
 
@@ -303,16 +318,16 @@ def _rate(value: Any, where: str) -> float:
 
 
 def _headroom(value: Any, where: str) -> float:
-    found = 0.0 if is_zero(value) else quantity(value, "1", where)
-    if found > 10.0:
+    share = 0.0 if is_zero(value) else quantity(value, "1", where)
+    if share > 10.0:
         raise ValueError(f"{where} = {value!r} must be at most 10: it is a share of the load")
-    return found
+    return share
 
 
 def _texts(table: Mapping[str, Any], keys: Iterable[str], where: str) -> dict[str, str]:
     """Values of those keys that there are, which are texts."""
-    found = {key: table[key] for key in keys if key in table}
-    for key, value in found.items():
+    texts = {key: table[key] for key in keys if key in table}
+    for key, value in texts.items():
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{where}: {key} = {value!r} must be a text")
-    return found
+    return texts

@@ -9,15 +9,16 @@ from sweeps.studies.fleet.program import COST
 
 def record(plan: FleetPlan) -> dict[str, Any]:
     """Everything that was found."""
-    asked, goal = plan.question, "least cost" if plan.goal == COST else "largest share"
+    question, goal = plan.question, "least cost" if plan.goal == COST else "largest share"
     return {
         "goal": goal,
         "cost_usd_per_year": plan.cost,
         "bound": plan.bound,
         "least_cost_usd_per_year": plan.least_cost,
-        "budget_usd_per_year": None if asked.budget is None else asked.budget * YEAR,
+        # Budgets are USD/s inside; costs of a fleet are told per year.
+        "budget_usd_per_year": None if question.budget is None else question.budget * YEAR,
         "served_share": plan.share,
-        "headroom": asked.headroom,
+        "headroom": question.headroom,
         "energy_J_per_year": plan.energy,
         "loads_by": plan.method,
         "seconds": round(plan.seconds, 3),
@@ -30,9 +31,10 @@ def record(plan: FleetPlan) -> dict[str, Any]:
                 "usd_per_second": supply.price,
                 "price_source": supply.price_source,
                 "usd_per_year": plan.rent(s),
+                # Devices that serve in each of the 24 hours, over all classes.
                 "in_use": plan.in_use[:, s].sum(axis=0).tolist(),
             }
-            for s, supply in enumerate(asked.supplies)
+            for s, supply in enumerate(question.supplies)
         ],
         "classes": [
             {
@@ -53,24 +55,25 @@ def record(plan: FleetPlan) -> dict[str, Any]:
                         "spec": dict(option.spec),
                     }
                     for o, option in enumerate(plan.options)
+                    # Options of this class that have a replica in at least one hour.
                     if plan.program.of_class[o] == c and plan.replicas[o].any()
                 ],
                 "left_out": dict(plan.left_out.get(one.name, {})),
             }
-            for c, one in enumerate(asked.classes)
+            for c, one in enumerate(question.classes)
         ],
-        "left_out": dict(asked.left_out),
-        "notes": [note for supply in asked.supplies for note in supply.notes],
+        "left_out": dict(question.left_out),
+        "notes": [note for supply in question.supplies for note in supply.notes],
         "marginal": _marginals(plan),
     }
 
 
 def _marginals(plan: FleetPlan) -> dict[str, Any] | None:
-    found = plan.marginals
-    if found is None:
+    marginals = plan.marginals
+    if marginals is None:
         return None
     return {
-        "unit": found.unit,
+        "unit": marginals.unit,
         "one_more_device": [
             {
                 "hardware": one.name,
@@ -79,12 +82,13 @@ def _marginals(plan: FleetPlan) -> dict[str, Any] | None:
                 "given": _marginal(one.given),
                 "available": None if one.available is None else _marginal(one.available),
             }
-            for one in found.supplies
+            for one in marginals.supplies
         ],
-        "more_traffic": {"share": MORE, **{name: _marginal(one) for name, one in found.classes.items()}},
-        "more_budget": None if found.budget is None else {"share": MORE, **_marginal(found.budget)},
-        "one_more_kW": found.power,
-        "share_of_hours": found.hours.tolist(),
+        "more_traffic": {"share": MORE, **{name: _marginal(one) for name, one in marginals.classes.items()}},
+        "more_budget": None if marginals.budget is None else {"share": MORE, **_marginal(marginals.budget)},
+        "one_more_kW": marginals.power,
+        # 24 numbers that add up to 1, or are all 0 where no hour limits.
+        "share_of_hours": marginals.hours.tolist(),
     }
 
 

@@ -29,9 +29,9 @@ def axes(
     settings: Mapping[str, Iterable[Any]],
 ) -> tuple[Axis, ...]:
     """An axis for the accelerators where there are several, for every size, and for every leaf of the hardware."""
-    found = [_devices_axis(devices)] if len(devices) > 1 else []
-    found += [_size_axis(name, np.array(values)) for name, values in sizes.items()]
-    return (*found, *(_leaf_axis(base, path, values) for path, values in settings.items()))
+    leading = [_devices_axis(devices)] if len(devices) > 1 else []
+    leading += [_size_axis(name, np.array(values)) for name, values in sizes.items()]
+    return (*leading, *(_leaf_axis(base, path, values) for path, values in settings.items()))
 
 
 def evaluated(
@@ -49,6 +49,7 @@ def evaluated(
     from sweeps.run.ways import MOST_EAGER
 
     question = Question(FUNCTION, base, None if metrics is None else tuple(metrics), breakdown)
+    # Where loops can be compiled by LLVM, that pays from far fewer points on than a program of XLA.
     plan = Plan(question, axes, dtype, most_eager=EAGER_POINTS if loops_known() else MOST_EAGER)
     return fill(dataset(plan.axes, plan.outputs, dict(attributes)), plan.pieces())
 
@@ -71,6 +72,7 @@ def require_metrics(base: Scenario, metrics: Sequence[str] | None) -> None:
     """ValueError in one line for a metric that a function does not have there."""
     if metrics is None:
         return
+    # Names of metrics depend on the hardware's figures: one evaluation on NumPy gives those that there are.
     with eager():
         known = FUNCTION.metrics(base, *some_terms(FUNCTION, base))
     for name in metrics:
@@ -80,6 +82,7 @@ def require_metrics(base: Scenario, metrics: Sequence[str] | None) -> None:
 
 def _devices_axis(devices: Sequence[Any]) -> Axis:
     names = np.array([device.name for device in devices], object)
+    # Whole structs of hardware, of which every point has one by its index.
     choice = Choice(tuple(device.hardware for device in devices), np.arange(len(devices)))
     return Axis("hardware", len(devices), {"hardware": choice}, (Coordinate("hardware", names, "", "accelerator"),))
 
@@ -95,7 +98,9 @@ def _leaf_axis(base: Scenario, path: str, values: Iterable[Any]) -> Axis:
     from sweeps.ask.leaf_axes import short_name
     from sweeps.ask.leaves import leaf_long_name, leaf_number, leaf_unit
 
+    # Only for its error, where the path leads to no number.
     number(base, path)
+    # Texts with a unit become SI numbers, of the leaf's own unit.
     numbers = np.array([float(leaf_number(path, value)) for value in values])
     label = Coordinate(short_name(path), numbers, leaf_unit(path), leaf_long_name(path))
     return Axis(label.name, len(numbers), {path: numbers}, (label,))

@@ -33,6 +33,7 @@ def from_text(
         if arguments:
             raise ValueError(f"--args {arguments[0]}: a module of StableHLO has the sizes of its arguments")
         return from_stablehlo(function, fusion, trips, fused_loops)
+    # Imported late, since it imports JAX, which the error above does not need.
     from workloads.traced.function import traced
 
     if ":" not in function:
@@ -44,6 +45,7 @@ def from_text(
     positional, named = arguments_of(code, arguments)
 
     def called(values: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        # What the user's code raises while it is traced becomes one line that names the function.
         with users_code(f"{function} cannot be traced"):
             return code(*values, **keywords)
 
@@ -51,12 +53,14 @@ def from_text(
     try:
         return PricedFunction(traced(called, positional, named, sizes=sizes, name=function.partition(":")[2], **how))
     except TypeError as error:
+        # JAX's messages have many lines; one line of at most 300 characters is told.
         words = " ".join(str(error).split())[:300]
         raise ValueError(f"--args: {words}") from error
 
 
 def require_sizes(asked: PricedFunction, given: Iterable[str]) -> None:
     """ValueError where a size has no value, or a value no size."""
+    # A value that nothing takes is as wrong as a size without a value: it would be ignored silently.
     symbols, named = asked.traced.symbols, list(given)
     for name in named:
         if name not in symbols:

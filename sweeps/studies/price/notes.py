@@ -25,13 +25,16 @@ def fusion_notes(traced: "Traced", over: Mapping[str, Sequence[float]]) -> tuple
     Args:
       over: values of symbols. None where they are those that fusion was decided at.
     """
+    # Without a graph fusion cannot be decided again; one kernel per op does not depend on sizes at all.
     if traced.decided is None or traced.policy == "eager":
         return ()
+    # Both corners of the grid, all sizes at their least and all at their most.
     text, same = "", []
     for end in ({name: float(least(values)) for name, values in over.items()} for least in (min, max)):
         at = traced.sizes | end
         if at == traced.sizes:
             continue
+        # Kernels and bytes at this corner: with the fusion that is priced, and with the one of these sizes.
         (kernels, moved), (others, others_moved) = (_amounts(one, at) for one in (traced, traced.decided(end)))
         if abs(others / kernels - 1.0) > ALIKE or abs(others_moved / moved - 1.0) > ALIKE:
             share = f"{abs(100 * (others_moved / moved - 1.0)):.1f} % {'more' if others_moved > moved else 'fewer'}"
@@ -47,6 +50,7 @@ def _amounts(traced: "Traced", sizes: Mapping[str, float]) -> tuple[float, float
     """Kernels and B of one run."""
     with eager():
         ops = traced.ops(sizes).values()
+        # Collectives move no bytes of memory here, and neither do kernels whose bytes are unknown.
         moved = sum(float(op.count * op.bytes) for op in ops if isinstance(op, Kernel) and op.bytes is not None)
         return sum(float(op.count * op.kernels) for op in ops), moved
 
@@ -57,16 +61,16 @@ def _sizes_text(sizes: Mapping[str, float]) -> str:
 
 def efficiency_notes(traced: "Traced", constants: Efficiency) -> tuple[str, ...]:
     """What these constants know of convolutions, and of a host that launches kernels."""
-    found = []
+    notes = []
     if traced.convolves and constants.convolution is None:
-        found.append(
+        notes.append(
             "these constants are of an engine without convolutions, which are priced as products of their sizes: "
             "pytorch, tensorrt, tflite, tflite-gpu, ncnn and edge-tpu have kernels for them"
         )
     if constants.host.kernel_time is not None:
         launch = formatted(constants.host.kernel_time, "s")
-        found.append(f"the host launches every kernel, {launch} each, ahead of the device")
-    return tuple(found)
+        notes.append(f"the host launches every kernel, {launch} each, ahead of the device")
+    return tuple(notes)
 
 
 def precision_notes(traced: "Traced", devices: Sequence[hwspaces.HardwareEntry]) -> tuple[str, ...]:
@@ -77,9 +81,10 @@ def precision_notes(traced: "Traced", devices: Sequence[hwspaces.HardwareEntry])
     from workloads.traced.products import HIGHEST
 
     notes = []
-    for name, asked in traced.asked_products():
-        text = f"{name} products (precision {asked}) run {_runs(name, asked, devices)}"
-        if asked != HIGHEST and len(devices) == 1:
+    for name, precision in traced.asked_products():
+        text = f"{name} products (precision {precision}) run {_runs(name, precision, devices)}"
+        # What the same products would run in at the precision that XLA calls highest.
+        if precision != HIGHEST and len(devices) == 1:
             text += f"; {ENVIRONMENT}=highest: {_runs(name, HIGHEST, devices)}"
         notes.append(text)
     return tuple(notes)
@@ -89,11 +94,13 @@ def _runs(name: str, asked: str, devices: Sequence[hwspaces.HardwareEntry]) -> s
     """Precision, passes and, of one accelerator, peak: "as tf32 at 495 TFLOP/s on H100-SXM"."""
     from workloads.traced.products import products_of
 
-    found: dict[str, list[str]] = {}
+    devices_by_text: dict[str, list[str]] = {}
     for device in devices:
         matrix = device.hardware.matrix
         precision, passes = products_of(name, asked, tuple(matrix))
         text = f"as {precision}" if passes == 1.0 else f"in {passes:g} passes of {precision}"
+        # Several passes over the matrix units share their peak.
         peak = f" at {formatted(float(matrix[precision]) / passes, 'FLOP/s')}" if precision in matrix else ""
-        found.setdefault(text + (peak if len(devices) == 1 else ""), []).append(device.name)
-    return ", ".join(f"{text} on {' and '.join(names)}" for text, names in found.items())
+        # Peaks differ between accelerators, so that several are grouped by precision and passes alone.
+        devices_by_text.setdefault(text + (peak if len(devices) == 1 else ""), []).append(device.name)
+    return ", ".join(f"{text} on {' and '.join(names)}" for text, names in devices_by_text.items())

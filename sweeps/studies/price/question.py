@@ -85,8 +85,8 @@ class PricedFunction:
     def decided_at(self, **sizes: float) -> "PricedFunction":
         """The same function where fusion is decided at these sizes: which arrays are large, and which are alike."""
         decided = given(self.traced.decided, "graph of the function, whose fusion could be decided again")
-        found = {name: self._size(name, value) for name, value in sizes.items()}
-        return dataclasses.replace(self, traced=decided(found))
+        numbers = {name: self._size(name, value) for name, value in sizes.items()}
+        return dataclasses.replace(self, traced=decided(numbers))
 
     def ops(self, hardware: Device = "H100-SXM", **sizes: float) -> Ops:
         """Its ops by name on an accelerator, where symbols have these sizes."""
@@ -96,6 +96,7 @@ class PricedFunction:
     def scenario(self, hardware: Device, efficiency: str | None, sizes: Mapping[str, float]) -> Scenario:
         """One run of the function on an accelerator; ValueError in one line for a name or a size that cannot be."""
         device, constants = _entry(hardware), hwspaces.efficiency(efficiency)
+        # Hardware without the arithmetic of a kernel is refused by name, before anything is priced.
         self.traced.require_arithmetic(device.hardware.matrix, device.name)
         return self._at(device.hardware, constants.efficiency, self._sizes(sizes))
 
@@ -145,15 +146,18 @@ class PricedFunction:
         devices = _entries(hardware)
         if len({device.name for device in devices}) < len(devices) or not devices:
             raise ValueError(f"hardware must be different accelerators: {', '.join(device.name for device in devices)}")
+        # The first accelerator is checked with the base scenario below.
         for device in devices[1:]:
             self.traced.require_arithmetic(device.hardware.matrix, device.name)
         sizes = {name: [self._size(name, value) for value in values] for name, values in (over or {}).items()}
+        # The base has the first value of every axis; axes then replace its accelerator, sizes and leaves.
         base = self.scenario(devices[0], efficiency, {name: values[0] for name, values in sizes.items()})
         grid.require_metrics(base, metrics)
         axes = grid.axes(base, devices, sizes, settings or {})
         names = ", ".join(device.name for device in devices)
         attributes = {"function": self.traced.name, "fusion": self.policy, "hardware": names}
         attributes["notes"] = "; ".join(self.notes(devices, sizes, efficiency))
+        # JAX has one precision at a time, which the whole evaluation needs.
         with precision(dtype):
             if elasticities:
                 return grid.slopes(base, axes, elasticities, metrics or ("time",), attributes)
@@ -185,8 +189,10 @@ class PricedFunction:
         if metric not in known:
             raise ValueError(f"metric = {metric!r} is no real number of a function; those are {', '.join(known)}")
         own = tuple(f"workload.sizes.{name}" for name in self.traced.symbols)
+        # Knobs of the hardware that are not 0, which have a logarithm, then every size.
         wanted = tuple(knob.path for knob in knobs(scenario, ("hardware",))) + own if paths is None else tuple(paths)
         value, slopes = at_base(changes(FUNCTION, (metric,), wanted), scenario)[metric]
+        # Slopes are dy by d ln x; over y they are elasticities, d ln y / d ln x.
         return {path: float(slope) / float(value) for path, slope in slopes.items()}
 
     def _at(self, hardware: Any, efficiency: Any, sizes: Mapping[str, float]) -> Scenario:
@@ -197,14 +203,15 @@ class PricedFunction:
     def _sizes(self, given: Mapping[str, float]) -> dict[str, float]:
         for name in given:
             self._known(name)
+        # Sizes of this question go before those that the function was traced with.
         sizes = {**self.usual, **given}
         missing = [name for name in self.traced.symbols if name not in sizes]
         if missing:
             raise ValueError(f"the size {missing[0]} of {self.traced.name} has no value: give {missing[0]}=N")
-        found = {name: self._size(name, sizes[name]) for name in self.traced.symbols}
+        numbers = {name: self._size(name, sizes[name]) for name in self.traced.symbols}
         with eager():
-            self.traced.require_sizes(found)
-        return found
+            self.traced.require_sizes(numbers)
+        return numbers
 
     def _known(self, name: str) -> None:
         if name not in self.traced.symbols:
@@ -213,6 +220,7 @@ class PricedFunction:
 
     def _size(self, name: str, value: Any) -> float:
         self._known(name)
+        # A size is a dimension of an array: whole, and at least 1.
         number = hwspaces.quantity(value, "1", name)
         if number < 1.0 or number != int(number):
             raise ValueError(f"{name} = {value!r} must be a whole number of at least 1")
@@ -244,8 +252,8 @@ def from_function(
     from workloads.traced.function import traced
 
     how: dict[str, Any] = {"policy": fusion, "trips": trips, "fused_loops": fused_loops}
-    found = traced(function, *args, sizes=sizes, **how)
-    return PricedFunction(found, dict(sizes or {}))
+    trace = traced(function, *args, sizes=sizes, **how)
+    return PricedFunction(trace, dict(sizes or {}))
 
 
 def from_stablehlo(
@@ -270,26 +278,31 @@ def from_stablehlo(
 def answered(scenario: Scenario) -> FunctionAnswer:
     """The answer to a scenario of a function."""
     with eager():
+        # Terms by op are summed into tables and totals, of which the metrics are functions.
         ops = function_ops(scenario)
         sums = {name: sum(terms().values()) for name, terms in FUNCTION.sums(scenario).items()}
         tables = {name: terms() for name, terms in FUNCTION.tables(scenario).items()}
         metrics = FUNCTION.metrics(scenario, sums, tables)
         judged = ops_beyond(ops, scenario.hardware, scenario.efficiency)
+    # W; None where the hardware has no figures of energy, and ops then have none.
     power = scenario.hardware.power.static if power_known(scenario.hardware) else None
     rows = tuple(_row(name, op, tables, power) for name, op in ops.items())
     return FunctionAnswer({name: _plain(name, value) for name, value in metrics.items()}, rows, judged)
 
 
 def _row(name: str, op: AnyOp, tables: Mapping[str, Mapping[str, Any]], static: Any) -> OpAnswer:
+    # The order is that of `op_answer`'s arguments, energy last and only where it is known.
     fields = ("time", "flops", "bytes", "bound", "algorithm", *(() if static is None else ("energy",)))
-    found = op_answer(name, op, *(tables[f"op_{field}"][name] for field in fields))
-    if found.energy is None or found.time == 0.0:
-        return found
-    return dataclasses.replace(found, power=found.energy / found.time + float(static))
+    answer = op_answer(name, op, *(tables[f"op_{field}"][name] for field in fields))
+    if answer.energy is None or answer.time == 0.0:
+        return answer
+    # Mean power in W while the op runs: its dynamic energy over its time, and static power beside.
+    return dataclasses.replace(answer, power=answer.energy / answer.time + float(static))
 
 
 def _plain(name: str, value: Any) -> float | bool | str:
     flags = variable(name).flags
+    # A metric with named values, such as a bound, is an index into their names.
     if flags:
         return flags[int(value)]
     value = np.asarray(value)
