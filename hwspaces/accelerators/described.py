@@ -38,6 +38,7 @@ KEYS = {
     "process": 'of its logic, such as "4N"',
     "peak": "dense matrix peak by precision; a single one is of bf16",
     "memory": "capacity and bandwidth, and where wanted technology",
+    "sram": "on-chip memory in which weights stay as far as they fit",
     "link": "scale-up link: bandwidth per direction; where wanted devices, latency, technology",
     "network": "scale-out link, likewise",
     "power": "limit of the board",
@@ -98,6 +99,7 @@ def schema() -> dict[str, Any]:
         "peak": {"anyOf": [peak, quantity_or_text]},
         "power": {"anyOf": [{"type": "object"}, quantity_or_text]},
         "price": quantity_or_text,
+        "sram": quantity_or_text,
     }
     for key, units in _UNITS.items():
         kinds[key] = {"type": "object", "properties": quantities(units), "required": list(_NEEDED.get(key, ()))}
@@ -157,7 +159,7 @@ def problems(tables: Mapping[str, Any]) -> list[str]:
             if not any(written == name or written.startswith(f"{name}_") for written in own)
         ]
         found += [p for name, unit in units.items() if name in own and (p := _wrong(own[name], unit, f"{key}.{name}"))]
-    for key, unit in (("power", "W"), ("price", "USD/s")):
+    for key, unit in (("power", "W"), ("price", "USD/s"), ("sram", "B")):
         if key in tables and not isinstance(tables[key], Mapping) and (wrong := _wrong(tables[key], unit, key)):
             found.append(wrong)
     for key in ("name", "process", "like"):
@@ -302,6 +304,8 @@ def _given(tables: Mapping[str, Any]) -> dict[str, Any]:
         outer = {key: value for key, value in memory.items() if key not in levels}
         memory = {"hbm": outer, **levels}
     table["memory"] = {key: dict(level) if isinstance(level, Mapping) else level for key, level in memory.items()}
+    if "sram" in tables:
+        table["memory"]["on_chip"] = {"capacity": _text(tables["sram"], "B"), "keeps_weights": 1}
     table["memory"]["hbm"] = _texts(table["memory"]["hbm"], _UNITS["memory"])
     links = {key: dict(link) for key, link in tables.get("links", {}).items()}
     links |= {tier: _texts(tables[key], _UNITS[key]) for key, tier in _LINKS.items() if key in tables}

@@ -14,11 +14,12 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.serve import Service
 from jaxroof.jobs.step import StepWork
+from jaxroof.memory.capacity import weight_bytes
 from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel, Ops
 from jaxroof.step.forward import as_run, converted_precisions
-from jaxroof.step.resident import device_ops
+from jaxroof.step.resident import device_ops, resident_share
 from jaxroof.step.step import times_of
 
 
@@ -71,6 +72,19 @@ def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]
         f"them to {taken} (weight-only, as vLLM and SGLang do by Marlin on NVIDIA)"
         for lacking, taken in converted_precisions(model, device.hardware)
     ]
+
+
+def resident_note(scenario: Scenario) -> str | None:
+    """What of the weights stays in on-chip memory from step to step; None where no memory keeps any."""
+    hardware, model, deployment = scenario.hardware, scenario.model, scenario.deployment
+    if hardware.memory.on_chip is None or not isinstance(scenario.workload, Requests | Service | StepWork):
+        return None
+    with eager():
+        share, stored = float(resident_share(hardware, model, deployment)), float(weight_bytes(model, deployment))
+    return (
+        f"{share:.1%} of a device's {hwspaces.formatted(stored, 'B')} of weights stay in its on-chip memory of "
+        f"{hwspaces.formatted(float(hardware.memory.on_chip.capacity), 'B')} and are not streamed"
+    )
 
 
 # Precisions of the KV cache: bytes of each, and the units that a device needs for some.
