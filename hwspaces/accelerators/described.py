@@ -279,10 +279,9 @@ def described(tables: Mapping[str, Any], like: HardwareEntry, path: str) -> tupl
     return str(tables.get("name", Path(path).stem)), {**table, "status": "hypothetical", "sources": sources}
 
 
-def estimated(entry: HardwareEntry, like: str) -> tuple[str, ...]:
-    """Sentences on what was estimated of a chip that is like another."""
-    guessed = [f"{path}: {entry.sources[path]}" for path in entry.figures if _is_estimate(entry.sources.get(path, ""))]
-    return (f"what the file does not give is as of {like}, of architecture {entry.architecture}", *guessed)
+def estimated(entry: HardwareEntry, like: str) -> str:
+    """What was estimated of a chip that is like another, in a sentence."""
+    return f"estimates, like {like} of architecture {entry.architecture}: {', '.join(estimates_of(entry))}"
 
 
 def estimates_of(entry: HardwareEntry) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def _of_description(written: Mapping[str, Any], path: str, wanted: str) -> Hardw
     architectures = {known: one for file in _texts() for known, one in _architectures(file).items()}
     shared = dataclasses.replace(common(), architectures=architectures)
     own = entry(name, table, shared, path)
-    return dataclasses.replace(own, assumptions=(*estimated(own, like.name), *own.assumptions))
+    return dataclasses.replace(own, assumptions=(estimated(own, like.name), *own.assumptions))
 
 
 def _of_json(path: str, name: str) -> HardwareEntry:

@@ -88,8 +88,10 @@ def area_parts(hardware: Hardware) -> dict[str, Array]:
     vector = cores.count * cores.vector_flops / cycle
     held = _or_nothing(None if memory.scratchpad is None else memory.scratchpad.capacity)
     held = held + _or_nothing(memory.register_capacity)
-    # Parts that are switched off take area as well.
-    l2 = _or_nothing(None if memory.l2 is None else memory.l2.capacity) / silicon.l2_used + silicon.other_memory
+    # Parts that are switched off take area as well. On-chip memory that a compiler fills has the L2 inside of it.
+    cache = _or_nothing(None if memory.l2 is None else memory.l2.capacity)
+    cache = cache if memory.on_chip is None else maximum(cache, memory.on_chip.capacity)
+    l2 = cache / silicon.l2_used + silicon.other_memory
     scale_up = hardware.links.scale_up
     parts = {
         "matrix": areas.matrix * matrix_width(hardware) * logic / silicon.matrix_used,

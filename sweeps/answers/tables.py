@@ -127,9 +127,12 @@ def degrees_text(deployment: "Deployment") -> str:
 
 
 def notes(case: "Case") -> tuple[str, ...]:
-    """Notes for the reader but for the precision, which `heading` states."""
+    """Notes for the reader but for the precision, which `heading` states; where the weights are."""
+    from sweeps.ask.precisions import resident_note
+
     # The first note is that of the precision.
-    return tuple(escaped(note, breaks=True) for note in case.notes[1:])
+    resident = resident_note(case.scenario)
+    return tuple(escaped(note, breaks=True) for note in (*case.notes[1:], *([resident] if resident else [])))
 
 
 def metric_text(name: str, value: Any) -> str:

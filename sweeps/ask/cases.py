@@ -40,7 +40,6 @@ from sweeps.ask.precisions import (
     compute_precisions,
     device_notes,
     require_cache,
-    resident_note,
     slower_cache,
     weight_only_notes,
 )
@@ -86,8 +85,6 @@ class Case:
         work, longest = self.scenario.workload, self.model.max_position
         if isinstance(work, Requests) and longest is not None and work.isl + work.osl > longest:
             notes.append(f"isl + osl = {work.isl + work.osl:g} exceeds the model's {longest:g} positions")
-        resident = resident_note(self.scenario)
-        notes += [resident] if resident else []
         slower = slower_cache(self.scenario)
         notes += [slower] if slower else []
         computed = attention_note(self.scenario)

@@ -1,4 +1,4 @@
-"""Weights that stay in on-chip memory: bytes and times by hand, shares, and the same in steps, requests and services."""
+"""Weights that stay in on-chip memory: bytes and times by hand, shares; the same in steps, requests and services."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ import pytest
 import hwspaces
 import workloads
 from jaxroof import Deployment, datasheet, decode, step_time
+from jaxroof.chip.area import area_parts
 from jaxroof.energy.energy import joules_of
 from jaxroof.hardware import OnChip
 from jaxroof.memory.capacity import weight_bytes
@@ -111,3 +112,10 @@ def test_a_service_of_one_request_at_a_time_has_the_step_times_of_a_request():
     request = sweeps.sweep(job="request", workload={"batch": 1, **lengths}, **words)
     served = sweeps.serve(rate=0.01, requests=4, isl="512", osl="64", **words)
     assert float(served.tpot.mean()) == pytest.approx(float(request.tpot), rel=0.02)
+
+
+def test_on_chip_memory_takes_area_where_it_is_larger_than_the_cache(model):
+    """H100: 1.2 mm2 per MiB in its process; 1 GiB more than the 60 MiB of its dies."""
+    none, small, large = (area_parts(device(capacity))["l2"] for capacity in (None, 2.0**20, 2.0**30))
+    assert float(small) == float(none)
+    assert float(large) / float(none) == pytest.approx(2.0**30 / device(None).memory.l2.capacity, rel=0.3)
