@@ -18,7 +18,7 @@ class MemoryLevel:
 
 @struct
 class OnChip:
-    """On-chip memory that a compiler fills for a whole function: nothing else decides what is in it."""
+    """On-chip memory that software fills: weights stay in it, and in a function what its kernels pass on."""
 
     capacity: Scalar = number(
         "B", "on-chip memory that a compiler fills", "what kernels pass on stays there if it fits"
@@ -45,7 +45,7 @@ class Memory:
     storage: MemoryLevel | None = part(  # the host's SSDs
         default=None, bandwidth="bandwidth of storage per device", capacity="storage per device"
     )
-    on_chip: OnChip | None = part(default=None)  # of functions alone: engines of LLMs leave it to kernels
+    on_chip: OnChip | None = part(default=None)  # with the L2 inside, where it is the larger
 
 
 @struct
