@@ -122,21 +122,34 @@ def is_certainty(name: str) -> bool:
 def intervals(metrics: dict[str, Any]) -> list[str]:
     """90 % intervals of each time, in words, if the errors of all kernels are one and if each errs on its own.
 
-    Empty where the efficiency does not know its errors.
+    None begins below what the matrix work and the bytes of device memory take at the datasheet's rates. Empty where
+    the efficiency does not know its errors.
     """
     lines = []
     for name in ("step_time", "ttft", "tpot", "e2e"):
         if f"{name}_spread" not in metrics:
             continue
-        ranges = []
+        ranges, least = [], metrics[name] * _bounded_share(name, metrics)
         # Errors of kernels that are all the same, then errors that are independent of each other.
         for suffix in ("_spread", "_spread_independent"):
             # The error is log-normal: the interval is a factor of exp(1.645 sigma) to both sides.
             factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
-            low, high = (formatted(metrics[name] * by, "s") for by in (1.0 / factor, factor))
-            ranges.append(f"{low} to {high}")
+            low, high = max(metrics[name] / factor, least), metrics[name] * factor
+            ranges.append(f"{formatted(low, 's')} to {formatted(high, 's')}")
         lines.append(f"{name} {ranges[0]} if all kernels err alike, {ranges[1]} if they err independently (90 %)")
     return lines
+
+
+def _bounded_share(name: str, metrics: dict[str, Any]) -> float:
+    """Share of a time that the datasheet's rates alone take: of its matrix work or its bytes, whichever is longer."""
+    if name == "step_time":
+        return max(metrics.get("mfu", 0.0), metrics.get("mbu", 0.0))
+    prompt, token = metrics.get("prefill_mfu", 0.0), metrics.get("decode_mbu", 0.0)
+    if name != "e2e":
+        return prompt if name == "ttft" else token
+    # Of the whole request: its prompt's share, and that of the tokens after the first.
+    first = metrics["ttft"] / metrics["e2e"]
+    return prompt * first + token * (1.0 - first)
 
 
 def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
