@@ -157,6 +157,24 @@ def _add_plain(figures: DerivedFigures, tier: str) -> None:
         figures.add(f"{tier}.{leaf}", value, source)
 
 
+EXP_FLOPS = 16.0
+"""Vector FLOP of an exponential that no special-function unit computes; ours: range reduction, a polynomial of degree
+five and the scaling by a power of two are eight multiply-adds."""
+
+
+def exponentials(figures: DerivedFigures) -> list[str]:
+    """Add the rate of exponentials that a user's device does not say: on its vector units; returns the assumption.
+
+    Nothing where the vector rate is unknown or of integers, as `vectored` has left it.
+    """
+    if "cores.exp_rate" in figures.values or "vector.int8" in figures.values:
+        return []
+    rate = figures.values["cores.vector_flops"] / EXP_FLOPS
+    said = f"assumption: on the vector units, {EXP_FLOPS:g} FLOP each; no special-function unit is given"
+    figures.add("cores.exp_rate", rate, said)
+    return [f"cores.exp_rate: {formatted(rate, '1/s')}, {said}"]
+
+
 ON_VECTOR_UNITS = 1.05
 """Peak of products in float32 over the vector rate up to which they run on the vector units."""
 

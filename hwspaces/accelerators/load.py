@@ -184,7 +184,7 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
             shared_table(kind, written, own, path)
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
-    return entry(chosen, accelerators[chosen], own, path)
+    return entry(chosen, accelerators[chosen], own, path, own=True)
 
 
 def _of_description(written: Mapping[str, Any], path: str, wanted: str) -> HardwareEntry:
@@ -201,7 +201,7 @@ def _of_description(written: Mapping[str, Any], path: str, wanted: str) -> Hardw
         _chosen({name: table}, wanted, path)
     architectures = {known: one for file in _texts() for known, one in _architectures(file).items()}
     shared = dataclasses.replace(common(), architectures=architectures)
-    own = entry(name, table, shared, path)
+    own = entry(name, table, shared, path, own=True)
     return dataclasses.replace(own, assumptions=(estimated(own, like.name), *own.assumptions))
 
 

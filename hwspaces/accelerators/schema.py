@@ -5,13 +5,22 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from hwspaces.accelerators.derived import ASSUMPTION, DerivedFigures, Shared, clocked, linked, vectored, widened
+from hwspaces.accelerators.derived import (
+    ASSUMPTION,
+    DerivedFigures,
+    Shared,
+    clocked,
+    exponentials,
+    linked,
+    vectored,
+    widened,
+)
 from hwspaces.accelerators.energy import energized
 from hwspaces.accelerators.entry import LINKS, TIERS, HardwareEntry, assembled, given_price, press_figures
 from hwspaces.accelerators.silicon import curved, scaled, siliconed
 from hwspaces.accelerators.technology_tables import strings, texts
 from hwspaces.quantities.leaves import PRECISIONS
-from hwspaces.quantities.units import PLAIN, from_key, is_zero, nearest, positive, quantity
+from hwspaces.quantities.units import from_key, is_zero, nearest, positive, quantity
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import declaration, declarations
 
@@ -50,7 +59,7 @@ STATUSES = ("GA", "announced", "hypothetical")
 _OTHERS = ("aliases", "date", "notes", "sources")
 
 
-def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str) -> HardwareEntry:
+def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str, own: bool = False) -> HardwareEntry:
     """The accelerator that `table` (as `tomllib` gives it) describes.
 
     Args:
@@ -58,6 +67,7 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str) -> Har
       table: keys of `TABLES` with unit suffixes, of `TEXTS`, and `aliases`, `date`, `notes`, `sources`.
       shared: what it may refer to.
       file: for messages and provenance.
+      own: it is a user's: without a unit for exponentials, its vector units compute them.
 
     Returns:
       Its entry; what is neither given nor derivable is None in `hardware`.
@@ -76,6 +86,8 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str) -> Har
     # Figures that follow from others: each rule adds what later ones read. Energies need rates and links, the voltage
     # curve needs energies.
     assumed += [a for rule in (clocked, linked, vectored, widened, siliconed) for a in rule(figures, shared, where)]
+    if own:
+        assumed += exponentials(figures)
     assumed += energized(figures, shared.energy, where)
     assumed += curved(figures, shared, where)
     # Features of cores that nothing mentions are taken as absent.
@@ -139,7 +151,7 @@ def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigur
             if not isinstance(value, str):
                 raise ValueError(f"{place}: {key} = {value!r} is not text")
             figures.texts[inner] = value
-        elif isinstance(value, str) and key in units and units[key] not in PLAIN:
+        elif isinstance(value, str) and key in units and units[key] != "1":
             # A quantity as text says its unit itself: fp8 = "3 PFLOP/s".
             zero = _may_be_zero(inner) and is_zero(value, units[key])
             figures.values[inner] = 0.0 if zero else quantity(value, units[key], f"{place}: {key}")

@@ -166,3 +166,21 @@ def test_devices_of_the_catalogue_in_a_few_lines(tmp_path):
     assert np.median(errors["decode"]) < 0.07
     assert np.median(errors["prefill"]) < 0.12
     assert np.mean(np.array(errors["decode"]) < np.log(1.25)) > 0.85
+
+
+def test_exponentials_without_a_unit_of_their_own_run_on_the_vector_units(tmp_path):
+    """67 TFLOP/s over 16 FLOP of an exponential, over 100 cores; a catalogue's device without the figure is left."""
+    text = """
+    [accelerator.Plain]
+    matrix.bf16 = "989 TFLOP/s"
+    vector.fp32 = "67 TFLOP/s"
+    cores.count = 100
+    memory.hbm.capacity = "80 GB"
+    memory.hbm.bandwidth = "3.35 TB/s"
+    """
+    plain = loaded(tmp_path, text)
+    assert plain.hardware.cores.exp_rate == pytest.approx(67e12 / 16 / 100)
+    assert any(sentence.startswith("cores.exp_rate: ") for sentence in plain.assumptions)
+    given = loaded(tmp_path, text + 'cores.exp_rate = "5e10 1/s"')
+    assert given.hardware.cores.exp_rate == 5e10
+    assert hwspaces.hardware("TPU-v6e").hardware.cores.exp_rate is None
