@@ -46,8 +46,10 @@ def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
         return sent_bytes(hardware.links, op)
     if not isinstance(op, Kernel) or op.bytes is None:
         return {}
-    # DRAM cells and PHYs keep their voltage when the cores' is lowered.
-    return {"hbm": matrix_traffic(op, inner_capacities(hardware)["hbm"], op.operand_bytes)}
+    # DRAM cells and PHYs keep their voltage when the cores' is lowered. Where the L2 is unknown, cores fetch operands
+    # for themselves, as the energies of memory were fitted: time has the bound of a shared tile, which is lower.
+    inner = hardware.memory.l2 or hardware.memory.scratchpad
+    return {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
 
 
 def power_known(hardware: Hardware) -> bool:
