@@ -1,5 +1,6 @@
 """Ops of a step before any hardware is known: kernels, collectives and copies, with what each is for."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -238,6 +239,22 @@ class Kernel(Op):
 def inner_bytes(kernel: Kernel) -> Scalar:
     """B per run that pass the levels inside of device memory: from there, and from on-chip memory beside it."""
     return kernel.bytes if kernel.held_bytes is None else kernel.bytes + kernel.held_bytes
+
+
+def streamed(kernel: Kernel, share: Scalar, weights: Scalar, passed: Scalar = 0.0) -> Kernel:
+    """The kernel with the bytes alone that device memory moves, where others stay in on-chip memory.
+
+    Args:
+      kernel: whose bytes are known.
+      share: of its weights that stay on the chip; the shape has as many weights, and smaller ones in memory.
+      weights: B of them.
+      passed: B that kernels before and after it leave on the chip for each other.
+    """
+    shape = kernel.shape
+    if isinstance(shape, ProductShape):
+        shape = dataclasses.replace(shape, weight_bytes=shape.weight_bytes * (1.0 - share))
+    moved = jnp.maximum(kernel.bytes - passed - share * weights, 0.0)
+    return dataclasses.replace(kernel, bytes=moved, shape=shape)
 
 
 def kernel_precision(kernel: Kernel) -> str:

@@ -12,7 +12,8 @@ from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timin
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.numerics.arrays import jnp, rsqrt
+from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_bandwidths, level_traffic, tile_traffic
+from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import (
@@ -20,16 +21,12 @@ from jaxroof.op import (
     RESOURCES,
     AnyOp,
     Collective,
-    ConvolutionShape,
     Copy,
     Kernel,
     inner_bytes,
     kernel_precision,
     traced_once,
 )
-
-ACCUMULATOR_BYTES = 4.0
-"""B of one float32 accumulator in registers."""
 
 
 def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> Timing:
@@ -48,10 +45,9 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
       ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
 
     Source: Williams, Waterman & Patterson, CACM 52(4), 2009, applied to each unit and memory level;
-    the traffic of a matrix product through each level is `matrix_traffic`.
+    the traffic of a matrix product through each level is `jaxroof.memory.traffic`.
     """
-    memory, cores = hardware.memory, hardware.cores
-    times = {}
+    cores, times = hardware.cores, {}
     # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
     if op.matrix_flops is not None:
         # 8-bit and 4-bit products reach a smaller share of their own, higher peak: the same launches and epilogues
@@ -62,61 +58,13 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
         times["vector"] = op.vector_flops * (1.0 / (cores.count * cores.vector_flops * shares.vector))
     if op.exps is not None and cores.exp_rate is not None:
         times["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate * shares.vector))
-    if op.bytes is not None:
-        # Each level carries the traffic that its inner neighbour is too small to avoid.
-        held = inner_capacities(hardware)
-        moved = matrix_traffic(op, held["hbm"], op.operand_bytes)
-        times["hbm"] = moved * (1.0 / (memory.hbm.bandwidth * shares.bandwidth))
-        if memory.l2 is not None:
-            moved = matrix_traffic(op, held["l2"], op.operand_bytes, inner_bytes(op))
-            times["l2"] = moved * (1.0 / (memory.l2.bandwidth * shares.cache_bandwidth))
-        if memory.scratchpad is not None:
-            # What lives in registers is the accumulators: the largest square tile is that whose float32 partial sums
-            # fit.
-            moved = matrix_traffic(op, held["scratchpad"], ACCUMULATOR_BYTES, inner_bytes(op))
-            times["scratchpad"] = moved * (1.0 / (cores.count * memory.scratchpad.bandwidth * shares.cache_bandwidth))
+    bandwidths = level_bandwidths(hardware)
+    for name, moved in level_traffic(op, hardware).items():
+        share = shares.bandwidth if name == "hbm" else shares.cache_bandwidth
+        times[name] = moved * (1.0 / (bandwidths[name] * share))
     launch = op.kernels * shares.kernel_time
     # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
-
-
-def matrix_traffic(
-    op: Kernel, capacity: Scalar | None, element_bytes: Scalar | None, once: Scalar | None = None
-) -> Scalar:
-    """B that one run of `op` moves into a memory level of `capacity` B from the level outside it, shape ().
-
-    traffic = max(operands and results once, 2 m n k b / sqrt(S)),  S = capacity / element_bytes,  b = operand_bytes
-
-    What fits is read once; what does not is re-read for every tile of the largest square that fits.
-    The rule is the lower bound that the best blocking attains, so it never charges a kernel for a poor tile.
-    Without matrix work or with an unknown capacity the operands are moved once.
-
-    A convolution reads sqrt(window / stride) times fewer, for the places of its input are of several windows.
-
-    Args:
-      op: what runs.
-      capacity: B of the level.
-      element_bytes: B of an element that it holds.
-      once: B that are moved at least; None: `op.bytes`, those of device memory.
-
-    Source: Hong & Kung, STOC 1981; constant 2 and tightness: Smith, Lowery, Langou & van de Geijn,
-    arXiv:1702.02017; convolutions: Demmel & Dinh, arXiv:1802.06905.
-    """
-    once = op.bytes if once is None else once
-    # Without products nothing is re-used, and with an unknown capacity no blocking can be assumed.
-    if op.matrix_flops is None or capacity is None:
-        return once
-    return maximum(once, op.matrix_flops * op.operand_bytes * tile_traffic(op, capacity, element_bytes))
-
-
-def tile_traffic(op: Kernel, capacity: Scalar, element_bytes: Scalar | None) -> Scalar:
-    """Elements per FLOP that products read into a level of `capacity` B, tile by tile, shape (): 1 / sqrt(S)."""
-    # 2 m n k / sqrt(S) elements: a tile of sqrt(S) x sqrt(S) results re-reads each operand once per tile along the
-    # other side.
-    elements = rsqrt(capacity / element_bytes)
-    if isinstance(op.shape, ConvolutionShape):  # places of its input are of several windows
-        elements = elements * rsqrt(jnp.maximum(op.shape.window / op.shape.stride, 1.0))
-    return elements
 
 
 # Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it.
@@ -235,34 +183,17 @@ def _level_times(hardware: Hardware, op: Kernel) -> tuple[dict[str, Scalar], dic
 
     What passes HBM once is left out: models of kernels know how much of it a cache holds since the last kernel.
     """
-    memory, cores = hardware.memory, hardware.cores
-    once: dict[str, Scalar] = {}
-    if memory.l2 is not None:
-        once["l2"] = 1.0 / memory.l2.bandwidth
-    if memory.scratchpad is not None:
-        once["scratchpad"] = 1.0 / (cores.count * memory.scratchpad.bandwidth)
+    seconds = {name: 1.0 / bandwidth for name, bandwidth in level_bandwidths(hardware).items()}
+    once = {name: each for name, each in seconds.items() if name != "hbm"}
     if op.matrix_flops is None or op.bytes is None:
         return once, {}
-    held, element = inner_capacities(hardware), {"scratchpad": ACCUMULATOR_BYTES}
+    held = inner_capacities(hardware)
     again = {
-        name: seconds * (op.operand_bytes * tile_traffic(op, capacity, element.get(name, op.operand_bytes)))
-        for name, seconds in {"hbm": 1.0 / memory.hbm.bandwidth, **once}.items()
+        name: each * (op.operand_bytes * tile_traffic(op, capacity, element_bytes_inside(op, name)))
+        for name, each in seconds.items()
         if (capacity := held[name]) is not None
     }
     return once, again
-
-
-def inner_capacities(hardware: Hardware) -> dict[str, Scalar | None]:
-    """B that the level inside of each holds of a tile, by level; None where it is unknown.
-
-    HBM fills the L2 (or, without one, the scratchpads of all cores, which may hold parts of one tile), the L2 fills
-    the scratchpads, the scratchpads fill the registers.
-    """
-    memory = hardware.memory
-    scratchpad = None if memory.scratchpad is None else memory.scratchpad.capacity
-    every = None if scratchpad is None else hardware.cores.count * scratchpad
-    shared = every if memory.l2 is None else memory.l2.capacity
-    return {"hbm": shared, "l2": scratchpad, "scratchpad": memory.register_capacity}
 
 
 @traced_once

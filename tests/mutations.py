@@ -37,7 +37,7 @@ MUTATIONS = {
         "jaxroof/test_roofline_regimes.py",
     ),
     "blocked_traffic": Mutation(
-        "jaxroof/roofline.py",
+        "jaxroof/memory/traffic.py",
         "elements = rsqrt(capacity / element_bytes)",
         "elements = 0.5 * rsqrt(capacity / element_bytes)",
         "jaxroof/test_roofline_regimes.py jaxroof/test_oracle_agreement.py",

@@ -169,7 +169,11 @@ def problems(tables: Mapping[str, Any]) -> list[str]:
         if not isinstance(tables.get(key, {}), Mapping):
             found.append(f"{key} = {tables[key]!r} is not a table")
         elif key == "links":
-            found += [f"links.{t} = {v!r} is not a table" for t, v in tables.get(key, {}).items() if not _is_table(v)]
+            found += [
+                f"links.{t} = {v!r} is not a table"
+                for t, v in tables.get(key, {}).items()
+                if not isinstance(v, Mapping)
+            ]
     if str(tables.get("like", "")).lower().partition("#")[0].endswith((".toml", ".json")):
         found.append(f"like = {tables['like']!r} is a file; it is a name of the catalogue")
     kind, year = tables.get("class", USUAL_KIND), tables.get("year")
@@ -178,10 +182,6 @@ def problems(tables: Mapping[str, Any]) -> list[str]:
     if year is not None and (not isinstance(year, int) or not 1970 <= year <= 2100):
         found.append(f"year = {year!r} is not a year from 1970 to 2100")
     return found
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _wrong(value: Any, unit: str, where: str) -> str | None:
@@ -286,11 +286,7 @@ def estimated(entry: HardwareEntry, like: str) -> str:
 
 def estimates_of(entry: HardwareEntry) -> tuple[str, ...]:
     """Leaves of the hardware that its file leaves to an estimate."""
-    return tuple(path for path in entry.figures if _is_estimate(entry.sources.get(path, "")))
-
-
-def _is_estimate(source: str) -> bool:
-    return source.startswith("estimate: ")
+    return tuple(path for path in entry.figures if entry.sources.get(path, "").startswith("estimate: "))
 
 
 def _given(tables: Mapping[str, Any]) -> dict[str, Any]:

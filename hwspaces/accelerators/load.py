@@ -15,7 +15,7 @@ from hwspaces.accelerators.energy import technologies
 from hwspaces.accelerators.entry import HardwareEntry, with_price
 from hwspaces.accelerators.prices import TERMS, Price, market_price, offers
 from hwspaces.accelerators.schema import entry, iso_date
-from hwspaces.accelerators.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, resolved
+from hwspaces.accelerators.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, known_tables, resolved
 from hwspaces.accelerators.technology_tables import table as shared_table
 from hwspaces.files import document
 from hwspaces.quantities.units import nearest, quantity
@@ -158,6 +158,11 @@ def _architectures(file: str) -> dict[str, dict[str, Any]]:
     return resolved(_tables(file), "architecture", file)
 
 
+def _every_architecture() -> dict[str, dict[str, Any]]:
+    """Architectures of all files of the catalogue, which files of users may name."""
+    return {name: table for file in _texts() for name, table in _architectures(file).items()}
+
+
 @functools.cache
 def _catalogue_entry(file: str, name: str) -> HardwareEntry:
     unpriced = entry(name, _tables(file)["accelerator"][name], _shared(file), f"{CATALOGUE_PLACE}{file}")
@@ -168,20 +173,19 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
     written = document.toml(path)
     if is_description(written):
         return _of_description(written, path, name)
-    tables, shared = file_tables(Path(path)), common()
-    known = {name: table for file in _texts() for name, table in _architectures(file).items()}
+    tables, shared = known_tables(written, path), common()
     # The file's own tables stand over those of the catalogue that have the same name.
     own = Shared(
         tables.get("source", {}),
-        {**known, **resolved(tables, "architecture", path)},
+        {**_every_architecture(), **resolved(tables, "architecture", path)},
         {**shared.links, **resolved(tables, "link", path)},
         shared.energy | technologies(tables, path),
         {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
     )
     # Accelerators do not refer to these kinds: nothing else would check what the file has of them.
     for kind in OF_SPACES:
-        for written in tables.get(kind, {}):
-            shared_table(kind, written, own, path)
+        for of_kind in tables.get(kind, {}):
+            shared_table(kind, of_kind, own, path)
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
     return entry(chosen, accelerators[chosen], own, path, own=True)
@@ -199,8 +203,7 @@ def _of_description(written: Mapping[str, Any], path: str, wanted: str) -> Hardw
     name, table = described(written, like, path)
     if wanted:
         _chosen({name: table}, wanted, path)
-    architectures = {known: one for file in _texts() for known, one in _architectures(file).items()}
-    shared = dataclasses.replace(common(), architectures=architectures)
+    shared = dataclasses.replace(common(), architectures=_every_architecture())
     own = entry(name, table, shared, path, own=True)
     return dataclasses.replace(own, assumptions=(estimated(own, like.name), *own.assumptions))
 

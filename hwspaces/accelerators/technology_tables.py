@@ -163,7 +163,11 @@ def file_tables(path: Path) -> Mapping[str, Any]:
     Raises:
       ValueError: one line, as `hwspaces.files.document.toml`, for an unknown kind of table, or one that is no table.
     """
-    tables = document.toml(path)
+    return known_tables(document.toml(path), path)
+
+
+def known_tables(tables: Mapping[str, Any], path: str | Path) -> Mapping[str, Any]:
+    """The tables of a file that is read already, checked as `file_tables` does."""
     for key, value in tables.items():
         if key not in _TABLES:
             raise ValueError(f"{path}: table {key} is not known{nearest(key, _TABLES)}")

@@ -1,4 +1,4 @@
-"""How an engine is started: version, images, command and names of precisions; flags follow in `sweeps.serving`."""
+"""Launch words of an engine: version, images, command and names of precisions, beside flags in `sweeps.serving`."""
 
 import dataclasses
 from collections.abc import Mapping

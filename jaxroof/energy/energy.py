@@ -4,17 +4,17 @@ from typing import NamedTuple
 
 from jaxroof.collectives.choice import sent_bytes
 from jaxroof.hardware import Hardware
+from jaxroof.memory.traffic import level_traffic, matrix_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, given
-from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, inner_bytes, traced_once
-from jaxroof.roofline import ACCUMULATOR_BYTES, inner_capacities, matrix_traffic
+from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
 
 
 def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Work of one run of `op` that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
 
-    Bytes into each memory level are those of `jaxroof.roofline.matrix_traffic` under every efficiency. What an op does
-    not do, and a level or tier that the hardware does not have, is left out.
+    Bytes into each memory level are those of `jaxroof.memory.traffic` under every efficiency. What an op does not do,
+    and a level or tier that the hardware does not have, is left out.
     """
     return _core_work(op, hardware) | _other_work(op, hardware)
 
@@ -23,7 +23,7 @@ def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Of it what the cores do, at their voltage."""
     if not isinstance(op, Kernel):
         return {}
-    memory, held, work = hardware.memory, inner_capacities(hardware), {}
+    work = {}
     # Arithmetic and on-chip memories share the cores' supply: their energy falls with the square of the voltage.
     if op.matrix_flops is not None:
         work["matrix"] = op.matrix_flops
@@ -32,11 +32,8 @@ def _core_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     if op.exps is not None:
         work["exp"] = op.exps
     # Each level's bytes are those that its inner neighbour draws from it, as in the roofline.
-    if op.bytes is not None and memory.l2 is not None:
-        work["l2"] = matrix_traffic(op, held["l2"], op.operand_bytes, inner_bytes(op))
-    if op.bytes is not None and memory.scratchpad is not None:
-        work["scratchpad"] = matrix_traffic(op, held["scratchpad"], ACCUMULATOR_BYTES, inner_bytes(op))
-    return work
+    inner = {name: moved for name, moved in level_traffic(op, hardware).items() if name != "hbm"}
+    return work | inner
 
 
 def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:

@@ -10,7 +10,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import PRODUCTS, AnyOp, Kernel, Ops
+from jaxroof.op import PRODUCTS, AnyOp, Kernel, Ops, streamed
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import overlapped_ops
 
@@ -58,7 +58,5 @@ def _resident(op: AnyOp, share: Scalar) -> AnyOp:
     if not isinstance(op, Kernel) or op.kind not in PRODUCTS or op.shape is None:
         return op
     shape = op.shape
-    held = share * (shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes)
-    # Models of kernels read the bytes of weights from the shape: there are fewer of them in device memory.
-    shape = dataclasses.replace(shape, weight_bytes=shape.weight_bytes * (1.0 - share))
-    return dataclasses.replace(op, bytes=jnp.maximum(op.bytes - held, 0.0), held_bytes=held, shape=shape)
+    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    return dataclasses.replace(streamed(op, share, weights), held_bytes=share * weights)

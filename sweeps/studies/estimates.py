@@ -1,4 +1,4 @@
-"""What the estimates of a chip described in a few lines do to the answer."""
+"""Effects of the estimates of a chip described in a few lines on times of steps."""
 
 from typing import NamedTuple
 

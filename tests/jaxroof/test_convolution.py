@@ -7,9 +7,10 @@ import pytest
 import hwspaces
 from jaxroof.efficiency import datasheet
 from jaxroof.efficiency.convolution import filtered_product, implicit_product
+from jaxroof.memory.traffic import matrix_traffic
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import ConvolutionShape, Kernel
-from jaxroof.roofline import matrix_traffic, op_time
+from jaxroof.roofline import op_time
 
 PLACES = 8 * 14 * 14
 

@@ -8,7 +8,8 @@ from jaxroof import BOUNDS, Collective, Kernel, datasheet
 from jaxroof.collectives import ALGORITHMS
 from jaxroof.efficiency import KindEfficiency
 from jaxroof.hardware import matrix_peak
-from jaxroof.roofline import matrix_traffic, op_algorithm, op_bound, op_time, op_timing
+from jaxroof.memory.traffic import matrix_traffic
+from jaxroof.roofline import op_algorithm, op_bound, op_time, op_timing
 
 EXACT = 1e-6  # relative: a few float32 roundings
 

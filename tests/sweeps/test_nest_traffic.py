@@ -5,9 +5,9 @@ import math
 import pytest
 
 import hwspaces
+from jaxroof.memory.traffic import ACCUMULATOR_BYTES, matrix_traffic
 from jaxroof.nests import Mapping, NestMachine, NestMemory, nest_cost
 from jaxroof.op import Kernel
-from jaxroof.roofline import ACCUMULATOR_BYTES, matrix_traffic
 from sweeps.studies.map import found_mapping
 from workloads.nests.checks import TENSORS, matmul
 

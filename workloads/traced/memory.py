@@ -1,6 +1,5 @@
 """Bytes that a group of nodes reads and writes: each array once, and of views what they show."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ from jaxroof.hardware import OnChip
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import positive_part
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import Kernel, Ops, ProductShape
+from jaxroof.op import Kernel, Ops, streamed
 from workloads.traced.graph import Region, Value, base, viewed
 from workloads.traced.groups import Group, Groups
 from workloads.traced.kernels import Amount, TracedKernel
@@ -223,14 +222,6 @@ def with_on_chip(ops: Ops, kernels: Sequence[TracedKernel], at: Sizes, on_chip: 
     room = positive_part(on_chip.capacity - largest)
     share = on_chip.keeps_weights * jnp.minimum(1.0, room / jnp.maximum(every, 1.0))
     return {
-        name: _moved(op, passed, share, weights) if isinstance(op, Kernel) else op
+        name: streamed(op, share, weights, passed) if isinstance(op, Kernel) else op
         for (name, op), (passed, weights) in zip(ops.items(), means, strict=True)
     }
-
-
-def _moved(op: Kernel, passed: Scalar, share: Scalar, weights: Scalar) -> Kernel:
-    """An op without the bytes that stay on the chip; its weights are as many, and smaller in memory."""
-    shape = op.shape
-    if isinstance(shape, ProductShape):
-        shape = dataclasses.replace(shape, weight_bytes=shape.weight_bytes * (1.0 - share))
-    return dataclasses.replace(op, bytes=positive_part(op.bytes - passed - share * weights), shape=shape)
