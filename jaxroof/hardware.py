@@ -30,6 +30,35 @@ class OnChip:
 
 
 @struct
+class Beside:
+    """A memory of the device beside its device memory, such as LPDDR, DDR or CXL: kernels read both at once."""
+
+    bandwidth: Scalar = number("B/s", "{} bandwidth", "all devices together that share it")
+    capacity: Scalar = number("B", "{} capacity", "all devices together that share it")
+    latency: Scalar = number("s", "{} latency", "of a kernel's first bytes", zero=True, default=0.0)
+    devices: Scalar = number("1", "devices that share the {}", few=True, count=True, default=1.0)
+    energy: Scalar | None = number("J/B", "energy per byte of {}", "None: that of device memory", default=None)
+    weights: Scalar = switch("1 where weights may live in the {}", default=1.0)
+    cache: Scalar = switch("1 where KV cache may live in the {}", default=1.0)
+
+
+@struct
+class Near:
+    """Units in the device memory itself, which multiply what lies beside them: processing in memory."""
+
+    bandwidth: Scalar = number("B/s", "bandwidth inside the device memory", "of all its banks to the units beside them")
+    flops: Scalar = number("FLOP/s", "FLOP/s of the units in the device memory", "all together")
+
+
+@struct
+class Dies:
+    """Dies that share the cores and the memory of a device: what lies on another die passes the links between them."""
+
+    bandwidth: Scalar = number("B/s", "bandwidth between dies", "that all cores together read other dies' memory at")
+    count: Scalar = number("1", "dies with cores and memory", few=True, count=True)
+
+
+@struct
 class Memory:
     """The memory hierarchy, outermost first. A level whose figures are unknown is None and never binds."""
 
@@ -46,6 +75,9 @@ class Memory:
         default=None, bandwidth="bandwidth of storage per device", capacity="storage per device"
     )
     on_chip: OnChip | None = part(default=None)  # with the L2 inside, where it is the larger
+    beside: dict[str, Beside] | None = part(default=None)  # by name; weights and KV cache live there too
+    near: Near | None = part(default=None)  # compute in the device memory; None: cores alone
+    dies: Dies | None = part(default=None)  # None: every core reaches all of the memory alike
 
 
 @struct
@@ -91,6 +123,12 @@ class Cores:
         "1 where a compiler schedules few wide cores",
         "each then works as several of a GPU's size side by side; 0: blocks of threads on many cores",
         default=0.0,
+    )
+    hop_time: Scalar | None = number(
+        "s",
+        "time of a hop between neighbouring cores of a mesh",
+        "over which a program stays spread: its data flow, and no kernel is launched; None: kernels are",
+        default=None,
     )
     vector_products: Scalar | None = switch(
         "1 where vector units multiply matrices",
@@ -248,6 +286,12 @@ class Hardware:
     links: Links
     power: Power
     price: Scalar | None = number("USD/s", "price per device and second, in US dollars")
+    host_speed: Scalar | None = number(
+        "1",
+        "speed of a core of the host",
+        "against the servers' whose scheduling and launches were fitted; None: as fast",
+        default=None,
+    )
     energy: Energy | None = None
     silicon: Silicon | None = None  # None: area unknown
     costs: Costs | None = None  # None: what it costs to make and own is unknown
@@ -305,6 +349,16 @@ def gpu_cores(hardware: Hardware) -> Array:
     that of a GPU by as many cores.
     """
     return hardware.cores.count * core_width(hardware)
+
+
+def on_host(time: Scalar, hardware: Hardware) -> Scalar:
+    """A time of the servers that host times were fitted on, in s on this device's host, shape ().
+
+    0 where a program stays spread over a mesh and runs without a host between its steps.
+    """
+    if hardware.cores.hop_time is not None:
+        return 0.0 * time
+    return time if hardware.host_speed is None else time / hardware.host_speed
 
 
 def threaded(hardware: Hardware) -> Scalar:

@@ -192,7 +192,7 @@ ATTENTION_CORES = ("attention", "cross_attention")
 Source: Korthikanti et al., arXiv:2205.05198, section 5.
 """
 
-RESOURCES = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch")
+RESOURCES = ("matrix", "vector", "exp", "hbm", "l2", "scratchpad", "link", "launch", "beside")
 """What an op's time can go to at full clock, in the order of the integer codes that cost functions return."""
 
 BOUNDS = (*RESOURCES, "power")
@@ -232,12 +232,13 @@ class Kernel(Op):
     bytes: Scalar | None = None  # B per run read and written, each operand once
     shape: Any = None  # what decides its tiles: by kind a struct of `jaxroof.op`; None: few bytes per FLOP
     reuse_bytes: Scalar | None = None  # B touched between two readings of its weights or cache; None: beyond any cache
-    held_bytes: Scalar | None = None  # B per run read from on-chip memory, beside `bytes`; None: none
+    held_bytes: Scalar | None = None  # B per run that do not come from device memory, beside `bytes`; None: none
+    beside_bytes: dict[str, Scalar] | None = None  # of them, those of each memory of `Memory.beside`; None: none
     gradient: str | None = static(default=None)  # in a backward pass, of what: "inputs", "weights"; None: forward
 
 
 def inner_bytes(kernel: Kernel) -> Scalar:
-    """B per run that pass the levels inside of device memory: from there, and from on-chip memory beside it."""
+    """B per run that pass the levels inside of device memory: from there, and from memories beside it or on chip."""
     return kernel.bytes if kernel.held_bytes is None else kernel.bytes + kernel.held_bytes
 
 

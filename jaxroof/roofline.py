@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from jaxroof.collectives import collective_algorithm, collective_time
-from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing, entry_of
+from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing, entry_of, mesh
 from jaxroof.efficiency.convolution import cheapest_algorithm
 from jaxroof.efficiency.hull import Hull, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
@@ -12,6 +12,7 @@ from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timin
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, matrix_peak
 from jaxroof.layers.linear import LOW_PRECISIONS
+from jaxroof.memory.beside import beside_times, near_times, slower
 from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_bandwidths, level_traffic, tile_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
@@ -29,10 +30,10 @@ from jaxroof.op import (
 )
 
 
-def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> Timing:
+def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixed: Scalar | None = None) -> Timing:
     """Time in s of one run of `op` over a memory hierarchy: its kernels' fixed time plus the slowest resource.
 
-    time = launch + max(matrix, vector, exp, hbm, l2, scratchpad)
+    time = launch + max(matrix, vector, exp, hbm, beside, l2, scratchpad)
 
     Only resources that the op uses and the hardware has figures for appear.
 
@@ -40,6 +41,7 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
       op: what runs, quantities of shape ().
       hardware: where it runs.
       shares: of every peak that kernels of its kind reach.
+      fixed: s beside them; None: a launch of every kernel.
 
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
@@ -62,7 +64,8 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency) -> T
     for name, moved in level_traffic(op, hardware).items():
         share = shares.bandwidth if name == "hbm" else shares.cache_bandwidth
         times[name] = moved * (1.0 / (bandwidths[name] * share))
-    launch = op.kernels * shares.kernel_time
+    times = slower(times, beside_times(op, hardware, shares.bandwidth, shares.cache_bandwidth))
+    launch = op.kernels * shares.kernel_time if fixed is None else fixed
     # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
 
@@ -144,13 +147,47 @@ def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardw
 
 
 def _timed(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
-    if isinstance(entry, KindEfficiency):
-        return roofline_timing(op, hardware, entry)
-    return _bounded(kernel_timing(entry, op, hardware), op, hardware)
+    if hardware.cores.hop_time is not None:
+        timing, share = _on_mesh(entry, op, hardware)
+    elif isinstance(entry, KindEfficiency):
+        timing, share = roofline_timing(op, hardware, entry), entry.bandwidth
+    else:
+        # What kernels reach of one memory they reach of another.
+        share = getattr(kernel_of(entry, op), "bandwidth", 1.0)
+        timing = _bounded(kernel_timing(entry, op, hardware), op, hardware, share)
+    return timing if hardware.memory.near is None else _nearer(timing, near_times(op, hardware, share))
 
 
-def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
+def _on_mesh(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> tuple[Timing, Scalar]:
+    """The same of a program that is spread over a mesh, and the share of memory bandwidth that it reaches.
+
+    Models of kernels are of tiles and launches, which it has neither of: shares of its own stand for them.
+    """
+    crossing = mesh.crossing_time(op, hardware)
+    if not isinstance(entry, KindEfficiency):
+        shares = mesh.published()
+        return roofline_timing(op, hardware, shares, crossing), shares.bandwidth
+    # The datasheet's bound has no fixed times.
+    fixed = jnp.where(entry.kernel_time > 0.0, crossing, 0.0)
+    return roofline_timing(op, hardware, entry, fixed), entry.bandwidth
+
+
+def _nearer(timing: Timing, near: dict[str, Scalar]) -> Timing:
+    """The faster of the cores and of units in the memory, which are launched alike; what binds is of the faster."""
+    if not near:
+        return timing
+    total = timing.resources.get("launch", 0.0) + maximum(*near.values())
+    resources = {
+        name: jnp.where(total < timing.total, near.get(name, 0.0 if name != "launch" else time), time)
+        for name, time in timing.resources.items()
+    }
+    return Timing(minimum(timing.total, total), resources)
+
+
+def _bounded(timing: Timing, op: Kernel, hardware: Hardware, share: Scalar) -> Timing:
     """The same, with every resource at least as long as the datasheet says, and the whole as the longest of them.
+
+    Of memories beside the device's own `share` is reached, as of device memory.
 
     Models of kernels know the resources that bind on devices of today. A device may be short of any other: whatever
     the kernel, it cannot be faster than each of its units and levels.
@@ -172,10 +209,11 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
         longest.append(quantity * maximum(*seconds.values()))
         for name, each in seconds.items():
             least[name] = maximum(least[name], quantity * each) if name in least else quantity * each
+    beside = beside_times(op, hardware, share, 1.0)
+    longest += beside.values()
     if not longest:
         return timing
-    resources = {name: maximum(known[name], time) if name in known else time for name, time in least.items()}
-    return Timing(maximum(timing.total, *longest), {**known, **resources})
+    return Timing(maximum(timing.total, *longest), slower(known, slower(least, beside)))
 
 
 def _level_times(hardware: Hardware, op: Kernel) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
@@ -240,6 +278,9 @@ def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array
     spread is that of its kind and length inside of the hull, distance is `op_extrapolation`.
     """
     spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
+    if spread is not None and hardware.cores.hop_time is not None and isinstance(op, Kernel):
+        # The evidence is of kernels, and says nothing of a program that is spread over a mesh.
+        spread, hull = mesh.SPREAD, None
     if spread is None:
         return jnp.zeros(())
     time = op_time(op, hardware, efficiency)

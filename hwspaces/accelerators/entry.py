@@ -7,7 +7,7 @@ from hwspaces.accelerators.prices import Price
 from hwspaces.quantities.laws import law_that_sets, obeying
 from hwspaces.quantities.leaves import PRECISIONS, leaf, leaf_quantity, struct_of
 from hwspaces.quantities.units import nearest
-from jaxroof.hardware import Energy, Hardware, Link
+from jaxroof.hardware import Beside, Energy, Hardware, Link
 from jaxroof.numerics.struct import Scalar, declared, kinds, optional_parts, required
 from jaxroof.numerics.tree import leaf_at, mapped
 
@@ -95,6 +95,11 @@ def assembled(
         missing = [f"{tier}.{leaf}" for leaf in TIERS[tier] if f"{tier}.{leaf}" not in figures]
         if missing:
             raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}, which is unknown")
+    # A memory that a user names is never dropped.
+    for name in {path.split(".")[2] for path in figures if path.startswith("memory.beside.")}:
+        missing = [leaf for leaf in required(Beside) if f"memory.beside.{name}.{leaf}" not in figures]
+        if missing:
+            raise ValueError(f"{where}: memory.beside.{name} also needs {' and '.join(missing)}")
     for group in ("silicon", "costs", "package"):
         _require_whole(group, figures, where)
     # Tiers of which a leaf is unknown become None here, and energy where not all of it is known.

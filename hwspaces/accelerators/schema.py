@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +54,9 @@ TEXTS = {
     **dict.fromkeys(LINKS, ("technology", "topology")),
 }
 """Table of an accelerator -> keys that hold text."""
+
+NAME = "[a-z][a-z0-9_]*"
+"""Names that a file gives to memories of its own, as a regular expression."""
 
 STATUSES = ("GA", "announced", "hypothetical")
 
@@ -136,16 +140,16 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str, own: b
 def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigures) -> None:
     """Every key of `table` and of the tables in it into `figures`."""
     place = f"{where}.{path}" if path else where
-    units, words = TABLES[path], TEXTS.get(path, ()) + (() if path else _OTHERS)
+    units, words = TABLES[_declared(path)], TEXTS.get(path, ()) + (() if path else _OTHERS)
     for key, value in table.items():
         inner = f"{path}.{key}" if path else key
         if key in _OTHERS and not path:
             continue
         if isinstance(value, Mapping):
-            if inner not in TABLES:
+            if _declared(inner) not in TABLES:
                 raise ValueError(f"{place}: table {key} is not known{nearest(inner, [t for t in TABLES if t])}")
             _read(value, inner, where, figures)
-        elif inner in TABLES:
+        elif _declared(inner) in TABLES:
             raise ValueError(f"{place}: {key} = {value!r} is not a table")
         elif key in words:
             if not isinstance(value, str):
@@ -168,6 +172,13 @@ def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigur
             if inner in figures.values:
                 raise ValueError(f"{place}: {key} = {value!r}: {plain} is given twice")
             figures.values[inner] = number
+
+
+def _declared(path: str) -> str:
+    """The table of `TABLES` that describes the one at `path`, where `*` stands for a name of the file's own."""
+    around, _, name = path.rpartition(".")
+    # Precisions are keys, and no tables.
+    return f"{around}.*" if f"{around}.*" in TABLES and re.fullmatch(NAME, name) else path
 
 
 def _may_be_zero(path: str) -> bool:

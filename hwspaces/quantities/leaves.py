@@ -7,7 +7,16 @@ from typing import Any
 
 from hwspaces.quantities.units import is_zero, nearest, quantity
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.struct import NO_DEFAULT, Declaration, declaration, declarations, kinds, optional_parts, required
+from jaxroof.numerics.struct import (
+    NO_DEFAULT,
+    Declaration,
+    declaration,
+    declarations,
+    kinds,
+    optional_parts,
+    required,
+    several_parts,
+)
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "tf32", "fp32")
 """Precisions that a matrix unit may have a peak for."""
@@ -66,7 +75,7 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
     """
     if any(f"{prefix}{path}" not in figures for path in required(kind)):
         return None
-    inner, optional = kinds(kind), optional_parts(kind)
+    inner, optional, several = kinds(kind), optional_parts(kind), several_parts(kind)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         path = f"{prefix}{field.name}"
@@ -76,6 +85,12 @@ def struct_of(kind: type, figures: Mapping[str, float], texts: Mapping[str, str]
             values[field.name] = None
         elif field.name in inner:
             values[field.name] = struct_of(inner[field.name], figures, texts, f"{path}.")
+        elif field.name in several:
+            names = sorted(
+                {known[len(path) + 1 :].partition(".")[0] for known in figures if known.startswith(f"{path}.")}
+            )
+            parts = {name: struct_of(several[field.name], figures, texts, f"{path}.{name}.") for name in names}
+            values[field.name] = {name: part for name, part in parts.items() if part is not None} or None
         elif f"{field.name}.*" in declarations(kind):
             # One key per known precision, always in the same order, so that equal devices have equal structure.
             by_precision = {key: figures[f"{path}.{key}"] for key in PRECISIONS if f"{path}.{key}" in figures}

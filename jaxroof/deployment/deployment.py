@@ -168,9 +168,22 @@ OUTSIDE = ("host", "storage")
 """Memory beyond the device that may keep a part of its cache: fields of `Memory`."""
 
 
+PLACEMENTS = ("weights_first", "experts_last", "interleaved")
+"""How a device with further memories beside its own fills them: see `jaxroof.memory.placement.placement`."""
+
+
 @struct
 class CachePlacement:
-    """How the KV cache is cut and where it is."""
+    """How the KV cache is cut and where it is, and where weights are."""
+
+    placement: str = word(
+        "how weights and KV cache fill the memories of a device that has several",
+        PLACEMENTS,
+        "weights_first: the fastest memory first, the cache in what is left; experts_last: routed experts in the "
+        "slowest; interleaved: all of it in proportion to bandwidths",
+        default="weights_first",
+        flag="WAY",
+    )
 
     block_tokens: Scalar | None = count(
         "tokens of one block of the KV cache", "none: sequences take what they need", default=None, flag="TOKENS"

@@ -46,7 +46,11 @@ def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     # DRAM cells and PHYs keep their voltage when the cores' is lowered. Where the L2 is unknown, cores fetch operands
     # for themselves, as the energies of memory were fitted: time has the bound of a shared tile, which is lower.
     inner = hardware.memory.l2 or hardware.memory.scratchpad
-    return {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
+    work = {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
+    # Memories beside it have energies of their own, or take what a byte of it takes.
+    for name, moved in (op.beside_bytes or {}).items():
+        work[f"beside.{name}"] = moved
+    return work
 
 
 def power_known(hardware: Hardware) -> bool:
@@ -103,6 +107,9 @@ def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str,
     for name, amount in work.items():
         if name == "matrix":
             each = costs.matrix.get(precision or "")
+        elif name.startswith("beside."):
+            own = given(hardware.memory.beside, "memory beside the device's own")[name.removeprefix("beside.")].energy
+            each = costs.hbm if own is None else own
         else:
             each = getattr(costs, name)
         if each is None:

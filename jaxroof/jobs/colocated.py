@@ -34,7 +34,7 @@ from jaxroof.numerics.struct import Array, Scalar, given, number, share, struct
 from jaxroof.op import AnyOp, traced_once
 from jaxroof.roofline import op_timing
 from jaxroof.step.overlap import computing_hardware, hidden_time
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 from jaxroof.step.step import Terms, host_time, in_step
 
 SHARINGS = ("time", "space")
@@ -202,7 +202,7 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
     # Memory is busy for the HBM time of each op, whatever binds the op: a compute-bound step leaves bandwidth to the
     # other.
     busy = sum(op.count * timings[name][1] for name, op in ops.items())
-    time = sum((times | hidden_time(ops, times, deployment)).values()) + host_time(step, deployment, efficiency)
+    time = sum((times | hidden_time(ops, times, deployment)).values()) + host_time(device, step, deployment, efficiency)
     return time, busy / time
 
 

@@ -14,7 +14,7 @@ from jaxroof.memory.legality import holds, rules
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import RESOURCES
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 from jaxroof.step.step import (
     Lazy,
     Terms,

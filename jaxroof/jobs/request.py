@@ -27,7 +27,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.smooth import positive_part
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import BOUNDS
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 from jaxroof.step.step import Terms, step_time
 
 PHASES = ("prefill", "decode")

@@ -265,11 +265,21 @@ def reserved_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> 
     return (1.0 - deployment.memory_static) * (parts.peak + parts.graphs) + parts.other
 
 
+def device_bytes(hardware: Hardware, deployment: Deployment) -> Scalar:
+    """B of device memory that the engine may use, weights and all that is reserved included, shape ()."""
+    share = jnp.where(deployment.memory_of_free > 0.0, 1.0, memory_share(hardware, deployment))
+    return share * hardware.memory.hbm.capacity
+
+
 def room_for_weights(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
     """B of a device that weights and KV cache may take together, shape (); not above 0 where nothing is left."""
-    capacity = hardware.memory.hbm.capacity
-    share = jnp.where(deployment.memory_of_free > 0.0, 1.0, memory_share(hardware, deployment))
-    return share * capacity - reserved_bytes(hardware, model, deployment)
+    room = device_bytes(hardware, deployment) - reserved_bytes(hardware, model, deployment)
+    return room if hardware.memory.beside is None else room + sum(beside_bytes(hardware).values())
+
+
+def beside_bytes(hardware: Hardware) -> dict[str, Scalar]:
+    """B of a device's share of each memory beside its own, by name."""
+    return {name: memory.capacity / memory.devices for name, memory in (hardware.memory.beside or {}).items()}
 
 
 def kv_capacity_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Array:
@@ -283,7 +293,17 @@ def weights_fit(hardware: Hardware, model: Model, deployment: Deployment) -> Arr
 
 
 def _free_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
-    return memory_share(hardware, deployment) * hardware.memory.hbm.capacity - _held_bytes(hardware, model, deployment)
+    own = memory_share(hardware, deployment) * hardware.memory.hbm.capacity
+    free = own - _held_bytes(hardware, model, deployment)
+    if hardware.memory.beside is None:
+        return free
+    # A memory may hold one of both alone: weights must fit where they may live, and so must the cache.
+    weights, beside = weight_bytes(model, deployment), beside_bytes(hardware)
+    of_weights = sum(hardware.memory.beside[name].weights * room for name, room in beside.items())
+    of_cache = sum(hardware.memory.beside[name].cache * room for name, room in beside.items())
+    homeless = positive_part(-free - of_weights)
+    together = minimum(free + sum(beside.values()), free + weights + of_cache)
+    return jnp.where(homeless > 0.0, -homeless, together)
 
 
 def _held_bytes(hardware: Hardware, model: Model, deployment: Deployment) -> Scalar:
@@ -335,7 +355,8 @@ def memory_use(
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / request_groups(deployment)
     held = held * kept_share(deployment)
     needed = _held_bytes(hardware, model, deployment) + held
-    return jnp.asarray(needed / (memory_share(hardware, deployment) * hardware.memory.hbm.capacity))
+    usable = memory_share(hardware, deployment) * hardware.memory.hbm.capacity
+    return jnp.asarray(needed / (usable + sum(beside_bytes(hardware).values())))
 
 
 def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment) -> Array:

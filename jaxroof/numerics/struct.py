@@ -246,12 +246,16 @@ def declarations(kind: type) -> Mapping[str, Declaration]:
 
 def declaration(kind: type, path: str) -> Declaration | None:
     """What the leaf at the dotted `path` of a struct is, its key said; None where it is not declared."""
-    found = declarations(kind).get(path)
-    if found is None:
-        around, _, key = path.rpartition(".")
-        found = declarations(kind).get(f"{around}.*")
-        return found and dataclasses.replace(found, meaning=found.meaning.format(key))
-    return found
+    known = declarations(kind)
+    if path in known:
+        return known[path]
+    # A key of a dict stands where the declaration has `*`: at the end, or before the leaf of a struct.
+    words = path.split(".")
+    for place, key in enumerate(words):
+        found = known.get(".".join([*words[:place], "*", *words[place + 1 :]]))
+        if found is not None:
+            return dataclasses.replace(found, meaning=found.meaning.format(key))
+    return None
 
 
 def declared(kind: type, path: str) -> Declaration:
@@ -268,6 +272,14 @@ def kinds(kind: type) -> Mapping[str, type]:
     """Types of the structs that a struct holds, by field, whether they are optional or not."""
     hints = typing.get_type_hints(kind)
     found = {field.name: _struct(hints[field.name]) for field in dataclasses.fields(kind)}
+    return types.MappingProxyType({name: inner for name, inner in found.items() if inner is not None})
+
+
+@functools.cache
+def several_parts(kind: type) -> Mapping[str, type]:
+    """Structs that a struct holds any number of, in a dict by name, by field."""
+    hints = typing.get_type_hints(kind)
+    found = {field.name: _struct_of_dict(hints[field.name]) for field in dataclasses.fields(kind)}
     return types.MappingProxyType({name: inner for name, inner in found.items() if inner is not None})
 
 
@@ -317,6 +329,9 @@ def _walk(kind: type, prefix: str, titles: tuple[str, ...], around: _Part) -> It
             yield from _walk(
                 inner[field.name], f"{prefix}{field.name}.", (*titles, below.title) if below.title else titles, below
             )
+        elif field.name in several_parts(kind):
+            # The name of each takes the place of a title: `declaration` fills it in.
+            yield from _walk(several_parts(kind)[field.name], f"{prefix}{field.name}.*.", ("{}",), _Part("", {}, True))
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -325,6 +340,12 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 def _optional(hint: Any) -> bool:
     return type(None) in _alternatives(hint)
+
+
+def _struct_of_dict(hint: Any) -> type | None:
+    """The struct that a dict by name holds, among the alternatives of a type."""
+    dicts = [part for part in _alternatives(hint) if typing.get_origin(part) is dict]
+    return _struct(typing.get_args(dicts[0])[1]) if len(dicts) == 1 else None
 
 
 def _struct(hint: Any) -> type | None:

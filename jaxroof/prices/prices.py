@@ -9,7 +9,7 @@ from jaxroof.deployment.speculation import expected_tokens
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import Joules
 from jaxroof.energy.governor import PowerLimit, limited_energy, power_limit, time_within
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, on_host
 from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import entry, jax, jax_numpy, jnp
@@ -229,7 +229,7 @@ def step_prices(
     step_tables = price_tables(parts, deployment, limits, encode) if tables is None else tables
     tables = mapped(jax_numpy.asarray, step_tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
-    overlap = efficiency.host.step_time, hidden_host
+    overlap = on_host(efficiency.host.step_time, hardware), hidden_host
     return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
 
 

@@ -19,7 +19,7 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.op import Ops
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import HIDDEN, overlapped_ops
-from jaxroof.step.resident import with_resident_weights
+from jaxroof.step.placed import placed_ops
 from jaxroof.step.step import HOST, times_of
 
 ROWS, DECODE, CONTEXT, LOGITS = 128, 16, 4, 16
@@ -206,7 +206,7 @@ def _terms(
         decode=Decode(sequences=decoding[0], context=decoding[1]),
         logits=logits,
     )
-    ops = with_resident_weights(overlapped_ops(model, deployment, batch, rows), hardware, model, deployment)
+    ops = placed_ops(overlapped_ops(model, deployment, batch, rows), hardware, model, deployment, batch)
     return _priced(place, batch, ops, names)
 
 
@@ -219,7 +219,7 @@ def _encoder_terms(place: tuple[Any, ...], requests: Scalar, encode: Encode) -> 
         logits=0.0,
         encode=mapped(lambda each: requests * each, encode),
     )
-    ops = with_resident_weights(overlapped_ops(model, deployment, batch), hardware, model, deployment)
+    ops = placed_ops(overlapped_ops(model, deployment, batch), hardware, model, deployment, batch)
     return _priced(place, batch, {name: op for name, op in ops.items() if PREFIX in op.layer})
 
 

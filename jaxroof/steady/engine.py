@@ -8,7 +8,7 @@ from jaxroof.batch import Batch, Policy
 from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import power_known
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, on_host
 from jaxroof.memory.capacity import kv_capacity_tokens
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
@@ -147,7 +147,7 @@ def times_and_joules(
     """
     place = hardware, model, deployment
     # Time and energy go through the same formulas, as two lanes of one array.
-    overlap = efficiency.host.step_time, policy.hidden_host
+    overlap = on_host(efficiency.host.step_time, hardware), policy.hidden_host
     quantities = (step_price, step_energy) if power_known(hardware) else (step_price,)
     shared = _remembered(cost)
     prices: list[Price] = [quantity(shared, *place, overlap, policy.acceptance) for quantity in quantities]

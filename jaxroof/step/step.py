@@ -8,9 +8,11 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces, entry_of, in_phases
 from jaxroof.energy.energy import op_energy, power_known
-from jaxroof.hardware import Hardware, matrix_peak
+from jaxroof.hardware import Hardware, matrix_peak, on_host
+from jaxroof.memory.beside import beside_times
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import leaves
 from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops, kernel_precision
@@ -26,7 +28,7 @@ from jaxroof.roofline import (
 )
 from jaxroof.step.forward import group_batch
 from jaxroof.step.overlap import computing_hardware, hidden_time
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 
 Terms = dict[str, Scalar]
 """One number per op, by name."""
@@ -87,7 +89,7 @@ def step_cost(
     efficiency = in_step(efficiency, batch, deployment)
     costs = {name: op_cost(op, device, efficiency) for name, op in ops.items()}
     saved = hidden_time(ops, {name: cost.time for name, cost in costs.items()}, deployment)
-    others = saved | {HOST: host_time(batch, deployment, efficiency)}
+    others = saved | {HOST: host_time(hardware, batch, deployment, efficiency)}
     return costs | {name: _time_alone(time, hardware) for name, time in others.items()}
 
 
@@ -103,7 +105,7 @@ def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch,
     device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
     # One stream: kernels run one after the other, so times add; overlap is a term of its own.
     times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
-    return times | hidden_time(ops, times, deployment) | {HOST: host_time(batch, deployment, efficiency)}
+    return times | hidden_time(ops, times, deployment) | {HOST: host_time(hardware, batch, deployment, efficiency)}
 
 
 def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
@@ -115,7 +117,7 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
     times = {
         name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, device, efficiency) for name, op in ops.items()
     }
-    return times | {HOST: at_bound(RESOURCES.index("launch"), host_time(batch, deployment, efficiency))}
+    return times | {HOST: at_bound(RESOURCES.index("launch"), host_time(hardware, batch, deployment, efficiency))}
 
 
 def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
@@ -204,13 +206,16 @@ def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
 
 
 def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
-    """Time in s to move every op's bytes once at the datasheet's HBM bandwidth. Sum divided by step time is MBU."""
-    return {
-        # MBU's numerator: every operand once, as if nothing were read twice.
-        name: op.count * op.bytes / hardware.memory.hbm.bandwidth
-        for name, op in ops.items()
-        if isinstance(op, Kernel) and op.bytes is not None
-    }
+    """Time in s to move every op's bytes once at the datasheet's memory bandwidth. Sum divided by step time is MBU."""
+    floors = {}
+    for name, op in ops.items():
+        if isinstance(op, Kernel) and op.bytes is not None:
+            # MBU's numerator: every operand once, as if nothing were read twice.
+            floors[name] = op.count * op.bytes / hardware.memory.hbm.bandwidth
+            if op.beside_bytes:
+                # All memories are read at once: the slowest of them.
+                floors[name] = maximum(floors[name], op.count * beside_times(op, hardware, 1.0, 1.0)["beside"])
+    return floors
 
 
 def _time_alone(time: Scalar, hardware: Hardware) -> OpCost:
@@ -239,10 +244,11 @@ def op_flops(op: AnyOp) -> Scalar:
     return sum(flops for flops in (op.matrix_flops, op.vector_flops) if flops is not None)
 
 
-def host_time(batch: Batch, deployment: Deployment, efficiency: Efficiency) -> Scalar:
+def host_time(hardware: Hardware, batch: Batch, deployment: Deployment, efficiency: Efficiency) -> Scalar:
     """s of one step outside the kernels: per step, and per sequence that samples a token.
 
     Every attention group has an engine process of its own for its sequences.
     """
     # One engine process per group: their sequences are handled side by side.
-    return efficiency.host.step_time + efficiency.host.sequence_time * group_batch(batch, deployment).logits
+    time = efficiency.host.step_time + efficiency.host.sequence_time * group_batch(batch, deployment).logits
+    return on_host(time, hardware)

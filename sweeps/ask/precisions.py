@@ -15,11 +15,12 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.serve import Service
 from jaxroof.jobs.step import StepWork
 from jaxroof.memory.capacity import weight_bytes
+from jaxroof.memory.placement import resident_share
 from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel, Ops
 from jaxroof.step.forward import as_run, converted_precisions
-from jaxroof.step.resident import device_ops, resident_share
+from jaxroof.step.placed import device_ops
 from jaxroof.step.step import times_of
 
 

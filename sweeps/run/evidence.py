@@ -14,7 +14,7 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp, Kernel, Ops
 from jaxroof.roofline import op_extrapolation, op_hull, op_time
 from jaxroof.step.overlap import computing_hardware
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 from jaxroof.step.step import evidence_known, evidence_of, host_time
 
 MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
@@ -57,7 +57,7 @@ def beyond(scenario: Scenario, batch: Batch) -> Beyond:
     with eager():
         hardware = computing_hardware(scenario.hardware, scenario.deployment)
         ops = device_ops(scenario.hardware, scenario.model, scenario.deployment, batch)
-        return ops_beyond(ops, hardware, efficiency, float(host_time(batch, scenario.deployment, efficiency)))
+        return ops_beyond(ops, hardware, efficiency, float(host_time(hardware, batch, scenario.deployment, efficiency)))
 
 
 def ops_beyond(ops: Ops, hardware: Hardware, efficiency: Efficiency, host: float = 0.0) -> Beyond:

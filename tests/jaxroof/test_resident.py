@@ -12,9 +12,10 @@ from jaxroof.chip.area import area_parts
 from jaxroof.energy.energy import joules_of
 from jaxroof.hardware import OnChip
 from jaxroof.memory.capacity import weight_bytes
+from jaxroof.memory.placement import resident_share
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
-from jaxroof.step.resident import device_ops, resident_share
+from jaxroof.step.placed import device_ops
 
 ONE = decode(1.0, 1024.0)
 

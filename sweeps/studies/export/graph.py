@@ -8,7 +8,7 @@ from jaxroof.deployment import Deployment, degree
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.step import step_batch
 from jaxroof.op import Ops
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 from jaxroof.step.step import HOST, host_time
 from sweeps.run.evaluate import at_base
 from sweeps.studies.export.runs import Named, OpRun, decoder_ops, named
@@ -153,7 +153,9 @@ def _pieces(runs: list[OpRun], halves: int) -> list[list[OpRun]]:
 
 
 def _host(scenario: Scenario) -> object:
-    return host_time(step_batch(scenario.workload, scenario.model), scenario.deployment, scenario.efficiency)
+    return host_time(
+        scenario.hardware, step_batch(scenario.workload, scenario.model), scenario.deployment, scenario.efficiency
+    )
 
 
 def _step_groups(scenario: Scenario) -> dict[str, Ops]:

@@ -104,7 +104,7 @@ def other_times(case: Case, sequences: np.ndarray) -> tuple[np.ndarray, np.ndarr
         kernels = sum(
             op.count * op_time(op, scenario.hardware, efficiency) for name, op in ops.items() if name not in inside
         )
-        return [host_time(batch, scenario.deployment, scenario.efficiency), kernels]
+        return [host_time(scenario.hardware, batch, scenario.deployment, scenario.efficiency), kernels]
 
     host, kernels = _columns(case, {"decode": sequences, "context": np.ones(sequences.shape)}, times)
     return host, kernels

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from jaxroof.jobs import job_of
 from jaxroof.nests import NestProblem
 from jaxroof.op import PRODUCTS, Kernel
-from jaxroof.step.resident import device_ops
+from jaxroof.step.placed import device_ops
 from jaxroof.version import VERSION
 from sweeps.ask.cases import Case
 from sweeps.studies.export.folder import written as files_of_folder
