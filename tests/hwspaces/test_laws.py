@@ -104,6 +104,8 @@ PEAKS_AT_ANOTHER_CLOCK = {
     "MTIA-400": "peaks that are printed with one digit",
     "GB10": "a peak that is printed with one digit",
     "Adreno-640": "cores of three times 128 lanes",
+    **dict.fromkeys(("Wormhole-n150", "Wormhole-n300-chip"), "fp8 of fewer cores or a lower clock than the largest"),
+    "GroqChip1": "four arrays of 320 x 320",
     "GB300": "three times the fp4 of Blackwell's first chips",
 }
 """Accelerators whose peak is not cores x clock x a power of two, and why."""

@@ -19,7 +19,11 @@ def row(usd, kind="neocloud", date="2026-10-01", terms="on_demand", seller="Sell
 
 
 NEVER_SOLD = {"TPU-v1", "MTIA-300", "MTIA-400", "MTIA-450", "MTIA-500", "Maia-200"}
-UNKNOWN_PRICE = {"SN50", "Ascend-910C"}
+UNKNOWN_PRICE = {
+    *("SN50", "SN40L", "Ascend-910C", "WSE-2", "WSE-3", "GroqChip1", "Groq-3", "Corsair", "AiMX", "Rubin-CPX"),
+    *("Wormhole-n150", "Wormhole-n300-chip", "Blackhole-p150", "TPU-v8t", "TPU-v8i", "Apple-M5-Max"),
+    *("Jetson-AGX-Thor", "Cloud-AI-100-Ultra"),
+}
 
 
 def test_every_accelerator_has_a_price_with_its_kind_date_and_source_or_none_is_known():
