@@ -351,12 +351,17 @@ def gpu_cores(hardware: Hardware) -> Array:
     return hardware.cores.count * core_width(hardware)
 
 
+def spread_over_mesh(hardware: Hardware) -> bool:
+    """Whether programs stay spread over a mesh of cores and no engine launches kernels: structure, not data."""
+    return hardware.cores.hop_time is not None
+
+
 def on_host(time: Scalar, hardware: Hardware) -> Scalar:
     """A time of the servers that host times were fitted on, in s on this device's host, shape ().
 
     0 where a program stays spread over a mesh and runs without a host between its steps.
     """
-    if hardware.cores.hop_time is not None:
+    if spread_over_mesh(hardware):
         return 0.0 * time
     return time if hardware.host_speed is None else time / hardware.host_speed
 

@@ -10,7 +10,7 @@ from jaxroof.efficiency.hull import Hull, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
-from jaxroof.hardware import Hardware, matrix_peak
+from jaxroof.hardware import Hardware, matrix_peak, spread_over_mesh
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.memory.beside import beside_times, near_times, slower
 from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_bandwidths, level_traffic, tile_traffic
@@ -147,7 +147,7 @@ def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardw
 
 
 def _timed(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
-    if hardware.cores.hop_time is not None:
+    if spread_over_mesh(hardware):
         timing, share = _on_mesh(entry, op, hardware)
     elif isinstance(entry, KindEfficiency):
         timing, share = roofline_timing(op, hardware, entry), entry.bandwidth
@@ -168,7 +168,7 @@ def _on_mesh(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) ->
         shares = mesh.published()
         return roofline_timing(op, hardware, shares, crossing), shares.bandwidth
     # The datasheet's bound has no fixed times.
-    fixed = jnp.where(entry.kernel_time > 0.0, crossing, 0.0)
+    fixed = jnp.where(jnp.asarray(entry.kernel_time) > 0.0, crossing, 0.0)
     return roofline_timing(op, hardware, entry, fixed), entry.bandwidth
 
 
@@ -177,10 +177,10 @@ def _nearer(timing: Timing, near: dict[str, Scalar]) -> Timing:
     if not near:
         return timing
     total = timing.resources.get("launch", 0.0) + maximum(*near.values())
-    resources = {
-        name: jnp.where(total < timing.total, near.get(name, 0.0 if name != "launch" else time), time)
-        for name, time in timing.resources.items()
-    }
+    # Where the units in the memory are faster, nothing but them and the launch is busy.
+    inside = dict.fromkeys(timing.resources, jnp.zeros(())) | near | {"launch": timing.resources.get("launch", 0.0)}
+    nearer = total < timing.total
+    resources = {name: jnp.where(nearer, inside[name], time) for name, time in timing.resources.items()}
     return Timing(minimum(timing.total, total), resources)
 
 
@@ -278,7 +278,7 @@ def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array
     spread is that of its kind and length inside of the hull, distance is `op_extrapolation`.
     """
     spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
-    if spread is not None and hardware.cores.hop_time is not None and isinstance(op, Kernel):
+    if spread is not None and spread_over_mesh(hardware) and isinstance(op, Kernel):
         # The evidence is of kernels, and says nothing of a program that is spread over a mesh.
         spread, hull = mesh.SPREAD, None
     if spread is None:

@@ -24,9 +24,14 @@ KINDS: dict[str, tuple[Kin, ...]] = {
     "tpu": (Kin("TPU-v4", 2021), Kin("TPU-v5p", 2023), Kin("TPU-v6e", 2024), Kin("TPU-v7x", 2025)),
     "npu": (Kin("Trainium1", 2022), Kin("Trainium2", 2024)),
     "edge": (Kin("Jetson-AGX-Orin", 2022),),
+    "wafer": (Kin("WSE-2", 2021), Kin("WSE-3", 2024)),
+    "lpu": (Kin("GroqChip1", 2020), Kin("Groq-3", 2026)),
+    "dataflow": (Kin("SN40L", 2023),),
+    "pim": (Kin("AiMX", 2024),),
 }
 """What a chip may be -> devices of that kind, oldest first: threads on many cores; systolic arrays under a compiler;
-arrays beside vector engines; a small device with the memory of a board."""
+arrays beside vector engines; a small device with the memory of a board; a mesh of small cores over a wafer; arrays that
+stream from SRAM by a schedule; units that a program is laid over; units in the memory itself."""
 
 USUAL_KIND = "gpu"
 
@@ -37,13 +42,13 @@ KEYS = {
     "like": "an accelerator of the catalogue, in place of class and year",
     "process": 'of its logic, such as "4N"',
     "peak": "dense matrix peak by precision; a single one is of bf16",
-    "memory": "capacity and bandwidth, and where wanted technology",
+    "memory": "capacity and bandwidth, and where wanted technology, beside, near, dies, l2, scratchpad",
     "sram": "on-chip memory in which weights stay as far as they fit",
     "link": "scale-up link: bandwidth per direction; where wanted devices, latency, technology",
     "network": "scale-out link, likewise",
     "power": "limit of the board",
     "price": 'to rent, such as "3 USD/h"',
-    "cores": "count and clock",
+    "cores": "count, clock, hop_time of a mesh",
     "vector": "fp32: rate of the vector units, of the whole device",
 }
 """Key of the file -> what it is. Further tables are those of an accelerator of the catalogue: memory.l2, links, ..."""
@@ -54,7 +59,7 @@ OTHERS = ("matrix", "links", "source", "sources", "notes", "date", "vendor", "pr
 TEMPLATE = """\
 # A chip in a few lines. All figures that are not here are estimated from a device of its class, and said to be.
 name = "MyChip"
-class = "gpu"                                         # or tpu, npu, edge
+class = "gpu"                       # or tpu, npu, edge, wafer, lpu, dataflow, pim: what all else is estimated from
 process = "4N"
 peak = { bf16 = "1 PFLOP/s", fp8 = "2 PFLOP/s" }      # dense, of the whole device
 memory = { capacity = "144 GB", bandwidth = "6 TB/s" }
@@ -70,12 +75,21 @@ _UNITS = {
     "memory": {"capacity": "B", "bandwidth": "B/s"},
     "link": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
     "network": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
-    "cores": {"count": "1", "clock": "Hz"},
+    "cores": {"count": "1", "clock": "Hz", "hop_time": "s"},
     "vector": {"fp32": "FLOP/s"},
 }
 """Table -> its quantities and their units, checked before anything is estimated."""
 
 _NEEDED = {"memory": ("capacity", "bandwidth"), "link": ("bandwidth",), "network": ("bandwidth",)}
+
+_OF_ONE_CORE = (
+    ("cores.clock", "Hz"),
+    ("cores.hop_time", "s"),
+    ("cores.compiled", "1"),
+    ("cores.asynchronous", "1"),
+    ("cores.vector_products", "1"),
+)
+"""What one core is like, and its unit, as that of the device that a chip is like."""
 
 _LINKS = {"link": "scale_up", "network": "scale_out"}
 
@@ -239,14 +253,22 @@ def described(tables: Mapping[str, Any], like: HardwareEntry, path: str) -> tupl
         table.setdefault("process", like.process)
     if like.memory is not None:
         table["memory"]["hbm"].setdefault("technology", like.memory)
-    for tier, link in table.get("links", {}).items():
-        if tier in like.technologies and "latency" not in link:
-            link.setdefault("technology", like.technologies[tier])
     estimates: dict[str, tuple[float, str, str]] = {
         leaf: (like.figures[leaf], unit, as_there)
-        for leaf, unit in (("cores.clock", "Hz"), ("memory.scratchpad.capacity", "B"), *_devices(table))
-        if leaf in like.figures
+        for leaf, unit in (*_OF_ONE_CORE, *_devices(table))
+        if like.figures.get(leaf)
     }
+    if "memory.scratchpad.bandwidth" in like.figures:
+        estimates["memory.scratchpad.capacity"] = (like.figures["memory.scratchpad.capacity"], "B", as_there)
+    for tier, link in table.get("links", {}).items():
+        if tier not in like.technologies or "latency" in link:
+            continue
+        if f"links.{tier}.transport.peers" in like.figures:
+            link.setdefault("technology", like.technologies[tier])
+        else:
+            # Nothing is measured on that technology: a link of it is its latency and how it joins devices.
+            estimates[f"links.{tier}.latency"] = (like.figures[f"links.{tier}.latency"], "s", as_there)
+            link.setdefault("topology", getattr(like.hardware.links, tier).topology)
 
     # A larger chip has more cores, each with its vector units and its share of L2; cores of a compiler grow wider.
     # Devices whose peak alone was cut keep the cores that their memory needs.

@@ -60,6 +60,9 @@ NAME = "[a-z][a-z0-9_]*"
 
 STATUSES = ("GA", "announced", "hypothetical")
 
+_WHOLE = ("memory.near", "memory.dies")
+"""Tiers that data sheets do not have: whoever writes one of their figures means all of them."""
+
 _OTHERS = ("aliases", "date", "notes", "sources")
 
 
@@ -109,6 +112,9 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str, own: b
     if scales and hardware.silicon is not None:
         hardware = dataclasses.replace(hardware, silicon=dataclasses.replace(hardware.silicon, **scales))
     leaves |= {f"silicon.{leaf}": scale for leaf, scale in scales.items()}
+    for tier in _WHOLE:
+        if missing := _missing(tier, leaves):
+            raise ValueError(f"{where}: {tier} also needs {' and '.join(missing)}")
     assumed += [sentence for tier in TIERS if (sentence := _unknown(tier, leaves))]
     date = iso_date(table.get("date"), where)
     return HardwareEntry(
@@ -147,6 +153,8 @@ def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigur
             continue
         if isinstance(value, Mapping):
             if _declared(inner) not in TABLES:
+                if f"{path}.*" in TABLES:
+                    raise ValueError(f"{place}: {key} is no name of a memory: small letters, digits and _")
                 raise ValueError(f"{place}: table {key} is not known{nearest(inner, [t for t in TABLES if t])}")
             _read(value, inner, where, figures)
         elif _declared(inner) in TABLES:
@@ -200,10 +208,14 @@ def _sources(
 
 def _unknown(tier: str, leaves: Mapping[str, float]) -> str | None:
     """The sentence that says which half of a tier is unknown; None when the tier is whole or absent."""
+    missing = _missing(tier, leaves)
+    return f"{tier}: {' and '.join(missing)} unknown, so this level never binds" if missing else None
+
+
+def _missing(tier: str, leaves: Mapping[str, float]) -> list[str]:
+    """Leaves that a tier of which others are known lacks."""
     missing = [leaf for leaf in TIERS[tier] if f"{tier}.{leaf}" not in leaves]
-    if not missing or len(missing) == len(TIERS[tier]):
-        return None
-    return f"{tier}: {' and '.join(missing)} unknown, so this level never binds"
+    return [] if len(missing) == len(TIERS[tier]) else missing
 
 
 def _status(status: str | None, where: str) -> str | None:

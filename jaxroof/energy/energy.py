@@ -10,6 +10,10 @@ from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
 
 
+BESIDE = "beside "
+"""What the name of the work of a memory beside device memory begins with, before the memory's own name."""
+
+
 def op_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     """Work of one run of `op` that takes energy, by the fields of `Energy`: FLOP, exponentials and B, shapes ().
 
@@ -48,9 +52,7 @@ def _other_work(op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     inner = hardware.memory.l2 or hardware.memory.scratchpad
     work = {"hbm": matrix_traffic(op, inner and inner.capacity, op.operand_bytes)}
     # Memories beside it have energies of their own, or take what a byte of it takes.
-    for name, moved in (op.beside_bytes or {}).items():
-        work[f"beside.{name}"] = moved
-    return work
+    return work | {f"{BESIDE}{memory}": moved for memory, moved in (op.beside_bytes or {}).items()}
 
 
 def power_known(hardware: Hardware) -> bool:
@@ -104,12 +106,12 @@ def _other_energy(op: AnyOp, hardware: Hardware) -> Array:
 def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str, Scalar]:
     costs, joules = given(hardware.energy, "energy per operation of the hardware"), {}
     precision = op.precision if isinstance(op, Kernel) else None
+    besides = {f"{BESIDE}{memory}": level.energy for memory, level in (hardware.memory.beside or {}).items()}
     for name, amount in work.items():
         if name == "matrix":
             each = costs.matrix.get(precision or "")
-        elif name.startswith("beside."):
-            own = given(hardware.memory.beside, "memory beside the device's own")[name.removeprefix("beside.")].energy
-            each = costs.hbm if own is None else own
+        elif name in besides:
+            each = costs.hbm if besides[name] is None else besides[name]
         else:
             each = getattr(costs, name)
         if each is None:

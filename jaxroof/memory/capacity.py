@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jaxroof.deployment import Deployment, degree, largest_stage, request_groups
 from jaxroof.deployment.speculation import draft_deployment, drafter
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
 from jaxroof.layers.attention import Attention, attention_kv_bytes
 from jaxroof.layers.block import block_matrices, encoder_matrices
@@ -245,7 +245,12 @@ class MemoryParts(NamedTuple):
 
 
 def memory_parts(hardware: Hardware, model: Model, deployment: Deployment) -> MemoryParts:
-    """What takes memory beside the KV cache, by part, as an engine's start-up log names it."""
+    """What takes memory beside the KV cache, by part, as an engine's start-up log names it.
+
+    Rows flow through a program that is spread over a mesh one by one, so that none of its activations are kept.
+    """
+    if spread_over_mesh(hardware):
+        return MemoryParts(weight_bytes(model, deployment), 0.0, 0.0, 0.0, other_bytes(hardware, deployment))
     return MemoryParts(
         weights=weight_bytes(model, deployment),
         activations=activation_bytes(model, deployment),

@@ -1,7 +1,7 @@
 """Device memory that is neither weights nor KV cache: the step's activations, the sampler, graphs, driver, messages."""
 
 from jaxroof.deployment import Deployment, largest_stage, replica_devices, request_groups, splits_requests
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model
 from jaxroof.numerics.arrays import jnp
@@ -101,6 +101,9 @@ def other_bytes(hardware: Hardware, deployment: Deployment) -> Scalar:
     """
     if deployment.reserve_bytes is not None:
         return deployment.reserve_bytes
+    # A program that is spread over a mesh has neither driver nor libraries on the device.
+    if spread_over_mesh(hardware):
+        return 0.0
     # What the driver hides; AMD's for data centres hide nothing.
     hidden = (1.0 - hardware.cores.wide_waves) * (DRIVER_BYTES + DRIVER_SHARE * hardware.memory.hbm.capacity)
     buffers = LIBRARY_BYTES + _peer_bytes(hardware, replica_devices(deployment) - 1.0)
@@ -123,7 +126,9 @@ def _peer_bytes(hardware: Hardware, peers: Scalar) -> Scalar:
 
 
 def memory_share(hardware: Hardware, deployment: Deployment) -> Scalar:
-    """Share of the device's memory that the engine's rule speaks of, shape ()."""
+    """Share of the device's memory that the engine's rule speaks of, shape (): all of it where no engine runs."""
+    if spread_over_mesh(hardware):
+        return 1.0
     if deployment.memory_utilization is not None:
         return deployment.memory_utilization
     return jnp.where(deployment.memory_static > 0.0, static_share(hardware, deployment), WHOLE_SHARE)

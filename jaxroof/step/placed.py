@@ -46,17 +46,16 @@ def placed_ops(ops: Ops, hardware: Hardware, model: Model, deployment: Deploymen
 def _caches(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> dict[str, Shares]:
     """Shares of the KV cache by memory, by the kind of the attention that reads it: each fills memories by itself."""
     local, rooms = group_batch(batch, deployment), placement(hardware, model, deployment).rooms
-    tokens = {
-        "prefill_attention": local.prefill and (local.prefill.sequences, local.prefill.past + local.prefill.tokens),
-        "decode_attention": local.decode and (local.decode.sequences, local.decode.context),
-    }
+    parts: dict[str, tuple[Scalar, Scalar]] = {}
+    if local.prefill is not None:
+        parts["prefill_attention"] = local.prefill.sequences, local.prefill.past + local.prefill.tokens
+    if local.decode is not None:
+        parts["decode_attention"] = local.decode.sequences, local.decode.context
     shares = {}
-    for kind, part in tokens.items():
-        if part is None:
-            continue
+    for kind, (sequences, tokens) in parts.items():
         # Sums over sequences: the mean length of one, and as many of them.
-        sequences = jnp.maximum(part[0], 1e-9)
-        size = part[0] * kv_bytes_of_sequence(model, deployment, part[1] / sequences, batch.encoded)
+        each = tokens / jnp.maximum(sequences, 1e-9)
+        size = sequences * kv_bytes_of_sequence(model, deployment, each, batch.encoded)
         shares[kind] = cache_shares(size, rooms, hardware, deployment.placement == "interleaved")
     return shares
 

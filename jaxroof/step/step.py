@@ -207,11 +207,14 @@ def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
 
 def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s to move every op's bytes once at the datasheet's memory bandwidth. Sum divided by step time is MBU."""
-    floors = {}
+    floors, near = {}, hardware.memory.near
+    # Units in the memory see more of its bandwidth than the cores do.
+    outer = hardware.memory.hbm.bandwidth
+    bandwidth = outer if near is None else maximum(outer, near.bandwidth)
     for name, op in ops.items():
         if isinstance(op, Kernel) and op.bytes is not None:
             # MBU's numerator: every operand once, as if nothing were read twice.
-            floors[name] = op.count * op.bytes / hardware.memory.hbm.bandwidth
+            floors[name] = op.count * op.bytes / bandwidth
             if op.beside_bytes:
                 # All memories are read at once: the slowest of them.
                 floors[name] = maximum(floors[name], op.count * beside_times(op, hardware, 1.0, 1.0)["beside"])

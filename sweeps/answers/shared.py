@@ -9,7 +9,7 @@ from hwspaces.accelerators.prices import BOUGHT
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs import job_of
 from jaxroof.jobs.step import StepWork
-from jaxroof.memory.capacity import kv_capacity_bytes, memory_parts
+from jaxroof.memory.capacity import beside_bytes, kv_capacity_bytes, memory_parts
 from jaxroof.memory.reserve import memory_share
 from jaxroof.numerics.struct import given
 from sweeps.answers import tables
@@ -26,7 +26,10 @@ THROTTLED = 1.001
 def fit_text(case: Case, metrics: dict[str, Any]) -> str:
     """Whether the case fits in memory, in words: weights of capacity, and what KV cache is left."""
     capacity = case.scenario.hardware.memory.hbm.capacity
-    weights = f"weights {formatted(metrics['weight_bytes'], 'B')} of {formatted(capacity, 'B')} per device"
+    beside = beside_bytes(case.scenario.hardware)
+    others = [f"{formatted(room, 'B')} {name}" for name, room in beside.items()]
+    rooms = " and ".join([formatted(capacity, "B"), *others])
+    weights = f"weights {formatted(metrics['weight_bytes'], 'B')} of {rooms} per device"
     tokens, sequences = metrics["kv_capacity_tokens"], metrics["sequence_capacity"]
     if tokens <= 0:
         return f"does not fit: {weights}, which leaves no KV cache beside activations and the engine's reserve"

@@ -128,11 +128,10 @@ def degrees_text(deployment: "Deployment") -> str:
 
 def notes(case: "Case") -> tuple[str, ...]:
     """Notes for the reader but for the precision, which `heading` states; where the weights are."""
-    from sweeps.ask.precisions import resident_note
+    from sweeps.ask.precisions import placement_notes
 
     # The first note is that of the precision.
-    resident = resident_note(case.scenario)
-    return tuple(escaped(note, breaks=True) for note in (*case.notes[1:], *([resident] if resident else [])))
+    return tuple(escaped(note, breaks=True) for note in (*case.notes[1:], *placement_notes(case.scenario)))
 
 
 def metric_text(name: str, value: Any) -> str:

@@ -15,7 +15,7 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.serve import Service
 from jaxroof.jobs.step import StepWork
 from jaxroof.memory.capacity import weight_bytes
-from jaxroof.memory.placement import resident_share
+from jaxroof.memory.placement import DEVICE, expert_bytes, placement, resident_share
 from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel, Ops
@@ -75,17 +75,37 @@ def weight_only_notes(device: hwspaces.HardwareEntry, model: Model) -> list[str]
     ]
 
 
-def resident_note(scenario: Scenario) -> str | None:
-    """What of the weights stays in on-chip memory from step to step; None where no memory keeps any."""
+def placement_notes(scenario: Scenario) -> list[str]:
+    """What of the weights stays on the chip, and what lies in which memory; none where a device has one memory."""
     hardware, model, deployment = scenario.hardware, scenario.model, scenario.deployment
-    if hardware.memory.on_chip is None or not isinstance(scenario.workload, Requests | Service | StepWork):
-        return None
-    with eager():
-        share, stored = float(resident_share(hardware, model, deployment)), float(weight_bytes(model, deployment))
-    return (
-        f"{share:.1%} of a device's {hwspaces.formatted(stored, 'B')} of weights stay in its on-chip memory of "
-        f"{hwspaces.formatted(float(hardware.memory.on_chip.capacity), 'B')} and are not streamed"
-    )
+    memory = hardware.memory
+    notes: list[str] = []
+    if not isinstance(scenario.workload, Requests | Service | StepWork):
+        return notes
+    if memory.on_chip is not None:
+        with eager():
+            share, stored = float(resident_share(hardware, model, deployment)), float(weight_bytes(model, deployment))
+        notes.append(
+            f"{share:.1%} of a device's {hwspaces.formatted(stored, 'B')} of weights stay in its on-chip memory of "
+            f"{hwspaces.formatted(float(memory.on_chip.capacity), 'B')} and are not streamed"
+        )
+    if memory.beside is not None:
+        with eager():
+            place, experts = placement(hardware, model, deployment), float(expert_bytes(model, deployment))
+        held = {"weights": place.weights} | ({"routed experts": place.experts} if experts else {})
+        words = [f"{what} {_where(shares)}" for what, shares in held.items()]
+        rooms = ", ".join(f"{hwspaces.formatted(float(room), 'B')} of {_memory(n)}" for n, room in place.rooms.items())
+        notes.append(f"placement {deployment.placement}: {'; '.join(words)}; left for KV cache: {rooms}")
+    return notes
+
+
+def _where(shares: dict[str, Any]) -> str:
+    lying = {name: float(share) for name, share in shares.items() if float(share) > 0.0005}
+    return " and ".join(f"{share:.1%} in {_memory(name)}" for name, share in lying.items())
+
+
+def _memory(name: str) -> str:
+    return "device memory" if name == DEVICE else name
 
 
 # Precisions of the KV cache: bytes of each, and the units that a device needs for some.

@@ -21,12 +21,12 @@ DOTS_PER_INCH = 150
 BOUND_COLOURS = dict(
     zip(
         BOUNDS,
-        ("#0072b2", "#56b4e9", "#cc79a7", "#d55e00", "#f0e442", "#e69f00", "#009e73", "#8c8c8c", "#7a0019"),
+        ("#0072b2", "#56b4e9", "#cc79a7", "#d55e00", "#f0e442", "#e69f00", "#009e73", "#8c8c8c", "#8a4f00", "#7a0019"),
         strict=True,
     )
 )
-"""One colour for all that binds, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes; that of power
-is ours."""
+"""One colour for all that binds, in all pictures. Source: the palette of Okabe & Ito, 2008, for all eyes; those of
+power and of memories beside device memory are ours."""
 
 SERIES_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#111111", "#999933")
 """Colours of lines without a meaning of their own."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import workloads
 from hwspaces import HardwareEntry, efficiency, overridden
 from hwspaces.accelerators.described import estimates_of
+from hwspaces.quantities.leaves import leaf
 from jaxroof import Deployment, decode, prefill, step_time
 from jaxroof.numerics.arrays import eager
 
@@ -53,9 +54,12 @@ def effects_of_estimates(entry: HardwareEntry) -> list[EstimateEffect]:
     base = seconds(entry)
     effects = []
     for path in estimates_of(entry):
-        ratios = []
+        declared, ratios = leaf(path), []
+        if declared.discrete:
+            continue
         for factor in (0.5, 2.0):
-            changed = seconds(overridden(entry, {path: entry.figures[path] * factor}))
+            value = entry.figures[path] * factor
+            changed = seconds(overridden(entry, {path: max(round(value), 1) if declared.counts else value}))
             ratios.append({name: changed[name] / base[name] for name in STEPS})
         effects.append(EstimateEffect(path, entry.figures[path], *ratios))
     return sorted((one for one in effects if one.size >= LEAST), key=lambda one: -one.size)

@@ -1,5 +1,6 @@
 """Chips in a few lines: what is estimated, how far from the whole description, and every problem in one line."""
 
+import re
 import tomllib
 
 import numpy as np
@@ -10,6 +11,7 @@ import workloads
 from hwspaces.accelerators.described import KEYS, KINDS, OTHERS, TEMPLATE, estimates_of, schema
 from hwspaces.files import document
 from jaxroof import Deployment, decode, prefill, step_time
+from jaxroof.hardware import Beside
 from jaxroof.numerics.arrays import eager
 from sweeps.studies.estimates import effects_of_estimates
 
@@ -50,6 +52,55 @@ def test_the_template_is_a_chip(tmp_path):
     assert entry.hardware.silicon is not None
     assert {"cores.count", "cores.clock", "memory.l2.capacity"} <= set(estimates_of(entry))
     assert any("cores.count" in sentence for sentence in entry.assumptions)
+
+
+OTHERS_OF_A_CLASS = {
+    "tpu": {"cores.compiled": 1.0, "cores.asynchronous": 1.0},
+    "wafer": {"cores.hop_time": 1e-9, "cores.compiled": 1.0},
+    "lpu": {"cores.hop_time": 3.5e-7},
+    "dataflow": {"cores.hop_time": 5e-9},
+    "gpu": {"cores.compiled": 0.0},
+}
+"""What makes a class more than a GPU with other peaks."""
+
+
+@pytest.mark.parametrize("kind", OTHERS_OF_A_CLASS)
+def test_a_chip_is_built_as_its_class_is(kind, tmp_path):
+    entry = loaded(tmp_path, TEMPLATE.replace('class = "gpu" ', f'class = "{kind}" '))
+    assert {path: entry.figures[path] for path in OTHERS_OF_A_CLASS[kind]} == OTHERS_OF_A_CLASS[kind]
+    # A link that nothing is measured of has the latency of its kin.
+    assert entry.hardware.links.scale_up.latency > 0.0
+    assert effects_of_estimates(entry)
+
+
+def test_several_memories_dies_and_units_in_the_memory(tmp_path):
+    memory = """memory = { capacity = "64 GB", bandwidth = "4 TB/s", dies = { count = 2, bandwidth = "3 TB/s" },
+      beside = { lpddr = { capacity = "512 GB", bandwidth = "0.6 TB/s", latency = "300 ns", cache = 0 }, cxl = {
+      capacity = "2 TB", bandwidth = "128 GB/s", devices = 4 } },
+      near = { bandwidth = "16 TB/s", flops = "32 TFLOP/s" } }
+"""
+    entry = loaded(tmp_path, f'peak = "1 PFLOP/s"\n{" ".join(memory.split())}\n')
+    own = entry.hardware.memory
+    assert own.beside["lpddr"] == Beside(bandwidth=6e11, capacity=5.12e11, latency=pytest.approx(3e-7), cache=0.0)
+    cxl = own.beside["cxl"]
+    assert (cxl.devices, cxl.energy, own.near.flops, own.dies.count) == (4.0, None, 3.2e13, 2.0)
+    changed = hwspaces.overridden(entry, {"memory.beside.lpddr.bandwidth": "1 TB/s"})
+    assert changed.hardware.memory.beside["lpddr"].bandwidth == 1e12
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('beside = { lpddr = { capacity = "1 GB" } }', "memory.beside.lpddr also needs bandwidth"),
+        ('beside = { lpddr = { capacity = "1 GB", bandwidth = "1 GB" } }', "bandwidth = '1 GB'"),
+        ('beside = { LPDDR = { capacity = "1 GB" } }', "LPDDR is no name of a memory"),
+        ("beside = { lpddr = { speed = 3 } }", "speed = 3 is not known"),
+        ('near = { bandwidth = "1 TB/s" }', "memory.near also needs flops"),
+    ],
+)
+def test_a_memory_that_is_wrong_is_refused_by_name(text, said, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        loaded(tmp_path, f'peak = "1 PFLOP/s"\nmemory = {{ capacity = "64 GB", bandwidth = "4 TB/s", {text} }}\n')
 
 
 def test_what_is_given_is_no_estimate(tmp_path):

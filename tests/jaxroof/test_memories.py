@@ -210,7 +210,7 @@ def test_bytes_of_other_dies_pass_the_links_between_them():
 
 
 def test_a_mesh_pays_crossings_and_neither_launches_nor_a_host():
-    """Llama-3.1-8B on 10,000 cores with hops of 1 ns: 4 products and an attention a layer and the head, 200 hops."""
+    """Llama-3.1-8B on 10,000 cores with hops of 1 ns: 4 products and 2 of attention a layer and the head, 200 hops."""
     hardware = with_cores(device(), count=1e4, hop_time=1e-9)
     dense, batch = model("Llama-3.1-8B"), decode(1.0, 128.0)
     constants = named("learned-vllm")
@@ -224,10 +224,10 @@ def test_a_mesh_pays_crossings_and_neither_launches_nor_a_host():
         }
     assert float(times["host"]) == 0.0
     assert launches["qkv_proj"] == pytest.approx(200e-9)
-    assert sum(float(ops[name].count) * each for name, each in launches.items()) == pytest.approx(161 * 200e-9)
+    assert sum(float(ops[name].count) * each for name, each in launches.items()) == pytest.approx(193 * 200e-9)
     # Bytes are read at the share of the bandwidth that papers of such machines state.
     streaming = 15.0e9 / (3.35e12 * mesh.published().bandwidth)
-    assert sum(map(float, times.values())) == pytest.approx(streaming + 161 * 200e-9, rel=0.02)
+    assert sum(map(float, times.values())) == pytest.approx(streaming + 193 * 200e-9, rel=0.02)
     # The bound of the datasheet has no fixed times.
     assert seconds(hardware, dense, batch) == pytest.approx(15.0e9 / 3.35e12, rel=0.02)
 
