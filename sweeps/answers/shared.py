@@ -132,15 +132,22 @@ def intervals(metrics: dict[str, Any]) -> list[str]:
     for name in ("step_time", "ttft", "tpot", "e2e"):
         if f"{name}_spread" not in metrics:
             continue
-        ranges, least = [], metrics[name] * _bounded_share(name, metrics)
         # Errors of kernels that are all the same, then errors that are independent of each other.
-        for suffix in ("_spread", "_spread_independent"):
-            # The error is log-normal: the interval is a factor of exp(1.645 sigma) to both sides.
-            factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
-            low, high = max(metrics[name] / factor, least), metrics[name] * factor
-            ranges.append(f"{formatted(low, 's')} to {formatted(high, 's')}")
+        pairs = (time_range(name, metrics), time_range(name, metrics, "_spread_independent"))
+        ranges = [f"{formatted(low, 's')} to {formatted(high, 's')}" for low, high in pairs]
         lines.append(f"{name} {ranges[0]} if all kernels err alike, {ranges[1]} if they err independently (90 %)")
     return lines
+
+
+def time_range(name: str, metrics: dict[str, Any], suffix: str = "_spread") -> tuple[float, float]:
+    """90 % interval of the time `name` in s: a factor of exp(1.645 sigma) to both sides, the error being log-normal.
+
+    It begins no lower than the datasheet's rates allow. `metrics` has `name` and its spread, of kernels that err alike
+    or, with the suffix `_spread_independent`, each on its own.
+    """
+    factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
+    least = metrics[name] * _bounded_share(name, metrics)
+    return max(metrics[name] / factor, least), metrics[name] * factor
 
 
 def _bounded_share(name: str, metrics: dict[str, Any]) -> float:
