@@ -8,6 +8,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
+from sweeps.studies.optimize import search
 from sweeps.studies.optimize.confirmation import balance
 from sweeps.studies.optimize.descent import descended, worst
 from sweeps.studies.optimize.problem import Problem
@@ -113,6 +114,20 @@ def test_designs_are_checked(small):
         small.evaluate(np.array([[0.0, 2e12, 1e15, 100.0], [0.0, 9e12, 1e15, 100.0]]))
     with pytest.raises(ValueError, match="cores_count = nan must be"):
         small.value_and_grad(np.array([[0.0, 2e12, 1e15, np.nan]]))
+
+
+def test_best_of_a_sampled_grid_competes(small, monkeypatch):
+    """Where descent and polishing end at worse designs than one of the sample, that one is the start of the best."""
+    poor = small.upper.copy(), None
+    poor[0][0] = 0.0
+    monkeypatch.setattr(search, "_polished_designs", lambda *_: (poor[0][np.newaxis], None))
+    found = searched(small, Effort(starts=4, steps=2, grid=400))
+    assert found.sampled is False  # 5 levels of every range
+    found = searched(small, Effort(starts=4, steps=2, grid=40))
+    assert found.sampled
+    assert found.objectives[0, 0] <= found.grid_objectives[0]
+    assert found.feasible[0]
+    assert found.designs[0, 3] == round(found.designs[0, 3])  # a count stays whole
 
 
 def test_search_beats_its_grid(small, found):
