@@ -37,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("seed", "of what is drawn (default 0)"),
     ):
         parser.add_argument(f"--{flag}", metavar="N", help=what)
+    word_arguments(parser, "set")
     word_arguments(parser, "per", help=PER)
     dataset_argument(parser, "every design that was found, with all its metrics")
     picture_argument(parser, ".png or .svg: slices through the best design, or the front", metavar="FILE")
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """The specification with what flags say in its place."""
-    from sweeps.cli.common import given_values, named_settings, whole_number
+    from sweeps.cli.common import given_values, named_settings, overrides, whole_number
 
     # A specification whose table is no table is passed on, and refused where specifications are checked.
     goals = dict(source.get("optimize", {})) if isinstance(source.get("optimize", {}), dict) else source["optimize"]
@@ -105,4 +106,6 @@ def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():
             limits = {**limits, name: {**limits.get(name, {}), flag: value}}
     per = {} if options.per is None else {"per": [name.strip() for name in options.per.split(",")]}
-    return {**source, **per, "optimize": goals, "constraints": limits}
+    given_figures = overrides(options.set)
+    figures = {"set": {**source.get("set", {}), **given_figures}} if given_figures else {}
+    return {**source, **per, **figures, "optimize": goals, "constraints": limits}
