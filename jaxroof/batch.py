@@ -37,13 +37,13 @@ class Encode:
 
 def encoder_tokens_count() -> Any:
     """A workload's field: what the encoder works on per request; None: nothing."""
-    return count("patches, frames or words per request that the encoder works on", default=None)
+    return count("patches, frames or words per request that the encoder works on", condition=True, default=None)
 
 
 def encoder_inputs_count() -> Any:
     """A workload's field: parts of `encoder_tokens_count` that do not see one another; None: they are one."""
     about = "images, or tiles of them, that do not see one another; none: 1"
-    return count("inputs of the encoder per request", about, default=None)
+    return count("inputs of the encoder per request", about, condition=True, default=None)
 
 
 def encode(requests: Scalar, tokens: Scalar, inputs: Scalar | None = None) -> Encode:

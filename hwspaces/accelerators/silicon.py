@@ -245,7 +245,9 @@ def _prices(
     for leaf in units(Costs):
         figures.add(f"costs.{leaf}", *(prices[leaf] if leaf in prices else (rest[leaf], of_rest[leaf])))
     guessed = [leaf for leaf in units(Costs) if figures.sources[f"costs.{leaf}"].startswith(ASSUMPTION)]
-    return [f"costs: {len(guessed)} of {len(units(Costs))} constants, margin and life among them"] if guessed else []
+    among = " and ".join(leaf for leaf in ("margin", "life") if leaf in guessed)
+    words = f", {among} among them" if among else ""
+    return [f"costs: {len(guessed)} of {len(units(Costs))} constants{words}"] if guessed else []
 
 
 def _processes(text: str | None, shared: Shared) -> tuple[str, str] | None:

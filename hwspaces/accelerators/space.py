@@ -34,6 +34,11 @@ TABLES = ("accelerator", "start", "knobs", "laws")
 REQUIRED = ("base", "process", "stack", "link", "package", "cooling", "knobs")
 KNOB_KEYS = ("from", "to", "n", "scale")
 
+MARGIN = 1
+"""Price over cost of the devices of every space, whatever the vendor of the base earns."""
+
+MARGIN_SOURCE = "choice: money is the cost to make a device, for all spaces alike"
+
 ROUNDING = 1e-9
 """Of a knob's ends, by which a start may lie beyond them."""
 
@@ -153,10 +158,11 @@ def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Consta
     overlay, settings = tables.get("accelerator", {}), _package(constants) | tables.get("start", {})
 
     def change(table: Mapping[str, Any]) -> dict[str, Any]:
-        laid = _laid(_laid(table, _technologies(tables)), overlay)
+        laid = _laid(_laid(_laid(table, _technologies(tables)), {"costs": {"margin": MARGIN}}), overlay)
         laid["product"] = tables.get("title", path.stem)
         # The design is no product that is sold: what is said about the base is not said about it.
-        return laid | {"aliases": [], "notes": [], "sources": {}, "source": f"{tables['base']}, and {path.name}"}
+        sources = {} if "margin" in overlay.get("costs", {}) else {"costs.margin": MARGIN_SOURCE}
+        return laid | {"aliases": [], "notes": [], "sources": sources, "source": f"{tables['base']}, and {path.name}"}
 
     device = changed(tables["base"], change, path.stem, where)
     return overridden(device, settings, f"{where}: start")

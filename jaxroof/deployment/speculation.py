@@ -25,6 +25,7 @@ def acceptance_number() -> Any:
         words="a probability: at most 1",
         zero=True,
         most=1.0,
+        condition=True,
         default=0.0,
     )
 

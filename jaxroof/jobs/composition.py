@@ -20,12 +20,13 @@ class EqualRequests:
     """`batch` requests of the same lengths."""
 
     batch: Scalar = count("requests that run at once", "on one replica", default=1.0, flag="N")
-    isl: Scalar = count("prompt tokens per request", "those of images included", flag="TOKENS")
-    osl: Scalar = count("output tokens per request", "at least 1", flag="TOKENS")
+    isl: Scalar = count("prompt tokens per request", "those of images included", condition=True, flag="TOKENS")
+    osl: Scalar = count("output tokens per request", "at least 1", condition=True, flag="TOKENS")
     cached: Scalar = count(
         "prompt tokens per request that are cached already",
         "in the prefix cache",
         zero=True,
+        condition=True,
         default=0.0,
         flag="TOKENS",
     )
@@ -42,6 +43,7 @@ class Requests(EqualRequests):
         "time from arrival until the prompt is there",
         "such as 150ms of retrieval",
         zero=True,
+        condition=True,
         default=0.0,
         flag="TIME",
     )

@@ -76,6 +76,7 @@ class Handover(EqualRequests):
         "1/s",
         "requests sent per second",
         "at random times; none: a prompt finds its replica idle",
+        condition=True,
         default=None,
         flag="R",
     )

@@ -31,14 +31,24 @@ class StepWork:
 
     prefills: Scalar = count("prompts in the step", default=1.0, flag="N")
     prefill: Scalar | None = count(
-        "new prompt tokens per prefilling sequence", "none: no prefill in the step", default=None, flag="TOKENS"
+        "new prompt tokens per prefilling sequence",
+        "none: no prefill in the step",
+        condition=True,
+        default=None,
+        flag="TOKENS",
     )
-    past: Scalar = count("tokens of each prompt that are cached already", zero=True, default=0.0, flag="TOKENS")
+    past: Scalar = count(
+        "tokens of each prompt that are cached already", zero=True, condition=True, default=0.0, flag="TOKENS"
+    )
     decode: Scalar | None = count(
         "decoding sequences", "one token each; none: no decode in the step", default=None, flag="N"
     )
     context: Scalar | None = count(
-        "tokens per decoding sequence that are attended to", "the new one included", default=None, flag="TOKENS"
+        "tokens per decoding sequence that are attended to",
+        "the new one included",
+        condition=True,
+        default=None,
+        flag="TOKENS",
     )
     encoder_tokens: Scalar | None = encoder_tokens_count()
     encoder_inputs: Scalar | None = encoder_inputs_count()

@@ -146,6 +146,7 @@ class Declaration:
     codes: tuple[str, ...] = ()  # words whose places are the leaf's values
     choices: tuple[str, ...] = ()  # of a leaf that is structure: what it may be
     structure: bool = False  # no number: two structs that differ in it cannot be stacked
+    condition: bool = False  # of what is asked, not of what is designed: a best point is one per value of it
     given: bool = True  # files may give it; else it follows from other figures
     flag: str = ""  # placeholder of its value behind a flag of the command line; "": no flag
     source: str = ""  # where the default is from

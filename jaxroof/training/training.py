@@ -36,7 +36,7 @@ class Training:
     micro_batch: Scalar = count(
         "sequences per micro-batch and attention group", "that go through the model at once", default=1.0, flag="N"
     )
-    seq: Scalar = count("tokens per sequence", flag="TOKENS")
+    seq: Scalar = count("tokens per sequence", condition=True, flag="TOKENS")
     zero: Scalar = count(
         "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 weights too",
         zero=True,
@@ -92,7 +92,7 @@ class Training:
         "B/s", "bandwidth per direction between device and host", "such as 55GB/s", default=None, flag="RATE"
     )
     tokens: Scalar | None = count(
-        "tokens to train on", "adds time, energy and cost of all", default=None, flag="TOKENS"
+        "tokens to train on", "adds time, energy and cost of all", condition=True, default=None, flag="TOKENS"
     )
     weight_bytes: Scalar = number(
         "B", "bytes of a weight", default=2.0, source="16 bits; Micikevicius et al., arXiv:1710.03740"

@@ -57,7 +57,8 @@ def print_die(entry: Any, out: Any) -> None:
         costs.add_row(COST_PARTS[name], f"{usd:,.0f}", f"{usd / making_cost:.1%}")
     costs.add_section()
     costs.add_row("to make", f"{making_cost:,.0f}", "")
-    costs.add_row("to buy", f"{record['price_usd']:,.0f}", "")
+    margin = entry.hardware.costs.margin
+    costs.add_row("to buy" if margin == 1.0 else f"to buy, margin {margin:g}", f"{record['price_usd']:,.0f}", "")
     out.print(costs)
     hardware = entry.hardware
     # The cost of electricity needs a power in W; without a TDP the cost of owning is left out.

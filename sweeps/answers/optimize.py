@@ -7,6 +7,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.numerics.struct import given
+from sweeps.answers.shared import margin_text
 from sweeps.answers.tables import console, percent, table
 from sweeps.ask.names import variable
 from sweeps.studies.optimize.goals import harmonic, unit_of
@@ -99,6 +100,19 @@ def means(problem: Problem) -> Iterator[str]:
         yield f"robust  the objective is the worst of {', '.join(problem.scenarios)}; constraints hold in all"
 
 
+def money(problem: Problem) -> Iterator[str]:
+    """The margin that money is at, where an objective or a limit is money, for each that the scenarios have."""
+    names = [goal.name for goal in problem.objectives] + [one.name for one in problem.constraints]
+    if not any("usd" in name or name == "device_price" for name in names):
+        return
+    # A margin that varies is a variable of its own.
+    if any(variable.path == "hardware.costs.margin" for variable in problem.variables):
+        return
+    costs = [member.evaluator.base.hardware.costs for member in problem.flat]
+    for margin in dict.fromkeys(float(one.margin) for one in costs if one is not None):
+        yield f"money   {margin_text(margin)}"
+
+
 def whole_numbers(optimum: Optimum) -> Iterator[str]:
     """The gap of whole numbers."""
     gap = optimum.gap
@@ -144,7 +158,7 @@ def printed(optimum: Optimum, seconds: float) -> None:
         out.print(robustness(optimum))
     for shown in simulations(optimum):
         out.print(shown)
-    for line in (*means(problem), *whole_numbers(optimum)):
+    for line in (*means(problem), *whole_numbers(optimum), *money(problem)):
         out.print(line)
     if not several and optimum.residual > 0.05:
         out.print(

@@ -98,7 +98,8 @@ def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
         tokens = "prompt tokens"
     parts = []
     if "device_cost" in metrics:
-        parts.append(f"device {metrics['device_cost']:,.0f} USD to make, {metrics['device_price']:,.0f} to buy")
+        cost, price = metrics["device_cost"], metrics["device_price"]
+        parts.append(f"device {cost:,.0f} USD to make, {price:,.0f} to buy (margin {price / cost:.3g})")
     known = {
         name: metrics[f"{name}_usd_per_million_tokens"]
         for name in ("owning", "capital", "energy")
@@ -115,6 +116,13 @@ def money_text(case: Case, metrics: dict[str, Any]) -> str | None:
         bought = case.hardware.price is not None and case.hardware.price.seller == BOUGHT
         parts.append(f"{'buying' if bought else 'renting'} {number(metrics['usd_per_million_tokens'])}{unit}{price}")
     return "; ".join(parts) or None
+
+
+def margin_text(margin: float) -> str:
+    """What a device is bought for over what it takes to make, in words."""
+    if margin == 1.0:
+        return "margin 1: a device costs what it takes to make; hardware.costs.margin sets a price"
+    return f"margin {margin:g}: a device is bought at {margin:g} times what it takes to make"
 
 
 def is_certainty(name: str) -> bool:

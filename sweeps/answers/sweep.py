@@ -6,6 +6,12 @@ from typing import Any
 from sweeps.answers.answer import say
 from sweeps.ask.text import escaped, rate_text
 
+MOST_TABLES = 4
+"""Values of the conditions up to which each has a table of its best points; of more, each has a row."""
+
+MOST_ROWS = 20
+"""Rows of that table."""
+
 RATED_POINTS = 100_000
 """Points from which a rate says something: fewer are outweighed by compilation."""
 
@@ -30,10 +36,13 @@ def print_asked(asked: Any, plan: Any) -> None:
 
 
 def print_found(output: str, written: str) -> None:
-    """Print the files written, then the best feasible point by every key metric, read back lazily."""
-    from sweeps.answers.tables import console, table
-    from sweeps.ask.names import variable
-    from sweeps.data import best, labels
+    """Print the files written, then the best feasible point by every key metric, read back lazily.
+
+    The best is per value of each condition, such as the model.
+    """
+    from sweeps.answers.tables import console
+    from sweeps.data import best
+    from sweeps.data.conditions import conditions, parts, said
     from sweeps.data.keep.rows import as_sample
     from sweeps.data.opened import opened
 
@@ -44,22 +53,54 @@ def print_found(output: str, written: str) -> None:
         if dataset is None:
             out.print(f"{output}: {written}")
             return
-        optima = [best.best(dataset, metric) for metric in best.key_metrics(dataset)]
-        places = {point.metric: best.coordinates(dataset, point) for point in optima if point is not None}
         feasible, points = best.feasible_points(dataset)
-        heads = {name: f"{'highest' if variable(name).higher_is_better else 'lowest'}\n{name}" for name in places}
-        points_table = table("of the feasible points", *heads.values(), numbers=heads.values())
-        values = [labels.text(dataset, point.metric, point.value) for point in optima if point is not None]
-        points_table.add_row("value", *values, style="bold")
-        for name in labels.axes(dataset):
-            points_table.add_row(f"at {name}", *(place[name] for place in places.values()))
+        names, metrics = conditions(dataset), best.key_metrics(dataset)
+        optima = [
+            (values, part, [point for metric in metrics if (point := best.best(part, metric)) is not None])
+            for values, part in parts(dataset, names)
+        ]
+        shown = _tables(dataset, metrics, optima)
     out.print(f"{output}: {written}")
     # A sample of the points does not tell which share of all is feasible.
     if dataset is stored:
         out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
     else:
         out.print(f"{points:,} points are kept")
-    if places:
+    for line in (said(names),) if names else ():
+        out.print(line)
+    for points_table in shown:
         out.print()
         out.print(points_table)
+    if len(shown) == 1 and len(optima) > MOST_ROWS:
+        out.print(f"and {len(optima) - MOST_ROWS:,} more: `jaxroof query {output} --sort METRIC --where CONDITION`")
     out.print(f"\n`jaxroof plot {output}` draws it.")
+
+
+def _tables(dataset: Any, metrics: tuple[str, ...], optima: list[Any]) -> list[Any]:
+    """Tables of best points: one for every value of the conditions, or one with a row for each of many."""
+    from sweeps.answers.tables import table
+    from sweeps.ask.names import variable
+    from sweeps.data import best, labels
+    from sweeps.data.conditions import where_text
+
+    heads = {name: f"{'highest' if variable(name).higher_is_better else 'lowest'}\n{name}" for name in metrics}
+    if len(optima) > MOST_TABLES:
+        rows = table("best of", *heads.values(), numbers=heads.values())
+        for values, part, points in optima[:MOST_ROWS]:
+            by_metric = {point.metric: labels.text(part, point.metric, point.value) for point in points}
+            rows.add_row(where_text(dataset, values), *(by_metric.get(name, "none") for name in metrics))
+        return [rows]
+    tables = []
+    for values, part, points in optima:
+        if not points:
+            continue
+        own = [heads[point.metric] for point in points]
+        of = f" of {where_text(dataset, values)}" if values else ""
+        one = table(f"of the feasible points{of}", *own, numbers=own)
+        one.add_row("value", *(labels.text(part, point.metric, point.value) for point in points), style="bold")
+        places = [best.coordinates(part, point) for point in points]
+        for name in labels.axes(dataset):
+            if name not in values:
+                one.add_row(f"at {name}", *(place[name] for place in places))
+        tables.append(one)
+    return tables

@@ -83,6 +83,22 @@ def leaf_long_name(path: str) -> str:
     return path.replace("_", " ").replace(".", ", ") if declared is None else declared.meaning
 
 
+# Conditions: leaves that say what is asked, so that a best point is one per value of them.
+
+
+@functools.cache
+def condition_names() -> frozenset[str]:
+    """Long names of the leaves that are conditions, of whichever pool or tenant."""
+    meanings = [
+        one.meaning
+        for kinds in ROOTS.values()
+        for kind in kinds
+        for one in declarations(kind).values()
+        if one.condition
+    ]
+    return frozenset(f"{meaning}{of}" for meaning in meanings for of in ("", ", neighbour"))
+
+
 # Numbers from what a user writes, each within the range that its declaration gives.
 
 

@@ -10,6 +10,10 @@ from jaxroof.batch import STATUSES
 from jaxroof.jobs import colocated, disaggregated, economics, fit, function, job, request, serve, steady, step, train
 from jaxroof.jobs.scenario import Metric, higher, lower
 
+MODEL = "model"
+"""Long name of an axis over models."""
+
+
 # Parts of a device's area, cost and power, and limits of its package, in words.
 
 

@@ -17,12 +17,13 @@ from sweeps.ask.deployments import with_draft, with_settings
 from sweeps.ask.engines import Chosen, chosen, with_host
 from sweeps.ask.laws import with_hardware_laws
 from sweeps.ask.leaves import leaf_number
+from sweeps.ask.names import MODEL
 from sweeps.ask.precisions import require_cache, weight_only_notes
 from sweeps.ask.spec import AxisRange, Spec
 
 MEANINGS = {
     "hardware": "accelerator",
-    "model": "model",
+    "model": MODEL,
     "weights": "precision of the weights",
     "kv": "precision of the KV cache",
     "efficiency": "efficiency constants",

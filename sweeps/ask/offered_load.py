@@ -16,7 +16,11 @@ class OfferedLoad:
     """
 
     trace: str | None = text(
-        "file of requests", "a trace or a benchmark's results (jaxroof trace)", default=None, flag="FILE"
+        "file of requests",
+        "a trace or a benchmark's results (jaxroof trace)",
+        condition=True,
+        default=None,
+        flag="FILE",
     )
     format: str | None = text(
         "format of the trace", "azure, mooncake, vllm ...; none: as it looks", default=None, flag="NAME"
@@ -41,6 +45,7 @@ class OfferedLoad:
     traffic: str | None = text(
         "file of classes of requests",
         "a table of each: share, isl, osl, prefixes, slo; chat is one of the distribution",
+        condition=True,
         default=None,
         flag="FILE",
     )
@@ -48,25 +53,31 @@ class OfferedLoad:
         "1/s",
         "requests sent per second",
         "to all replicas, as a Poisson stream; with sessions conversations that start; scales the times of a trace",
+        condition=True,
         default=None,
         flag="R",
     )
     arrivals: str | None = text(
-        "arrivals of requests", "in place of a rate: gamma:rate=8,cv=3, stages:8x60,16x30", default=None, flag="TEXT"
+        "arrivals of requests",
+        "in place of a rate: gamma:rate=8,cv=3, stages:8x60,16x30",
+        condition=True,
+        default=None,
+        flag="TEXT",
     )
     concurrency: int | str | None = count(
         "clients with a request under way",
         "each sends when its last request ended; of all replicas",
+        condition=True,
         default=None,
         flag="N",
     )
     think: float | str = number(
-        "s", "time between an answer and its client's next request", zero=True, default=0.0, flag="TIME"
+        "s", "time between an answer and its client's next request", zero=True, condition=True, default=0.0, flag="TIME"
     )
     isl: float | str | None = count(
-        "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", default=None, flag="TEXT"
+        "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", condition=True, default=None, flag="TEXT"
     )
-    osl: float | str | None = count("output tokens per request", default=None, flag="TEXT")
+    osl: float | str | None = count("output tokens per request", condition=True, default=None, flag="TEXT")
     requests: int | str | None = count(
         "requests of the simulation",
         "1000 where nothing says otherwise; of a trace the first ones",
@@ -79,24 +90,28 @@ class OfferedLoad:
     image: str | None = text(
         "size in pixels of the images in every request",
         "1036x1036; several as 1036x1036,640x480, or given again; their tokens come to those of the prompt",
+        condition=True,
         default=None,
         flag="WxH,..",
     )
-    images: int | str | None = count("images of every such size in every request", "none: 1", default=None, flag="N")
+    images: int | str | None = count(
+        "images of every such size in every request", "none: 1", condition=True, default=None, flag="N"
+    )
     prefixes: str | None = text(
-        "system prompts that requests share", "groups=10,tokens=1000,zipf=1", default=None, flag="TEXT"
+        "system prompts that requests share", "groups=10,tokens=1000,zipf=1", condition=True, default=None, flag="TEXT"
     )
     hit_rate: float | str | None = share(
         "share of every prompt that the prefix cache has",
         "as if all prompts began alike; the first one fills the cache",
         open=True,
+        condition=True,
         default=None,
         flag="SHARE",
     )
     sessions: str | None = text(
-        "conversations that requests are turns of", "turns=2..8,think=30", default=None, flag="TEXT"
+        "conversations that requests are turns of", "turns=2..8,think=30", condition=True, default=None, flag="TEXT"
     )
-    seed: int | str = count("seed of the requests that are drawn", zero=True, default=0, flag="N")
+    seed: int | str = count("seed of the requests that are drawn", zero=True, condition=True, default=0, flag="N")
 
 
 LOAD = tuple(field.name for field in dataclasses.fields(OfferedLoad))

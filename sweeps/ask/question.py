@@ -215,6 +215,7 @@ def attributes(spec: Spec, base: Case) -> dict[str, Any]:
         "base_scenario_sha256": hashlib.sha256(repr(base.scenario).encode()).hexdigest(),
         "dtype": spec.dtype,
         "entries": ", ".join(f"{key}: {' | '.join(values)}" for key, values in records.items()),
+        **({} if spec.per is None else {"per": ", ".join(spec.per)}),
         **({"seed": spec.seed, "method": spec.method} if spec.mode == "sample" else {}),
         "notes": " | ".join(base.notes),
     }

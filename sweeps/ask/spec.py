@@ -65,6 +65,7 @@ class Spec:
     prefill: Mapping[str, Any]  # settings of the prefill pool of a disaggregated job
     neighbour: Mapping[str, Any]  # the other model of a colocated job, by name
     laws: Mapping[str, str]  # path -> the expression that the leaf there follows from
+    per: tuple[str, ...] | None  # axes that best points are per; None: those that are conditions by declaration
 
     def text(self) -> str:
         """The specification as JSON with sorted keys: the same text for the same question."""
@@ -158,6 +159,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         prefill=_table(source, "prefill"),
         neighbour=_table(source, "neighbour"),
         laws=_laws(source, (*fixed, *axes)),
+        per=_names(source["per"], "per") if "per" in source else None,
     )
 
 

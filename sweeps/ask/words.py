@@ -26,6 +26,7 @@ _POLICY += "queue=shortest_first; may be given several times"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
+_PER = "axes that best points and fronts are per (default: the model and numbers of its traffic); none: best of all"
 _KV, _SENT = "deployment.kv_bytes", "deployment.communication_bytes"
 
 
@@ -106,6 +107,7 @@ class SweepWords(ServedWords):
     laws: Mapping[str, str] = word(
         meaning="table: any leaf by dotted path, an expression of other leaves that it follows from"
     )
+    per: str | list[str] = word("NAME,..", _PER, apart=True)
     sample: Table = word(meaning="table: points, method, seed")
     scenario: Table = word(meaning="table: what the specification is of the suite of scenarios; it changes nothing")
     output: Table = word(meaning="table: variables, breakdown, illegal, dtype, keep, compression, digits")

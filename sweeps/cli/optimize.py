@@ -7,10 +7,12 @@ from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import json_argument, settings_argument, space_argument
+from sweeps.cli.common import json_argument, settings_argument, space_argument, word_arguments
 from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
+
+PER = "axes that are conditions, which a design cannot choose (default: the model and its traffic); none: choose all"
 
 LIMITS = {"max": "most", "min": "least"}
 
@@ -35,6 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("seed", "of what is drawn (default 0)"),
     ):
         parser.add_argument(f"--{flag}", metavar="N", help=what)
+    word_arguments(parser, "set")
+    word_arguments(parser, "per", help=PER)
     dataset_argument(parser, "every design that was found, with all its metrics")
     picture_argument(parser, ".png or .svg: slices through the best design, or the front", metavar="FILE")
     json_argument(parser)
@@ -85,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """The specification with what flags say in its place."""
-    from sweeps.cli.common import given_values, named_settings, whole_number
+    from sweeps.cli.common import given_values, named_settings, overrides, whole_number
 
     # A specification whose table is no table is passed on, and refused where specifications are checked.
     goals = dict(source.get("optimize", {})) if isinstance(source.get("optimize", {}), dict) else source["optimize"]
@@ -101,4 +105,7 @@ def _with_flags(source: dict[str, Any], options: argparse.Namespace) -> dict[str
     for flag in LIMITS:
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():
             limits = {**limits, name: {**limits.get(name, {}), flag: value}}
-    return {**source, "optimize": goals, "constraints": limits}
+    per = {} if options.per is None else {"per": [name.strip() for name in options.per.split(",")]}
+    given_figures = overrides(options.set)
+    figures = {"set": {**source.get("set", {}), **given_figures}} if given_figures else {}
+    return {**source, **per, **figures, "optimize": goals, "constraints": limits}

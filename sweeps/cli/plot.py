@@ -22,7 +22,7 @@ BATCH_FLAGS = ("isl", "osl", "batch", "cached", "acceptance", "delay")
 CASE_FLAGS = ("model", "tp", "weights", "kv", "efficiency", "draft", *step.NUMBERS, *BATCH_FLAGS)
 """Flags that describe one step or batch on a device."""
 
-FILE_FLAGS = ("x", "y", "metric", "reduce", "at")
+FILE_FLAGS = ("x", "y", "metric", "reduce", "at", "per")
 """Flags that choose what is drawn of a sweep."""
 
 
@@ -36,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--y", metavar="AXIS", help="axis upwards, or the lines' axis; for pareto a metric")
     parser.add_argument("--metric", metavar="VAR", help="what is drawn, and by what a design is best")
     parser.add_argument("--at", metavar="AXIS=VALUE", action="append", default=[], help="only there; several times")
+    common.word_arguments(parser, "per")
     parser.add_argument("--reduce", metavar="HOW", help="over the other axes: best (default) or median")
     case = parser.add_argument_group("for --kind roofline or power: one step, or the batch of --isl and --osl")
     common.case_arguments(case)
@@ -88,7 +89,7 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
         # A floor plan is of a device, or of the best design in a sweep, which is chosen by a metric.
         from sweeps.show.of_file import is_sweep
 
-        drawn = ("--metric", "--at") if is_sweep(options.file) else ()
+        drawn = ("--metric", "--at", "--per") if is_sweep(options.file) else ()
         if foreign := [flag for flag in (*of_cases, *of_files) if flag not in drawn]:
             raise ValueError(f"{foreign[0]}: a floor plan is of a device, which its name and --set describe")
         if (options.file is None) == (options.hardware is None):
@@ -118,5 +119,5 @@ def _floorplan(options: argparse.Namespace) -> Any:
     from sweeps.show.of_file import best_floorplan, is_sweep
 
     if is_sweep(options.file):
-        return best_floorplan(options.file, options.metric, options.at)
+        return best_floorplan(options.file, options.metric, options.at, options.per)
     return named_floorplan(options.file or options.hardware, common.overrides(options.set))

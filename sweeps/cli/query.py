@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import json_argument, whole_number
+from sweeps.cli.common import json_argument, whole_number, word_arguments
 from sweeps.cli.outputs import dataset_argument, files, write
 
 SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", metavar="N", default="20", help="rows that are shown (default 20)")
     parser.add_argument("--highest", action="store_true", help="the highest first")
     parser.add_argument("--lowest", action="store_true", help="the lowest first")
+    word_arguments(parser, "per")
     parser.add_argument(
         "--points-limit", metavar="N", help="points that it may look at (default 10,000,000,000, some minutes)"
     )
@@ -47,19 +48,24 @@ def run(options: argparse.Namespace) -> None:
         dataset = as_sample(stored)
         if dataset is None:
             raise ValueError(f"{options.sweep} kept counts alone, not points")
-        result = query(dataset, options.where, options.sort, top, highest, POINTS_LIMIT if limit is None else limit)
+        result = query(
+            dataset, options.where, options.sort, top, highest, POINTS_LIMIT if limit is None else limit, options.per
+        )
         write(options, "output", lambda: result.rows, [options.sweep])
         if options.json:
             # Columns become rows: one object for every point.
             columns = [result.rows[name].values.tolist() for name in result.rows.variables]
             rows = [dict(zip(map(str, result.rows.variables), row, strict=True)) for row in zip(*columns, strict=True)]
-            return print_json({"matches": result.matches, "points": result.points, "rows": rows}, indent=None)
+            return print_json(
+                {"matches": result.matches, "points": result.points, "per": list(result.per), "rows": rows}, indent=None
+            )
         _table(options, dataset, result)
 
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
     from sweeps.answers.tables import console, print_lines, table
     from sweeps.data import labels
+    from sweeps.data.conditions import said
     from sweeps.data.querying.run import named
 
     out = console()
@@ -74,6 +80,8 @@ def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
         listing.add_row(*(labels.text(dataset, name, value) for name, value in zip(names, values, strict=True)))
     share = f" ({100 * found.matches / max(found.points, 1):.3g} %)"
     out.print(f"{found.matches:,} of {found.points:,} points{share}")
+    if found.per:
+        out.print(said(found.per))
     if found.matches:
         out.print()
         out.print(listing)

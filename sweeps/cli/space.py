@@ -80,6 +80,11 @@ def _print(found: Any) -> None:
     out.print(
         f"held constant  {', '.join(texts)}; {len(found.held) - len(shown)} more: `jaxroof hardware {found.name}`"
     )
+    costs = found.entry.hardware.costs
+    if costs is not None:
+        from sweeps.answers.shared import margin_text
+
+        out.print(f"money          {margin_text(costs.margin)}")
     used = {name for law in found.entry.hardware.laws for name, _ in law.constants if name in found.constants}
     assumed = sum(found.constants[name].assumed for name in used)
     out.print(f"\ntechnology: {len(used)} constants in these laws, {assumed} of them assumptions:")

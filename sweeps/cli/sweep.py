@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
-from sweeps.cli.common import given, space_argument, whole_settings
+from sweeps.cli.common import given, space_argument, whole_settings, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
 from sweeps.run.compile_cache import compilation_cache
@@ -26,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="less than every point: pareto, pareto=METRIC:METRIC, top=N, top=N:METRIC, histogram, quantiles; "
         "several with commas, or by giving the flag again",
     )
+    word_arguments(parser, "per")
     parser.add_argument("--compression", metavar="LEVEL", help="of the folder's files, 1 (fast) to 9 (small)")
     parser.add_argument("--digits", metavar="N", help="significant digits that are kept, so that files compress")
     parser.add_argument("--shard-points", metavar="N", help="points of a file of the folder, about")
@@ -69,6 +70,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
         # The flag may be given several times, each time with several words.
         output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
     output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
+    if options.per is not None:
+        source["per"] = [name.strip() for name in options.per.split(",")]
     if output:
         # A table that is no table is passed on, so that the check below names it.
         table = source.get("output", {})

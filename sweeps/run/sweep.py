@@ -15,6 +15,7 @@ from sweeps.ask.keys import takes
 from sweeps.ask.question import AskedSweep
 from sweeps.ask.spec import AxisRange, Spec, read, spec
 from sweeps.ask.words import SweepWords
+from sweeps.data.conditions import conditions
 from sweeps.data.store import coordinates, dataset, fill
 from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
@@ -118,6 +119,8 @@ def planned(
         return planned(checked)  # type: ignore[return-value]
     question = asked(checked)
     plan = Plan(question.computed, question.axes, checked.dtype, compiling=compiling, most=most)
+    if checked.per is not None:  # names of axes are refused before anything is computed
+        conditions(xr.Dataset(coords=coordinates(plan.axes, plan.outputs)), checked.per)
     made = " ".join(f"{name} {version}" for name, version in plan.software.items())
     return dataclasses.replace(question, attributes=question.attributes | {"computed_with": made}), plan
 

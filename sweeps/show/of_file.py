@@ -9,6 +9,7 @@ import xarray as xr
 
 from sweeps.data import labels
 from sweeps.data.best import best
+from sweeps.data.conditions import NONE, conditions
 from sweeps.data.keep.rows import as_sample
 from sweeps.data.opened import opened
 from sweeps.data.shards.manifest import read
@@ -16,7 +17,7 @@ from sweeps.data.shards.read import is_folder
 from sweeps.run.device_at import device_at
 from sweeps.show.floorplan import floorplan
 from sweeps.show.overview import default_metric, metric_name, selected
-from sweeps.show.plane import REDUCTIONS, best_sentence
+from sweeps.show.plane import REDUCTIONS, best_sentence, group_axis, held, line_axis, map_axes
 
 MODULES = {"lines": "scatter"}
 """Kind -> the module of its function, where it has another name."""
@@ -47,6 +48,7 @@ def picture(
     metric: str | None = None,
     at: Sequence[str] | None = None,
     reduce: str | None = None,
+    per: str | None = None,
 ) -> Any:
     """A figure of a sweep's file.
 
@@ -57,6 +59,8 @@ def picture(
       metric: what is drawn, and by what a design is best; None: the first of what readers ask for.
       at: "AXIS=VALUE": only there.
       reduce: one of `REDUCTIONS`, over the other axes; None: the best.
+      per: axes that are conditions, with commas: fronts are per value of each, and what shows no axis of them is drawn
+        at the first value. None: the model and the numbers of its traffic; "none": every axis is a freedom.
 
     Raises:
       ValueError: one line, for a name that the file does not have, or a file without what is drawn.
@@ -72,7 +76,7 @@ def picture(
         points = as_sample(stored)
         if points is None:
             raise ValueError(f"{file} kept counts of points, not points: --kind spread draws them")
-        dataset = selected(points, places)
+        dataset = _asked(selected(points, places), per)
         if kind == "pareto":
             # Names of metrics for a front, of axes for every other picture.
             return drawing(dataset, *(name and metric_name(dataset, name) for name in (x, y)))
@@ -80,12 +84,27 @@ def picture(
         if axes[0] and axes[0] == axes[1]:
             raise ValueError(f"--x and --y are both {axes[0]}")
         drawn = _metric(dataset, metric)
+        if how == "best":
+            dataset = held(dataset, _shown(dataset, kind, drawn, axes[0], axes[1]))
         if kind == "breakdown":
             return drawing(dataset, axes[0], drawn, how)
         return drawing(dataset, drawn, *axes) if kind == "overview" else drawing(dataset, drawn, *axes, how)
 
 
-def best_floorplan(file: str, metric: str | None = None, at: Sequence[str] = ()) -> Any:
+def _asked(dataset: xr.Dataset, per: str | None) -> xr.Dataset:
+    """The dataset with the conditions that are asked for as those of its own."""
+    return dataset if per is None else dataset.assign_attrs(per=", ".join(conditions(dataset, per)) or NONE)
+
+
+def _shown(dataset: xr.Dataset, kind: str, metric: str, x: str | None, y: str | None) -> tuple[str | None, ...]:
+    """Axes that a picture has."""
+    if kind in ("overview", "heatmap"):
+        return map_axes(dataset, metric, x, y)
+    x = line_axis(dataset, metric, x)
+    return (x,) if kind == "breakdown" else (x, y or group_axis(dataset, taken=(x,)))
+
+
+def best_floorplan(file: str, metric: str | None = None, at: Sequence[str] = (), per: str | None = None) -> Any:
     """The floor plan of the device of a sweep's or an optimisation's best design; arguments as of `picture`."""
     with opened(file) as stored:
         points = as_sample(stored)
@@ -98,6 +117,7 @@ def best_floorplan(file: str, metric: str | None = None, at: Sequence[str] = ())
             pairs = zip(varied, values, strict=True)
             where = ", ".join(f"{labels.short(dataset, name)} {text}" for name, text in pairs)
             return floorplan(*device_at(dataset, {"design": 0}), f"Best design, {dataset.attrs['title']}: {where}.")
+        dataset = held(_asked(dataset, per), ())
         by = _metric(dataset, metric)
         point = best(dataset, by)
         if point is None:

@@ -1,5 +1,6 @@
 """Pareto fronts: the designs of a sweep that no other beats in two metrics at once."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,15 @@ import xarray as xr
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import PAIRS, feasible
+from sweeps.data.conditions import conditions, parts
 from sweeps.data.keep.parse import unbeaten
 from sweeps.show import plane, style
 from sweeps.show.plane import distinct, group_axis, picked, source_note
 
 FLAGS = ("feasible", "legal", "fits")
+
+MOST_COLOURS = 8
+"""Values of a condition that have a colour each; of more, another axis has colours."""
 
 FEW = 100_000
 """Points from which on a front is first searched in a sample of them, which throws most of the others out."""
@@ -24,7 +29,9 @@ def pareto(dataset: xr.Dataset, x: str | None = None, y: str | None = None) -> A
     x, y = chosen_pair(dataset, x, y)
     words = f"{labels.title(dataset, x)} against {labels.title(dataset, y)}"
     of = f" of {dataset.attrs['points']:,} designs" if "points" in dataset.attrs else " design"
-    fig = style.figure(7.5, 5.2, f"What no other{of} beats: {words}", source=source_note(dataset))
+    names = conditions(dataset)
+    details = f"A front per {', '.join(labels.short(dataset, name) for name in names)}." if names else ""
+    fig = style.figure(7.5, 5.2, f"What no other{of} beats: {words}", details, source=source_note(dataset))
     pareto_panel(fig.add_subplot(), dataset, x, y)
     return fig
 
@@ -44,52 +51,83 @@ def chosen_pair(dataset: xr.Dataset, x: str | None = None, y: str | None = None)
 
 def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
     """Draw all feasible designs faintly, by group, and the front of all of them, over two metrics."""
-    group = group_axis(dataset)
+    names = conditions(dataset)
+    # Points of different conditions are told apart first.
+    group = next((name for name in names if distinct(dataset[name].values).size <= MOST_COLOURS), group_axis(dataset))
     dims = tuple(dict.fromkeys((*dataset[x].dims, *dataset[y].dims)))
     # A group that the metrics do not depend on has no colours to tell apart.
     if group is not None and dataset[group].dims[0] not in (*dims, *feasible(dataset).dims):
         group = None
     wanted = [name for name in dict.fromkeys((x, y, *FLAGS, *plane.extrapolations(dataset))) if name in dataset]
     dataset = dataset[wanted].load()  # picking groups from the file would read it point by point
-    clouds, fronts = [], []
-    for name, part in _groups(dataset, group):
-        first, second, far = _pairs(part, x, y)
-        # A cloud shows some of the points, while its front is searched in all of them.
-        if first.size:
-            pick = picked(first.size)
-            best = front(_lower_better(x, first), _lower_better(y, second))
-            clouds.append((name, first[pick], second[pick]))
-            fronts.append((first[best], second[best], far[best]))
-    if not fronts:
+    # A front for every value of the conditions, of groups of one colour each.
+    fronts = [own for _, part in parts(dataset, names) if (own := _Front.of(part, group, x, y)).clouds]
+    clouds = [cloud for own in fronts for cloud in own.clouds]
+    if not clouds:
         axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
         axes.set_axis_off()
         return
-    colours = style.SERIES_COLOURS if group is not None else (style.QUIET,)
-    for (_, across, up), colour in zip(clouds, colours, strict=False):
+    shown = list(dict.fromkeys(name for name, *_ in clouds))
+    order = [name for name, _ in _groups(dataset, group) if name in shown]
+    colours = dict(zip(order, style.SERIES_COLOURS if group is not None else (style.QUIET,), strict=False))
+    for name, across, up in clouds:
         size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
-        axes.scatter(across, up, s=size, lw=0, color=colour, alpha=alpha, rasterized=True, zorder=1)
-    # Fronts of the groups together: the front of all is among them.
-    across, up, far = (np.concatenate([points[i] for points in fronts]) for i in range(3))
-    whose = np.repeat(np.arange(len(fronts)), [points[0].size for points in fronts])
-    best = front(_lower_better(x, across), _lower_better(y, up))
-    axes.plot(across[best], up[best], color=style.INK, lw=1.2, zorder=3)
-    marker = {"ms": 5, "mec": "white", "mew": 0.5} if best.size <= 60 else {"ms": 3, "mew": 0}
-    for number, ((name, *_), colour) in enumerate(zip(clouds, colours, strict=False)):
-        here = best[whose[best] == number]
-        axes.plot(across[here], up[here], "o", **marker, color=colour, label=name, zorder=4)
-        # Hollow markers: designs outside of the evidence of their constants.
-        out = here[far[here]]
-        axes.plot(across[out], up[out], "o", ms=marker["ms"], mfc="white", mec=colour, mew=1.0, zorder=5)
+        axes.scatter(across, up, s=size, lw=0, color=colours[name], alpha=alpha, rasterized=True, zorder=1)
+    for own in fronts:
+        axes.plot(own.across, own.up, color=style.INK, lw=1.2, zorder=3)
+        marker = {"ms": 5, "mec": "white", "mew": 0.5} if own.across.size <= 60 else {"ms": 3, "mew": 0}
+        for name in dict.fromkeys(own.names):
+            here = own.names == name
+            # Every colour has one entry in the legend, whichever front it is first on.
+            label = name if name in shown else None
+            shown = [other for other in shown if other != name]
+            axes.plot(own.across[here], own.up[here], "o", **marker, color=colours[name], label=label, zorder=4)
+            # Hollow markers: designs outside of the evidence of their constants.
+            out = here & own.far
+            look = {"ms": marker["ms"], "mfc": "white", "mec": colours[name], "mew": 1.0}
+            axes.plot(own.across[out], own.up[out], "o", **look, zorder=5)
+    for name in shown:
+        axes.plot([], [], "o", ms=5, color=colours[name], label=name)
     for side, name, i in (("x", x, 1), ("y", y, 2)):
-        shown = np.concatenate([cloud[i] for cloud in clouds])
-        style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), shown)
+        numbers = np.concatenate([cloud[i] for cloud in clouds])
+        style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), numbers)
     # An arrow to the corner in which both metrics are better.
     arrows = {(True, True): "\u2197", (True, False): "\u2198", (False, True): "\u2196", (False, False): "\u2199"}
     corner = variable(x).higher_is_better is not False, variable(y).higher_is_better is not False
-    hollow = f"hollow: {plane.BEYOND_WORDS}   " if far[best].any() else ""
+    hollow = f"hollow: {plane.BEYOND_WORDS}   " if any(own.far.any() for own in fronts) else ""
     axes.set_title(f"{hollow}better {arrows[corner]}", loc="right", fontweight="normal", fontsize=9, color=style.QUIET)
     if group is not None:
         axes.legend(loc="best", title=labels.short(dataset, group), title_fontsize=8.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Front:
+    """Designs of one value of the conditions: clouds of them by group, and the front of all, along the first metric."""
+
+    clouds: list[tuple[str, np.ndarray, np.ndarray]]  # name of the group, and both metrics of some of its designs
+    across: np.ndarray
+    up: np.ndarray
+    far: np.ndarray  # bool: beyond the evidence
+    names: np.ndarray  # of the groups
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset, group: str | None, x: str, y: str) -> "_Front":
+        """The clouds and the front of a dataset."""
+        clouds, fronts = [], []
+        for name, part in _groups(dataset, group):
+            first, second, far = _pairs(part, x, y)
+            # A cloud shows some of the points, while its front is searched in all of them.
+            if first.size:
+                pick = picked(first.size)
+                best = front(_lower_better(x, first), _lower_better(y, second))
+                clouds.append((name, first[pick], second[pick]))
+                fronts.append((first[best], second[best], far[best], np.full(best.size, name, object)))
+        if not fronts:
+            return cls([], *(np.zeros(0),) * 4)
+        # Fronts of the groups together: the front of all is among them.
+        across, up, far, names = (np.concatenate([points[i] for points in fronts]) for i in range(4))
+        best = front(_lower_better(x, across), _lower_better(y, up))
+        return cls(clouds, across[best], up[best], far[best], names[best])
 
 
 def front(a: np.ndarray, b: np.ndarray) -> np.ndarray:

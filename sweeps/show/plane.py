@@ -11,7 +11,11 @@ from jaxroof.numerics.struct import given
 from sweeps.ask.names import variable
 from sweeps.data import labels
 from sweeps.data.best import Best, best, coordinates, feasible_points, masked
+from sweeps.data.conditions import conditions, parts, where_text
 from sweeps.show import style
+
+MOST_SAID = 2
+"""Values of conditions up to which a heading has the best design of each."""
 
 SHOWN_TICKS = 12
 """Positions up to which each gets a tick of its own."""
@@ -100,13 +104,50 @@ def _kind(values: np.ndarray) -> str:
 
 def best_sentence(dataset: xr.Dataset, metric: str) -> tuple[str, str]:
     """The best feasible design by `metric`: (the answer as a sentence, where it is)."""
+    names = conditions(dataset)
     point = best(dataset, metric)
     feasible, points = feasible_points(dataset)
     if point is None:
         return f"None of {points:,} designs is feasible", _obstacles(dataset)
+    if names:
+        return _best_per(dataset, metric, names)
     counted = f"{points:,}" if feasible == points else f"{feasible:,} feasible"
     swept = "" if feasible == points else f" ({points:,} were swept.)"
     return f"Best of {counted} designs: {said(dataset, metric, point.value)}", f"At {place(dataset, point)}.{swept}"
+
+
+def _best_per(dataset: xr.Dataset, metric: str, names: tuple[str, ...]) -> tuple[str, str]:
+    """The same per value of the conditions: each where they are few, else the range of the best ones."""
+    optima = [(values, part, best(part, metric)) for values, part in parts(dataset, names)]
+    found = [(values, part, point) for values, part, point in optima if point is not None]
+    title = f"Best design per {', '.join(labels.short(dataset, name) for name in names)}: "
+    if len(found) > MOST_SAID:
+        ends = [labels.text(dataset, metric, end(point.value for *_, point in found)) for end in (min, max)]
+        return f"{title}{labels.title(dataset, metric)} {ends[0]} to {ends[1]}", f"{len(found):,} conditions."
+    texts, places = [], []
+    for values, part, point in found:
+        own = where_text(dataset, values)
+        texts.append(f"{own}: {labels.text(dataset, metric, point.value)}".replace(" ", "\u00a0"))
+        places.append(f"{own}: {place(part.drop_vars(names), point)}")
+    return f"{title}{labels.title(dataset, metric)}, {'; '.join(texts)}", f"{'; '.join(places)}."
+
+
+def held(dataset: xr.Dataset, shown: tuple[str | None, ...]) -> xr.Dataset:
+    """The dataset at the first value of every condition that no axis of a picture shows; notes say so."""
+    notes = []
+    for name in conditions(dataset):
+        if name in shown:
+            continue
+        values = dataset[name].values
+        text = labels.text(dataset, name, values[0])
+        notes.append(f"at {name} {text}, the first of {distinct(values).size} (--at {name}=...)")
+        dataset = (
+            dataset.isel(point=np.flatnonzero(values == values[0]))
+            if labels.is_sample(dataset)
+            else dataset.isel({name: 0})
+        )
+    known = [dataset.attrs["notes"]] if dataset.attrs.get("notes") else []
+    return dataset.assign_attrs(notes=" | ".join([*notes, *known])) if notes else dataset
 
 
 def heading(dataset: xr.Dataset, metric: str, shown: tuple[str | None, ...], reduce: str) -> tuple[str, str]:

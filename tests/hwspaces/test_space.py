@@ -4,7 +4,7 @@ import pytest
 
 import hwspaces
 from hwspaces.accelerators.constants import technology_constants
-from hwspaces.accelerators.space import space, space_names
+from hwspaces.accelerators.space import SPACES, space, space_names
 from jaxroof.chip.area import buildable, package_uses
 from jaxroof.energy.technology import clock_at
 
@@ -139,3 +139,20 @@ def test_a_figure_of_a_law_cannot_be_set():
 def test_an_unknown_space_is_refused_with_the_nearest():
     with pytest.raises(ValueError, match="did you mean gpu-n3"):
         space("gpu-n5")
+
+
+def test_money_of_every_space_is_the_cost_to_make():
+    """The margin of the base's vendor decides nothing between spaces; a file of a space may choose one."""
+    for name in space_names():
+        costs = space(name).entry.hardware.costs
+        assert costs is None or float(costs.margin) == 1.0
+    assert float(hwspaces.hardware(space("gpu-n3").base).hardware.costs.margin) == 6.0
+
+
+def test_margin_of_a_file_stands(tmp_path):
+    text = (SPACES / "gpu-n3.toml").read_text()
+    path = tmp_path / "priced.toml"
+    path.write_text(text.replace("[accelerator]\n", "[accelerator]\ncosts.margin = 3\n"))
+    entry = space(str(path)).entry
+    assert float(entry.hardware.costs.margin) == 3.0
+    assert "choice: money" not in entry.sources["costs.margin"]

@@ -8,6 +8,7 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
+from sweeps.studies.optimize import search
 from sweeps.studies.optimize.confirmation import balance
 from sweeps.studies.optimize.descent import descended, worst
 from sweeps.studies.optimize.problem import Problem
@@ -115,6 +116,20 @@ def test_designs_are_checked(small):
         small.value_and_grad(np.array([[0.0, 2e12, 1e15, np.nan]]))
 
 
+def test_best_of_a_sampled_grid_competes(small, monkeypatch):
+    """Where descent and polishing end at worse designs than one of the sample, that one is the start of the best."""
+    poor = small.upper.copy(), None
+    poor[0][0] = 0.0
+    monkeypatch.setattr(search, "_polished_designs", lambda *_: (poor[0][np.newaxis], None))
+    found = searched(small, Effort(starts=4, steps=2, grid=400))
+    assert found.sampled is False  # 5 levels of every range
+    found = searched(small, Effort(starts=4, steps=2, grid=40))
+    assert found.sampled
+    assert found.objectives[0, 0] <= found.grid_objectives[0]
+    assert found.feasible[0]
+    assert found.designs[0, 3] == round(found.designs[0, 3])  # a count stays whole
+
+
 def test_search_beats_its_grid(small, found):
     """At least as good as the best grid point; constraints kept, counts whole, nothing illegal."""
     assert found.feasible[0] and worst(found.constraints)[0] <= 1e-6
@@ -213,7 +228,9 @@ def test_bad_specifications(changes, message):
 def test_long_lists_are_relaxed():
     """More combinations than are tried one by one: lists of numbers become ranges whose results are in the list."""
     batches = [float(2**i) for i in range(9)]
-    asked = design(SPEC | {"workload": {"batch": batches, "isl": [256 * i for i in range(1, 17)], "osl": 256}})
+    asked = design(
+        SPEC | {"workload": {"batch": batches, "isl": [256 * i for i in range(1, 17)], "osl": 256}, "per": "none"}
+    )
     made = problem(asked.spec.source)
     relaxed = {v.name: v for v in made.variables if v.allowed is not None}
     assert set(relaxed) == {"isl"} and not relaxed["isl"].choice

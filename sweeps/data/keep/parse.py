@@ -12,7 +12,8 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.spec import integer
 from sweeps.data.best import KEY_METRICS, PAIRS
-from sweeps.data.keep.rows import BLOCK, TOLD, KeptPoints, KeptRows, KeptSpread, lower_better, sizes_and_types
+from sweeps.data.conditions import Groups
+from sweeps.data.keep.rows import BLOCK, FLAG, TOLD, KeptPoints, KeptRows, KeptSpread, lower_better, sizes_and_types
 from sweeps.data.pieces import Box, View
 
 SAMPLE = 20_000
@@ -55,17 +56,6 @@ class KeptBest:
     def join(self, rows: KeptRows) -> None:
         """Keep the best of some more rows too."""
         self.rows = self.best(self.rows.followed_by(rows))
-
-    def dataset(self) -> xr.Dataset:
-        """The best points so far."""
-        return self.rows.dataset(self.kind, self.dim)
-
-    def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
-        """The best points of the whole sweep, from those of its parts, of which few are in memory at a time."""
-        joined = self.begun()
-        for part in parts:
-            joined.join(KeptRows.read(part, self.kind, self.types))
-        return joined.dataset()
 
     def _look(self, points: KeptPoints, bounds: list[np.ndarray]) -> None:
         """Keep what belongs to the best of a chunk; `bounds` are the best that its blocks could have."""
@@ -161,6 +151,49 @@ class Front(KeptBest):
         return open_ & ~((left >= 0) & better)
 
 
+class KeptPerGroup:
+    """The best points of every group of a sweep, such as of every model, group after group."""
+
+    def __init__(self, best: KeptBest, groups: Groups):
+        self.kind, self.dim = best.kind, best.dim
+        self._best, self._groups = best, groups
+        self._states: dict[int, KeptBest] = {}
+
+    def __str__(self) -> str:
+        return str(self._best)
+
+    def begun(self) -> "KeptPerGroup":
+        """The same of points that have still to be looked at."""
+        return KeptPerGroup(self._best, self._groups)
+
+    def add(self, box: Box, arrays: Mapping[str, View]) -> None:
+        """Look at one more chunk."""
+        for group, part, views in self._groups.inside(box, arrays, FLAG):
+            self._state(group).add(part, views)
+
+    def dataset(self) -> xr.Dataset:
+        """The best points so far."""
+        rows = KeptRows.empty(self._best.types)
+        for _, state in sorted(self._states.items()):
+            rows = rows.followed_by(state.rows)
+        return rows.dataset(self.kind, self.dim)
+
+    def merged(self, parts: Iterable[xr.Dataset]) -> xr.Dataset:
+        """The best points of the whole sweep, from those of its parts, of which few are in memory at a time."""
+        joined = self.begun()
+        for part in parts:
+            rows = KeptRows.read(part, self.kind, self._best.types)
+            own = self._groups.numbers(rows.numbers)
+            for group in np.unique(own):
+                joined._state(int(group)).join(rows.picked(np.flatnonzero(own == group)))
+        return joined.dataset()
+
+    def _state(self, group: int) -> KeptBest:
+        if group not in self._states:
+            self._states[group] = self._best.begun()
+        return self._states[group]
+
+
 def unbeaten(a: np.ndarray, b: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Places of the points that no other beats, both keys being better lower, in the order of `a`.
 
@@ -184,13 +217,14 @@ FORMS = {
 """What can be kept, and how it is written."""
 
 
-def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
+def keepers(words: Iterable[str], plan: Any, job: str, groups: Groups) -> list[Any]:
     """Parts of a sweep to keep.
 
     Args:
       words: as in `FORMS`.
       plan: the sweep; its outputs say what there is.
       job: by which the usual metrics are chosen.
+      groups: of points, each of which has best points of its own.
 
     Raises:
       ValueError: one line, for a word that is not one of the forms, or a metric that there is not.
@@ -214,7 +248,7 @@ def keepers(words: Iterable[str], plan: Any, job: str) -> list[Any]:
     best_keepers = [
         make(settings[kind], plan, job) for kind, make in (("top", _top), ("pareto", _front)) if kind in settings
     ]
-    return best_keepers + ([KeptSpread(told, plan)] if told else [])
+    return [KeptPerGroup(one, groups) for one in best_keepers] + ([KeptSpread(told, plan)] if told else [])
 
 
 def _top(rest: str, plan: Any, job: str) -> Top:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import xarray as xr
@@ -11,6 +11,7 @@ import xarray as xr
 from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data import labels
+from sweeps.data.conditions import Groups, conditions
 from sweeps.data.pieces import gathered
 from sweeps.data.querying.expression import Condition
 
@@ -36,6 +37,7 @@ class QueryResult:
     matches: int
     points: int  # that were looked at
     rows: xr.Dataset  # the first of them along `row`: variables, and what was varied as coordinates
+    per: tuple[str, ...] = ()  # conditions, of each of whose values these are the first
 
 
 @plain_arguments
@@ -46,6 +48,7 @@ def query(
     top: int = 20,
     highest: bool | None = None,
     points_limit: float = POINTS_LIMIT,
+    per: str | Sequence[str] | None = None,
 ) -> QueryResult:
     """Points of a sweep that keep a condition, in the order of one variable or axis.
 
@@ -56,6 +59,8 @@ def query(
       top: how many points to return at most.
       highest: whether the highest come first; None: the better ones, of an axis the lowest.
       points_limit: points that it may look at; of a sweep that has more, nothing is read.
+      per: where `sort` is better high or low, axes that are conditions: the `top` points of each of their values are
+        returned. None: the model and the numbers of its traffic, where they vary; "none": the best of all points.
 
     Raises:
       ValueError: one line: a name that there is not, a condition that is none or compares seconds with bytes, a sweep
@@ -77,8 +82,13 @@ def query(
             f"the query would look at {points:,} points ({' x '.join(f'{size:,}' for size in shape.values())}), "
             f"the limit is {points_limit:,.0f}; give --points-limit, in Python points_limit, for more"
         )
-    # Numbers and keys of the best points so far, best first.
-    best = np.zeros(0, np.int64), np.zeros(0)
+    # Conditions are of what is better: an axis, or the order of the sweep, has no best points.
+    better = name in VARIABLES and variable(name).higher_is_better is not None
+    per_names = conditions(dataset, per) if better or per is not None else ()
+    groups = Groups.of(dataset, shape, per_names)
+    # Numbers and keys of the best points so far, best first, by group.
+    none = np.zeros(0, np.int64), np.zeros(0)
+    best: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     matches = 0
     # Only the columns that the condition or the order needs are read.
     needed = tuple(dict.fromkeys((*(condition.names if condition else ()), *((name,) if name else ()))))
@@ -87,26 +97,51 @@ def query(
         sizes = [places.stop - places.start for places in part.values()]
         holds = np.broadcast_to(condition(columns), sizes) if condition else np.broadcast_to(True, sizes)
         matches += int(holds.sum())
-        # Without an order, the first points of the sweep that match, while all matches are counted.
-        if name is None:
-            if len(best[0]) < top:
-                numbers = _numbers(np.flatnonzero(holds)[: top - len(best[0])], part, shape)
-                best = np.concatenate([best[0], numbers]), np.zeros(len(best[0]) + len(numbers))
-            continue
-        values = np.broadcast_to(columns[name], sizes)
-        # Lower keys are better; points that do not match, or have no value, are infinite.
-        keys = np.where(holds & ~np.isnan(values), -values if highest else values, np.inf).reshape(-1)
-        limit = best[1][-1] if len(best[1]) == top else np.inf
-        places = np.flatnonzero((keys <= limit) & np.isfinite(keys))
-        # At most `top` points of a part can be among the best, with those that tie with the last of them.
-        if len(places) > top:
-            places = places[keys[places] <= np.partition(keys[places], top - 1)[top - 1]]
-        numbers = np.concatenate([best[0], _numbers(places, part, shape)])
-        joined_keys = np.concatenate([best[1], keys[places].astype(float)])
-        # Ties in the order of the sweep.
-        order = np.lexsort((numbers, joined_keys))[:top]
-        best = numbers[order], joined_keys[order]
-    return QueryResult(matches, points, _rows(dataset, best[0], shape))
+        flat = np.zeros(holds.size) if name is None else np.broadcast_to(columns[name], sizes).reshape(-1)
+        # Lower keys are better; points that do not match, or have no value, are infinite. Without an order all are 0.
+        keys = np.where(holds.reshape(-1) & ~np.isnan(flat), -flat if highest else flat, np.inf)
+        full = len(best) == groups.count and all(len(one[1]) == top for one in best.values())
+        # Points that are better than the last of some group; parts come in the order of the sweep, where ties stay.
+        limit = max(one[1][-1] for one in best.values()) if full else np.inf
+        for group, places in _by_group(groups, np.flatnonzero(keys < limit), part, shape):
+            best[group] = _joined(best.get(group, none), keys, places, top, part, shape)
+    numbers = np.concatenate([none[0], *(best[group][0] for group in sorted(best))])
+    return QueryResult(matches, points, _rows(dataset, numbers, shape), per_names)
+
+
+def _by_group(
+    groups: Groups, places: np.ndarray, part: dict[str, slice], shape: dict[str, int]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Places in a part, by the group of their points."""
+    if not groups.codes:
+        yield 0, places
+        return
+    own = groups.numbers(_numbers(places, part, shape))
+    for group in np.unique(own):
+        yield int(group), places[own == group]
+
+
+def _joined(
+    best: tuple[np.ndarray, np.ndarray],
+    keys: np.ndarray,
+    places: np.ndarray,
+    top: int,
+    part: dict[str, slice],
+    shape: dict[str, int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers and keys of the best points, of those so far and of some places of a part."""
+    limit = best[1][-1] if len(best[1]) == top else np.inf
+    places = places[keys[places] < limit]
+    # At most `top` points of a part can be among the best; of those that tie with the last of them, the first.
+    if len(places) > top:
+        own = keys[places]
+        last = np.partition(own, top - 1)[top - 1]
+        places = np.sort(np.concatenate([places[own < last], places[own == last][:top]]))
+    numbers = np.concatenate([best[0], _numbers(places, part, shape)])
+    joined_keys = np.concatenate([best[1], keys[places].astype(float)])
+    # Ties in the order of the sweep.
+    order = np.lexsort((numbers, joined_keys))[:top]
+    return numbers[order], joined_keys[order]
 
 
 def short_names(dataset: xr.Dataset) -> dict[str, str]:

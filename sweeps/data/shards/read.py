@@ -13,6 +13,7 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from sweeps.ask.names import variable_attributes
+from sweeps.data.conditions import NONE, Groups, conditions
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Output, blank, crossed
 from sweeps.data.shards import encode, folder, manifest
@@ -174,7 +175,10 @@ class _Sharded(BackendArray):
 def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:
     """Kept points or counts of all shards together, with the labels of the points."""
     merged = xr.Dataset(attrs=labels.attrs)
-    for keeper in keepers(known.keep, known, known.job):
+    # What nobody recorded was kept of all points together.
+    sizes = {axis.name: axis.size for axis in known.axes}
+    groups = Groups.of(labels, sizes, conditions(labels, None if "per" in labels.attrs else NONE))
+    for keeper in keepers(known.keep, known, known.job, groups):
         combined = keeper.merged(_parts(place, found))
         if keeper.kind in ("top", "pareto"):
             combined = _labelled(combined, keeper.kind, keeper.dim, known, labels)

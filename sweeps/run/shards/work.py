@@ -17,6 +17,7 @@ from jaxroof.numerics.arrays import jax
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.spec import Spec, as_tables, spec
+from sweeps.data.conditions import NONE, Groups, conditions
 from sweeps.data.keep import keepers
 from sweeps.data.pieces import Box, Output, Piece
 from sweeps.data.shards import encode, folder, manifest
@@ -59,7 +60,13 @@ class ShardWork:
         self.precision = working(self.spec)
         with precision(self.precision):
             self.asked, self.plan = planned(self.spec, compiling, shard_points or math.inf)
-        self.keep = keepers(self.spec.keep, self.plan, self.spec.job)
+        labels = xr.Dataset(coords=coordinates(self.plan.axes, self.plan.outputs))
+        names = conditions(labels, self.spec.per)
+        # Of what is kept it is recorded even where nothing is a condition: then it was kept of all points together.
+        per = {"per": ", ".join(names) or NONE} if self.spec.keep else {}
+        self.attributes = self.asked.attributes | per
+        sizes = {axis.name: axis.size for axis in self.plan.axes}
+        self.keep = keepers(self.spec.keep, self.plan, self.spec.job, Groups.of(labels, sizes, names))
         self.shard_points = shard_points or self._fitting()
         self.boxes = list(self.plan.boxes(self.shard_points))
 
@@ -120,7 +127,7 @@ class ShardWork:
         # The labels are shared by all shards and stored once, in a file of their own.
         labels = coordinates(self.plan.axes, self.plan.outputs)
         part = unfinished.begun(place / FRAME)
-        encode.write(part, xr.Dataset(coords=labels, attrs=self.asked.attributes), Stored())
+        encode.write(part, xr.Dataset(coords=labels, attrs=self.attributes), Stored())
         size, checksum = folder.adopted(part, place / FRAME)
         return {"file": FRAME, "bytes": size, "sha256": checksum}
 

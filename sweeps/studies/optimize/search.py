@@ -14,10 +14,10 @@ from sweeps.studies.optimize.cube import legal_combinations
 from sweeps.studies.optimize.descent import KEPT, best_first, descended, scores, worst
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.problem import Problem
-from sweeps.studies.optimize.quadratic import Polished, polished, settled
+from sweeps.studies.optimize.quadratic import Polished, polished, refined, settled
 from sweeps.studies.optimize.spec import DesignSpec, Effort, made, read
 from sweeps.studies.optimize.starts import combination_numbers, grid, nondominated, starts
-from sweeps.studies.optimize.whole import Gap, all_seen, branched, enumerated
+from sweeps.studies.optimize.whole import Gap, all_seen, branched, discrete, enumerated
 
 POLISHED = 4
 """Designs that are polished at most, each the best of its combination of choices."""
@@ -91,10 +91,10 @@ def searched(
     # 4. The best of these and of the grid, the conditions of optimality there, and what scenarios cost.
     feasible = worst(constraints) <= KEPT
     grid_best = None
-    # The best point of a grid competes with the polished designs.
+    # The best point of the grid, or of its sample, competes with the polished designs.
     if feasible.any() and not several:
         grid_best = int(np.flatnonzero(feasible)[np.argmin(objectives[feasible, 0])])
-        best = np.concatenate([best, designs[grid_best][np.newaxis]]) if not sampled else best
+        best = np.concatenate([best, _seen(problem, designs[grid_best], best, search)[np.newaxis]])
     best = _ordered(problem, best, several)
     found_objectives, found_constraints = problem.evaluate(best)
     if not (worst(found_constraints) <= KEPT).any():
@@ -165,6 +165,17 @@ def _polished_designs(
             improved, gap = branched(problem, first, [ends[pick] for pick in picks])
             points = [improved if one is first else one for one in points]
     return np.array([point.design for point in points]).reshape(-1, len(problem.variables)), gap
+
+
+def _seen(problem: Problem, design: np.ndarray, others: np.ndarray, search: Effort) -> np.ndarray:
+    """A design of the grid, shape [d]; where it is better than all others, the best one around it, whole as it is."""
+    both = np.concatenate([design[np.newaxis], others])
+    objectives, constraints = problem.evaluate(both)
+    logs, violations = scores(objectives, np.ones(1)), worst(constraints)
+    if best_first(logs, violations)[0] != 0:
+        return design
+    moving = np.array([not (variable.choice or discrete(variable)) for variable in problem.variables])
+    return settled(problem, refined(problem, design, np.ones(1), moving), np.ones(1), search.seed).design
 
 
 def _first(points: list[Polished]) -> Polished:

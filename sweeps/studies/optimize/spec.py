@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 import hwspaces
 from hwspaces.quantities.units import plain_arguments
@@ -17,6 +18,8 @@ from sweeps.ask import spec as sweep_spec
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.question import attributes, unsampled
+from sweeps.data.conditions import conditions
+from sweeps.data.store import coordinates
 from sweeps.studies.optimize.evaluator import Evaluator
 from sweeps.studies.optimize.goals import BUILT, FITS, SUSTAINED, WITHIN, Constraint, Goal, constraints, objectives
 from sweeps.studies.optimize.members import Entry, MemberSpec, entries, members
@@ -148,6 +151,8 @@ def made(asked: DesignSpec) -> Problem:
     goals = [goal.name for goal in asked.objectives]
     names = tuple(dict.fromkeys([*goals, *(one.name for one in asked.constraints)]))
     resolved = [(one, *_resolved(one.spec)) for one in asked.members]
+    for one, _, axes, _, _ in resolved:
+        _require_free(one.spec, axes)
     named: dict[str, Variable] = {}
     own_names = []
     # Variables of the same name are one for all members; an entry's own have its name before theirs.
@@ -176,6 +181,16 @@ def made(asked: DesignSpec) -> Problem:
     recorded |= {"title": title.replace(" sweep", ""), "notes": " | ".join(notes)}
     members = tuple(map(tuple, rows.values()))
     return Problem(members, variables, asked.objectives, asked.constraints, recorded)
+
+
+def _require_free(spec: sweep_spec.Spec, axes: tuple[Axis, ...]) -> None:
+    """ValueError of one line for a variable that is a condition: what is asked is no freedom of a design."""
+    labels = xr.Dataset(coords=coordinates(axes, {}))
+    for name in conditions(labels, spec.per):
+        raise ValueError(
+            f"{name} is a condition, not a freedom of the design: give one value; [mix] or [scenarios] for a design of "
+            'several; or per = "none" (--per none) to choose the best of them'
+        )
 
 
 def _resolved(spec: sweep_spec.Spec) -> tuple[Case, tuple[Axis, ...], tuple[str, ...], ServedCase | None]:
