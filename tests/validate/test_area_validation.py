@@ -78,5 +78,12 @@ def test_hardware_shows_area_and_cost(capsys):
     main(["hardware", "MI300X", "--json"])
     record = json.loads(capsys.readouterr().out)
     assert sum(record["area_m2"].values()) == pytest.approx(2400e-6, rel=1e-5) and record["cost_usd"]["dies"] > 100
+    assert "90 % within" not in text and "area_interval_m2" not in record
+    main(["hardware", "gpu-n3"])
+    text = capsys.readouterr().out
+    assert "die area 969 mm2, 90 % within 740 to 1,300" in text and "at the ends of the die area" in text
+    main(["hardware", "gpu-n3", "--json"])
+    low, high = json.loads(capsys.readouterr().out)["area_interval_m2"]
+    assert high / low == pytest.approx(1.312**2, rel=1e-2)
     main(["hardware", "TPU-v5e"])
     assert "area and cost unknown" in capsys.readouterr().out
