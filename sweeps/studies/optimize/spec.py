@@ -184,7 +184,8 @@ def made(asked: DesignSpec) -> Problem:
         recorded.pop(key, None)
     title = f"optimum of {', '.join(goal.text for goal in asked.objectives)}: {recorded['title']}"
     notes = dict.fromkeys(note for _, _, _, said, _ in resolved for note in said)
-    if any(goal.name in OF_DIES for goal in (*asked.objectives, *asked.constraints)):
+    named_metrics = {goal.name for goal in asked.objectives} | {one.name for one in asked.constraints}
+    if not named_metrics.isdisjoint(OF_DIES):
         notes |= dict.fromkeys(note for _, base, *_ in resolved if (note := area_note(base.hardware)))
     recorded |= {"title": title.replace(" sweep", ""), "notes": " | ".join(notes)}
     members = tuple(map(tuple, rows.values()))
