@@ -43,6 +43,7 @@ class Silicon:
     shared_scale: Scalar = number("1", "area beside the cores over what the areas per unit give", default=1.0)
     layout: Scalar = number("1", "area of logic over that of the usual layout", "in the same process", default=1.0)
     double_flops: Scalar = number("FLOP/s", "vector FLOP/s in float64", "of all cores", zero=True, default=0.0)
+    shared_lanes: Scalar = switch("1 where float32 and float64 run on the same vector units", default=0.0)
     graphics: Scalar = switch("1 where the die also draws pictures", default=0.0)
     other_memory: Scalar = number("B", "shared on-die memory that is no modelled level", zero=True, default=0.0)
     cores_used: Scalar = share("share of the cores on the dies that work", default=1.0)
@@ -52,6 +53,13 @@ class Silicon:
     stack_bandwidth: Scalar = number("B/s", "bandwidth of one memory stack", "or chip of memory")
     stack_capacity: Scalar = number("B", "capacity of one memory stack", "or chip of memory")
     separate: Scalar = switch("1 where caches and I/O are on dies of their own", default=0.0)
+    base_ratio: Scalar = number(
+        "1",
+        "area of dies without cores over that of the dies with cores that lie on them",
+        "beside PHYs; 0: no die lies on another",
+        zero=True,
+        default=0.0,
+    )
     dies: Scalar = number("1", "fewest dies with cores", count=True, default=1.0)
     shared_dies: Scalar = number("1", "fewest dies without cores", count=True, zero=True, default=0.0)
     largest_die: Scalar = number("m2", "largest die", "what one exposure covers")

@@ -74,9 +74,10 @@ def catalogue_tables() -> dict[str, Mapping[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class KnownDie:
-    """The published size of a die, or of all dies of a package."""
+    """The published size of a die, or of all dies of a package; None where nobody publishes it."""
 
-    area: float  # m2
+    area: float | None  # m2
+    core_area: float | None  # m2, of the dies with cores, where those without are dies of their own
     limit: bool  # whether it is only known to be smaller
     fitted: bool  # whether the areas per unit are fitted to it
     transistors: float | None
@@ -87,11 +88,12 @@ def known_dies() -> dict[str, KnownDie]:
     dies, shared = {}, common()
     for name, own in shared.silicon["die"].items():
         values, _ = shared_table("die", name, shared, "hwspaces/catalogue")
-        area = values.get("area", values.get("limit"))
-        # An upper bound stands for a size that nobody published, and is never fitted to.
-        if area is not None:
-            limit = "area" not in values
-            dies[name] = KnownDie(area, limit, not (limit or own.get("alone", False)), values.get("transistors"))
+        area, core_area = values.get("area", values.get("limit")), values.get("core_area")
+        if area is not None or core_area is not None:
+            # An upper bound stands for a size that nobody published, and is never fitted to.
+            limit = "limit" in values and "area" not in values
+            fitted = not (limit or own.get("alone", False))
+            dies[name] = KnownDie(area, core_area, limit, fitted, values.get("transistors"))
     return dies
 
 

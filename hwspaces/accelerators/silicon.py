@@ -1,5 +1,6 @@
 """Voltage curve of an accelerator's cores, by its process."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 from hwspaces.accelerators.derived import ASSUMPTION, DerivedFigures, Shared
@@ -10,6 +11,9 @@ from jaxroof.chip.area import PRECISION_BYTES, dies
 from jaxroof.hardware import Hardware, VoltageCurve
 from jaxroof.numerics.struct import declarations
 from jaxroof.silicon import Areas, Costs, Silicon
+
+UNKNOWN_SIZE = "its size is unknown: the area is what the areas per unit give"
+"""Source of the scale of dies whose size nobody publishes."""
 
 STATIC_SHARE = 0.5
 """Share of static power that follows the core voltage."""
@@ -83,6 +87,10 @@ def scaled(hardware: Hardware, figures: DerivedFigures, shared: Shared, where: s
     known, sources = table("die", name, shared, where) if name else ({}, {})
     cores, others = (float(kind.area) for kind in dies(hardware))
     sizes = {}  # leaf -> (known, predicted, source)
+    if "core_area" in known and "silicon.scale" not in figures.values:
+        # Dies that carry those with cores are as large as these are, and not as they were predicted.
+        silicon = dataclasses.replace(hardware.silicon, scale=known["core_area"] / cores)
+        others = float(dies(dataclasses.replace(hardware, silicon=silicon))[1].area)
     # Scale = published size over predicted size, the same for all dies where only their sum is published.
     if "area" in known and "core_area" not in known:
         sizes = dict.fromkeys(("scale", "shared_scale"), (known["area"], cores + others, sources["area"]))
@@ -92,7 +100,7 @@ def scaled(hardware: Hardware, figures: DerivedFigures, shared: Shared, where: s
             sizes["shared_scale"] = known["area"] - known["core_area"], others, sources["area"]
     scales = {}
     for leaf in ("scale", "shared_scale"):
-        path, value, source = f"silicon.{leaf}", 1.0, "its size is unknown: the area is what the areas per unit give"
+        path, value, source = f"silicon.{leaf}", 1.0, UNKNOWN_SIZE
         if leaf in sizes:
             size, predicted, cited = sizes[leaf]
             value, source = (
@@ -144,8 +152,9 @@ def _dies(
     usual_density = _add_processes(add, processes, shared, where)
     _add_stack(add, figures, stack, of_stack)
 
-    # Layout: a die of fewer transistors per area than its processes usually have is laid out more widely.
-    if "area" in die and "transistors" in die:
+    # Layout: a die of fewer transistors per area than its process usually has is laid out more widely. Transistors of
+    # dies in two processes are published as a sum, which says nothing about either.
+    if "area" in die and "transistors" in die and processes[0] == processes[1]:
         density = die["transistors"] / die["area"]
         exponent = area["layout_exponent"]
         source = f"({usual_density * 1e-12:.4g} / {density * 1e-12:.4g} transistors per um2) ^ {exponent:g}"
@@ -157,9 +166,16 @@ def _dies(
     if "memory.l2.capacity" in values and "memory.l2.bandwidth" not in values:
         source = f"the L2, whose bandwidth is unknown: {figures.sources['memory.l2.capacity']}"
         add("other_memory", die.get("other_memory", 0.0) + values["memory.l2.capacity"], source)
-    for leaf, key in (("graphics", "graphics"), ("other_memory", "other_memory"), ("dies", "count")):
+    for leaf, key in (
+        ("graphics", "graphics"),
+        ("shared_lanes", "shared_lanes"),
+        ("other_memory", "other_memory"),
+        ("dies", "count"),
+    ):
         if key in die:
             add(leaf, die[key], of_die[key])
+    if "stacked" in die:
+        add("base_ratio", area["base_ratio"], cited["base_ratio"])
     if "shared_count" in die:
         add("shared_dies", die["shared_count"], of_die["shared_count"])
         add("separate", 1.0, of_die["shared_count"])

@@ -37,7 +37,7 @@ KINDS = {
     },
     "area": {
         **units(Areas),
-        **{"chip": "m2", "largest_die": "m2", "layout_exponent": "1"},
+        **{"chip": "m2", "largest_die": "m2", "layout_exponent": "1", "base_ratio": "1", "error": "1"},
     },
     "stack": {
         **{"bandwidth": "B/s", "capacity": "B", "stacked": "1", "layers": "1", "most_layers": "1", "pins": "1"},
@@ -55,6 +55,7 @@ KINDS = {
             "l2": "B",
         },
         **{"stacks": "1", "matrix_per_core": "1", "double_per_core": "1", "graphics": "1", "other_memory": "B"},
+        **{"shared_lanes": "1", "stacked": "1"},
     },
     "wafer": {"price": "USD", "defects": "1/m2"},
     "memory_price": {"price": "USD/B"},

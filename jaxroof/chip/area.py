@@ -69,10 +69,13 @@ def area_parts(hardware: Hardware) -> dict[str, Array]:
 
     Each is (units) x (area per unit) x (scale of the process), over the share of the units that is in use. Logic is
     also scaled by the layout, and all by `Silicon.scale` or `shared_scale`. `CORE_PARTS` are on the dies with cores.
+    Vector units that float32 and float64 share are as large as the more demanding of the two makes them. A die that
+    carries the dies with cores is at least `base_ratio` as large as they are, PHYs at its rim come on top:
+    base = max(base_ratio x dies with cores, l2 + fixed) - (l2 + fixed).
 
     Returns:
-      matrix, vector, double, graphics, core, core_memory, l2, stacks, links, fixed. Differentiable in every leaf;
-      linear in every area per unit.
+      matrix, vector, double, graphics, core, core_memory, l2, stacks, links, fixed, base. Differentiable in every
+      leaf; linear in every area per unit between the two maxima.
 
     Raises:
       ValueError: when the hardware's silicon is unknown.
@@ -93,10 +96,12 @@ def area_parts(hardware: Hardware) -> dict[str, Array]:
     cache = cache if memory.on_chip is None else maximum(cache, memory.on_chip.capacity)
     l2 = cache / silicon.l2_used + silicon.other_memory
     scale_up = hardware.links.scale_up
+    single, double = areas.vector * vector * logic, areas.double * silicon.double_flops / cycle * logic
+    shared = silicon.shared_lanes  # 0 or 1
     parts = {
         "matrix": areas.matrix * matrix_width(hardware) * logic / silicon.matrix_used,
-        "vector": areas.vector * vector * logic,
-        "double": areas.double * silicon.double_flops / cycle * logic,
+        "vector": (1.0 - shared) * single + shared * maximum(single, double),
+        "double": (1.0 - shared) * double,
         "graphics": areas.graphics * silicon.graphics * vector * logic,
         "core": areas.core * cores.count * logic,
         "core_memory": areas.core_memory * cores.count * held * inside.sram / silicon.cores_used,
@@ -107,7 +112,11 @@ def area_parts(hardware: Hardware) -> dict[str, Array]:
         "fixed": areas.fixed * outside.logic * silicon.layout,
     }
     scale = dict.fromkeys(CORE_PARTS, silicon.scale)
-    return {name: scale.get(name, silicon.shared_scale) * area for name, area in parts.items()}
+    parts = {name: scale.get(name, silicon.shared_scale) * area for name, area in parts.items()}
+    # Caches and control lie under the dies with cores: a base die grows for them only where they need more than that.
+    under = parts["l2"] + parts["fixed"]
+    carrying = silicon.base_ratio * silicon.shared_scale * sum(parts[name] for name in CORE_PARTS)
+    return parts | {"base": minimum(silicon.separate, 1.0) * (maximum(under, carrying) - under)}
 
 
 def die_area(hardware: Hardware) -> Scalar:

@@ -7,13 +7,20 @@ from sweeps.ask.names import COST_PARTS, PARTS
 
 def die_record(entry: Any) -> dict[str, Any]:
     """For machines: m2 and USD by part; null where silicon or costs are unknown."""
-    from jaxroof.chip.area import area_parts, dies
-    from jaxroof.chip.cost import cost_parts, device_price
+    from hwspaces.accelerators.unbuilt import SOURCE, area_ends
+    from jaxroof.chip.area import area_parts, die_area, dies
+    from jaxroof.chip.cost import cost_parts, device_cost, device_price
 
     # Without known silicon there are no areas, and without areas no costs.
     hardware = entry.hardware
     if hardware.silicon is None:
         return {"die": entry.die, "area_m2": None, "dies": None, "cost_usd": None, "price_usd": None}
+    # Ends of 90 %, of dies whose size is unknown; the cost differs by the area alone.
+    ends, uncertain = area_ends(entry), {}
+    if ends is not None:
+        uncertain = {"area_interval_m2": [float(die_area(end)) for end in ends], "area_interval_source": SOURCE}
+        if hardware.costs is not None:
+            uncertain["cost_interval_usd"] = [float(device_cost(end)) for end in ends]
     kinds = [{"area_m2": float(kind.area), "count": float(kind.count)} for kind in dies(hardware)]
     costs = {} if hardware.costs is None else {name: float(usd) for name, usd in cost_parts(hardware).items()}
     return {
@@ -22,6 +29,7 @@ def die_record(entry: Any) -> dict[str, Any]:
         "dies": [kind for kind in kinds if kind["count"]],
         "cost_usd": costs or None,
         "price_usd": float(device_price(hardware)) if costs else None,
+        **uncertain,
     }
 
 
@@ -46,7 +54,11 @@ def print_die(entry: Any, out: Any) -> None:
     )
     areas.add_row("all dies" if entry.die is None else f"all dies ({entry.die})", f"{total * 1e6:.1f}", "")
     out.print(areas)
-    out.print(f"dies    {count}\n")
+    out.print(f"dies    {count}")
+    if "area_interval_m2" in record:
+        low, high = (_two_digits(1e6 * end) for end in record["area_interval_m2"])
+        out.print(f"die area {total * 1e6:,.0f} mm2, 90 % within {low} to {high}: {record['area_interval_source']}")
+    out.print()
     if record["cost_usd"] is None:
         out.print("cost unknown")
         return
@@ -60,6 +72,9 @@ def print_die(entry: Any, out: Any) -> None:
     margin = entry.hardware.costs.margin
     costs.add_row("to buy" if margin == 1.0 else f"to buy, margin {margin:g}", f"{record['price_usd']:,.0f}", "")
     out.print(costs)
+    if "cost_interval_usd" in record:
+        low, high = (_two_digits(end) for end in record["cost_interval_usd"])
+        out.print(f"to make {making_cost:,.0f} USD, {low} to {high} at the ends of the die area; prices are not in it")
     hardware = entry.hardware
     # The cost of electricity needs a power in W; without a TDP the cost of owning is left out.
     if hardware.power.tdp is not None:
@@ -69,6 +84,11 @@ def print_die(entry: Any, out: Any) -> None:
         capital, energy = float(capital_rate(hardware)), float(energy_price(hardware)) * hardware.power.tdp
         words = f"{formatted(capital, 'USD/s')} for device, server and place and {formatted(energy, 'USD/s')}"
         out.print(f"owning  {words} for electricity at TDP, per hour of use")
+
+
+def _two_digits(value: float) -> str:
+    """A number as an end of an interval."""
+    return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def print_estimates(entry: Any, out: Any) -> None:

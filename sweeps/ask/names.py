@@ -28,6 +28,7 @@ PARTS = {
     "stacks": "memory PHYs",
     "links": "links",
     "fixed": "host interface, control",
+    "base": "carrying the dies with cores",
 }
 """Part of `jaxroof.area_parts` -> what it is called."""
 

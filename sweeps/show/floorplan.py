@@ -1,5 +1,6 @@
 """Floor plan of a device: its dies by part and its memory stacks to scale, and the limits of its package."""
 
+import dataclasses
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 
 import hwspaces
 from hwspaces import HardwareEntry, formatted
+from hwspaces.accelerators.unbuilt import area_note
 from jaxroof.chip.area import area_parts, package_known, package_uses
 from jaxroof.hardware import Hardware
 from sweeps.ask.names import LIMITS, PARTS
@@ -27,6 +29,7 @@ PART_COLOURS = {
     "stacks": _BOUNDS["hbm"],
     "links": _BOUNDS["link"],
     "fixed": _BOUNDS["launch"],
+    "base": "#B0A090",
 }
 """Part of `jaxroof.area_parts` -> its colour: that of the resource that it is."""
 
@@ -102,6 +105,8 @@ def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[TileGroup, ..
             f"{number} stack{'s' * (number > 1)} of {entry.memory or 'memory'}, "
             f"{float(package.stack_footprint) * MM2:.0f} mm2 each."
         )
+    note = area_note(dataclasses.replace(entry, hardware=hardware))
+    words += [] if note is None else [f"{note.partition(' (')[0]}."]
     if package is None or not package_known(hardware):
         words.append("Its package is unknown: memory stacks and limits are not shown.")
     elif float(package.stacked) > 0.0 and len(plan) > 1:

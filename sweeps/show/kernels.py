@@ -208,8 +208,8 @@ def area_by_part(rows: Sequence[DieArea]) -> Any:
     details = "Bars: predicted, by part. Marks: published; hollow ones were not fitted to, or are upper limits."
     fig = style.figure(8.4, 0.5 + 0.32 * len(bars), title, details, "jaxroof validate area")
     axes, places, left = fig.subplots(), np.arange(len(bars)), np.zeros(len(bars))
-    shades = style.matplotlib().colormaps["tab10"].colors
-    for (part, words), colour in zip(PARTS.items(), shades, strict=True):
+    shades = style.matplotlib().colormaps["tab20"].colors
+    for (part, words), colour in zip(PARTS.items(), shades[::2] + shades[1::2], strict=False):
         # Areas are m2, and shown as mm2.
         width = np.array([row.parts[part] for row in bars]) * 1e6
         axes.barh(places, width, 0.7, left, color=colour, label=words)

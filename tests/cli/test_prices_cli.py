@@ -57,7 +57,7 @@ def test_other_terms_and_own_prices_of_the_catalogue(capsys, contract):
     assert own["price_usd_per_hour"] == pytest.approx(1.5) and own["price_kind"] == f"given in {contract}"
     assert own["figures"]["price"] == pytest.approx(1.5 / 3600)
     unsold = printed(capsys, "hardware", "VR200", "--prices", "spot")
-    assert "price unknown" in unsold and "8.92 USD/h (estimate" in unsold
+    assert "price unknown" in unsold and "8.86 USD/h (estimate" in unsold
 
 
 def test_an_accelerator_of_ones_own_has_no_offers(capsys, tmp_path):

@@ -8,11 +8,15 @@ width x rate; and the rate of a large product under the predicted TDP.
 import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 
 import hwspaces
 from hwspaces.accelerators.load import catalogue_tables
+from jaxroof.chip.cost import device_cost
 from jaxroof.energy.energy import joules_of
 from jaxroof.energy.governor import limited_time
+from jaxroof.hardware import Hardware
+from jaxroof.numerics.struct import given
 from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.gemm import gemm_call
 from tests.evidence import area_fit, tdp_fit
@@ -31,13 +35,14 @@ class Product:
     clock: float  # Hz, at which the peak is stated
     cooling: float = tdp_fit.UNLIMITED  # W, the most that others had sold in air-cooled servers by its year
     measured: float | None = None  # FLOP/s of the best bf16 product
+    made_for: float | None = None  # USD, what others estimate that it costs to make
 
 
 PRODUCTS = (
     Product("A100-SXM-80GB", 3.186e9, 5, 2048, 1410e6, 450.0, 271e12),
-    Product("H100-SXM", 5.238e9, 5, 4096, 1830e6, 600.0, 795e12),
-    Product("B200-SXM", 7.8e9, 8, 8192, 1860e6, 1000.0, 1745e12),
-    Product("MI300X", 5.2e9, 8, 2048, 2100e6, 700.0, 668e12),
+    Product("H100-SXM", 5.238e9, 5, 4096, 1830e6, 600.0, 795e12, 3320.0),
+    Product("B200-SXM", 7.8e9, 8, 8192, 1860e6, 1000.0, 1745e12, 6400.0),
+    Product("MI300X", 5.2e9, 8, 2048, 2100e6, 700.0, 668e12, 5300.0),
     Product("TPU-v5e", 3.2e9, 2, 4 * 2 * 128**2, 1500e6),
     Product("TPU-v6e", 6.4e9, 2, 4 * 2 * 256**2, 1750e6),
 )
@@ -46,7 +51,8 @@ whitepaper; B200's and the TPUs' are assumptions: bandwidth over the pins of eig
 frontend tables, AMD CDNA 3 whitepaper, Google's TPU documentation (v6e's four units are an assumption: two of them
 would need 3.5 GHz). Clocks at the peak: datasheets; B200's 1860 MHz and all measured products: stas00/ml-engineering,
 compute/accelerator, MAMF. Cooling: V100 in NVIDIA's DGX-2H of 2018 (450 W), Gaudi2 (2022, 600 W), H100 (2022, 700 W)
-and MI325X (2024, 1,000 W): never a product of the same architecture."""
+and MI325X (2024, 1,000 W): never a product of the same architecture. Costs to make: Raymond James 2023 (H100), Silicon
+Analysts 2026 (B200, MI300X); nobody publishes one of a vendor."""
 
 SIZES = (4096.0, 8192.0, 16384.0)
 """m = n = k of the products of which the fastest counts."""
@@ -61,6 +67,8 @@ class Row:
     name: str
     area: float | None  # the architecture left out of the fit
     area_fitted: float | None  # with it
+    kinds: tuple[float, float] | None  # left out, of dies with cores and of those without, where they are known apart
+    cost: float | None  # to make, at the left-out area, over what others estimate
     full_rate: float | None  # power at the full rate over TDP
     tdp: float | None  # the lesser of that and cooling
     bandwidth: float
@@ -81,12 +89,15 @@ def row(product: Product, constants: dict[str, float]) -> Row:
     stack = hwspaces.technology_constants("stack", table["memory"]["hbm"]["technology"])
     bandwidth = product.stacks * stack["pins"].value * product.pin_rate / 8.0
     peak = _cores(product.name, hardware.cores.count) * product.width * product.clock
-    area = area_fitted = full_rate = tdp = per_watt = None
+    area = area_fitted = kinds = cost = full_rate = tdp = per_watt = None
     if entry.die is not None:
         known = area_fit.dies()
-        die, others = area_fit.die(entry.die), [one for one in known if one.family != entry.architecture]
-        area = area_fit.predicted(die, *area_fit.fitted(others)) / die.known
-        area_fitted = area_fit.predicted(die, *area_fit.fitted(known)) / die.known
+        others = [one for one in known if one.family != entry.architecture]
+        area, cores, base = areas(entry, others, False)
+        area_fitted, _, _ = areas(entry, known, True)
+        kinds = None if base is None else (cores, base)
+        if product.made_for is not None:
+            cost = device_cost(resized(hardware, cores, cores if base is None else base)) / product.made_for
     if hardware.power.tdp is not None:
         board = tdp_fit.board(product.name)
         built_for = tdp_fit.predicted(board, constants, product.cooling)
@@ -96,12 +107,43 @@ def row(product: Product, constants: dict[str, float]) -> Row:
         product.name,
         area,
         area_fitted,
+        kinds,
+        cost,
         full_rate,
         tdp,
         bandwidth / hardware.memory.hbm.bandwidth,
         peak / hardware.matrix["bf16"],
         per_watt,
     )
+
+
+def areas(
+    entry: hwspaces.HardwareEntry, known: Sequence[area_fit.Die], seen: bool
+) -> tuple[float, float, float | None]:
+    """Predicted over published area by a fit to `known`: of all dies, of those with cores, of those that carry them.
+
+    Base dies are as large as the predicted dies with cores need; their ratio is fitted to this device too where `seen`.
+    """
+    die, (fitted, exponent) = area_fit.die(entry.die or ""), area_fit.fitted(known)
+    cores = area_fit.predicted(die, fitted, exponent)
+    for base in area_fit.BASES:
+        if base.name == entry.name:
+            ratio = area_fit.base_ratio([one for one in area_fit.BASES if seen or one is not base], fitted)
+            others = area_fit.base_area(base, ratio, fitted, cores)
+            return (cores + others) / (die.known + base.known), cores / die.known, others / base.known
+    return cores / die.known, cores / die.known, None
+
+
+def resized(hardware: Hardware, cores: float, others: float) -> Hardware:
+    """The device with dies with cores, and all other area, this many times as large."""
+    silicon = given(hardware.silicon, "silicon of the device")
+    changed = dataclasses.replace(
+        silicon,
+        scale=silicon.scale * cores,
+        shared_scale=silicon.shared_scale * others,
+        base_ratio=silicon.base_ratio / cores,
+    )
+    return dataclasses.replace(hardware, silicon=changed)
 
 
 def product_rate(name: str, tdp: float) -> float:
@@ -125,18 +167,23 @@ def main(options: argparse.Namespace) -> None:
     """Print both tables; returns the exit status."""
     print("predicted over published")
     print(
-        f"{'':15}{'area':>13}{'(fitted to)':>13}{'full rate':>13}{'TDP':>13}{'bandwidth':>11}{'peak':>8}{'GEMM/W':>13}"
+        f"{'':15}{'area':>13}{'(fitted to)':>13}{'cost':>13}{'full rate':>13}{'TDP':>13}{'bandwidth':>11}{'peak':>8}"
+        f"{'GEMM/W':>13}"
     )
-    for one in rows():
-        shown = [_shown(figure) for figure in (one.area, one.area_fitted, one.full_rate, one.tdp)]
+    found = rows()
+    for one in found:
+        shown = [_shown(figure) for figure in (one.area, one.area_fitted, one.cost, one.full_rate, one.tdp)]
         numbers = f"{''.join(f'{text:>13}' for text in shown)}{one.bandwidth:11.3f}{one.peak:8.3f}"
         print(f"{one.name:15}{numbers}{_shown(one.per_watt):>13}")
+    for one in found:
+        if one.kinds is not None:
+            print(f"area of {one.name}: dies with cores {one.kinds[0]:.2f}, dies that carry them {one.kinds[1]:.2f}")
     print("\nA100 with H100's cores, width, memory, L2 and links in 4N: gain in tokens/s per device, Llama-2-70B")
     print(f"{'TensorRT-LLM':14}{'lengths':>11}{'published':>11}{'TDP of law':>12}{'700 W':>8}{'H100':>8}")
-    for given, found in zip(ROWS, gains(), strict=True):
-        lengths = f"{given.isl:.0f}/{given.osl:.0f}"
-        ratios = "".join(f"{gain:{width}.2f}" for gain, width in zip(found, (12, 8, 8), strict=True))
-        print(f"{given.version:14}{lengths:>11}{given.gain:11.2f}{ratios}")
+    for run, ours in zip(ROWS, gains(), strict=True):
+        lengths = f"{run.isl:.0f}/{run.osl:.0f}"
+        ratios = "".join(f"{gain:{width}.2f}" for gain, width in zip(ours, (12, 8, 8), strict=True))
+        print(f"{run.version:14}{lengths:>11}{run.gain:11.2f}{ratios}")
 
 
 def _cores(name: str, count: float) -> float:

@@ -1,11 +1,15 @@
 """Silicon and costs of catalogue and user files: where they come from, what is refused, what stays unknown."""
 
+import math
+
 import pytest
 
 import hwspaces
+from hwspaces.accelerators.unbuilt import area_ends, area_note
 from hwspaces.quantities.leaves import leaf_unit
 from hwspaces.quantities.units import formatted, quantity
 from jaxroof import die_area
+from jaxroof.chip.area import dies
 from tests.hwspaces.test_load_errors import refused, written
 
 CHIP = """
@@ -110,6 +114,25 @@ def test_every_leaf_can_be_set():
 def test_dies_of_known_size_have_it():
     for name, size in {"H100-SXM": 814, "A30": 826, "T4": 545, "MI300X": 2400, "MI250X": 1448}.items():
         assert float(die_area(hwspaces.hardware(name).hardware)) == pytest.approx(size * 1e-6, rel=1e-6)
+
+
+def test_dies_that_nobody_has_built_have_an_interval(tmp_path):
+    """A factor exp(1.645 x 0.165) on either side; of MI355X on the dies alone whose size nobody publishes."""
+    factor = math.exp(1.645 * hwspaces.technology_constants("area", "usual")["error"].value)
+    for entry in (hwspaces.hardware(written(tmp_path, CHIP)), hwspaces.hardware("chiplet")):
+        area = float(die_area(entry.hardware))
+        assert [float(die_area(end)) for end in area_ends(entry)] == pytest.approx([area / factor, area * factor])
+    half = hwspaces.hardware("MI355X")
+    cores, others = (float(kind.area) for kind in dies(half.hardware))
+    assert [float(die_area(end)) for end in area_ends(half)] == pytest.approx(
+        [cores + others / factor, cores + others * factor]
+    )
+    assert area_ends(hwspaces.hardware("H100-SXM")) is None and area_ends(hwspaces.hardware("TPU-v5e")) is None
+    # A scale of the author's own is known to him.
+    assert (
+        area_ends(hwspaces.hardware(written(tmp_path, CHIP + "silicon.scale = 1\nsilicon.shared_scale = 1\n"))) is None
+    )
+    assert "90 % within 0.76 to 1.31" in area_note(hwspaces.hardware("gpu-n3"))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def invented(**changes) -> Hardware:
 # mm2: 2e5 * 2e-4, 2e4 * 4e-3, none, none, 100 * 0.5, 100 * 256e3 * 1e-6, 64e6 * 0.5e-6, 4 * 10, 400e9 * 5e-11, 30
 BY_HAND = {
     **{"matrix": 40.0, "vector": 80.0, "double": 0.0, "graphics": 0.0, "core": 50.0, "core_memory": 25.6},
-    **{"l2": 32.0, "stacks": 40.0, "links": 20.0, "fixed": 30.0},
+    **{"l2": 32.0, "stacks": 40.0, "links": 20.0, "fixed": 30.0, "base": 0.0},
 }
 
 
@@ -68,7 +68,29 @@ def test_process_layout_and_what_is_switched_off():
     logic = 2.0 * 1.5 / 0.5
     expected = {name: BY_HAND[name] * logic for name in ("matrix", "vector", "double", "graphics", "core")}
     expected |= {"core_memory": 25.6 * 3 / 0.5, "l2": 32.0 * 3 / 0.8, "stacks": 60.0, "links": 30.0, "fixed": 90.0}
+    expected |= {"base": 0.0}
     assert found == pytest.approx(expected, rel=EXACT)
+
+
+def test_lanes_that_float32_and_float64_share_are_counted_once():
+    """20,000 float32 FLOP per cycle take 80 mm2; 10,000 of float64 at 6e-3 mm2 60: apart 140, shared the larger."""
+    areas = dataclasses.replace(AREAS, double=6e-9)
+    apart, shared = (invented(areas=areas, double_flops=1e13, shared_lanes=lanes) for lanes in (0.0, 1.0))
+    assert [float(area_parts(apart)[part]) * 1e6 for part in ("vector", "double")] == pytest.approx([80.0, 60.0])
+    assert [float(area_parts(shared)[part]) * 1e6 for part in ("vector", "double")] == pytest.approx([80.0, 0.0])
+    more = invented(areas=areas, double_flops=2e13, shared_lanes=1.0)
+    assert float(area_parts(more)["vector"]) * 1e6 == pytest.approx(120.0)
+
+
+def test_dies_under_those_with_cores_are_as_large_as_they_are():
+    """195.6 mm2 of cores: 1.5 times that is 293.4, of which caches and control need 62; PHYs and links come on top."""
+    stacked = {"separate": 1.0, "dies": 8.0, "shared_dies": 2.0, "base_ratio": 1.5}
+    assert float(area_parts(invented(**stacked))["base"]) * 1e6 == pytest.approx(293.4 - 62.0, rel=EXACT)
+    cores, others = dies(invented(**stacked))
+    assert [float(cores.area) * 1e6, float(others.area) * 1e6] == pytest.approx([195.6, 293.4 + 60.0], rel=EXACT)
+    # Caches that need more than the dies above them cover: nothing is added. Side by side: neither.
+    for changes in (stacked | {"base_ratio": 0.3}, stacked | {"separate": 0.0}):
+        assert float(area_parts(invented(**changes))["base"]) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_widest_precision_counts():

@@ -93,16 +93,16 @@ def written(figure) -> str:
 
 
 def test_a_plan_says_name_process_area_power_and_what_is_beyond_a_limit():
-    assert "gpu-n3: 980 mm2 on 2 dies in N3, TDP 950 W" in written(floorplan(hwspaces.hardware("gpu-n3")))
+    assert "gpu-n3: 969 mm2 on 2 dies in N3, TDP 940 W" in written(floorplan(hwspaces.hardware("gpu-n3")))
     text = written(floorplan(hwspaces.hardware(ONE_DIE)))
     assert "H100-SXM: 814 mm2 on one die in 4N, TDP 700 W" in text
     assert "package is unknown" in text and "216 mm2, 26.6 %" in text
     wide = hwspaces.overridden(hwspaces.hardware("gpu-n3"), {"cores.count": "400"})
     figure = floorplan(wide)
-    assert "2 dies\n1,041 mm2 each" in written(figure) and "121 %" in written(figure)
+    assert "2 dies\n988 mm2 each" in written(figure) and "115 %" in written(figure)
     (limits,) = [axes for axes in figure.axes if axes.get_title(loc="left") == "Limits of the package"]
     beyond = [bar.get_width() for bar in limits.patches if bar.get_x() == 100.0]
-    assert [width for width in beyond if width > 0.0] == pytest.approx([21.3], abs=0.1)
+    assert [width for width in beyond if width > 0.0] == pytest.approx([15.2], abs=0.1)
 
 
 def test_the_best_design_of_a_file_is_the_device_of_the_sweep(tmp_path, capsys):

@@ -24,13 +24,26 @@ def rows():
 
 def test_every_fitted_die_is_within_the_tolerance(rows):
     fitted = [row for row in rows if row.fitted]
-    assert len({row.die for row in fitted}) == 14
+    assert len({row.die for row in fitted}) == 16
     assert {row.device: round(row.ratio, 2) for row in fitted if row.error > TOLERANCE} == {}
 
 
 def test_known_sizes_are_the_published_ones(rows):
-    known = {row.device: row.known * 1e6 for row in rows}
+    known: dict[str, float] = {}
+    for row in rows:
+        known[row.device] = known.get(row.device, 0.0) + row.known * 1e6
     assert {name: known[name] for name in PUBLISHED} == pytest.approx(PUBLISHED)
+
+
+def test_dies_with_cores_and_dies_without_are_judged_apart(rows):
+    """MI300X: 8 x 115 and 4 x 370 mm2; MI355X: 8 x 110 alone, nobody publishes the others."""
+    apart = {row.die: (row.known * 1e6, row.ratio) for row in rows if row.device in ("MI300X", "MI355X")}
+    assert {die: known for die, (known, _) in apart.items()} == {
+        "MI300X, cores": pytest.approx(920.0),
+        "MI300X, others": pytest.approx(1480.0),
+        "MI355X, cores": pytest.approx(880.0),
+    }
+    assert all(abs(ratio - 1.0) < 0.2 for _, ratio in apart.values()), apart
 
 
 def test_what_is_not_explained_is_reported(rows):
@@ -44,7 +57,7 @@ def test_what_is_not_explained_is_reported(rows):
 def test_validate_area(capsys, tmp_path):
     assert main(["validate", "area", "--plots", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "14 dies fitted to" in text and "GH100" in text and "not fitted" in text
+    assert "16 dies fitted to" in text and "GH100" in text and "not fitted" in text
     assert (tmp_path / "die_area.png").stat().st_size > 10_000
     main(["validate", "area", "--hardware", "H100", "--json"])
     (row,) = json.loads(capsys.readouterr().out)["rows"]
@@ -65,5 +78,12 @@ def test_hardware_shows_area_and_cost(capsys):
     main(["hardware", "MI300X", "--json"])
     record = json.loads(capsys.readouterr().out)
     assert sum(record["area_m2"].values()) == pytest.approx(2400e-6, rel=1e-5) and record["cost_usd"]["dies"] > 100
+    assert "90 % within" not in text and "area_interval_m2" not in record
+    main(["hardware", "gpu-n3"])
+    text = capsys.readouterr().out
+    assert "die area 969 mm2, 90 % within 740 to 1,300" in text and "at the ends of the die area" in text
+    main(["hardware", "gpu-n3", "--json"])
+    low, high = json.loads(capsys.readouterr().out)["area_interval_m2"]
+    assert high / low == pytest.approx(1.312**2, rel=1e-2)
     main(["hardware", "TPU-v5e"])
     assert "area and cost unknown" in capsys.readouterr().out

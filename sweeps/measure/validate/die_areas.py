@@ -5,6 +5,7 @@ import math
 
 import hwspaces
 from hwspaces.accelerators.load import known_dies
+from sweeps.ask.names import PARTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +45,11 @@ def die_areas_of(hardware: str) -> list[DieArea]:
 
 
 def die_areas() -> list[DieArea]:
-    """A row for every accelerator of the catalogue that is on a die of known size."""
-    from jaxroof.chip.area import area_parts
+    """A row for every accelerator of the catalogue that is on a die of known size.
+
+    Two where dies with cores and dies without are known apart.
+    """
+    from jaxroof.chip.area import parts_by_die
 
     rows, dies = [], known_dies()
     for name, entry in hwspaces.catalogue().items():
@@ -55,9 +59,16 @@ def die_areas() -> list[DieArea]:
             continue
         # Scales make predicted areas equal to published ones: without them the prediction can be judged.
         plain = dataclasses.replace(entry.hardware.silicon, scale=1.0, shared_scale=1.0)
-        parts = {
-            part: float(area) for part, area in area_parts(dataclasses.replace(entry.hardware, silicon=plain)).items()
-        }
-        predicted = math.fsum(parts.values())
-        rows.append(DieArea(name, entry.die, die.area, predicted, die.fitted, die.limit, parts))
+        kinds = parts_by_die(dataclasses.replace(entry.hardware, silicon=plain))
+        with_cores, without = ({part: float(area) for part, area in kind.items()} for kind in kinds)
+        if die.core_area is None:
+            both = {part: with_cores.get(part, 0.0) + without.get(part, 0.0) for part in PARTS}
+            sizes = [(entry.die, die.area, both)]
+        else:
+            others = None if die.area is None else die.area - die.core_area
+            sizes = [(f"{entry.die}, cores", die.core_area, with_cores), (f"{entry.die}, others", others, without)]
+        for called, known, parts in sizes:
+            if known is not None:
+                every = dict.fromkeys(PARTS, 0.0) | parts
+                rows.append(DieArea(name, called, known, math.fsum(every.values()), die.fitted, die.limit, every))
     return rows

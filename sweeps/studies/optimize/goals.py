@@ -22,7 +22,10 @@ ROOTS = ("hardware.", "model.", "deployment.", "workload.", "efficiency.")
 LIMITS = tuple(f"{name}_use" for name in USES)
 """Metrics that say which share of a limit of its package a device takes."""
 
-OF_DEVICE = ("die_area", "device_cost", "device_price", *LIMITS)
+OF_DIES = ("die_area", "device_cost", "device_price")
+"""Metrics that are as uncertain as the area of dies that nobody has built."""
+
+OF_DEVICE = (*OF_DIES, *LIMITS)
 """Metrics that depend on the hardware alone."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 import hwspaces
+from hwspaces.accelerators.unbuilt import area_note
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.chip.area import package_known
 from jaxroof.jobs import JOBS
@@ -21,7 +22,17 @@ from sweeps.ask.question import attributes, unsampled
 from sweeps.data.conditions import conditions
 from sweeps.data.store import coordinates
 from sweeps.studies.optimize.evaluator import Evaluator
-from sweeps.studies.optimize.goals import BUILT, FITS, SUSTAINED, WITHIN, Constraint, Goal, constraints, objectives
+from sweeps.studies.optimize.goals import (
+    BUILT,
+    FITS,
+    OF_DIES,
+    SUSTAINED,
+    WITHIN,
+    Constraint,
+    Goal,
+    constraints,
+    objectives,
+)
 from sweeps.studies.optimize.members import Entry, MemberSpec, entries, members
 from sweeps.studies.optimize.problem import Member, Problem
 from sweeps.studies.optimize.served import ServedCase, served_case
@@ -178,6 +189,9 @@ def made(asked: DesignSpec) -> Problem:
         recorded.pop(key, None)
     title = f"optimum of {', '.join(goal.text for goal in asked.objectives)}: {recorded['title']}"
     notes = dict.fromkeys(note for _, _, _, said, _ in resolved for note in said)
+    named_metrics = {goal.name for goal in asked.objectives} | {one.name for one in asked.constraints}
+    if not named_metrics.isdisjoint(OF_DIES):
+        notes |= dict.fromkeys(note for _, base, *_ in resolved if (note := area_note(base.hardware)))
     recorded |= {"title": title.replace(" sweep", ""), "notes": " | ".join(notes)}
     members = tuple(map(tuple, rows.values()))
     return Problem(members, variables, asked.objectives, asked.constraints, recorded)
