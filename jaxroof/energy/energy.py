@@ -9,7 +9,6 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
 
-
 BESIDE = "beside "
 """What the name of the work of a memory beside device memory begins with, before the memory's own name."""
 
