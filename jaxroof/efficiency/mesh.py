@@ -12,8 +12,8 @@ CROSSINGS = 2.0
 
 Source: He et al., arXiv:2502.04563 (WaferLLM), section 5: distributed GEMV of a mesh."""
 
-SPREAD = Spread(short=0.5, long=0.5)
-"""Errors of such machines' predictions: `tests.evidence.published_rates`."""
+SPREAD = Spread(short=0.6, long=0.6)
+"""Errors of such machines, with any one maker left out: `tests.evidence.published_rates`."""
 
 
 def crossing_time(op: Kernel, hardware: Hardware) -> Scalar:
