@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hwspaces.accelerators.load import catalogue_tables
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.jobs import JOBS, Scenario
 from jaxroof.jobs.step import step_batch
 from jaxroof.memory.legality import holds
@@ -54,6 +54,8 @@ RESOURCES: dict[str, dict[str, float]] = {
     "scale-out bandwidth": {"links.scale_out.bandwidth": 1.0},
     "scale-out latency": {"links.scale_out.latency": -1.0},
     "power limit": {"power.tdp": 1.0},
+    "hops of a mesh": {"cores.hop_time": -1.0},
+    "units in the memory": {"memory.near": 1.0},
     "energies": {"energy": -1.0, "power.static": -1.0},
 }
 """Resource -> its leaves of `Hardware`, or the structs around them, and the power of the factor that each takes."""
@@ -136,6 +138,7 @@ EXCEPTIONS = (
         "every core has a smaller share of the same HBM bandwidth, which few units of decode attention do not use up; "
         "and the last wave of tiles ends later under the same power limit",
     ),
+    Excepted("cores and matrix peaks", 1.0, "a wider mesh takes longer to cross", spread_over_mesh),
     Excepted(
         "scale-up devices",
         4.0,

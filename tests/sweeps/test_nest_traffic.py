@@ -5,7 +5,7 @@ import math
 import pytest
 
 import hwspaces
-from jaxroof.memory.traffic import ACCUMULATOR_BYTES, matrix_traffic
+from jaxroof.memory.traffic import ACCUMULATOR_BYTES, inner_capacities, matrix_traffic
 from jaxroof.nests import Mapping, NestMachine, NestMemory, nest_cost
 from jaxroof.op import Kernel
 from sweeps.studies.map import found_mapping
@@ -14,13 +14,32 @@ from workloads.nests.checks import TENSORS, matmul
 WIDTH = 2.0
 """B of an element."""
 
-MEMORY = hwspaces.hardware("H100-SXM").hardware.memory
-LEVELS = {
-    "l2": (MEMORY.l2.capacity, WIDTH),
-    "scratchpad": (MEMORY.scratchpad.capacity, WIDTH),
-    "registers": (MEMORY.register_capacity, ACCUMULATOR_BYTES),
-}
-"""Capacity of each level, and what holds one element of a tile there, both in B."""
+INSIDE = {"hbm": "l2", "l2": "scratchpad", "scratchpad": "registers"}
+"""A level, and the one that it fills, where there is an L2."""
+
+
+def levels(name: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """Capacity of what each level of a device fills, and what holds one element of a tile there, both in B."""
+    hardware = hwspaces.hardware(name).hardware
+    held = {INSIDE[level]: float(room) for level, room in inner_capacities(hardware).items() if room is not None}
+    return {
+        (name, level): (room, ACCUMULATOR_BYTES if level == "registers" else WIDTH)
+        for level, room in held.items()
+        if room >= LEAST
+    }
+
+
+LEAST = 4096.0
+"""B below which a level holds no tile worth the name."""
+
+EVERY = {key: value for name in hwspaces.names() for key, value in levels(name).items()}
+"""Of all devices of the catalogue."""
+
+LEVELS = {(round(room), width): key for key, (room, width) in EVERY.items()}
+"""Different capacities, each with a device and a level that has it."""
+
+SEARCHED = ("H100-SXM", "MI300X", "TPU-v6e")
+"""Devices whose levels are searched for better mappings, which takes a while."""
 
 SHAPES = [(8192, 8192, 8192), (4096, 14336, 4096), (16384, 4096, 2048), (128, 4096, 4096)]
 
@@ -37,10 +56,10 @@ def machine(room):
     return NestMachine(nodes=memories)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("device", "level"), LEVELS.values())
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_square_tile_moves_what_the_roofline_says(shape, level):
-    capacity, width = LEVELS[level]
+def test_a_square_tile_moves_what_the_roofline_says(shape, device, level):
+    capacity, width = EVERY[device, level]
     m, n, k = shape
     # The largest square tile of results whose sides divide the product, as large as the level.
     side = max(each for each in range(1, math.isqrt(int(capacity / width)) + 1) if m % each == n % each == 0)
@@ -62,10 +81,10 @@ def test_a_square_tile_moves_what_the_roofline_says(shape, level):
     assert (moved + results) / ruled <= 1.0 + side / (2.0 * k) + 1e-9
 
 
-@pytest.mark.parametrize("level", ["l2", "scratchpad"])
+@pytest.mark.parametrize(("device", "level"), [key for key in EVERY if key[0] in SEARCHED and key[1] != "registers"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_mapping_beats_the_rule_and_the_best_comes_close(shape, level):
-    capacity, width = LEVELS[level]
+def test_no_mapping_beats_the_rule_and_the_best_comes_close(shape, device, level):
+    capacity, width = EVERY[device, level]
     room, problem = capacity / width, matmul(*shape)
     found = found_mapping(problem, machine(room), (TENSORS, TENSORS), objective="energy", mappings=30_000)
     m, n, k = shape
