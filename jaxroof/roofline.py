@@ -12,7 +12,7 @@ from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timin
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, matrix_peak, spread_over_mesh
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.memory.beside import beside_times, near_times, slower
+from jaxroof.memory.beside import apart, as_one_memory, beside_latency, far_time, near_times, slower
 from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_bandwidths, level_traffic, tile_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
@@ -33,7 +33,7 @@ from jaxroof.op import (
 def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixed: Scalar | None = None) -> Timing:
     """Time in s of one run of `op` over a memory hierarchy: its kernels' fixed time plus the slowest resource.
 
-    time = launch + max(matrix, vector, exp, hbm, beside, l2, scratchpad)
+    time = launch + max(matrix, vector, exp, hbm, l2, scratchpad)
 
     Only resources that the op uses and the hardware has figures for appear.
 
@@ -64,7 +64,8 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixe
     for name, moved in level_traffic(op, hardware).items():
         share = shares.bandwidth if name == "hbm" else shares.cache_bandwidth
         times[name] = moved * (1.0 / (bandwidths[name] * share))
-    times = slower(times, beside_times(op, hardware, shares.bandwidth, shares.cache_bandwidth))
+    if hardware.memory.dies is not None and op.bytes is not None:
+        times = slower(times, {"l2": far_time(op, hardware) * (1.0 / shares.cache_bandwidth)})
     launch = op.kernels * shares.kernel_time if fixed is None else fixed
     # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
@@ -147,33 +148,38 @@ def _kernel_timing(entry: KindEfficiency | Kernels | Surfaces, op: Kernel, hardw
 
 
 def _timed(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
+    timing = _nearer(_on_cores(entry, as_one_memory(op, hardware), hardware), entry, op, hardware)
+    if not op.beside_bytes:
+        return timing
+    return Timing(timing.total + beside_latency(op, hardware), apart(timing.resources, op, hardware))
+
+
+def _on_cores(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
     if spread_over_mesh(hardware):
-        timing, share = _on_mesh(entry, op, hardware)
-    elif isinstance(entry, KindEfficiency):
-        timing, share = roofline_timing(op, hardware, entry), entry.bandwidth
-    else:
-        # What kernels reach of one memory they reach of another.
-        share = getattr(kernel_of(entry, op), "bandwidth", 1.0)
-        timing = _bounded(kernel_timing(entry, op, hardware), op, hardware, share)
-    return timing if hardware.memory.near is None else _nearer(timing, near_times(op, hardware, share))
+        return _on_mesh(entry, op, hardware)
+    if isinstance(entry, KindEfficiency):
+        return roofline_timing(op, hardware, entry)
+    return _bounded(kernel_timing(entry, op, hardware), op, hardware)
 
 
-def _on_mesh(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> tuple[Timing, Scalar]:
-    """The same of a program that is spread over a mesh, and the share of memory bandwidth that it reaches.
+def _on_mesh(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
+    """The same of a program that is spread over a mesh.
 
     Models of kernels are of tiles and launches, which it has neither of: shares of its own stand for them.
     """
     crossing = mesh.crossing_time(op, hardware)
     if not isinstance(entry, KindEfficiency):
-        shares = mesh.published()
-        return roofline_timing(op, hardware, shares, crossing), shares.bandwidth
+        return roofline_timing(op, hardware, mesh.published(), crossing)
     # The datasheet's bound has no fixed times.
     fixed = jnp.where(jnp.asarray(entry.kernel_time) > 0.0, crossing, 0.0)
-    return roofline_timing(op, hardware, entry, fixed), entry.bandwidth
+    return roofline_timing(op, hardware, entry, fixed)
 
 
-def _nearer(timing: Timing, near: dict[str, Scalar]) -> Timing:
+def _nearer(timing: Timing, entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
     """The faster of the cores and of units in the memory, which are launched alike; what binds is of the faster."""
+    # What kernels reach of device memory from outside, these reach of it from inside.
+    share = entry.bandwidth if isinstance(entry, KindEfficiency) else getattr(kernel_of(entry, op), "bandwidth", 1.0)
+    near = near_times(op, hardware, share)
     if not near:
         return timing
     total = timing.resources.get("launch", 0.0) + maximum(*near.values())
@@ -184,10 +190,8 @@ def _nearer(timing: Timing, near: dict[str, Scalar]) -> Timing:
     return Timing(minimum(timing.total, total), resources)
 
 
-def _bounded(timing: Timing, op: Kernel, hardware: Hardware, share: Scalar) -> Timing:
+def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
     """The same, with every resource at least as long as the datasheet says, and the whole as the longest of them.
-
-    Of memories beside the device's own `share` is reached, as of device memory.
 
     Models of kernels know the resources that bind on devices of today. A device may be short of any other: whatever
     the kernel, it cannot be faster than each of its units and levels.
@@ -209,11 +213,12 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware, share: Scalar) -> T
         longest.append(quantity * maximum(*seconds.values()))
         for name, each in seconds.items():
             least[name] = maximum(least[name], quantity * each) if name in least else quantity * each
-    beside = beside_times(op, hardware, share, 1.0)
-    longest += beside.values()
+    if hardware.memory.dies is not None and op.bytes is not None:
+        least = slower(least, {"l2": far_time(op, hardware)})
+        longest.append(least["l2"])
     if not longest:
         return timing
-    return Timing(maximum(timing.total, *longest), slower(known, slower(least, beside)))
+    return Timing(maximum(timing.total, *longest), slower(known, least))
 
 
 def _level_times(hardware: Hardware, op: Kernel) -> tuple[dict[str, Scalar], dict[str, Scalar]]:

@@ -1,37 +1,74 @@
-"""Time of what a kernel reads from elsewhere than its device memory: memories beside it, other dies, units in it."""
+"""What a kernel reads from elsewhere than its device memory: memories beside it, other dies, units in it."""
+
+import dataclasses
 
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.smooth import maximum, positive_part
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import Kernel, inner_bytes
+from jaxroof.op import AttentionShape, Kernel, ProductShape, cached_bytes, inner_bytes, stored_bytes
 
 
-def beside_times(op: Kernel, hardware: Hardware, share: Scalar, cache_share: Scalar) -> dict[str, Scalar]:
-    """Time in s that memories beside a device's own, and the links between its dies, take for one run of `op`.
+def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:
+    """The op as if device memory alone moved what all memories move at once: with bytes that take it as long.
 
-    beside: the slowest of them, as a kernel reads all memories at once: latency + B / (share x bandwidth).
-    l2: of all bytes from any memory 1 - 1 / dies come from another die than that of the core that reads them.
-    Empty where a device has neither.
+    bytes = others + max(those of device memory, B of each memory beside it x bandwidth of device memory / its own)
 
-    Args:
-      share: of a memory's bandwidth that kernels reach.
-      cache_share: of the bandwidth between dies.
+    A kernel reads all memories at once, so that the slowest sets the time; kernels' models know one memory.
     """
-    memory, times = hardware.memory, {}
-    if op.beside_bytes:
-        each = []
-        for name, moved in op.beside_bytes.items():
-            level = given(memory.beside, "memory beside the device's own")[name]
-            # Devices that share a memory read it at the same time.
-            time = moved * level.devices / (level.bandwidth * share)
-            each.append(time + jnp.where(moved > 0.0, op.kernels * level.latency, 0.0))
-        times["beside"] = maximum(*each)
-    if memory.dies is not None and op.bytes is not None:
-        # Pages are interleaved over the memories of all dies.
-        far = inner_bytes(op) * (1.0 - 1.0 / memory.dies.count)
-        times["l2"] = far / (memory.dies.bandwidth * cache_share)
-    return times
+    if not op.beside_bytes:
+        return op
+    own = _own_bytes(op)
+    more = positive_part(_longest(op, hardware) * hardware.memory.hbm.bandwidth - own)
+    shape = op.shape
+    if isinstance(shape, ProductShape):
+        each = shape.weight_bytes + more / jnp.maximum(shape.matrices * shape.inputs * shape.outputs, 1.0)
+        shape = dataclasses.replace(shape, weight_bytes=each)
+    # As many bytes pass the levels inside as before.
+    held = given(op.held_bytes, "bytes from elsewhere") - more
+    return dataclasses.replace(op, bytes=given(op.bytes, "bytes of the kernel") + more, shape=shape, held_bytes=held)
+
+
+def apart(times: dict[str, Scalar], op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
+    """Times by resource of `as_one_memory`, with those of memories beside device memory apart from its own."""
+    longest = _longest(op, hardware) * hardware.memory.hbm.bandwidth
+    own = _own_bytes(op)
+    # The time is that of the slower; the other has its share of it.
+    whole = jnp.maximum(maximum(longest, own), 1.0)
+    return {**times, "hbm": times["hbm"] * own / whole, "beside": times["hbm"] * longest / whole}
+
+
+def beside_latency(op: Kernel, hardware: Hardware) -> Scalar:
+    """Time in s that kernels wait for the first bytes of memories beside device memory, shape ()."""
+    levels = given(hardware.memory.beside, "memory beside the device's own")
+    waits = [jnp.where(moved > 0.0, levels[name].latency, 0.0) for name, moved in (op.beside_bytes or {}).items()]
+    return op.kernels * maximum(*waits)
+
+
+def beside_time(op: Kernel, hardware: Hardware) -> Scalar:
+    """Time in s that the slowest memory beside device memory takes at its bandwidth, shape ()."""
+    return _longest(op, hardware)
+
+
+def _longest(op: Kernel, hardware: Hardware) -> Scalar:
+    levels = given(hardware.memory.beside, "memory beside the device's own")
+    # Devices that share a memory read it at the same time.
+    times = [moved * levels[n].devices / levels[n].bandwidth for n, moved in (op.beside_bytes or {}).items()]
+    return maximum(*times)
+
+
+def _own_bytes(op: Kernel) -> Scalar:
+    """B of weights, or of cached keys and values, that device memory moves: the rest of what is placed."""
+    if isinstance(op.shape, AttentionShape):
+        return positive_part(cached_bytes(op.shape) - sum((op.beside_bytes or {}).values()))
+    return stored_bytes(op.shape)
+
+
+def far_time(op: Kernel, hardware: Hardware) -> Scalar:
+    """Time in s of the links between dies, shape (): 1 - 1 / dies of all bytes are of another die than their core's."""
+    dies = given(hardware.memory.dies, "dies of the device")
+    # Pages are interleaved over the memories of all dies.
+    return inner_bytes(op) * (1.0 - 1.0 / dies.count) / dies.bandwidth
 
 
 def near_times(op: Kernel, hardware: Hardware, share: Scalar) -> dict[str, Scalar]:
@@ -45,7 +82,9 @@ def near_times(op: Kernel, hardware: Hardware, share: Scalar) -> dict[str, Scala
     near = hardware.memory.near
     if near is None or op.matrix_flops is None or op.bytes is None or op.shape is None:
         return {}
-    return {"hbm": op.bytes / (near.bandwidth * share), "matrix": op.matrix_flops / near.flops}
+    times = {"hbm": op.bytes / (near.bandwidth * share), "matrix": op.matrix_flops / near.flops}
+    # What lies in other memories comes as fast as to the cores.
+    return times | ({"beside": beside_time(op, hardware) / share} if op.beside_bytes else {})
 
 
 def slower(times: dict[str, Scalar], others: dict[str, Scalar]) -> dict[str, Scalar]:

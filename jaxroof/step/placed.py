@@ -10,7 +10,17 @@ from jaxroof.memory.placement import DEVICE, Shares, cache_shares, placement, re
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import ATTENTION_PHASES, PRODUCTS, AnyOp, AttentionShape, Kernel, Ops, streamed
+from jaxroof.op import (
+    ATTENTION_PHASES,
+    PRODUCTS,
+    AnyOp,
+    AttentionShape,
+    Kernel,
+    Ops,
+    cached_bytes,
+    stored_bytes,
+    streamed,
+)
 from jaxroof.step.forward import as_run, group_batch
 from jaxroof.step.overlap import overlapped_ops
 
@@ -65,9 +75,7 @@ def _moved(op: AnyOp, resident: Scalar, shares: dict[str, Shares]) -> AnyOp:
     if not isinstance(op, Kernel) or op.bytes is None or op.shape is None:
         return op
     if op.kind in PRODUCTS:
-        shape = op.shape
-        stored = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
-        kept = resident
+        stored, kept = stored_bytes(op.shape), resident
     elif op.kind in ATTENTION_PHASES and isinstance(op.shape, AttentionShape):
         stored, kept = cached_bytes(op.shape), 0.0
     else:
@@ -81,9 +89,3 @@ def _moved(op: AnyOp, resident: Scalar, shares: dict[str, Shares]) -> AnyOp:
     else:
         moved = streamed(op, share, stored)
     return dataclasses.replace(moved, held_bytes=held, beside_bytes=beside or None)
-
-
-def cached_bytes(shape: AttentionShape) -> Scalar:
-    """B of keys and values that attention reads of its cache once, shape ()."""
-    widths = shape.key_width if shape.latent else shape.key_width + shape.value_width
-    return shape.sequences * shape.kv_heads * shape.keys * widths * shape.kv_bytes

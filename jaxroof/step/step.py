@@ -9,7 +9,7 @@ from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces, entry_of, in_phases
 from jaxroof.energy.energy import op_energy, power_known
 from jaxroof.hardware import Hardware, matrix_peak, on_host
-from jaxroof.memory.beside import beside_times
+from jaxroof.memory.beside import beside_time
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
@@ -217,7 +217,7 @@ def memory_floors(ops: Ops, hardware: Hardware) -> Terms:
             floors[name] = op.count * op.bytes / bandwidth
             if op.beside_bytes:
                 # All memories are read at once: the slowest of them.
-                floors[name] = maximum(floors[name], op.count * beside_times(op, hardware, 1.0, 1.0)["beside"])
+                floors[name] = maximum(floors[name], op.count * beside_time(op, hardware))
     return floors
 
 

@@ -358,7 +358,8 @@ def main(options: argparse.Namespace) -> int:
     print(page(found))
     wrong = sum(tally.wrong for tally in found.values())
     points = sum(tally.points for tally in found.values())
-    print(f"{points:,} points, {wrong} of them wrong, {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    where = "".join(f", {tally.wrong} with {name}" for name, tally in found.items() if tally.wrong)
+    print(f"{points:,} points, {wrong} of them wrong{where}, {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return min(wrong, 1)
 
 

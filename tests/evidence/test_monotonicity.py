@@ -7,14 +7,17 @@ from tests.evidence.monotonicity import EXCEPTIONS, RESOURCES, Tally, allowed, d
 
 ACCELERATORS = (
     "A100-SXM-80GB",
+    "AiMX",
     "B200-SXM",
     "Gaudi3",
     "H100-SXM",
     "L40S",
     "MI300X",
+    "SN40L",
     "TPU-v6e",
     "Trainium2",
     "V100-SXM",
+    "WSE-3",
 )
 """One or two of every kind of cores and links."""
 
