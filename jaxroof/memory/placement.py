@@ -47,7 +47,7 @@ def placement(hardware: Hardware, model: Model, deployment: Deployment) -> Place
     weights_first: weights, then experts, then KV cache, each from the fastest memory to the slowest.
     experts_last: experts from the slowest memory, for few of them are read in a step; the rest as before.
     interleaved: all in proportion to bandwidths, so that all memories end together, as far as each has room.
-    What fits nowhere counts as in device memory: such a deployment does not fit.
+    What fits nowhere counts as in the slowest memory: such a deployment does not fit.
     """
     rates = {name: rate for name, (_, rate) in memories(hardware, model, deployment).items()}
     rooms = {name: room for name, (room, _) in memories(hardware, model, deployment).items()}
@@ -64,7 +64,7 @@ def placement(hardware: Hardware, model: Model, deployment: Deployment) -> Place
         else:
             taken = filled(size, open_rooms, rates, slowest_first=last)
         rooms = {name: rooms[name] - taken[name] for name in rooms}
-        held.append(shares_of(size, taken))
+        held.append(shares_of(size, taken, rates))
     cached = {name: (beside[name].cache if name in beside else 1.0) * room for name, room in rooms.items()}
     return Placement(held[0], held[1], cached)
 
@@ -82,7 +82,7 @@ def cache_shares(size: Scalar, rooms: Shares, hardware: Hardware, interleaved: b
     """Shares of `size` B of KV cache by memory: in proportion to bandwidths, or the fastest memory first."""
     rates = {DEVICE: hardware.memory.hbm.bandwidth}
     rates |= {name: memory.bandwidth / memory.devices for name, memory in (hardware.memory.beside or {}).items()}
-    return shares_of(size, spread(size, rooms, rates) if interleaved else filled(size, rooms, rates))
+    return shares_of(size, spread(size, rooms, rates) if interleaved else filled(size, rooms, rates), rates)
 
 
 def filled(size: Scalar, rooms: Shares, rates: Shares, slowest_first: bool = False) -> Shares:
@@ -114,11 +114,14 @@ def spread(size: Scalar, rooms: Shares, rates: Shares) -> Shares:
     return {name: taken[name] + more * left[name] for name in rooms}
 
 
-def shares_of(size: Scalar, taken: Shares) -> Shares:
-    """Shares of `size` by memory; what no memory has taken counts as in device memory."""
+def shares_of(size: Scalar, taken: Shares, rates: Shares) -> Shares:
+    """Shares of `size` by memory; what no memory has taken counts as in the slowest."""
     shares = {name: amount / jnp.maximum(size, 1.0) for name, amount in taken.items()}
-    others = sum((share for name, share in shares.items() if name != DEVICE), start=0.0)
-    return shares | {DEVICE: 1.0 - others}
+    slowest = {name: jnp.where(rates[name] <= minimum(*rates.values()), 1.0, 0.0) for name in taken}
+    rest = positive_part(1.0 - sum(shares.values())) / sum(slowest.values())
+    shares = {name: share + rest * slowest[name] for name, share in shares.items()}
+    # Rounding is the device memory's, so that shares add up to 1.
+    return shares | {DEVICE: 1.0 - sum(share for name, share in shares.items() if name != DEVICE)}
 
 
 def expert_bytes(model: Model, deployment: Deployment) -> Scalar:
