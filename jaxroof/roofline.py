@@ -10,24 +10,15 @@ from jaxroof.efficiency.hull import Hull, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
-from jaxroof.hardware import Hardware, matrix_peak, spread_over_mesh
+from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.memory.beside import apart, as_one_memory, beside_latency, far_time, near_times, slower
-from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_bandwidths, level_traffic, tile_traffic
+from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_traffic, tile_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.op import (
-    EXPERT_KERNELS,
-    RESOURCES,
-    AnyOp,
-    Collective,
-    Copy,
-    Kernel,
-    inner_bytes,
-    kernel_precision,
-    traced_once,
-)
+from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel, inner_bytes, traced_once
+from jaxroof.units import LEVELS, busy_times, known, unit_time
 
 
 def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixed: Scalar | None = None) -> Timing:
@@ -49,21 +40,13 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixe
     Source: Williams, Waterman & Patterson, CACM 52(4), 2009, applied to each unit and memory level;
     the traffic of a matrix product through each level is `jaxroof.memory.traffic`.
     """
-    cores, times = hardware.cores, {}
-    # Quantity times seconds per unit: the reciprocal is the same for all ops of a kind and is computed once for them.
-    if op.matrix_flops is not None:
-        # 8-bit and 4-bit products reach a smaller share of their own, higher peak: the same launches and epilogues
-        # stand beside less multiplying.
-        share = shares.matrix_low if op.precision in LOW_PRECISIONS else shares.matrix
-        times["matrix"] = op.matrix_flops * (1.0 / (matrix_peak(hardware, kernel_precision(op)) * share))
-    if op.vector_flops is not None:
-        times["vector"] = op.vector_flops * (1.0 / (cores.count * cores.vector_flops * shares.vector))
-    if op.exps is not None and cores.exp_rate is not None:
-        times["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate * shares.vector))
-    bandwidths = level_bandwidths(hardware)
-    for name, moved in level_traffic(op, hardware).items():
-        share = shares.bandwidth if name == "hbm" else shares.cache_bandwidth
-        times[name] = moved * (1.0 / (bandwidths[name] * share))
+    # 8-bit and 4-bit products reach a smaller share of their own, higher peak: the same launches and epilogues stand
+    # beside less multiplying.
+    matrix = shares.matrix_low if op.precision in LOW_PRECISIONS else shares.matrix
+    reached = {"matrix": matrix, "vector": shares.vector, "exp": shares.vector, "hbm": shares.bandwidth}
+    reached |= dict.fromkeys(("l2", "scratchpad"), shares.cache_bandwidth)
+    work = {"matrix": op.matrix_flops, "vector": op.vector_flops, "exp": op.exps, **level_traffic(op, hardware)}
+    times = busy_times(work, reached, hardware, op.precision)
     if hardware.memory.dies is not None and op.bytes is not None:
         times = slower(times, {"l2": far_time(op, hardware) * (1.0 / shares.cache_bandwidth)})
     launch = op.kernels * shares.kernel_time if fixed is None else fixed
@@ -196,13 +179,10 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
     Models of kernels know the resources that bind on devices of today. A device may be short of any other: whatever
     the kernel, it cannot be faster than each of its units and levels.
     """
-    cores, known = hardware.cores, timing.resources
-    least: dict[str, Scalar] = {}
+    counted = timing.resources
     # Units that the model does not count at all.
-    if op.vector_flops is not None and "vector" not in known:
-        least["vector"] = op.vector_flops * (1.0 / (cores.count * cores.vector_flops))
-    if op.exps is not None and cores.exp_rate is not None and "exp" not in known:
-        least["exp"] = op.exps * (1.0 / (cores.count * cores.exp_rate))
+    work = {unit: amount for unit, amount in (("vector", op.vector_flops), ("exp", op.exps)) if unit not in counted}
+    least = busy_times(work, dict.fromkeys(work, 1.0), hardware)
     longest = list(least.values())
     # Levels: what passes each once, and what products read again for every tile. The slowest level is found per byte
     # and per FLOP, which is the same for all ops, before either is multiplied.
@@ -218,7 +198,7 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
         longest.append(least["l2"])
     if not longest:
         return timing
-    return Timing(maximum(timing.total, *longest), slower(known, least))
+    return Timing(maximum(timing.total, *longest), slower(counted, least))
 
 
 def _level_times(hardware: Hardware, op: Kernel) -> tuple[dict[str, Scalar], dict[str, Scalar]]:
@@ -226,7 +206,7 @@ def _level_times(hardware: Hardware, op: Kernel) -> tuple[dict[str, Scalar], dic
 
     What passes HBM once is left out: models of kernels know how much of it a cache holds since the last kernel.
     """
-    seconds = {name: 1.0 / bandwidth for name, bandwidth in level_bandwidths(hardware).items()}
+    seconds = {name: unit_time(hardware, name) for name in LEVELS if known(hardware, name)}
     once = {name: each for name, each in seconds.items() if name != "hbm"}
     if op.matrix_flops is None or op.bytes is None:
         return once, {}

@@ -9,6 +9,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest
 from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import ConvolutionShape, Kernel
+from jaxroof.units import unit_time
 
 CHANNEL_BYTES = 16.0
 """B that the channels of one place are padded to: 8 of fp16 and 16 of int8 on tensor cores (NVIDIA, cuDNN
@@ -99,7 +100,7 @@ def filtered_product(op: Kernel, edge: float, share: Scalar, hardware: Hardware)
     # Tiles at the image's border are whole ones: their results outside of it are computed and dropped.
     tiles = images * ceiling(shape.height * (1.0 / edge)) * ceiling(shape.width * (1.0 / edge))
     flops = tiles * (channels * inputs_flops + shape.outputs * results_flops)
-    adding = flops / (ADDING_SHARE * hardware.cores.count * hardware.cores.vector_flops)
+    adding = flops * unit_time(hardware, "vector", ADDING_SHARE)
     each = edge * edge  # results of a tile
     # One fused kernel: transformed tiles stay in shared memory, so bytes are those of the convolution, and the inputs
     # of a result shrink from 9 per channel to points / e^2.

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, fixed_time, on_cores, reached
-from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak, threaded
+from jaxroof.hardware import Hardware, clock, gpu_cores, threaded
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum, minimum, positive_part
 from jaxroof.numerics.struct import Scalar, given, number, part, static, struct
-from jaxroof.op import AttentionShape, Kernel, kernel_precision
+from jaxroof.op import AttentionShape, Kernel
+from jaxroof.units import busy_times
 
 PARTIAL_BYTES = 8.0
 """B that one element of a split's result moves through the L2: written and read again as float32."""
@@ -223,24 +224,20 @@ def _resource_times(
     shape, cores, memory = op.shape, hardware.cores, hardware.memory
     # HBM first: everything that did not stay in the L2 since the last reading of this cache.
     cold = _cold_share(kernel, op, hardware)
-    times = {"hbm": op.bytes * cold / (memory.hbm.bandwidth * kernel.bandwidth)}
+    work: dict[str, Scalar | None] = {"hbm": op.bytes * cold}
     if memory.l2 is not None:
         # Beside what stayed there, L2 is read once more by every further tile of rows, and holds the splits' results.
         rows = units.rows / units.tiles
         partial = PARTIAL_BYTES * splits.share * splits.per_unit * units.some * rows * shape.value_width
-        cached = op.bytes * (1.0 - cold) + units.cache_bytes * (units.tiles - 1.0) + partial
-        times["l2"] = cached / (memory.l2.bandwidth * kernel.cache_bandwidth)
+        work["l2"] = op.bytes * (1.0 - cold) + units.cache_bytes * (units.tiles - 1.0) + partial
     # A matrix instruction multiplies 8 to 64 rows at once: with fewer, the others are zeros at full price.
     padding = maximum(kernel.least_rows / units.rows, 1.0) if cores.vector_products is None else 1.0
-    work = given(op.matrix_flops, "FLOP of an attention kernel")
-    times["matrix"] = work * padding / (matrix_peak(hardware, kernel_precision(op)) * kernel.matrix)
+    work["matrix"] = given(op.matrix_flops, "FLOP of an attention kernel") * padding
     # Dequantisation on vector units: each narrow element is converted to 16 bits before it is multiplied.
-    conversions = kernel.conversions * units.elements * units.missing_bytes
-    times["vector"] = conversions / (cores.count * cores.vector_flops * kernel.vector)
-    if cores.exp_rate is not None:
-        exps = given(op.exps, "exponentials of an attention kernel")
-        times["exp"] = exps * padding / (cores.count * cores.exp_rate * kernel.vector)
-    return times
+    work["vector"] = kernel.conversions * units.elements * units.missing_bytes
+    work["exp"] = given(op.exps, "exponentials of an attention kernel") * padding
+    shares = {"hbm": kernel.bandwidth, "l2": kernel.cache_bandwidth, "matrix": kernel.matrix}
+    return busy_times(work, shares | dict.fromkeys(("vector", "exp"), kernel.vector), hardware, op.precision)
 
 
 def _start_time(kernel: DecodeKernel, units: Units, narrow: Scalar, hardware: Hardware) -> Scalar:

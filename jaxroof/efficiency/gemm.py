@@ -7,7 +7,8 @@ from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest
 from jaxroof.numerics.struct import Array, Scalar, given, part, static, struct
-from jaxroof.op import Kernel, kernel_precision
+from jaxroof.op import Kernel, kernel_precision, stored_bytes
+from jaxroof.units import cached_times, unit_time
 
 RESIDENT_BOUND = 50.0
 """Bound on the square of how often weights fit into L2: beyond it all of them stay there, to float32's precision."""
@@ -114,7 +115,7 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     # Split-K: more tiles fill idle cores when m and n are small and k is long, but each split writes a float32 partial
     # result that has to be summed.
     adding = kernel.split_cycles / clock(hardware)
-    partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic / hardware.memory.hbm.bandwidth)
+    partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic * unit_time(hardware, "hbm"))
     times = []
     for splits in SPLITS:
         core = matrix_time(
@@ -148,14 +149,14 @@ def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[S
     weights fit^8 / (1 + fit^8), fit = weight_residency capacity / reuse_bytes.
     """
     shape, memory = op.shape, hardware.memory
-    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    weights = stored_bytes(shape)
     moved = given(op.bytes, "bytes of a matrix product")
     activations = moved - weights
-    hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
+    bandwidth = kernel.bandwidth
     if kernel.fetch is not None:
-        hbm_rate = hbm_rate * (1.0 + kernel.fetch * hardware.cores.asynchronous)
+        bandwidth = bandwidth * (1.0 + kernel.fetch * hardware.cores.asynchronous)
     if memory.l2 is None:
-        return moved / hbm_rate, 0.0
+        return cached_times(hardware, bandwidth, kernel.cache_bandwidth, moved, 0.0)
     kept = kernel.activation_residency * memory.l2.capacity
     warm = activations * (kept * kept / (kept * kept + moved * moved))
     if op.reuse_bytes is not None:
@@ -164,11 +165,7 @@ def _memory_times(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> tuple[S
         square = jnp.minimum(fit * fit, RESIDENT_BOUND)
         eighth = (square * square) * (square * square)
         warm = warm + weights * (eighth / (1.0 + eighth))
-    # HBM's share flows through L2, so both rates add as a hypotenuse.
-    cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
-    # L2 and HBM deliver at once: data in L2 is never slower to read than from HBM.
-    cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)
-    return (op.bytes - warm) / hbm_rate, warm / cache_rate
+    return cached_times(hardware, bandwidth, kernel.cache_bandwidth, moved, warm)
 
 
 def published() -> GemmKernel:

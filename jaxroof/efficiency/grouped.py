@@ -7,7 +7,8 @@ from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
 from jaxroof.numerics.struct import Array, Scalar, number, part, share, static, struct
-from jaxroof.op import Kernel, ProductShape, kernel_precision
+from jaxroof.op import Kernel, ProductShape, kernel_precision, stored_bytes
+from jaxroof.units import cached_times
 
 EVEN = 0.05
 """Least span, ln(busiest matrix's rows / idlest's), by which `row_tiles` divides; more even loads count as this one."""
@@ -83,7 +84,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
     shape = op.shape
     sustained = op.reuse_bytes is None
-    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    weights = stored_bytes(shape)
     # Never below 0: the difference of two large sums may round so.
     activations = jnp.maximum(op.bytes - weights, 0.0)
     coarse = _coarse(kernel, shape, hardware)
@@ -191,9 +192,8 @@ def _memory_times(
     weights fit^4 / (1 + fit^4), fit = weight_residency capacity / reuse_bytes.
     """
     memory, total = hardware.memory, weights + activations
-    hbm_rate = memory.hbm.bandwidth * kernel.bandwidth
     if memory.l2 is None:
-        return total / hbm_rate, 0.0
+        return cached_times(hardware, kernel.bandwidth, kernel.cache_bandwidth, total, 0.0)
     # Saturating share: activations below the kept capacity hit, those far above it miss.
     kept = kernel.activation_residency * memory.l2.capacity
     warm = activations * (kept * kept / (kept * kept + total * total))
@@ -202,10 +202,7 @@ def _memory_times(
         fit = kernel.weight_residency * memory.l2.capacity / jnp.maximum(reuse, 1.0)
         fourth = jnp.minimum((fit * fit) * (fit * fit), RESIDENT_BOUND)
         warm = warm + weights * (fourth / (1.0 + fourth))
-    cache_rate = memory.l2.bandwidth * kernel.cache_bandwidth
-    # L2 and HBM deliver at once: data in L2 is never slower to read than from HBM.
-    cache_rate = jnp.sqrt(hbm_rate * hbm_rate + cache_rate * cache_rate)
-    return (total - warm) / hbm_rate, warm / cache_rate
+    return cached_times(hardware, kernel.bandwidth, kernel.cache_bandwidth, total, warm)
 
 
 def published() -> GroupedKernel:

@@ -12,6 +12,7 @@ from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum, positiv
 from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
 from jaxroof.numerics.tree import mapped
 from jaxroof.op import AttentionShape, Kernel, kernel_precision
+from jaxroof.units import unit_time
 
 WIDTH = 256.0
 """Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""
@@ -128,16 +129,16 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
         times["exp"] = share * pair.exp
 
     # max(compute, l2) (+) hbm + appended: tiles read keys and values from L2, which may still hold the rest as well
-    byte = 1.0 / (memory.hbm.bandwidth * kernel.bandwidth)  # s
+    byte = unit_time(hardware, "hbm", kernel.bandwidth)
     appended_bytes = _appended_bytes(kernel, shape, 1.0 + missing * loop.low_write)
     if memory.l2 is not None:
-        times["l2"] = _l2_bytes(kernel, tiles, shape) / (memory.l2.bandwidth * kernel.l2)
+        times["l2"] = _l2_bytes(kernel, tiles, shape) * unit_time(hardware, "l2", kernel.l2)
         # Every tile of queries streams all of its keys through the L2: with many queries that binds before HBM does.
         compute = maximum(compute, times["l2"])
         if op.reuse_bytes is not None:
             warm = _resident(op.reuse_bytes, kernel.resident * memory.l2.capacity)
             # Linear between the time of a byte from HBM and of one from L2, by the share that is still there.
-            byte = byte + warm * (1.0 / (memory.l2.bandwidth * kernel.warm) - byte)
+            byte = byte + warm * (unit_time(hardware, "l2", kernel.warm) - byte)
     moved, appended = op.bytes * byte, appended_bytes * byte
     times["hbm"] = moved + appended
 

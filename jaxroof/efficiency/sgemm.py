@@ -7,6 +7,7 @@ from jaxroof.numerics.arrays import jnp, rsqrt
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar, number, part, static, struct
 from jaxroof.op import Kernel, kernel_precision
+from jaxroof.units import unit_rate, unit_time
 
 Tile = tuple[float, float]
 """Rows and outputs of one block of results."""
@@ -130,7 +131,7 @@ def sgemm_timing(kernel: SgemmKernel, op: Kernel, hardware: Hardware) -> Timing:
     many = jnp.where(op.shape.matrices > 1.0, 1.0, 0.0)
     classes = library_classes(hardware.cores)
     rate = _sustained_rate(kernel, op, hardware)
-    hbm = hardware.memory.hbm.bandwidth * kernel.bandwidth
+    hbm = unit_rate(hardware, "hbm") * kernel.bandwidth
     written = _written_bytes(kernel, op, classes) / hbm
     times, parts = [], []
     # All tiles of all libraries are priced, and those that this one lacks are made too slow to be chosen: the class of
@@ -204,7 +205,7 @@ def _core_time(kernel: SgemmKernel, op: Kernel, hardware: Hardware, rate: Scalar
     alone = 1.0 + kernel.lone * (LONE / (m * n))
     # Split-K writes one partial result per split, which a last kernel adds up.
     partial = op.shape.rows * op.shape.outputs * op.shape.output_bytes * kernel.split_traffic
-    partial = partial / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
+    partial = partial * unit_time(hardware, "hbm", kernel.bandwidth)
     # Batched kernels have no split of inputs.
     never = jnp.where(op.shape.matrices > 1.0, 1.0 + NEVER, 1.0)
     times = []

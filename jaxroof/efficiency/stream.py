@@ -2,10 +2,11 @@
 
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, fixed_time, on_cores, reached
-from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
+from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar, number, part, static, struct
-from jaxroof.op import Kernel, kernel_precision
+from jaxroof.op import Kernel
+from jaxroof.units import busy_times
 
 
 @struct
@@ -41,20 +42,18 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
     `vector` is the longer of the operations and of the bytes that cores issue at `core_bytes` per cycle.
     """
     kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
-    cores, times = hardware.cores, {}
-    if op.bytes is not None:
-        times["hbm"] = _cold_bytes(kernel, op, hardware) / (hardware.memory.hbm.bandwidth * kernel.bandwidth)
-    if op.vector_flops is not None:
-        times["vector"] = op.vector_flops / (cores.count * cores.vector_flops * kernel.vector)
+    cold = None if op.bytes is None else _cold_bytes(kernel, op, hardware)
+    exp = kernel.vector if kernel.exp is None else kernel.exp
+    times = busy_times(
+        {"hbm": cold, "vector": op.vector_flops, "exp": op.exps, "matrix": op.matrix_flops},
+        {"hbm": kernel.bandwidth, "vector": kernel.vector, "exp": exp, "matrix": kernel.matrix},
+        hardware,
+        op.precision,
+    )
     if op.bytes is not None and kernel.core_bytes is not None:
         # Few cores cannot keep HBM busy: each has a limited number of loads and stores in flight (Little's law).
         issued = op.bytes / (gpu_cores(hardware) * clock(hardware) * kernel.core_bytes)
         times["vector"] = maximum(times["vector"], issued) if "vector" in times else issued
-    if op.exps is not None and cores.exp_rate is not None:
-        share = kernel.vector if kernel.exp is None else kernel.exp
-        times["exp"] = op.exps / (cores.count * cores.exp_rate * share)
-    if op.matrix_flops is not None:
-        times["matrix"] = op.matrix_flops / (matrix_peak(hardware, kernel_precision(op)) * kernel.matrix)
     launch = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
     # Streaming kernels overlap perfectly by themselves: thousands of threads, each with loads in flight.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})

@@ -5,20 +5,10 @@ from jaxroof.numerics.arrays import jnp, rsqrt
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import ConvolutionShape, Kernel, inner_bytes
+from jaxroof.units import LEVELS, known
 
 ACCUMULATOR_BYTES = 4.0
 """B of one float32 accumulator in registers."""
-
-
-def level_bandwidths(hardware: Hardware) -> dict[str, Scalar]:
-    """B/s of each known level of the memory hierarchy, all cores together, outermost first."""
-    memory = hardware.memory
-    bandwidths = {"hbm": memory.hbm.bandwidth}
-    if memory.l2 is not None:
-        bandwidths["l2"] = memory.l2.bandwidth
-    if memory.scratchpad is not None:
-        bandwidths["scratchpad"] = hardware.cores.count * memory.scratchpad.bandwidth
-    return bandwidths
 
 
 def level_traffic(op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
@@ -30,7 +20,8 @@ def level_traffic(op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
         name: matrix_traffic(
             op, held[name], element_bytes_inside(op, name), op.bytes if name == "hbm" else inner_bytes(op)
         )
-        for name in level_bandwidths(hardware)
+        for name in LEVELS
+        if known(hardware, name)
     }
 
 

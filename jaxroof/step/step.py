@@ -8,14 +8,14 @@ from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.efficiency import Efficiency, Kernels, Spread, Surfaces, entry_of, in_phases
 from jaxroof.energy.energy import op_energy, power_known
-from jaxroof.hardware import Hardware, matrix_peak, on_host
+from jaxroof.hardware import Hardware, on_host
 from jaxroof.memory.beside import beside_time
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import leaves
-from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops, kernel_precision
+from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops
 from jaxroof.roofline import (
     at_bound,
     op_algorithm,
@@ -29,6 +29,7 @@ from jaxroof.roofline import (
 from jaxroof.step.forward import group_batch
 from jaxroof.step.overlap import computing_hardware, hidden_time
 from jaxroof.step.placed import device_ops
+from jaxroof.units import unit_rate
 
 Terms = dict[str, Scalar]
 """One number per op, by name."""
@@ -199,7 +200,7 @@ def matrix_floors(ops: Ops, hardware: Hardware) -> Terms:
     """Time in s of every op's matrix work at the datasheet's peaks. Their sum divided by the step's time is MFU."""
     return {
         # MFU's numerator: the least time that the matrix work could take.
-        name: op.count * op.matrix_flops / matrix_peak(hardware, kernel_precision(op))
+        name: op.count * op.matrix_flops / unit_rate(hardware, "matrix", op.precision)
         for name, op in ops.items()
         if isinstance(op, Kernel) and op.matrix_flops is not None
     }

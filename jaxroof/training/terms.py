@@ -7,10 +7,10 @@ from collections.abc import Callable
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import core_energies, other_energies, power_known
-from jaxroof.hardware import Hardware, matrix_peak
+from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import ATTENTION_CORES, PRODUCTS, Collective, Kernel, Ops, kernel_precision
+from jaxroof.op import ATTENTION_CORES, PRODUCTS, Collective, Kernel, Ops
 from jaxroof.roofline import op_time
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import computing_hardware, hidden_time
@@ -19,6 +19,7 @@ from jaxroof.training.communication import collectives_of, ring_parts
 from jaxroof.training.passes import Pass, backward_pass, forward_pass
 from jaxroof.training.state import data_parallel_ops, optimizer_op
 from jaxroof.training.training import Training
+from jaxroof.units import unit_rate
 
 
 def training_terms(
@@ -145,6 +146,6 @@ def model_flops(model: Model, deployment: Deployment, training: Training) -> Sca
 def model_floor(hardware: Hardware, model: Model, deployment: Deployment, training: Training) -> Scalar:
     """Time in s of the same at one device's matrix peaks, each at its precision, shape ()."""
     return sum(
-        times * op.count * op.matrix_flops / matrix_peak(hardware, kernel_precision(op))
+        times * op.count * op.matrix_flops / unit_rate(hardware, "matrix", op.precision)
         for op, times in needed_products(as_run(model, hardware), deployment, training)
     )
