@@ -1,5 +1,6 @@
 """Inverse design: problems as arrays, the search, what holds an optimum, and the verb."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,6 +9,8 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
+from sweeps.run.compilers import loops_known
+from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimize import search
 from sweeps.studies.optimize.confirmation import balance
 from sweeps.studies.optimize.descent import descended, worst
@@ -105,6 +108,19 @@ def test_slopes_against_differences(small):
     change = (small.evaluate(inside + step)[1] - small.evaluate(inside - step)[1])[:, 1] / 2e6
     slopes = found.constraint_slopes[rows, 1, i]
     assert np.median(np.abs(change / slopes - 1.0)) < 0.02
+
+
+@pytest.mark.skipif(not loops_known(), reason="LLVM is not there")
+def test_loops_are_the_programs(small):
+    """Values and slopes by loops of machine code are those of XLA's programs, to rounding."""
+    at, (member,) = _draws(small, 100, seed=1), small.flat
+    for gradients in (False, True):
+        looped = designs_way(gradients)
+        compiled = dataclasses.replace(looped, loops=False)
+        of = member.evaluator.slopes if gradients else member.evaluator.values
+        both = (of(at, way) if gradients else (of(at, way),) for way in (looped, compiled))
+        for own, other in zip(*both, strict=True):
+            assert np.allclose(own, other, rtol=1e-9, atol=1e-9 * np.abs(other).max())
 
 
 def test_designs_are_checked(small):
