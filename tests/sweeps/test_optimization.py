@@ -312,3 +312,54 @@ def test_verb_errors(words, message, written, capsys, monkeypatch, tmp_path):
     assert main(["optimize", str(written), "--steps", "5", "--grid", "64", *words]) == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
+
+
+AT_ENDS = {
+    "hardware": "H100-SXM",
+    "model": "Llama-3.1-8B",
+    "efficiency": "derated",
+    "workload": {"batch": 16, "isl": 1024, "osl": 256},
+    "deployment": {"tp": [1, 2]},
+    "axes": {
+        "hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "4TB/s"},
+        "hardware.memory.l2.bandwidth": ["5TB/s", "6TB/s"],
+    },
+    "optimize": {"minimize": "e2e"},
+}
+
+
+def test_what_lies_beyond_the_ends_of_ranges():
+    """Each variable at an end, and the change of the objective 10 % beyond it, against that of a wider problem."""
+    found = searched(problem(AT_ENDS), Effort(starts=8, steps=40, grid=200))
+    ends = {end.name: end for end in found.ends}
+    # tp is at the end of its list; devices are counted from 1 on, so that 2.2 of them say nothing less.
+    assert set(ends) == {"hbm_bandwidth", "l2_bandwidth", "tp"}
+    wide = AT_ENDS["axes"] | {"hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "4.4TB/s"}}
+    wider = searched(problem(AT_ENDS | {"axes": wide}), Effort(starts=8, steps=40, grid=200))
+    change = wider.objectives[0, 0] / found.objectives[0, 0] - 1.0
+    end = ends["hbm_bandwidth"]
+    assert end.upper and end.better and end.value == pytest.approx(4e12)
+    # To first order: the share of the time that memory takes falls as bandwidth grows by a tenth.
+    assert end.change == pytest.approx(change, rel=0.1)
+    assert end.step is None
+    assert ends["tp"].step == 1.0 and ends["tp"].better
+
+
+def test_one_device_is_no_end(found):
+    """Nothing lies below one device: it is not told as an end."""
+    assert all(not (end.name == "tp" and not end.upper) for end in found.ends)
+
+
+def test_limits_are_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = 'hardware = "H100-SXM"\nmodel = "Llama-3.1-8B"\nefficiency = "derated"\n'
+    text += "[workload]\nbatch = 16\nisl = 1024\nosl = 256\n"
+    text += '[axes]\n"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "4TB/s" }\n'
+    text += '[optimize]\nminimize = "owning_usd_per_million_tokens"\nstarts = 4\nsteps = 10\ngrid = 50\n'
+    (tmp_path / "ends.toml").write_text(text)
+    main(["optimize", "ends.toml"])
+    told = capsys.readouterr().out
+    assert "limit   hbm_bandwidth is at its most, 4 TB/s: 10 % more would change the objective by -" in told
+    assert "money   margin 8.5: a device is bought at 8.5 times what it takes to make" in told
+    main(["optimize", "ends.toml", "--set", "hardware.costs.margin=1"])
+    assert "money   margin 1: a device costs what it takes to make" in capsys.readouterr().out

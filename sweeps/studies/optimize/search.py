@@ -12,6 +12,7 @@ from hwspaces.quantities.units import plain_arguments
 from sweeps.studies.optimize.confirmation import balance, confirmations, robustness
 from sweeps.studies.optimize.cube import legal_combinations
 from sweeps.studies.optimize.descent import KEPT, best_first, descended, scores, worst
+from sweeps.studies.optimize.ends import at_ends
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.quadratic import Polished, polished, refined, settled
@@ -118,6 +119,7 @@ def searched(
         objectives=found_objectives,
         constraints=found_constraints,
         balances=balances,
+        ends=() if several else at_ends(problem, best[0], balances[0]),
         grid_design=None if grid_best is None else designs[grid_best],
         grid_objectives=None if grid_best is None else objectives[grid_best],
         grid=(designs, objectives, constraints),
