@@ -12,6 +12,7 @@ from sweeps.cli import main
 from sweeps.run.compilers import loops_known
 from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimize import search
+from sweeps.studies.optimize.conditions import per_condition
 from sweeps.studies.optimize.confirmation import balance
 from sweeps.studies.optimize.descent import descended, worst
 from sweeps.studies.optimize.problem import Problem
@@ -363,3 +364,49 @@ def test_limits_are_printed(tmp_path, monkeypatch, capsys):
     assert "money   margin 8.5: a device is bought at 8.5 times what it takes to make" in told
     main(["optimize", "ends.toml", "--set", "hardware.costs.margin=1"])
     assert "money   margin 1: a device costs what it takes to make" in capsys.readouterr().out
+
+
+PER_MODEL = {
+    "hardware": "H100-SXM",
+    "model": ["Llama-3.1-8B", "Llama-3.1-70B"],
+    "efficiency": "derated",
+    "workload": {"batch": 16, "osl": 256},
+    "axes": {"workload.isl": [512, 1024], "hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "4TB/s"}},
+    "optimize": {"minimize": "tpot"},
+}
+
+
+def test_problem_of_every_condition():
+    """One specification for every model and length; what is named in their place, alone."""
+    every = list(per_condition(PER_MODEL))
+    assert [tuple(values.values()) for values, _ in every] == [
+        (model, isl) for model in PER_MODEL["model"] for isl in (512, 1024)
+    ]
+    _, last = every[-1]
+    assert last["model"] == "Llama-3.1-70B" and last["set"] == {"workload.isl": 1024}
+    assert list(last["axes"]) == ["hardware.memory.hbm.bandwidth"]
+    assert [values for values, _ in per_condition(PER_MODEL | {"per": "isl"})] == [{"isl": 512}, {"isl": 1024}]
+    assert [values for values, _ in per_condition(PER_MODEL | {"per": "none"})] == [{}]
+    with pytest.raises(ValueError, match="there is no axis modle"):
+        list(per_condition(PER_MODEL | {"per": "modle"}))
+
+
+def test_an_optimum_per_model_is_printed(tmp_path, monkeypatch, capsys):
+    """One after the other; of a model that fits nowhere, the line that says so."""
+    monkeypatch.chdir(tmp_path)
+    text = 'hardware = "H100-SXM"\nmodel = ["Llama-3.1-8B", "Llama-3.1-70B"]\nefficiency = "derated"\n'
+    text += "[workload]\nbatch = 16\nisl = 512\nosl = 64\n"
+    text += '[axes]\n"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "4TB/s" }\n'
+    text += '[optimize]\nminimize = "tpot"\nstarts = 4\nsteps = 10\ngrid = 50\n'
+    (tmp_path / "two.toml").write_text(text)
+    main(["optimize", "two.toml"])
+    told = capsys.readouterr().out
+    assert told.startswith("best per model (--per none: over all of them)")
+    assert told.index("model Llama-3.1-8B") < told.index("model Llama-3.1-70B")
+    assert "no design keeps the constraints; the nearest misses: memory_use <= 1" in told
+    main(["optimize", "two.toml", "--json"])
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["conditions"] == {"model": "Llama-3.1-8B"} and first["designs"]
+    assert second["designs"] == []
+    assert main(["optimize", "two.toml", "-o", "two.nc"]) == 2
+    assert "--output is of one design, and there is one for each model" in capsys.readouterr().err
