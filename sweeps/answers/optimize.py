@@ -10,6 +10,7 @@ from jaxroof.numerics.struct import given
 from sweeps.answers.shared import margin_text
 from sweeps.answers.tables import console, percent, table
 from sweeps.ask.names import variable
+from sweeps.studies.optimize.ends import FURTHER
 from sweeps.studies.optimize.goals import harmonic, unit_of
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.optimum import trade_offs as rates
@@ -100,6 +101,19 @@ def means(problem: Problem) -> Iterator[str]:
         yield f"robust  the objective is the worst of {', '.join(problem.scenarios)}; constraints hold in all"
 
 
+def limits(optimum: Optimum) -> Iterator[str]:
+    """Every variable at an end of what it may be, and what lies beyond."""
+    for one in optimum.ends:
+        where = f"{one.name} is at its {'most' if one.upper else 'least'}, {formatted(one.value, one.unit or '1')}"
+        further = f"{100 * FURTHER:.0f} % {'more' if one.upper else 'less'}"
+        by = "" if one.step is None else f", by the step from {formatted(one.step, one.unit or '1')}"
+        if abs(one.change) < LEAST:
+            yield f"limit   {where}: {further} would change the objective by less than {100 * LEAST:.2g} %{by}"
+            continue
+        word = "better" if one.better else "worse"
+        yield f"limit   {where}: {further} would change the objective by {100 * one.change:+.2g} %, {word}{by}"
+
+
 def money(problem: Problem) -> Iterator[str]:
     """The margin that money is at, where an objective or a limit is money, for each that the scenarios have."""
     names = [goal.name for goal in problem.objectives] + [one.name for one in problem.constraints]
@@ -158,7 +172,7 @@ def printed(optimum: Optimum, seconds: float) -> None:
         out.print(robustness(optimum))
     for shown in simulations(optimum):
         out.print(shown)
-    for line in (*means(problem), *whole_numbers(optimum), *money(problem)):
+    for line in (*means(problem), *limits(optimum), *whole_numbers(optimum), *money(problem)):
         out.print(line)
     if not several and optimum.residual > 0.05:
         out.print(

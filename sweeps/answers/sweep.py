@@ -55,6 +55,7 @@ def print_found(output: str, written: str) -> None:
             return
         feasible, points = best.feasible_points(dataset)
         names, metrics = conditions(dataset), best.key_metrics(dataset)
+        usual = conditions(dataset.assign_attrs(per=None))
         optima = [
             (values, part, [point for metric in metrics if (point := best.best(part, metric)) is not None])
             for values, part in parts(dataset, names)
@@ -66,8 +67,9 @@ def print_found(output: str, written: str) -> None:
         out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
     else:
         out.print(f"{points:,} points are kept")
-    for line in (said(names),) if names else ():
-        out.print(line)
+    # Also where somebody has said that what is usually a condition is a freedom.
+    if names or usual:
+        out.print(said(names))
     for points_table in shown:
         out.print()
         out.print(points_table)

@@ -125,6 +125,9 @@ class Groups:
         by_axis: dict[int, np.ndarray] = {}
         for name in names:
             (dim,) = dataset[name].dims
+            # Labels of a damaged file may be along what is no axis.
+            if dim not in sizes:
+                raise ValueError(f"{name} is along {dim}, which is no axis of the sweep")
             axis = order.index(str(dim))
             code = _codes(dataset[name].values)
             # A sample has several conditions along its one axis of points.
@@ -164,6 +167,10 @@ class Groups:
                     split.append((number * count + int(group), *_narrowed(part, views, axis, places, flag)))
             every = split
         yield from every
+
+
+ALONE = Groups((), {})
+"""All points in one group."""
 
 
 def _narrowed(

@@ -10,9 +10,13 @@ import numpy as np
 
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.struct import given
 from sweeps.run.compilers import loops_known
 from sweeps.run.points import Points, Settings, filled, scenario_at, taken
 from sweeps.run.ways import Way
+
+Program = Callable[..., Any]
+"""Of a base, settings and further arguments."""
 
 MOST_KNOWN = 64
 """Programs that are kept for the next points of the same structure."""
@@ -64,26 +68,48 @@ def called(
 
 def _program(function: Callable[..., Any], base: Scenario, settings: Settings, way: Way) -> Callable[..., Any]:
     """The compiled function of a base, settings and further arguments: one that is there already, if there is."""
-    if way.loops and loops_known():
-        return _looped(function, base, settings)
     leaves, structure = jax.tree.flatten(settings)
     along = structure.unflatten([0 if np.ndim(leaf) else None for leaf in leaves])  # type: ignore[attr-defined]
     varies = tuple(bool(np.ndim(leaf)) for leaf in leaves)
+    kind = function, structure, varies, jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    if way.loops and loops_known():
+        # All that points share is compiled into loops: the base, and settings that do not vary.
+        shared = tuple(float(leaf) for leaf in leaves if not np.ndim(leaf))
+        looped = _kept((*kind, id(base), shared), base, lambda: _looped(function, base, settings))
+        if looped is not None:
+            return looped
     # A base whose numbers are compiled in is known by identity; else its structure is enough.
     own = id(base) if way.constants else jax.tree.structure(base)
-    key = function, own, structure, varies, way.options, jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    return given(
+        _kept((*kind, own, way.options), base, lambda: _mapped(function, base, along, way)), "program of these points"
+    )
+
+
+def _kept(key: tuple[Any, ...], base: Scenario, made: Callable[[], Program | None]) -> Program | None:
+    """The program of a key, made where it is not known yet; several threads may make different ones at once."""
     with _LOCK:
-        if key not in _KNOWN:
-            _KNOWN[key] = base, _mapped(function, base, along, way)
+        lock = _MAKING.setdefault(key, threading.Lock())
+    with lock:
+        with _LOCK:
+            known = _KNOWN.get(key)
+            if known is not None:
+                _KNOWN.move_to_end(key)
+                return known[1]
+        program = made()
+        with _LOCK:
+            _KNOWN[key] = base, program
+            _MAKING.pop(key, None)
             # The program that has not been used for longest goes first.
             if len(_KNOWN) > MOST_KNOWN:
                 _KNOWN.popitem(last=False)
-        _KNOWN.move_to_end(key)
-        return _KNOWN[key][1]
+        return program
 
 
-_KNOWN: collections.OrderedDict[tuple[Any, ...], tuple[Scenario, Callable[..., Any]]] = collections.OrderedDict()
-"""Programs, each with its base: as long as that is kept, no other has its identity."""
+_KNOWN: collections.OrderedDict[tuple[Any, ...], tuple[Scenario, Program | None]] = collections.OrderedDict()
+"""Programs, each with its base: as long as that is kept, no other has its identity. None: loops that cannot be made."""
+
+_MAKING: dict[tuple[Any, ...], threading.Lock] = {}
+"""Of programs that are being made."""
 
 _LOCK = threading.Lock()
 
@@ -108,8 +134,12 @@ def _mapped(function: Callable[..., Any], base: Scenario, along: Any, way: Way) 
     return lambda _, settings, *others: program(settings, *others)
 
 
-def _looped(function: Callable[..., Any], base: Scenario, settings: Settings) -> Callable[..., Any]:
-    """`function` as loops over columns like these; whatever all points share is a constant of them."""
+def _looped(function: Callable[..., Any], base: Scenario, settings: Settings) -> Program | None:
+    """`function` as loops over columns like these; whatever all points share is a constant of them.
+
+    None where it has operations that loops have not, or not just columns of numbers vary.
+    """
+    from sweeps.run.native.graph import Unsupported
     from sweeps.run.native.loops import mapped
 
     leaves, structure = jax.tree.flatten(settings)
@@ -124,5 +154,10 @@ def _looped(function: Callable[..., Any], base: Scenario, settings: Settings) ->
     def columns_of(settings: Settings) -> list[np.ndarray]:
         return [np.asarray(leaf) for known, leaf in zip(varies, jax.tree.leaves(settings), strict=True) if known]
 
-    program = mapped(at_a_point, columns_of(settings))
-    return lambda _, settings: program(columns_of(settings))
+    try:
+        columns = columns_of(settings)
+        plain = bool(columns) and all(column.ndim == 1 for column in columns)
+        program = mapped(at_a_point, columns) if plain else None
+    except Unsupported:
+        return None
+    return program and (lambda _, settings: program(columns_of(settings)))

@@ -67,8 +67,8 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
         axes.text(0.5, 0.5, "nothing is feasible", transform=axes.transAxes, ha="center")
         axes.set_axis_off()
         return
-    shown = list(dict.fromkeys(name for name, *_ in clouds))
-    order = [name for name, _ in _groups(dataset, group) if name in shown]
+    there = {name for name, *_ in clouds}
+    order = [name for name, _ in _groups(dataset, group) if name in there]
     colours = dict(zip(order, style.SERIES_COLOURS if group is not None else (style.QUIET,), strict=False))
     for name, across, up in clouds:
         size, alpha = (14, 0.4) if across.size < 1000 else (3, 0.25)
@@ -78,16 +78,13 @@ def pareto_panel(axes: Any, dataset: xr.Dataset, x: str, y: str) -> None:
         marker = {"ms": 5, "mec": "white", "mew": 0.5} if own.across.size <= 60 else {"ms": 3, "mew": 0}
         for name in dict.fromkeys(own.names):
             here = own.names == name
-            # Every colour has one entry in the legend, whichever front it is first on.
-            label = name if name in shown else None
-            shown = [other for other in shown if other != name]
-            axes.plot(own.across[here], own.up[here], "o", **marker, color=colours[name], label=label, zorder=4)
+            axes.plot(own.across[here], own.up[here], "o", **marker, color=colours[name], zorder=4)
             # Hollow markers: designs outside of the evidence of their constants.
             out = here & own.far
             look = {"ms": marker["ms"], "mfc": "white", "mec": colours[name], "mew": 1.0}
             axes.plot(own.across[out], own.up[out], "o", **look, zorder=5)
-    for name in shown:
-        axes.plot([], [], "o", ms=5, color=colours[name], label=name)
+    for name, colour in colours.items():
+        axes.plot([], [], "o", ms=5, mew=0, color=colour, label=name)
     for side, name, i in (("x", x, 1), ("y", y, 2)):
         numbers = np.concatenate([cloud[i] for cloud in clouds])
         style.quantity_axis(axes, side, labels.title(dataset, name), labels.unit(dataset, name), numbers)

@@ -173,11 +173,10 @@ def _document(data: bytes) -> None:
 
 
 def _keep(data: bytes) -> None:
-    from sweeps.data.conditions import Groups
     from sweeps.data.keep import keepers
 
     axes = (SimpleNamespace(name="batch", size=10),)
     output = SimpleNamespace(dtype=np.dtype(np.float32), ops=(), dims=("batch",), shape=(10,))
     plan = SimpleNamespace(axes=axes, outputs={"tpot": output, "ttft": output}, points=10)
     if data.decode().isprintable():  # as specifications have it
-        keepers(data.decode().split(","), plan, "request", Groups((), {}))
+        keepers(data.decode().split(","), plan, "request")

@@ -128,6 +128,7 @@ def test_command_says_what_bests_are_per(tmp_path, monkeypatch, capsys):
     main(["sweep", "two.toml", "-o", "all.nc", "--per", "none"])
     told = capsys.readouterr().out
     assert "best per" not in told
+    assert "best of all points: every axis is a freedom of the design" in told
     assert "at model" in told
     for per, words in ([], "Best design per model"), (["--per", "none"], "Best of 4 designs"):
         main(["plot", "two.nc", "--kind", "lines", "--x", "batch", "--y", "model", "-o", "two.png", *per])

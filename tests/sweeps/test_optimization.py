@@ -1,5 +1,6 @@
 """Inverse design: problems as arrays, the search, what holds an optimum, and the verb."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,7 +9,10 @@ import xarray as xr
 
 import sweeps
 from sweeps.cli import main
+from sweeps.run.compilers import loops_known
+from sweeps.run.ways import designs as designs_way
 from sweeps.studies.optimize import search
+from sweeps.studies.optimize.conditions import per_condition
 from sweeps.studies.optimize.confirmation import balance
 from sweeps.studies.optimize.descent import descended, worst
 from sweeps.studies.optimize.problem import Problem
@@ -105,6 +109,19 @@ def test_slopes_against_differences(small):
     change = (small.evaluate(inside + step)[1] - small.evaluate(inside - step)[1])[:, 1] / 2e6
     slopes = found.constraint_slopes[rows, 1, i]
     assert np.median(np.abs(change / slopes - 1.0)) < 0.02
+
+
+@pytest.mark.skipif(not loops_known(), reason="LLVM is not there")
+def test_loops_are_the_programs(small):
+    """Values and slopes by loops of machine code are those of XLA's programs, to rounding."""
+    at, (member,) = _draws(small, 100, seed=1), small.flat
+    for gradients in (False, True):
+        looped = designs_way(gradients)
+        compiled = dataclasses.replace(looped, loops=False)
+        of = member.evaluator.slopes if gradients else member.evaluator.values
+        both = (of(at, way) if gradients else (of(at, way),) for way in (looped, compiled))
+        for own, other in zip(*both, strict=True):
+            assert np.allclose(own, other, rtol=1e-9, atol=1e-9 * np.abs(other).max())
 
 
 def test_designs_are_checked(small):
@@ -296,3 +313,100 @@ def test_verb_errors(words, message, written, capsys, monkeypatch, tmp_path):
     assert main(["optimize", str(written), "--steps", "5", "--grid", "64", *words]) == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
+
+
+AT_ENDS = {
+    "hardware": "H100-SXM",
+    "model": "Llama-3.1-8B",
+    "efficiency": "derated",
+    "workload": {"batch": 16, "isl": 1024, "osl": 256},
+    "deployment": {"tp": [1, 2]},
+    "axes": {
+        "hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "4TB/s"},
+        "hardware.memory.l2.bandwidth": ["5TB/s", "6TB/s"],
+    },
+    "optimize": {"minimize": "e2e"},
+}
+
+
+def test_what_lies_beyond_the_ends_of_ranges():
+    """Each variable at an end, and the change of the objective 10 % beyond it, against that of a wider problem."""
+    found = searched(problem(AT_ENDS), Effort(starts=8, steps=40, grid=200))
+    ends = {end.name: end for end in found.ends}
+    # tp is at the end of its list; devices are counted from 1 on, so that 2.2 of them say nothing less.
+    assert set(ends) == {"hbm_bandwidth", "l2_bandwidth", "tp"}
+    wide = AT_ENDS["axes"] | {"hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "4.4TB/s"}}
+    wider = searched(problem(AT_ENDS | {"axes": wide}), Effort(starts=8, steps=40, grid=200))
+    change = wider.objectives[0, 0] / found.objectives[0, 0] - 1.0
+    end = ends["hbm_bandwidth"]
+    assert end.upper and end.better and end.value == pytest.approx(4e12)
+    # To first order: the share of the time that memory takes falls as bandwidth grows by a tenth.
+    assert end.change == pytest.approx(change, rel=0.1)
+    assert end.step is None
+    assert ends["tp"].step == 1.0 and ends["tp"].better
+
+
+def test_one_device_is_no_end(found):
+    """Nothing lies below one device: it is not told as an end."""
+    assert all(not (end.name == "tp" and not end.upper) for end in found.ends)
+
+
+def test_limits_are_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = 'hardware = "H100-SXM"\nmodel = "Llama-3.1-8B"\nefficiency = "derated"\n'
+    text += "[workload]\nbatch = 16\nisl = 1024\nosl = 256\n"
+    text += '[axes]\n"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "4TB/s" }\n'
+    text += '[optimize]\nminimize = "owning_usd_per_million_tokens"\nstarts = 4\nsteps = 10\ngrid = 50\n'
+    (tmp_path / "ends.toml").write_text(text)
+    main(["optimize", "ends.toml"])
+    told = capsys.readouterr().out
+    assert "limit   hbm_bandwidth is at its most, 4 TB/s: 10 % more would change the objective by -" in told
+    assert "money   margin 8.5: a device is bought at 8.5 times what it takes to make" in told
+    main(["optimize", "ends.toml", "--set", "hardware.costs.margin=1"])
+    assert "money   margin 1: a device costs what it takes to make" in capsys.readouterr().out
+
+
+PER_MODEL = {
+    "hardware": "H100-SXM",
+    "model": ["Llama-3.1-8B", "Llama-3.1-70B"],
+    "efficiency": "derated",
+    "workload": {"batch": 16, "osl": 256},
+    "axes": {"workload.isl": [512, 1024], "hardware.memory.hbm.bandwidth": {"from": "1TB/s", "to": "4TB/s"}},
+    "optimize": {"minimize": "tpot"},
+}
+
+
+def test_problem_of_every_condition():
+    """One specification for every model and length; what is named in their place, alone."""
+    every = list(per_condition(PER_MODEL))
+    assert [tuple(values.values()) for values, _ in every] == [
+        (model, isl) for model in PER_MODEL["model"] for isl in (512, 1024)
+    ]
+    _, last = every[-1]
+    assert last["model"] == "Llama-3.1-70B" and last["set"] == {"workload.isl": 1024}
+    assert list(last["axes"]) == ["hardware.memory.hbm.bandwidth"]
+    assert [values for values, _ in per_condition(PER_MODEL | {"per": "isl"})] == [{"isl": 512}, {"isl": 1024}]
+    assert [values for values, _ in per_condition(PER_MODEL | {"per": "none"})] == [{}]
+    with pytest.raises(ValueError, match="there is no axis modle"):
+        list(per_condition(PER_MODEL | {"per": "modle"}))
+
+
+def test_an_optimum_per_model_is_printed(tmp_path, monkeypatch, capsys):
+    """One after the other; of a model that fits nowhere, the line that says so."""
+    monkeypatch.chdir(tmp_path)
+    text = 'hardware = "H100-SXM"\nmodel = ["Llama-3.1-8B", "Llama-3.1-70B"]\nefficiency = "derated"\n'
+    text += "[workload]\nbatch = 16\nisl = 512\nosl = 64\n"
+    text += '[axes]\n"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "4TB/s" }\n'
+    text += '[optimize]\nminimize = "tpot"\nstarts = 4\nsteps = 10\ngrid = 50\n'
+    (tmp_path / "two.toml").write_text(text)
+    main(["optimize", "two.toml"])
+    told = capsys.readouterr().out
+    assert told.startswith("best per model (--per none: over all of them)")
+    assert told.index("model Llama-3.1-8B") < told.index("model Llama-3.1-70B")
+    assert "no design keeps the constraints; the nearest misses: memory_use <= 1" in told
+    main(["optimize", "two.toml", "--json"])
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["conditions"] == {"model": "Llama-3.1-8B"} and first["designs"]
+    assert second["designs"] == []
+    assert main(["optimize", "two.toml", "-o", "two.nc"]) == 2
+    assert "--output is of one design, and there is one for each model" in capsys.readouterr().err

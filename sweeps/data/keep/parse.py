@@ -12,7 +12,7 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.ask.spec import integer
 from sweeps.data.best import KEY_METRICS, PAIRS
-from sweeps.data.conditions import Groups
+from sweeps.data.conditions import ALONE, Groups
 from sweeps.data.keep.rows import BLOCK, FLAG, TOLD, KeptPoints, KeptRows, KeptSpread, lower_better, sizes_and_types
 from sweeps.data.pieces import Box, View
 
@@ -217,7 +217,7 @@ FORMS = {
 """What can be kept, and how it is written."""
 
 
-def keepers(words: Iterable[str], plan: Any, job: str, groups: Groups) -> list[Any]:
+def keepers(words: Iterable[str], plan: Any, job: str, groups: Groups = ALONE) -> list[Any]:
     """Parts of a sweep to keep.
 
     Args:

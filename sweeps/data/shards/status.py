@@ -5,7 +5,6 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.data.conditions import Groups
 from sweeps.data.keep import keepers
 from sweeps.data.shards import folder, manifest, read
 from sweeps.data.shards.encode import outline
@@ -24,7 +23,7 @@ def status(place: pathlib.Path, check: bool = False) -> dict[str, Any]:
     record = manifest.read(place)
     header, known = record.header, outline(record.header, place / manifest.NAME)
     # Called for its errors alone: parts that could not be told could not be opened either.
-    keepers(known.keep, known, known.job, Groups((), {}))
+    keepers(known.keep, known, known.job)
     shards = [shard for _, shard in sorted(record.shards.items())]
     if check:
         wrong = [_wrong(read.frame, place, record), *(_wrong(read.whole, place, shard, known) for shard in shards)]

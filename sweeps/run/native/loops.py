@@ -209,11 +209,11 @@ def mapped(function: Callable[[list[Any]], Any], columns: Sequence[np.ndarray]) 
     """What `jax.vmap(function)` returns, to rounding; from many threads at once if need be.
 
     Args:
-      function: of a list of numbers, one of each column, to a tree of scalars; pure.
+      function: of a list of numbers, one of each column, to a tree of scalars and arrays; pure.
       columns: shapes (points,), of one float type; examples.
 
     Returns:
-      A function of columns of any one length, to a tree of columns.
+      A function of columns of any one length, to a tree of columns: of an array, its dimensions follow the points.
 
     Raises:
       Unsupported: `function` has an operation that no node of a graph stands for.
@@ -224,16 +224,21 @@ def mapped(function: Callable[[list[Any]], Any], columns: Sequence[np.ndarray]) 
     point = [jax.ShapeDtypeStruct((), dtype) for _ in columns]
     nodes, results = opened(graph, function, (point,), (inputs,))
     # All inputs vary along one axis, that of the points.
-    loops = Loops(graph, dict.fromkeys(inputs, (0,)), jax.tree.leaves(nodes))
+    outputs = [node for part in jax.tree.leaves(nodes) for node in np.ravel(part).tolist()]
+    loops = Loops(graph, dict.fromkeys(inputs, (0,)), outputs)
 
     def of_columns(columns: Sequence[np.ndarray]) -> Any:
         points = len(columns[0])
         values = Bound(loops, dict(zip(inputs, columns, strict=True)), [points])([0])
-        return jax.tree.map(
+
+        def column(part: Any, result: Any) -> np.ndarray:
             # A result that depends on no input is a single number and is repeated for every point.
-            lambda node, result: np.broadcast_to(values[node], points).astype(result.dtype, copy=False),
-            nodes,
-            results,
-        )
+            own = np.ravel(part).tolist()
+            table = np.empty((points, len(own)), result.dtype)
+            for place, node in enumerate(own):
+                table[:, place] = values[node]
+            return table.reshape(points, *np.shape(part))
+
+        return jax.tree.map(column, nodes, results)
 
     return of_columns

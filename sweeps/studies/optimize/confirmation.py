@@ -138,6 +138,8 @@ class Balance:
     weights: np.ndarray  # of the logarithms of the objectives, shape [objectives], whose sum is 1
     scenarios: np.ndarray  # share of every scenario in the weight of the objectives, shape [scenarios]
     residual: float  # length of what is left over that of the slopes of the objectives: 0 at a smooth optimum
+    forces: np.ndarray  # of every constraint of the problem, shape [constraints]; 0 where it is not active
+    pull: np.ndarray  # d ln objective per share of each range, active constraints held, shape [d]; 0 of choices
 
 
 def balance(problem: Problem, design: np.ndarray, weights: np.ndarray | None = None) -> Balance:
@@ -160,18 +162,21 @@ def balance(problem: Problem, design: np.ndarray, weights: np.ndarray | None = N
     moving &= problem.upper > problem.lower
     # Change of each value per share of its range: it turns slopes by values into slopes by shares.
     inner = np.array([v.slope(design[i : i + 1])[0] for i, v in enumerate(problem.variables)])
-    columns, names, owners = [], [], []
+    columns, names, owners, every, kept = [], [], [], [], []
     # Slopes of the objectives, in every scenario that is as bad as the worst one.
     for j, one in enumerate(gradients.cases):
         several = one.values.shape[1] > 1
         for s in np.flatnonzero(one.logs[0] > one.logs[0].max() - ACTIVE):
-            columns.append((one.log_slopes[0, s] * inner)[moving])
+            every.append(one.log_slopes[0, s] * inner)
+            columns.append(every[-1][moving])
             owners.append((j, s if several else -1))
     # Slopes of active constraints. A larger upper limit improves the objective, a larger lower one does not.
     for i, entry in enumerate(problem.kept):
         if constraints[i] > -ACTIVE:
             constraint, sign = entry.constraint, 1.0 if entry.constraint.at_least else -1.0
-            columns.append((gradients.constraint_slopes[0, i] * inner)[moving])
+            every.append(gradients.constraint_slopes[0, i] * inner)
+            columns.append(every[-1][moving])
+            kept.append(i)
             member = entry.member.name if entry.text != constraint.text else ""
             names.append((entry.text, constraint.limit, constraint.unit, "constraint", member, sign))
     # Bounds are constraints on one share, with a unit vector as their slope.
@@ -212,9 +217,15 @@ def balance(problem: Problem, design: np.ndarray, weights: np.ndarray | None = N
         for (name, limit, unit, kind, member, factor), force in zip(names, forces[number:], strict=True)
     ]
     total = shares.sum()
+    # Slopes of objectives and active constraints come first; unit vectors of bounds follow.
+    of_constraints = np.zeros(len(problem.kept))
+    of_constraints[kept] = forces[number : number + len(kept)]
+    pull = np.where(problem.choice, 0.0, forces[: len(every)] @ np.stack(every))
     return Balance(
         active=tuple(sorted(held, key=lambda one: -abs(one.elasticity))),
         weights=pulls / max(pulls.sum(), 1e-300),
         scenarios=shares / total if total else shares,
         residual=left / size if size else 0.0,
+        forces=of_constraints,
+        pull=pull,
     )

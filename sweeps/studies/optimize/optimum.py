@@ -9,6 +9,7 @@ import numpy as np
 from sweeps.ask.names import UDUNITS
 from sweeps.studies.optimize.confirmation import Active, Balance, Confirmation, Robustness
 from sweeps.studies.optimize.descent import KEPT, worst
+from sweeps.studies.optimize.ends import End
 from sweeps.studies.optimize.goals import unit_of
 from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.whole import Gap
@@ -23,6 +24,7 @@ class Optimum:
     objectives: np.ndarray  # [n, objectives], to be made small
     constraints: np.ndarray  # [n, constraints]
     balances: tuple[Balance, ...]  # what holds the best design; of a front, every one
+    ends: tuple[End, ...]  # variables of the best design at an end of what they may be; none of a front
     grid_design: np.ndarray | None  # the best feasible point of the grid, [d]
     grid_objectives: np.ndarray | None  # its objectives
     grid: tuple[np.ndarray, np.ndarray, np.ndarray]  # designs, objectives and constraints of the grid

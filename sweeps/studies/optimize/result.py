@@ -136,6 +136,7 @@ def record(optimum: Optimum) -> dict[str, Any]:
         "robustness": robustness_record(optimum),
         "simulations": [dataclasses.asdict(one) for one in optimum.confirmations] or None,
         "active": [dataclasses.asdict(one) for one in optimum.active],
+        "ends": [dataclasses.asdict(one) for one in optimum.ends],
         "optimality_residual": optimum.residual,
         "best_grid_point": grid,
         "evaluations": optimum.evaluations,
@@ -246,6 +247,7 @@ def _attributes(optimum: Optimum) -> Mapping[str, Any]:
             f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in optimum.problem.objectives
         ),
         "active": json.dumps(plain["active"]),
+        "ends": json.dumps(plain["ends"]),
         "whole_numbers": json.dumps(plain["whole_numbers"]),
         "robustness": json.dumps(plain["robustness"]),
         "simulations": json.dumps(plain["simulations"]),

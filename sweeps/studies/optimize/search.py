@@ -12,12 +12,16 @@ from hwspaces.quantities.units import plain_arguments
 from sweeps.studies.optimize.confirmation import balance, confirmations, robustness
 from sweeps.studies.optimize.cube import legal_combinations
 from sweeps.studies.optimize.descent import KEPT, best_first, descended, scores, worst
+from sweeps.studies.optimize.ends import at_ends
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.quadratic import Polished, polished, refined, settled
 from sweeps.studies.optimize.spec import DesignSpec, Effort, made, read
 from sweeps.studies.optimize.starts import combination_numbers, grid, nondominated, starts
 from sweeps.studies.optimize.whole import Gap, all_seen, branched, discrete, enumerated
+
+NONE_KEPT = "no design keeps the constraints"
+"""Beginning of the error of a search that finds none."""
 
 POLISHED = 4
 """Designs that are polished at most, each the best of its combination of choices."""
@@ -99,9 +103,7 @@ def searched(
     found_objectives, found_constraints = problem.evaluate(best)
     if not (worst(found_constraints) <= KEPT).any():
         least = int(np.argmin(worst(found_constraints)))
-        raise ValueError(
-            f"no design keeps the constraints; the nearest misses: {_misses(problem, found_constraints[least])}"
-        )
+        raise ValueError(f"{NONE_KEPT}; the nearest misses: {_misses(problem, found_constraints[least])}")
     # On a front every design has weights of its own, which `balance` determines.
     weighed = (None, best) if several else (np.ones(1), best[:1])
     balances = tuple(balance(problem, design, weighed[0]) for design in weighed[1])
@@ -118,6 +120,7 @@ def searched(
         objectives=found_objectives,
         constraints=found_constraints,
         balances=balances,
+        ends=() if several else at_ends(problem, best[0], balances[0]),
         grid_design=None if grid_best is None else designs[grid_best],
         grid_objectives=None if grid_best is None else objectives[grid_best],
         grid=(designs, objectives, constraints),

@@ -19,7 +19,7 @@ from sweeps.ask import spec as sweep_spec
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import Case
 from sweeps.ask.question import attributes, unsampled
-from sweeps.data.conditions import conditions
+from sweeps.data.conditions import conditions, names_of
 from sweeps.data.store import coordinates
 from sweeps.studies.optimize.evaluator import Evaluator
 from sweeps.studies.optimize.goals import (
@@ -200,7 +200,9 @@ def made(asked: DesignSpec) -> Problem:
 def _require_free(spec: sweep_spec.Spec, axes: tuple[Axis, ...]) -> None:
     """ValueError of one line for a variable that is a condition: what is asked is no freedom of a design."""
     labels = xr.Dataset(coords=coordinates(axes, {}))
-    for name in conditions(labels, spec.per):
+    # Of what is named, some has one value here.
+    per = None if spec.per is None else [name for name in names_of(spec.per) or () if name in labels.coords]
+    for name in conditions(labels, per):
         raise ValueError(
             f"{name} is a condition, not a freedom of the design: give one value; [mix] or [scenarios] for a design of "
             'several; or per = "none" (--per none) to choose the best of them'
