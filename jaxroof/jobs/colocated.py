@@ -29,7 +29,7 @@ from jaxroof.memory.capacity import kv_bytes_of_sequence, reserved_bytes, weight
 from jaxroof.memory.legality import holds, rules, told_of
 from jaxroof.memory.reserve import memory_share
 from jaxroof.numerics.arrays import jnp, scanned, stacked
-from jaxroof.numerics.smooth import maximum, positive_part
+from jaxroof.numerics.smooth import floor, maximum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, given, number, share, struct
 from jaxroof.op import AnyOp, traced_once
 from jaxroof.roofline import op_timing
@@ -255,7 +255,7 @@ def sequences_left(hardware: Hardware, first: Tenant, second: Tenant, work: Colo
     counts = []
     for tenant, part in ((first, work.cache), (second, 1.0 - work.cache)):
         length = tenant.requests.isl + tenant.requests.osl
-        counts.append(jnp.floor(part * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
+        counts.append(floor(part * left / kv_bytes_of_sequence(tenant.model, tenant.deployment, length)))
     return counts[0], counts[1]
 
 

@@ -7,6 +7,7 @@ from jaxroof.memory import capacity as memory
 from jaxroof.memory.legality import legal
 from jaxroof.memory.paging import mean_wasted_tokens, wasted_tokens
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import floor
 from jaxroof.numerics.struct import Scalar
 
 METRICS = {
@@ -47,7 +48,7 @@ def fit(scenario: Scenario, context: Scalar, sequences: Scalar, encoded: Scalar)
         # Internal fragmentation of paged caches.
         waste = wasted_tokens(context, block)
         paged = {
-            "kv_blocks_left": jnp.floor(memory.kv_capacity_tokens(*place) / block),
+            "kv_blocks_left": floor(memory.kv_capacity_tokens(*place) / block),
             "cache_waste": waste / (context + waste),
             "cache_waste_mean": jnp.asarray(mean_wasted_tokens(block)),
         }

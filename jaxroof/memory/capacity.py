@@ -15,7 +15,7 @@ from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.memory.reserve import activation_bytes, captured_bytes, memory_share, other_bytes, sampler_bytes
 from jaxroof.model import Block, Model, head_rows
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import ceiling, maximum, minimum, positive_part
+from jaxroof.numerics.smooth import ceiling, floor, maximum, minimum, positive_part
 from jaxroof.numerics.struct import Array, Scalar
 
 OTHER_PARAMETER_BYTES = 2.0
@@ -354,7 +354,7 @@ def memory_use(
 ) -> Array:
     """Share of the usable device memory that `sequences` of `context` tokens and the model need, shape ().
 
-    More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` and `sequence_capacity` are not.
+    More than 1 where they do not fit. Differentiable everywhere, which `weights_fit` is not.
     """
     # Requests are spread evenly over attention groups, each of which has a cache of its own.
     held = kv_bytes_of_sequence(model, deployment, context, encoded) * sequences / request_groups(deployment)
@@ -380,9 +380,9 @@ def sequence_capacity(
 ) -> Array:
     """Sequences of `context` tokens and `encoded` encoder outputs whose cache fits a replica at once, shape ().
 
-    Rounded down. Every attention group of a replica has a cache of its own.
+    Rounded down; the gradient is that of the ratio itself. Every attention group of a replica has a cache of its own.
     """
     held = kv_bytes_of_sequence(model, deployment, context, encoded)
     sequences = _room(hardware, model, deployment) / held
     # Rounded down per group: half a sequence in each of two caches is none.
-    return jnp.floor(sequences) * request_groups(deployment)
+    return floor(sequences) * request_groups(deployment)

@@ -5,7 +5,7 @@ from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.model import Block, Model
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import maximum, minimum
+from jaxroof.numerics.smooth import floor, maximum, minimum
 from jaxroof.numerics.struct import Scalar
 
 RESIDUALS = 3.0
@@ -159,7 +159,7 @@ def static_share(hardware: Hardware, deployment: Deployment) -> Scalar:
         reserve = reserve + jnp.where(groups > 1.0, padding, 0.0)
     reserve = jnp.where(mebibytes > 60.0 * 1024.0, maximum(reserve, 10.0 * 1024.0), reserve)
     # SGLang rounds the fraction to thousandths: on a device of 80 GB one of them is 80 MB of cache.
-    return maximum(jnp.round((1.0 - reserve / mebibytes) * 1000.0) / 1000.0, LEAST_SHARE)
+    return maximum(floor((1.0 - reserve / mebibytes) * 1000.0 + 0.5) / 1000.0, LEAST_SHARE)
 
 
 LEAST_SHARE = 0.01

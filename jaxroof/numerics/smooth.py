@@ -1,4 +1,4 @@
-"""Exact maximum, minimum and ceiling, with gradients on both sides of a ridge."""
+"""Exact maximum, minimum, ceiling and floor, with gradients on both sides of a ridge."""
 
 import contextlib
 import contextvars
@@ -226,6 +226,11 @@ def ceiling(number: Scalar) -> Array:
     Without smoothing (`smoothing(0)`) the gradient is 0.
     """
     return _ceiling(_exponent(), number)
+
+
+def floor(number: Scalar) -> Array:
+    """The largest whole number that is not above `number`, shape (); its gradient is that of `ceiling`."""
+    return -ceiling(-number)
 
 
 @sloped

@@ -20,6 +20,7 @@ from jaxroof.memory.capacity import (
     weight_bytes,
     weights_fit,
 )
+from jaxroof.memory.reserve import memory_share
 
 # `dense`, per layer: qkv 1000 x (10 + 2 x 2) x 100 = 1.4 M; o 10 x 100 x 1000 = 1 M; up 2 x 1000 x 3000 = 6 M;
 # down 3 M; norms 2000. Four layers of 11.402 M; embedding and head 20 M each; final norm 1000.
@@ -139,6 +140,31 @@ def test_capacity(dense, chip):
     # 1000 tokens each: 195 whole sequences
     assert float(sequence_capacity(hardware, dense, deployment, 1000.0)) == 195
     assert bool(weights_fit(hardware, dense, deployment))
+
+
+def test_whole_sequences_have_the_slope_of_their_ratio(dense, chip):
+    """195 of 195.74 sequences: 1 % more memory is 0.9 x 10 MB of 24 bytes x 1000 x 133.3 each, not none."""
+    deployment = Deployment(max_batched_tokens=100.0, reserve_bytes=1e8, sampled_rows=0.0)
+
+    def sequences(capacity):
+        return sequence_capacity(with_capacity(chip, capacity), dense, deployment, 1000.0)
+
+    def tokens(capacity):
+        return kv_capacity_tokens(with_capacity(chip, capacity), dense, deployment)
+
+    assert float(jax.grad(sequences)(1e9)) == pytest.approx(float(jax.grad(tokens)(1e9)) / 1000.0, rel=1e-5)
+
+
+def test_a_share_in_thousandths_has_the_slope_of_its_reserve(chip):
+    """1 - reserve / memory: SGLang's whole thousandths of a device's memory hide no slope."""
+    deployment = Deployment(memory_static=1.0, memory_utilization=None)
+
+    def share(capacity):
+        return memory_share(with_capacity(chip, capacity), deployment)
+
+    # Between 35 and 60 GiB the reserve is the same: d share = reserve / memory = 1 - share, within half a thousandth.
+    memory = 48 * 2.0**30
+    assert memory * float(jax.grad(share)(memory)) == pytest.approx(1.0 - float(share(memory)), abs=6e-4)
 
 
 def test_what_does_not_fit_is_false_and_finite(dense, chip):

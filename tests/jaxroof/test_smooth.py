@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.smooth import SHARPNESS, ceiling, cheapest, maximum, minimum, smoothing, straightened
+from jaxroof.numerics.smooth import SHARPNESS, ceiling, cheapest, floor, maximum, minimum, smoothing, straightened
 
 
 def weights(*terms):
@@ -43,6 +43,13 @@ def test_weights_sum_to_one_at_every_scale():
     for scale in np.float32([1e-30, 1e-6, 1e15, 1e30]):
         # 3e-5: 49th powers of ratios that the scaling rounded
         np.testing.assert_allclose(whole(terms * scale), reference, rtol=3e-5, atol=1e-7)
+
+
+def test_floor():
+    """The mirror image of the ceiling: whole numbers stay, and the slope is that of the ramp."""
+    for number, whole in ((2.7, 2.0), (3.0, 3.0), (0.4, 0.0), (-1.2, -2.0)):
+        assert float(floor(number)) == whole and not np.signbit(float(floor(0.4)))
+        assert float(jax.grad(floor)(number)) == 1.0
 
 
 def test_zero_terms():
