@@ -44,9 +44,27 @@ MUTATIONS = {
     ),
     "bound_of_levels": Mutation(
         "jaxroof/roofline.py",
-        "return Timing(maximum(timing.total, *longest), {**known, **resources})",
-        "return Timing(timing.total, {**known, **resources})",
+        "return Timing(maximum(timing.total, *longest), slower(counted, least))",
+        "return Timing(timing.total, slower(counted, least))",
         "jaxroof/test_bounds.py",
+    ),
+    "memory_beside": Mutation(
+        "jaxroof/memory/beside.py",
+        "more = positive_part(_longest(op, hardware) * hardware.memory.hbm.bandwidth - own)",
+        "more = 0.0 * positive_part(_longest(op, hardware) * hardware.memory.hbm.bandwidth - own)",
+        "jaxroof/test_memories.py",
+    ),
+    "slowest_memory": Mutation(
+        "jaxroof/memory/placement.py",
+        "before = rates[other] < rates[name] if slowest_first else rates[other] > rates[name]",
+        "before = rates[other] > rates[name]",
+        "jaxroof/test_memories.py",
+    ),
+    "mesh_crossing": Mutation(
+        "jaxroof/efficiency/mesh.py",
+        "return op.kernels * CROSSINGS * jnp.sqrt(hardware.cores.count) * hop",
+        "return op.kernels * jnp.sqrt(hardware.cores.count) * hop",
+        "jaxroof/test_memories.py",
     ),
     "tile_columns": Mutation(
         "jaxroof/efficiency/tiles.py",

@@ -25,7 +25,7 @@ FLOORS = {
         {"version", "public", "numerics"},
         {"silicon", "model", "op", "batch", "nests"},  # vocabulary
         {"hardware", "deployment"},
-        {"layers", "chip"},  # the ops of a model; the area and cost of a device
+        {"layers", "chip", "units"},  # the ops of a model; the area and cost of a device; its rates
         {"memory", "efficiency"},
         {"collectives"},
         {"roofline"},  # the time of one op
