@@ -5,6 +5,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hwspaces.accelerators.derived import Shared
 from hwspaces.accelerators.energy import process_energies, unfitted
 from hwspaces.accelerators.link_technology import NOT_MEASURED, OF_DIES, link_technology, own_values
 from hwspaces.accelerators.technology_tables import KINDS, aliases, common, table
@@ -37,14 +38,15 @@ class Constant:
         return self.source.startswith(NOT_MEASURED)
 
 
-def technology_constants(kind: str, name: str) -> dict[str, Constant]:
-    """Constants of one technology of the files of `hwspaces/technology`, by plain key.
+def technology_constants(kind: str, name: str, shared: Shared | None = None) -> dict[str, Constant]:
+    """Constants of one technology, by plain key.
 
     Args:
       kind: one of `KNOWN`: "process", "voltage", "wafer", "area", "stack", "memory_price", "package", "cooling",
         "draw", "link", "energy.process", "energy.memory" or "energy.link".
       name: of its tables, such as "N5" (a process also by its other names, such as "5nm"), "HBM3e", "NVLink4",
         "CoWoS-S-2023", "air".
+      shared: tables of all technologies; None: those of the files of `hwspaces/technology`.
 
     Returns:
       What the table gives and what it takes from its base, such as {"density": ..., "sram_cell": ..., "analog": ...}.
@@ -54,11 +56,11 @@ def technology_constants(kind: str, name: str) -> dict[str, Constant]:
     """
     if kind not in KNOWN:
         raise ValueError(f"{kind!r} is not a kind of technology{nearest(kind, KNOWN)}")
-    shared = common()
+    shared = common() if shared is None else shared
     # A process is asked for by any of its names; tables are by one of them.
     if kind in _OF_PROCESSES:
         name = aliases(shared).get(name, name)
-    known = technology_names(kind)
+    known = technology_names(kind, shared)
     if name not in known:
         raise ValueError(f"{kind} = {name!r} is not known{nearest(name, known)}")
     # Constants of a link are those of its transport, and the shoreline, which is a figure of the die.
@@ -73,18 +75,18 @@ def technology_constants(kind: str, name: str) -> dict[str, Constant]:
         return {key: Constant(value, _unit(key), others.get(key, source)) for key, value in values.items()}
     if kind.startswith("energy."):
         # Memories and links have one energy, that of moving a byte.
-        held = _energies(kind)[name]
+        held = _energies(kind, shared)[name]
         return {"moved": Constant(_moved(held, f"{PLACE}: {kind}.{name}"), "J/B", held["source"])}
     values, sources = table(kind, name, shared, PLACE)
     return {key: Constant(value, KINDS[kind][key], sources[key]) for key, value in values.items()}
 
 
-def technology_names(kind: str) -> tuple[str, ...]:
+def technology_names(kind: str, shared: Shared | None = None) -> tuple[str, ...]:
     """Names of the technologies of one kind of `KNOWN`."""
-    shared = common()
+    shared = common() if shared is None else shared
     if kind == "link":
         return tuple(shared.links)
-    return tuple(_energies(kind) if kind.startswith("energy.") else shared.silicon[kind])
+    return tuple(_energies(kind, shared) if kind.startswith("energy.") else shared.silicon[kind])
 
 
 @functools.cache
@@ -106,13 +108,13 @@ def _given() -> Iterator[str]:
             yield own["sources"].get(path.removeprefix("transport."), own["source"])
     for kind in ENERGIES:
         # A process stands under each of its names: by identity it is counted once.
-        for own in {id(held): held for held in _energies(f"energy.{kind}").values()}.values():
+        for own in {id(held): held for held in _energies(f"energy.{kind}", shared).values()}.values():
             plain = {key for key in own if key not in ("base", "matrix", "source", "precisions", "scratchpads")}
             yield from [own["source"]] * (len(plain) + len(own.get("matrix", {})))
 
 
-def _energies(kind: str) -> Mapping[str, Mapping[str, Any]]:
-    return getattr(common().energy, kind.partition(".")[2])
+def _energies(kind: str, shared: Shared) -> Mapping[str, Mapping[str, Any]]:
+    return getattr(shared.energy, kind.partition(".")[2])
 
 
 def _moved(held: Mapping[str, Any], place: str) -> float:

@@ -11,11 +11,10 @@ from typing import Any
 from hwspaces.accelerators.blis import blis_entry
 from hwspaces.accelerators.derived import Shared
 from hwspaces.accelerators.described import described, estimated, is_description, kin, problems
-from hwspaces.accelerators.energy import technologies
 from hwspaces.accelerators.entry import HardwareEntry, with_price
 from hwspaces.accelerators.prices import TERMS, Price, market_price, offers
 from hwspaces.accelerators.schema import entry, iso_date
-from hwspaces.accelerators.technology_tables import CATALOGUE, OF_SPACES, common, file_tables, known_tables, resolved
+from hwspaces.accelerators.technology_tables import CATALOGUE, common, extended, file_tables, known_tables, resolved
 from hwspaces.accelerators.technology_tables import table as shared_table
 from hwspaces.files import document
 from hwspaces.quantities.units import nearest, quantity
@@ -98,7 +97,11 @@ def known_dies() -> dict[str, KnownDie]:
 
 
 def changed(
-    name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], called: str, file: str
+    name: str,
+    change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    called: str,
+    file: str,
+    technology: Mapping[str, Any] | None = None,
 ) -> HardwareEntry:
     """An accelerator of the catalogue with a changed table, under another name and without a price.
 
@@ -107,6 +110,7 @@ def changed(
       change: from its table, as `tomllib` gives it, to the changed one.
       called: the new name.
       file: that says what is changed, for messages.
+      technology: tables of technologies beside those of the package.
 
     Raises:
       ValueError: one line, for an unknown name, and as `hwspaces.accelerators.schema.entry`.
@@ -115,7 +119,8 @@ def changed(
     if location is None:
         raise ValueError(f"{file}: base = {name!r} is not in the catalogue{_suggestion(name)}")
     own, canonical = location
-    return entry(called, change(_tables(own)["accelerator"][canonical]), _shared(own), file)
+    shared = extended(_shared(own), technology or {}, file)
+    return entry(called, change(_tables(own)["accelerator"][canonical]), shared, file)
 
 
 @functools.cache
@@ -177,17 +182,11 @@ def _of_toml(path: str, name: str) -> HardwareEntry:
         return _of_description(written, path, name)
     tables, shared = known_tables(written, path), common()
     # The file's own tables stand over those of the catalogue that have the same name.
-    own = Shared(
-        tables.get("source", {}),
-        {**_every_architecture(), **resolved(tables, "architecture", path)},
-        {**shared.links, **resolved(tables, "link", path)},
-        shared.energy | technologies(tables, path),
-        {kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
+    own = dataclasses.replace(
+        extended(shared, tables, path),
+        sources=tables.get("source", {}),
+        architectures={**_every_architecture(), **resolved(tables, "architecture", path)},
     )
-    # Accelerators do not refer to these kinds: nothing else would check what the file has of them.
-    for kind in OF_SPACES:
-        for of_kind in tables.get(kind, {}):
-            shared_table(kind, of_kind, own, path)
     accelerators = tables.get("accelerator", {})
     chosen = _chosen(accelerators, name, path)
     return entry(chosen, accelerators[chosen], own, path, own=True)

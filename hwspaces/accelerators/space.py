@@ -10,8 +10,10 @@ from typing import Any
 
 from hwspaces.accelerators import load
 from hwspaces.accelerators.constants import Constant, technology_constants
+from hwspaces.accelerators.derived import Shared
 from hwspaces.accelerators.entry import HardwareEntry, overridden
 from hwspaces.accelerators.load import changed
+from hwspaces.accelerators.technology_tables import common, extended, known_tables
 from hwspaces.files import document
 from hwspaces.quantities.laws import BASE, hardware_laws, law_that_sets, obeying
 from hwspaces.quantities.leaves import leaf, leaf_quantity
@@ -30,7 +32,7 @@ LARGEST = 1 << 20
 """Bytes of a file of a space."""
 
 TEXTS = ("title", "base", *TECHNOLOGIES)
-TABLES = ("accelerator", "start", "knobs", "laws")
+TABLES = ("accelerator", "start", "knobs", "laws", "technology")
 REQUIRED = ("base", "process", "stack", "link", "package", "cooling", "knobs")
 KNOB_KEYS = ("from", "to", "n", "scale")
 
@@ -114,7 +116,9 @@ def _read(path: Path) -> Space:
             raise ValueError(f"{where}: {key} is missing; a space has {', '.join(REQUIRED)}")
     # What the rest of a device draws has one table of constants, which spaces need not name.
     names = {key: tables[key] for key in TECHNOLOGIES if key in tables} | {"draw": "usual"}
-    constants = _constants(names, where)
+    # Technologies of the file's own stand over those of the package that have the same name.
+    own = known_tables(tables.get("technology", {}), f"{where}: technology")
+    constants = _constants(names, extended(common(), own, where), where)
     start = _start(tables, path, constants, where)
     # A space's own laws stand over those of all spaces; an empty text takes one of them away.
     written = {key: text for key, text in (document.toml(LAWS)["laws"] | tables.get("laws", {})).items() if text}
@@ -141,12 +145,12 @@ def _matches(key: str, path: str) -> bool:
     return path == key or ("*" in key and path.rpartition(".")[0] == key.removesuffix(".*"))
 
 
-def _constants(names: Mapping[str, str], where: str) -> dict[str, Constant]:
+def _constants(names: Mapping[str, str], shared: Shared, where: str) -> dict[str, Constant]:
     """Constants of all technologies that a space names, by the names that laws have for them."""
     constants: dict[str, Constant] = {}
     for key, name in names.items():
         try:
-            held = technology_constants(_KINDS.get(key, key), name.partition("+")[0])  # of the dies with cores
+            held = technology_constants(_KINDS.get(key, key), name.partition("+")[0], shared)  # of the dies with cores
         except ValueError as error:
             raise ValueError(f"{where}: {key} = {name!r}: {error}") from None
         constants |= {f"{key}.{plain}": constant for plain, constant in held.items()}
@@ -164,7 +168,7 @@ def _start(tables: Mapping[str, Any], path: Path, constants: Mapping[str, Consta
         sources = {} if "margin" in overlay.get("costs", {}) else {"costs.margin": MARGIN_SOURCE}
         return laid | {"aliases": [], "notes": [], "sources": sources, "source": f"{tables['base']}, and {path.name}"}
 
-    device = changed(tables["base"], change, path.stem, where)
+    device = changed(tables["base"], change, path.stem, where, tables.get("technology"))
     return overridden(device, settings, f"{where}: start")
 
 

@@ -147,6 +147,21 @@ def common() -> Shared:
     return dataclasses.replace(shared, energy=_by_every_name(shared))
 
 
+def extended(shared: Shared, tables: Mapping[str, Any], path: str) -> Shared:
+    """What accelerators refer to, with the technologies of a user's file over those of the same names."""
+    own = dataclasses.replace(
+        shared,
+        links={**shared.links, **resolved(tables, "link", path)},
+        energy=shared.energy | technologies(tables, path),
+        silicon={kind: {**known, **resolved(tables, kind, path)} for kind, known in shared.silicon.items()},
+    )
+    # Accelerators do not refer to these kinds: nothing else would check what the file has of them.
+    for kind in OF_SPACES:
+        for of_kind in tables.get(kind, {}):
+            table(kind, of_kind, own, path)
+    return own
+
+
 def _by_every_name(shared: Shared) -> Technologies:
     """Energies, where those of a process also stand under the names that have none of their own."""
     process = dict(shared.energy.process)

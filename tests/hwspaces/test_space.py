@@ -1,5 +1,7 @@
 """Design spaces: what they start from, the laws of clock, power and energy, and files that are refused."""
 
+import re
+
 import pytest
 
 import hwspaces
@@ -129,6 +131,48 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path, old, new, said):
         space(str(path))
     assert said in str(caught.value) and "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+OWN_STACK = """
+[technology.stack.MyHBM]
+bandwidth_TBps = 4
+capacity_GB = 72
+floor_power_W = 8
+phy_edge_mm = 11
+footprint_mm2 = 132
+source = "a road map"
+[technology.energy.memory.MyHBM]
+moved_pJ_per_B = 35
+[technology.memory_price.MyHBM]
+price_USD_per_GB = 12
+"""
+
+
+def test_technologies_of_a_file_of_ones_own(tmp_path):
+    """Eight stacks of one's own: 32 TB/s, 576 GB at 12 USD per GB, 35 pJ/B."""
+    path, text = tmp_path / "own.toml", (SPACES / "gpu-n3.toml").read_text(encoding="utf-8")
+    path.write_text(text.replace('stack = "HBM4"', 'stack = "MyHBM"') + OWN_STACK)
+    entry, usual = space(str(path)).entry, space("gpu-n3").entry
+    stacks = entry.hardware.design.stacks
+    assert entry.hardware.memory.hbm.bandwidth == pytest.approx(4e12 * stacks)
+    assert entry.hardware.energy.hbm == pytest.approx(35e-12)
+    assert "a road map" in str(space(str(path)).constants["stack.floor_power"].source)
+    assert entry.hardware.costs.memory == pytest.approx(12e-9) != usual.hardware.costs.memory
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("capacity_GB = 72", "", "stack.MyHBM: capacity is missing"),
+        ("bandwidth_TBps = 4", "bandwidth_W = 4", "bandwidth_W = 4"),
+        ("technology.stack", "technology.pile", "table pile is not known"),
+    ],
+)
+def test_a_wrong_technology_is_refused_in_one_line(tmp_path, old, new, said):
+    path, text = tmp_path / "own.toml", (SPACES / "gpu-n3.toml").read_text(encoding="utf-8")
+    path.write_text(text.replace('stack = "HBM4"', 'stack = "MyHBM"') + OWN_STACK.replace(old, new))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        space(str(path))
 
 
 def test_a_figure_of_a_law_cannot_be_set():
