@@ -9,9 +9,11 @@ import numpy as np
 import hwspaces
 from jaxroof import batch
 from jaxroof.deployment import Deployment
+from jaxroof.deployment.deployment import PLACEMENTS
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.request import request_cost
 from jaxroof.jobs.serve import Service
 from jaxroof.jobs.step import StepWork
 from jaxroof.memory.capacity import weight_bytes
@@ -95,8 +97,26 @@ def placement_notes(scenario: Scenario) -> list[str]:
         held = {"weights": place.weights} | ({"routed experts": place.experts} if experts else {})
         words = [f"{what} {_where(shares)}" for what, shares in held.items()]
         rooms = ", ".join(f"{hwspaces.formatted(float(room), 'B')} of {_memory(n)}" for n, room in place.rooms.items())
-        notes.append(f"placement {deployment.placement}: {'; '.join(words)}; left for KV cache: {rooms}")
+        best = _best_placement(scenario)
+        notes.append(f"placement {deployment.placement}: {'; '.join(words)}; left for KV cache: {rooms}{best}")
     return notes
+
+
+def _best_placement(scenario: Scenario) -> str:
+    """Whether another way to fill the memories ends requests earlier, in words."""
+    work, own = scenario.workload, scenario.deployment
+    if not isinstance(work, Requests):
+        return ""
+    ends = {}
+    with eager():
+        for way in PLACEMENTS:
+            deployment = dataclasses.replace(own, placement=way)
+            cost = request_cost(scenario.hardware, scenario.model, deployment, work, scenario.efficiency)
+            ends[way] = float(cost.e2e)
+    best = min(PLACEMENTS, key=lambda way: (ends[way], way != own.placement))
+    if best == own.placement:
+        return "; the best of the placements"
+    return f"; {best} would end requests {1.0 - ends[best] / ends[own.placement]:.1%} earlier"
 
 
 def _where(shares: dict[str, Any]) -> str:
