@@ -22,10 +22,9 @@ def chip(tmp_path):
     return str(path)
 
 
-def notes(hardware, model="Qwen3-235B-A22B-FP8", placement="weights_first", isl=32768):
-    deployment = {"placement": placement}
-    asked = case("request", hardware, model, {"batch": 8, "isl": isl, "osl": 256}, deployment, efficiency="learned")
-    return placement_notes(asked.scenario)
+def notes(hardware, model="Qwen3-235B-A22B-FP8", placement="weights_first", isl=32768.0):
+    work, where = {"batch": 8.0, "isl": isl, "osl": 256.0}, {"placement": placement}
+    return placement_notes(case("request", hardware, model, workload=work, deployment=where).scenario)
 
 
 def test_where_weights_and_cache_lie_and_what_would_be_better(chip):
@@ -38,9 +37,9 @@ def test_where_weights_and_cache_lie_and_what_would_be_better(chip):
 
 
 def test_a_dense_model_has_no_experts_to_place(chip):
-    (_, said) = notes(chip, model="Llama-3.1-8B", isl=1024)
+    (_, said) = notes(chip, model="Llama-3.1-8B", isl=1024.0)
     assert "experts" not in said.replace("experts_last", "") and "weights 100.0% in device memory" in said
 
 
 def test_one_memory_says_nothing():
-    assert notes("H200-SXM", model="Llama-3.1-8B", isl=1024) == []
+    assert notes("H200-SXM", model="Llama-3.1-8B", isl=1024.0) == []
