@@ -139,7 +139,7 @@ def row_tiles(shape: ProductShape, tile: float) -> Array:
     rows = shape.rows / jnp.maximum(shape.matrices, 1e-6)
     if shape.largest is None:
         # Even routing: every matrix has the mean, rounded up to whole tiles, of at least one.
-        return shape.matrices * maximum(ceiling(rows * scale), 1.0)
+        return shape.matrices * ceiling(maximum(rows * scale, 1.0))
     # Skewed routing, Zipf-like: the span is the log of the ratio of busiest to idlest expert.
     span = _span(jnp.maximum(shape.largest / jnp.maximum(rows, 1e-6), 1.0))
     # Matrices with less than one tile of rows take one; the others follow the integral of the power law.

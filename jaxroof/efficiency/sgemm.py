@@ -211,7 +211,7 @@ def _core_time(kernel: SgemmKernel, op: Kernel, hardware: Hardware, rate: Scalar
     times = []
     for splits in SPLITS:
         main = element * (STEP * ceiling(op.shape.inputs / (splits * STEP)))
-        waves = maximum(1.0, ceiling(tiles * (splits / cores)))
+        waves = ceiling(maximum(1.0, tiles * (splits / cores)))
         # A core alone with one small tile cannot hide its latencies behind another one: at least `alone` times the main
         # loop.
         time = main * maximum(waves, alone) + waves * (kernel.tile_cycles * cycle)

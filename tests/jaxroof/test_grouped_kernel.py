@@ -157,6 +157,17 @@ def test_tiles_of_equal_rows_are_rounded_up_and_of_unequal_ones_on_average():
             assert tiles(np.sum(loads), 4001.0, tile, 900.0) == pytest.approx(exact, rel=0.08)
 
 
+def test_a_tile_that_every_matrix_needs_has_no_slope_in_its_rows():
+    """20 rows of a matrix on tiles of 64: one tile, and no second one near; 100 rows: the slope of 100 / 64."""
+
+    def tiles(rows):
+        shape = ProductShape(rows=rows, outputs=1.0, inputs=1.0, matrices=8.0, weight_bytes=2.0, output_bytes=2.0)
+        return row_tiles(shape, 64.0)
+
+    assert float(tiles(160.0)) == 8.0 and float(jax.grad(tiles)(160.0)) == pytest.approx(0.0, abs=1e-9)
+    assert float(tiles(800.0)) == 16.0 and float(jax.grad(tiles)(800.0)) == pytest.approx(1.0 / 64.0, rel=1e-4)
+
+
 def test_no_rows_take_no_time():
     timing = grouped_timing(published(), product(0.0, 0.0), device())
     assert float(timing.total) == 0.0

@@ -71,6 +71,20 @@ def time(kernel, op, device):
     return float(sgemm_timing(kernel, op, device).total)
 
 
+def test_a_wave_that_is_not_full_has_no_slope_in_cores():
+    """64 x 64 on 100 cores: a few tiles of any size; more cores at the same rate of each do nothing."""
+
+    def seconds(count):
+        device = hardware()
+        cores = dataclasses.replace(device.cores, count=count)
+        matrix = {"fp32": 2e11 * count}
+        return sgemm_timing(
+            PLAIN, product(64.0, 1000.0, 64.0), dataclasses.replace(device, cores=cores, matrix=matrix)
+        ).total
+
+    assert 100.0 * float(jax.grad(seconds)(100.0)) / float(seconds(100.0)) == pytest.approx(0.0, abs=1e-3)
+
+
 def test_whole_waves_by_hand():
     """1280 x 1280 x 1000: 100 tiles of 128 x 128, one wave: 2 x 128^2 x 1000 / 0.2 TFLOP/s = 163.84 us; one row more
     takes tiles of 32 x 32: 41 x 40 = 1640 on 100 cores, 17 waves of 10.24 us.
