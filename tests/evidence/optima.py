@@ -102,7 +102,7 @@ def drawn(problem: Problem, best: np.ndarray, feasible: int, seconds: float, see
 
 def rules_broken(problem: Problem, space: str, found: list[Optimum]) -> list[str]:
     """Lines of optima that could not be built."""
-    (member,) = problem.flat
+    member = problem.flat[0]  # members of a mix have one chip
     devices = [member.evaluator.scenario(one.designs[0][member.columns]).hardware for one in found]
     return [f"seed {seed}: {rule}" for seed, device in enumerate(devices) for rule in broken(device, space)]
 
