@@ -210,7 +210,7 @@ def matrix_time(
     for m, n in tiles:
         # Work of m n plus the loads of m + n per step: larger tiles re-use operands more (arithmetic intensity of a
         # tile).
-        main = (m * n + small * (m + n)) * misfit(m, n, hardware)
+        main = (m * n + small * (m + n)) * misfit(m, n, hardware, tiles[0])
         if least is not None:
             main = maximum(main, least)
         # Fixed time of each tile beside its main loop: first loads, epilogue.
@@ -230,11 +230,20 @@ def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:
     return maximum(1.0, tiles_per_core + softness * idle)
 
 
-def misfit(m: float, n: float, hardware: Hardware) -> Scalar:
+def misfit(m: float, n: float, hardware: Hardware, least: tuple[float, float] = TILES[0]) -> Scalar:
     """Slowdown of a tile that registers or scratchpad do not hold: 1 where it fits, then (needed / there)^4.
 
-    Steep enough that such a tile is not chosen. A tile that fits exactly, as the largest ones do by design, gains
+    Steep enough that such a tile is not chosen while a smaller one fits. Where not even the `least` tile does, it takes
+    needed / there times as long, in shallower steps. A tile that fits exactly, as the largest ones do by design, gains
     nothing from more capacity: the gradient is 0 there and where there is room, and that of the power beyond.
+    """
+    over, smallest = _excess(m, n, hardware), _excess(*least, hardware)
+    return (over * over) * (over * over) / (smallest * smallest * smallest)
+
+
+def _excess(m: float, n: float, hardware: Hardware) -> Scalar:
+    """Times that a tile needs what registers or scratchpad hold, shape (): 1 where it fits.
+
     Accumulators may take half of the registers.
     """
     registers, scratchpad = hardware.memory.register_capacity, hardware.memory.scratchpad
@@ -245,5 +254,4 @@ def misfit(m: float, n: float, hardware: Hardware) -> Scalar:
     if scratchpad is not None:
         # Double buffering: `STAGES` slices of m rows and n columns.
         over = jnp.maximum(STAGES * STEP_BYTES * (m + n) / scratchpad.capacity, over)
-    over = jnp.where(over > 1.0, over, 1.0)  # at 1 exactly a maximum would have half of the slope
-    return (over * over) * (over * over)
+    return jnp.where(over > 1.0, over, 1.0)  # at 1 exactly a maximum would have half of the slope

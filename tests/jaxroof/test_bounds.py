@@ -84,3 +84,19 @@ def test_no_kernel_is_faster_than_its_levels_and_units(leaf, efficiency):
                     least.pop("hbm"), least.pop("launch")
                     time = float(op_time(op, hardware, constants))
                     assert time >= (1.0 - 1e-6) * max(map(float, least.values()), default=0.0), (name, what)
+
+
+@pytest.mark.parametrize("efficiency", ["kernel", "learned"])
+@pytest.mark.parametrize("name", ["H100-SXM", "MI300X", "L4"])
+def test_a_tiny_scratchpad_costs_what_blocking_says(name, efficiency):
+    """Where no tile fits, products take a few times what the best blocking of such a level moves, not thousands."""
+    model, constants = workloads.model("Llama-3.1-8B").model, hwspaces.efficiency(efficiency).efficiency
+    own = hwspaces.hardware(name).hardware
+    starved = scaled(own, "memory.scratchpad.capacity", 0.05)
+    with eager():
+        bound, modelled = (
+            float(step_time(starved, model, Deployment(), STEPS["prefill"], each))
+            / float(step_time(own, model, Deployment(), STEPS["prefill"], each))
+            for each in (datasheet(), constants)
+        )
+    assert 1.0 < bound < modelled * 1.05 and modelled < 5.0 * bound
