@@ -77,12 +77,12 @@ def near_times(op: Kernel, hardware: Hardware, share: Scalar) -> dict[str, Scala
     Products and attention alone are theirs: their operands never leave the memory.
 
     Args:
-      share: of the bandwidth inside the memory that they reach.
+      share: of the bandwidth inside the memory, and of their own rate, that they reach.
     """
     near = hardware.memory.near
     if near is None or op.matrix_flops is None or op.bytes is None or op.shape is None:
         return {}
-    times = {"hbm": op.bytes / (near.bandwidth * share), "matrix": op.matrix_flops / near.flops}
+    times = {"hbm": op.bytes / (near.bandwidth * share), "matrix": op.matrix_flops / (near.flops * share)}
     # What lies in other memories comes as fast as to the cores.
     return times | ({"beside": beside_time(op, hardware) / share} if op.beside_bytes else {})
 

@@ -6,7 +6,7 @@ import hwspaces
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
-from jaxroof.hardware import Hardware, matrix_peak
+from jaxroof.hardware import Hardware, matrix_peak, spread_over_mesh
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.model import WeightFormat
@@ -81,10 +81,17 @@ def shares(hardware: Hardware, efficiency: Efficiency) -> PlausibleShares | None
 def catalogue_shares(efficiency: Efficiency) -> dict[str, PlausibleShares]:
     """Shares of every accelerator of the catalogue that has a 16-bit matrix peak, by name.
 
+    Left out are those whose kernels are unlike any measured one: they stay spread over a mesh, run in the memory, or
+    read SRAM in less time than a launch takes.
+
     Every op is priced once per accelerator, so that compiling it would take longer than computing it step by step.
     """
     with jax.disable_jit():
-        shares_by_name = {name: shares(entry.hardware, efficiency) for name, entry in hwspaces.catalogue().items()}
+        shares_by_name = {
+            name: shares(entry.hardware, efficiency)
+            for name, entry in hwspaces.catalogue().items()
+            if not (spread_over_mesh(entry.hardware) or entry.hardware.memory.near or entry.memory == "SRAM")
+        }
     return {name: share for name, share in shares_by_name.items() if share is not None}
 
 
