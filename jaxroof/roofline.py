@@ -315,17 +315,19 @@ def op_time_by_bound(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> A
     """`op_time` in s at the place of what binds it and 0 elsewhere, shape (len(RESOURCES),)."""
     timing = op_timing(op, hardware, efficiency)
     bound = _longest(_rivals(op, hardware, efficiency, timing))
-    return at_bound(bound, timing.total)
+    return at_bound(bound, timing.total, hardware)
 
 
-def at_bound(bound: Scalar, time: Scalar) -> Array:
+def at_bound(bound: Scalar, time: Scalar, hardware: Hardware) -> Array:
     """`time` at the place of what binds it and 0 elsewhere, shape (len(RESOURCES),).
+
+    The last of them, memories beside device memory, has no place where a device has none.
 
     Args:
       bound: index into `RESOURCES`.
     """
     # One-hot over resources rather than indexing, as the bound is data: a batched lookup stays one array expression.
-    places = jnp.arange(len(RESOURCES), dtype=jnp.int8)
+    places = jnp.arange(len(RESOURCES) - (hardware.memory.beside is None), dtype=jnp.int8)
     return jnp.where(places == jnp.asarray(bound)[..., None], jnp.asarray(time)[..., None], 0.0)
 
 

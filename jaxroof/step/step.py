@@ -118,7 +118,8 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
     times = {
         name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, device, efficiency) for name, op in ops.items()
     }
-    return times | {HOST: at_bound(RESOURCES.index("launch"), host_time(hardware, batch, deployment, efficiency))}
+    host = host_time(hardware, batch, deployment, efficiency)
+    return times | {HOST: at_bound(RESOURCES.index("launch"), host, hardware)}
 
 
 def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
