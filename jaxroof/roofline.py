@@ -160,6 +160,8 @@ def _on_mesh(entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) ->
 
 def _nearer(timing: Timing, entry: KindEfficiency | Kernels, op: Kernel, hardware: Hardware) -> Timing:
     """The faster of the cores and of units in the memory, which are launched alike; what binds is of the faster."""
+    if hardware.memory.near is None:
+        return timing
     # What kernels reach of device memory from outside, these reach of it from inside.
     share = entry.bandwidth if isinstance(entry, KindEfficiency) else getattr(kernel_of(entry, op), "bandwidth", 1.0)
     near = near_times(op, hardware, share)

@@ -50,8 +50,8 @@ MUTATIONS = {
     ),
     "memory_beside": Mutation(
         "jaxroof/memory/beside.py",
-        "more = positive_part(_longest(op, hardware) * hardware.memory.hbm.bandwidth - own)",
-        "more = 0.0 * positive_part(_longest(op, hardware) * hardware.memory.hbm.bandwidth - own)",
+        "more = positive_part(beside_time(op, hardware) * hardware.memory.hbm.bandwidth - own)",
+        "more = 0.0 * positive_part(beside_time(op, hardware) * hardware.memory.hbm.bandwidth - own)",
         "jaxroof/test_memories.py",
     ),
     "slowest_memory": Mutation(

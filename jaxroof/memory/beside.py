@@ -19,7 +19,7 @@ def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:
     if not op.beside_bytes:
         return op
     own = _own_bytes(op)
-    more = positive_part(_longest(op, hardware) * hardware.memory.hbm.bandwidth - own)
+    more = positive_part(beside_time(op, hardware) * hardware.memory.hbm.bandwidth - own)
     shape = op.shape
     if isinstance(shape, ProductShape):
         each = shape.weight_bytes + more / jnp.maximum(shape.matrices * shape.inputs * shape.outputs, 1.0)
@@ -31,7 +31,7 @@ def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:
 
 def apart(times: dict[str, Scalar], op: Kernel, hardware: Hardware) -> dict[str, Scalar]:
     """Times by resource of `as_one_memory`, with those of memories beside device memory apart from its own."""
-    longest = _longest(op, hardware) * hardware.memory.hbm.bandwidth
+    longest = beside_time(op, hardware) * hardware.memory.hbm.bandwidth
     own = _own_bytes(op)
     # The time is that of the slower; the other has its share of it.
     whole = jnp.maximum(maximum(longest, own), 1.0)
@@ -47,10 +47,6 @@ def beside_latency(op: Kernel, hardware: Hardware) -> Scalar:
 
 def beside_time(op: Kernel, hardware: Hardware) -> Scalar:
     """Time in s that the slowest memory beside device memory takes at its bandwidth, shape ()."""
-    return _longest(op, hardware)
-
-
-def _longest(op: Kernel, hardware: Hardware) -> Scalar:
     levels = given(hardware.memory.beside, "memory beside the device's own")
     # Devices that share a memory read it at the same time.
     times = [moved * levels[n].devices / levels[n].bandwidth for n, moved in (op.beside_bytes or {}).items()]
