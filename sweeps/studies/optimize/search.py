@@ -75,6 +75,12 @@ def searched(
     objectives, constraints = problem.evaluate(designs)
     progress("grid", len(designs), len(designs))
     clock.lap("grid")
+    feasible = worst(constraints) <= KEPT
+    grid_best = None
+    if feasible.any() and not several:
+        grid_best = int(np.flatnonzero(feasible)[np.argmin(objectives[feasible, 0])])
+    # What the grid says is shown while the descent goes on from there.
+    seen = "" if grid_best is None else f"{abs(objectives[grid_best, 0]):.4g} of the grid, "
 
     # 2. Descent from its best points in every combination.
     begins, weights = starts(problem, designs, objectives, constraints, search)
@@ -83,7 +89,7 @@ def searched(
     def stepped(steps: int) -> None:
         nonlocal done
         done += steps
-        progress("descent", done, search.steps)
+        progress(f"{seen}descent", done, search.steps)
 
     ends, values, violations = descended(problem, begins, weights, search.steps, stepped)
     clock.lap("descent")
@@ -93,11 +99,8 @@ def searched(
     clock.lap("polish")
 
     # 4. The best of these and of the grid, the conditions of optimality there, and what scenarios cost.
-    feasible = worst(constraints) <= KEPT
-    grid_best = None
     # The best point of the grid, or of its sample, competes with the polished designs.
-    if feasible.any() and not several:
-        grid_best = int(np.flatnonzero(feasible)[np.argmin(objectives[feasible, 0])])
+    if grid_best is not None:
         best = np.concatenate([best, _seen(problem, designs[grid_best], best, search)[np.newaxis]])
     best = _ordered(problem, best, several)
     found_objectives, found_constraints = problem.evaluate(best)
