@@ -4,8 +4,8 @@ from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, on_cores, reached
 from jaxroof.hardware import Hardware, clock, gpu_cores
-from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import ceiling, cheapest
+from jaxroof.numerics.arrays import is_traced, jnp
+from jaxroof.numerics.smooth import ceiling, cheapest, cheapest_of
 from jaxroof.numerics.struct import Array, Scalar, given, part, static, struct
 from jaxroof.op import Kernel, kernel_precision, stored_bytes
 from jaxroof.units import cached_times, unit_time
@@ -116,6 +116,12 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     # result that has to be summed.
     adding = kernel.split_cycles / clock(hardware)
     partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic * unit_time(hardware, "hbm"))
+    if is_traced():
+        splits = jnp.asarray(SPLITS, dtype=float)
+        core = matrix_time(
+            kernel, hardware, rate, precision, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits
+        )
+        return cheapest_of(core + jnp.where(splits > 1.0, adding + splits * partial_sum, 0.0))
     times = []
     for splits in SPLITS:
         core = matrix_time(

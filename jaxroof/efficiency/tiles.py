@@ -1,11 +1,12 @@
 """Time of matrix products on the cores: the tiles that fit, their waves, and the cost of each."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.efficiency.timing import clock_cycles, factor, fixed_time, reached
 from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
-from jaxroof.numerics.arrays import jnp, rsqrt
-from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum
+from jaxroof.numerics.arrays import is_traced, jnp, rsqrt
+from jaxroof.numerics.smooth import ceiling, cheapest, cheapest_of, maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar, number, share, struct
 
 TILES = (
@@ -155,10 +156,10 @@ def matrix_time(
     rate: Scalar,
     precision: str,
     operand_bytes: Scalar,
-    row_tiles: Callable[[float], Scalar],
+    row_tiles: Callable[[Any], Scalar],
     outputs: Scalar,
     inputs: Scalar,
-    splits: float = 1.0,
+    splits: Any = 1.0,
     tiles: tuple[tuple[float, float], ...] = TILES,
 ) -> Array:
     """Time in s of a product on the cores, by the best of `tiles`, shape ().
@@ -176,7 +177,8 @@ def matrix_time(
       rate: FLOP/s of all cores at `precision`, `sustained_rate`.
       row_tiles: tiles of that many rows that the product has along its rows, over all matrices.
       outputs, inputs: n and k of one matrix.
-      splits: kernels' parts of the inputs, each a tile of its own.
+      splits: kernels' parts of the inputs, each a tile of its own; while JAX traces an array of several numbers, shape
+        (n,), of which each has a time in the result, shape (n,).
     """
     step, threads = STEP_BYTES / operand_bytes, threaded(hardware)
     # time of one element of a tile in one step, the same for all tiles and splits
@@ -203,6 +205,15 @@ def matrix_time(
     # A split's inputs are rounded up to whole steps; the remainder is multiplied as zeros.
     loop_time = element_time * ceiling(inputs / (splits * step))
     per_core = splits / hardware.cores.count
+    if is_traced():
+        # One candidate for each place of an axis: a program of few equations, whichever their number.
+        m, n = (jnp.asarray(side, dtype=float) for side in zip(*tiles, strict=True))
+        m, n = (side.reshape(-1, *(1,) * jnp.ndim(splits)) for side in (m, n))
+        main = (m * n + small * (m + n)) * misfit(m, n, hardware, tiles[0])
+        main = main if least is None else maximum(main, least)
+        tile_time = main * loop_time + (fixed_time + store_time * (m * n * (1.0 / STORED)))
+        count = row_tiles(m) * per_core * ceiling(outputs * (1.0 / n))
+        return cheapest_of(waves(count, costs.softness) * tile_time)
     rows = {m: row_tiles(m) * per_core for m, _ in tiles}
     # Tile quantisation: a partial tile at the edge of the result takes as long as a full one.
     columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
@@ -230,7 +241,7 @@ def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:
     return maximum(1.0, tiles_per_core + softness * idle)
 
 
-def misfit(m: float, n: float, hardware: Hardware, least: tuple[float, float] = TILES[0]) -> Scalar:
+def misfit(m: Scalar, n: Scalar, hardware: Hardware, least: tuple[float, float] = TILES[0]) -> Scalar:
     """Slowdown of a tile that registers or scratchpad do not hold: 1 where it fits, then (needed / there)^4.
 
     Steep enough that such a tile is not chosen while a smaller one fits. Where not even the `least` tile does, it takes
@@ -241,7 +252,7 @@ def misfit(m: float, n: float, hardware: Hardware, least: tuple[float, float] = 
     return (over * over) * (over * over) / (smallest * smallest * smallest)
 
 
-def _excess(m: float, n: float, hardware: Hardware) -> Scalar:
+def _excess(m: Scalar, n: Scalar, hardware: Hardware) -> Scalar:
     """Times that a tile needs what registers or scratchpad hold, shape (): 1 where it fits.
 
     Accumulators may take half of the registers.

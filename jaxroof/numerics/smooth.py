@@ -215,6 +215,27 @@ def cheapest(*times: Scalar) -> Scalar:
     return _cheapest(_exponent(), times) if len(times) > 1 else jnp.asarray(times[0])
 
 
+def cheapest_of(times: Array) -> Array:
+    """The same of alternatives along the first axis, shape [alternatives, ...] -> [...]: few equations for many."""
+    return _least(_exponent(), times)
+
+
+@sloped
+def _least(exponent: float, times: Array) -> Array:
+    return jnp.min(times, axis=0)
+
+
+@_least.defjvp
+def _least_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
+    (times,), (tangent,) = primals, tangents
+    smallest = _least(exponent, times)
+    share = jnp.where(times > 0, smallest / jnp.where(times > 0, times, 1.0), 1.0)
+    power, aside = _powers(share, exponent, 1.0)
+    unit = jnp.where(smallest > 0, smallest, 1.0)
+    scale = unit * (1.0 / jnp.maximum(jnp.sum(power, axis=0), 0.5))
+    return smallest, jnp.sum(aside * scale / unit * tangent, axis=0)
+
+
 def positive_part(number: Scalar) -> Array:
     """`number` where it is positive and 0 elsewhere, shape (); its gradient is 1 there and 0 elsewhere."""
     return jnp.maximum(number, 0.0)
@@ -246,7 +267,7 @@ def _ceiling_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     return _ceiling(exponent, *primals), tangent if exponent else jnp.zeros_like(tangent)
 
 
-BENDS = {"rounding": (_ceiling,), "choice": (_cheapest,), "limit": (_maximum, _minimum)}
+BENDS = {"rounding": (_ceiling,), "choice": (_cheapest, _least), "limit": (_maximum, _minimum)}
 """Functions whose values leave their gradients behind: whole numbers, choices of the best, and what binds."""
 
 
