@@ -118,9 +118,8 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic * unit_time(hardware, "hbm"))
     if is_traced():
         splits = jnp.asarray(SPLITS, dtype=float)
-        core = matrix_time(
-            kernel, hardware, rate, precision, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits
-        )
+        sizes = shape.outputs, shape.inputs, splits[None]
+        core = matrix_time(kernel, hardware, rate, precision, op.operand_bytes, row_tiles, *sizes)
         return cheapest_of(core + jnp.where(splits > 1.0, adding + splits * partial_sum, 0.0))
     times = []
     for splits in SPLITS:

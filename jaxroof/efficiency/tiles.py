@@ -178,7 +178,7 @@ def matrix_time(
       row_tiles: tiles of that many rows that the product has along its rows, over all matrices.
       outputs, inputs: n and k of one matrix.
       splits: kernels' parts of the inputs, each a tile of its own; while JAX traces an array of several numbers, shape
-        (n,), of which each has a time in the result, shape (n,).
+        (1, n), of which each has a time in the result, shape (n,).
     """
     step, threads = STEP_BYTES / operand_bytes, threaded(hardware)
     # time of one element of a tile in one step, the same for all tiles and splits
@@ -208,7 +208,8 @@ def matrix_time(
     if is_traced():
         # One candidate for each place of an axis: a program of few equations, whichever their number.
         m, n = (jnp.asarray(side, dtype=float) for side in zip(*tiles, strict=True))
-        m, n = (side.reshape(-1, *(1,) * jnp.ndim(splits)) for side in (m, n))
+        if jnp.ndim(splits):
+            m, n = m[:, None], n[:, None]
         main = (m * n + small * (m + n)) * misfit(m, n, hardware, tiles[0])
         main = main if least is None else maximum(main, least)
         tile_time = main * loop_time + (fixed_time + store_time * (m * n * (1.0 / STORED)))

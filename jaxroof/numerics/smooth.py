@@ -229,11 +229,9 @@ def _least(exponent: float, times: Array) -> Array:
 def _least_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
     (times,), (tangent,) = primals, tangents
     smallest = _least(exponent, times)
-    share = jnp.where(times > 0, smallest / jnp.where(times > 0, times, 1.0), 1.0)
+    share = jnp.where(times > 0, smallest[None] / jnp.where(times > 0, times, 1.0), 1.0)
     power, aside = _powers(share, exponent, 1.0)
-    unit = jnp.where(smallest > 0, smallest, 1.0)
-    scale = unit * (1.0 / jnp.maximum(jnp.sum(power, axis=0), 0.5))
-    return smallest, jnp.sum(aside * scale / unit * tangent, axis=0)
+    return smallest, jnp.sum(aside * tangent, axis=0) / jnp.maximum(jnp.sum(power, axis=0), 0.5)
 
 
 def positive_part(number: Scalar) -> Array:

@@ -307,3 +307,27 @@ def test_a_tile_that_outputs_fill_in_part_takes_its_whole_time():
 
     assert of(257.0) == pytest.approx(of(512.0), rel=1e-6)
     assert of(512.0) == pytest.approx(2.0 * of(256.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1.0, 4096.0, 4096.0), (17.0, 300.0, 9000.0), (5000.0, 6144.0, 4096.0)])
+def test_programs_take_the_same_tile_as_arithmetic_at_once(shape):
+    """JAX traces tiles and splits as axes, NumPy goes through them one by one."""
+
+    def total(bandwidth):
+        hbm = dataclasses.replace(DEVICE.memory.hbm, bandwidth=bandwidth)
+        device = dataclasses.replace(DEVICE, memory=dataclasses.replace(DEVICE.memory, hbm=hbm))
+        return time(*shape, hardware=device, kernel=published()).total
+
+    with jax.enable_x64(True):
+        assert float(jax.jit(total)(4e12)) == pytest.approx(float(total(4e12)), rel=1e-13)
+
+
+def test_a_program_of_a_product_is_small():
+    """Of 33 candidates: hundreds of equations, not one set for each."""
+
+    def equations(jaxpr):
+        inner = (p for e in jaxpr.eqns for p in e.params.values())
+        return len(jaxpr.eqns) + sum(equations(getattr(p, "jaxpr", p)) for p in inner if hasattr(p, "eqns"))
+
+    traced = jax.make_jaxpr(lambda m: time(m, 4096.0, 4096.0, kernel=published()).total)(512.0)
+    assert equations(traced.jaxpr) < 300

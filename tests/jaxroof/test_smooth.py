@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.smooth import SHARPNESS, ceiling, cheapest, floor, maximum, minimum, smoothing, straightened
+from jaxroof.numerics.smooth import (
+    SHARPNESS,
+    ceiling,
+    cheapest,
+    cheapest_of,
+    floor,
+    maximum,
+    minimum,
+    smoothing,
+    straightened,
+)
 
 
 def weights(*terms):
@@ -157,3 +167,17 @@ def test_straight_lines_through_the_first_entries():
 def test_other_exponents_are_refused(exponent):
     with pytest.raises(ValueError, match="smoothing = .* must be 0"):
         smoothing(exponent)
+
+
+@pytest.mark.parametrize("exponent", [0.0, SHARPNESS])
+def test_alternatives_along_an_axis_are_those_of_a_list(exponent):
+    """Value and slopes of `cheapest_of` are those of `cheapest`, ties and zeros included."""
+    draws = np.random.default_rng(0)
+    rows = [draws.uniform(0.5, 2.0, 11), np.array([1.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0]), np.array([3.0])]
+    with jax.enable_x64(True):
+        for row in rows:
+            with smoothing(exponent):
+                one = jax.value_and_grad(lambda times: cheapest(*times))(jnp.asarray(row))
+                other = jax.value_and_grad(cheapest_of)(jnp.asarray(row))
+            assert float(one[0]) == float(other[0])
+            np.testing.assert_allclose(one[1], other[1], rtol=1e-12, atol=1e-15)
