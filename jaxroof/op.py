@@ -242,15 +242,24 @@ def inner_bytes(kernel: Kernel) -> Scalar:
     return kernel.bytes if kernel.held_bytes is None else kernel.bytes + kernel.held_bytes
 
 
+def stored_elements(shape: ProductShape) -> Scalar:
+    """Weights that a product multiplies with, shape ()."""
+    return shape.matrices * shape.inputs * shape.outputs
+
+
 def stored_bytes(shape: ProductShape) -> Scalar:
-    """B of the weights that a product multiplies with, shape ()."""
-    return shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
+    """B of these weights, shape ()."""
+    return stored_elements(shape) * shape.weight_bytes
+
+
+def cached_width(shape: AttentionShape) -> Scalar:
+    """Elements that a KV head caches per token; latent values are part of the keys."""
+    return shape.key_width if shape.latent else shape.key_width + shape.value_width
 
 
 def cached_bytes(shape: AttentionShape) -> Scalar:
     """B of keys and values that attention reads of its cache once, shape ()."""
-    widths = shape.key_width if shape.latent else shape.key_width + shape.value_width
-    return shape.sequences * shape.kv_heads * shape.keys * widths * shape.kv_bytes
+    return shape.sequences * shape.keys * shape.kv_heads * cached_width(shape) * shape.kv_bytes
 
 
 def streamed(kernel: Kernel, share: Scalar, weights: Scalar, passed: Scalar = 0.0) -> Kernel:

@@ -12,7 +12,7 @@ from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timin
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.layers.linear import LOW_PRECISIONS
-from jaxroof.memory.beside import apart, as_one_memory, beside_latency, far_time, near_times, slower
+from jaxroof.memory.beside import apart, as_one_memory, beside_latency, far_times, near_times, slower
 from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level_traffic, tile_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
@@ -47,8 +47,7 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixe
     reached |= dict.fromkeys(("l2", "scratchpad"), shares.cache_bandwidth)
     work = {"matrix": op.matrix_flops, "vector": op.vector_flops, "exp": op.exps, **level_traffic(op, hardware)}
     times = busy_times(work, reached, hardware, op.precision)
-    if hardware.memory.dies is not None and op.bytes is not None:
-        times = slower(times, {"l2": far_time(op, hardware) * (1.0 / shares.cache_bandwidth)})
+    times = slower(times, far_times(op, hardware, shares.cache_bandwidth))
     launch = op.kernels * shares.kernel_time if fixed is None else fixed
     # Roofline: all units and memory levels work at once, so the slowest one sets the time; only the launch is serial.
     return Timing(launch + maximum(*times.values()), {**times, "launch": launch})
@@ -195,9 +194,8 @@ def _bounded(timing: Timing, op: Kernel, hardware: Hardware) -> Timing:
         longest.append(quantity * maximum(*seconds.values()))
         for name, each in seconds.items():
             least[name] = maximum(least[name], quantity * each) if name in least else quantity * each
-    if hardware.memory.dies is not None and op.bytes is not None:
-        least = slower(least, {"l2": far_time(op, hardware)})
-        longest.append(least["l2"])
+    far = far_times(op, hardware)
+    least, longest = slower(least, far), [*longest, *far.values()]
     if not longest:
         return timing
     return Timing(maximum(timing.total, *longest), slower(counted, least))

@@ -119,7 +119,7 @@ def changed(
     if location is None:
         raise ValueError(f"{file}: base = {name!r} is not in the catalogue{_suggestion(name)}")
     own, canonical = location
-    shared = extended(_shared(own), technology or {}, file)
+    shared = _shared(own) if technology is None else extended(_shared(own), technology, file)
     return entry(called, change(_tables(own)["accelerator"][canonical]), shared, file)
 
 

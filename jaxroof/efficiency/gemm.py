@@ -116,18 +116,17 @@ def _matrix_time(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Array:
     # result that has to be summed.
     adding = kernel.split_cycles / clock(hardware)
     partial_sum = shape.rows * shape.outputs * (PARTIAL_BYTES * kernel.split_traffic * unit_time(hardware, "hbm"))
+
+    def candidate(splits: Scalar, of_tiles: Scalar) -> Scalar:
+        """Time with the inputs in so many parts; `of_tiles` is the same number beside an axis of tiles."""
+        sizes = shape.outputs, shape.inputs, of_tiles
+        core = matrix_time(kernel, hardware, rate, precision, op.operand_bytes, row_tiles, *sizes)
+        return core + jnp.where(splits > 1.0, adding + splits * partial_sum, 0.0)
+
     if is_traced():
         splits = jnp.asarray(SPLITS, dtype=float)
-        sizes = shape.outputs, shape.inputs, splits[None]
-        core = matrix_time(kernel, hardware, rate, precision, op.operand_bytes, row_tiles, *sizes)
-        return cheapest_of(core + jnp.where(splits > 1.0, adding + splits * partial_sum, 0.0))
-    times = []
-    for splits in SPLITS:
-        core = matrix_time(
-            kernel, hardware, rate, precision, op.operand_bytes, row_tiles, shape.outputs, shape.inputs, splits
-        )
-        times.append(core if splits == 1.0 else core + (adding + splits * partial_sum))
-    return cheapest(*times)
+        return cheapest_of(candidate(splits, splits[None]))
+    return cheapest(*(candidate(splits, splits) for splits in SPLITS))
 
 
 def _together(matrix: Scalar, moved: Scalar, contention: Scalar) -> Array:

@@ -11,7 +11,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, cheapest, maximum, minimum, positive_part
 from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
 from jaxroof.numerics.tree import mapped
-from jaxroof.op import AttentionShape, Kernel, kernel_precision
+from jaxroof.op import AttentionShape, Kernel, cached_bytes, cached_width, kernel_precision
 from jaxroof.units import unit_time
 
 WIDTH = 256.0
@@ -176,11 +176,6 @@ def _pair_time(
     return PairTime(matrix, vector, exp, _both(matrix, softmax, loop.serial))
 
 
-def _cached_width(shape: AttentionShape) -> Scalar:
-    """Elements that a KV head caches per token; latent values are part of the keys."""
-    return shape.key_width if shape.latent else shape.key_width + shape.value_width
-
-
 def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar) -> Scalar:
     """B that engines move before attention: new keys and values into the cache, queries to be rotated or converted.
 
@@ -193,17 +188,15 @@ def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar
         return 0.0
     # No more new keys than there are: cross-attention may have fewer keys than queries.
     new = ACTIVATION_BYTES * shape.sequences * minimum(shape.keys, shape.queries)
-    written = shape.kv_heads * _cached_width(shape) * kernel.cache_write * writes
+    written = shape.kv_heads * cached_width(shape) * kernel.cache_write * writes
     copied = shape.heads * (shape.key_width + shape.value_width) * kernel.query_copy
     return new * (written + copied)
 
 
 def _l2_bytes(kernel: PrefillKernel, tiles: Tiles, shape: AttentionShape) -> Scalar:
     """B from L2: every tile reads the keys and values of its pairs, and the whole cache passes once."""
-    width = _cached_width(shape)
-    cached = shape.sequences * shape.keys * shape.kv_heads * width * shape.kv_bytes
     # One reading of the keys by each tile of `tile_rows` queries: pairs / rows is the number of key visits.
-    return tiles.pairs / kernel.tile_rows * width * shape.kv_bytes + cached
+    return tiles.pairs / kernel.tile_rows * cached_width(shape) * shape.kv_bytes + cached_bytes(shape)
 
 
 def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape) -> Tiles:

@@ -205,21 +205,9 @@ def matrix_time(
     # A split's inputs are rounded up to whole steps; the remainder is multiplied as zeros.
     loop_time = element_time * ceiling(inputs / (splits * step))
     per_core = splits / hardware.cores.count
-    if is_traced():
-        # One candidate for each place of an axis: a program of few equations, whichever their number.
-        m, n = (jnp.asarray(side, dtype=float) for side in zip(*tiles, strict=True))
-        if jnp.ndim(splits):
-            m, n = m[:, None], n[:, None]
-        main = (m * n + small * (m + n)) * misfit(m, n, hardware, tiles[0])
-        main = main if least is None else maximum(main, least)
-        tile_time = main * loop_time + (fixed_time + store_time * (m * n * (1.0 / STORED)))
-        count = row_tiles(m) * per_core * ceiling(outputs * (1.0 / n))
-        return cheapest_of(waves(count, costs.softness) * tile_time)
-    rows = {m: row_tiles(m) * per_core for m, _ in tiles}
-    # Tile quantisation: a partial tile at the edge of the result takes as long as a full one.
-    columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
-    times = []
-    for m, n in tiles:
+
+    def candidate(m: Scalar, n: Scalar, rows: Scalar, columns: Scalar) -> Scalar:
+        """Time of the product by tiles of m x n, of which it has so many along its rows and outputs."""
         # Work of m n plus the loads of m + n per step: larger tiles re-use operands more (arithmetic intensity of a
         # tile).
         main = (m * n + small * (m + n)) * misfit(m, n, hardware, tiles[0])
@@ -228,8 +216,18 @@ def matrix_time(
         # Fixed time of each tile beside its main loop: first loads, epilogue.
         tile_time = main * loop_time + (fixed_time + store_time * (m * n / STORED))
         # Wave quantisation: tiles per core, rounded up in part.
-        times.append(waves(rows[m] * columns[n], costs.softness) * tile_time)
-    return cheapest(*times)
+        return waves(rows * columns, costs.softness) * tile_time
+
+    # Tile quantisation: a partial tile at the edge of the result takes as long as a full one.
+    if is_traced():
+        # One candidate for each place of an axis: a program of few equations, whichever their number.
+        m, n = (jnp.asarray(side, dtype=float) for side in zip(*tiles, strict=True))
+        if jnp.ndim(splits):
+            m, n = m[:, None], n[:, None]
+        return cheapest_of(candidate(m, n, row_tiles(m) * per_core, ceiling(outputs * (1.0 / n))))
+    rows = {m: row_tiles(m) * per_core for m, _ in tiles}
+    columns = {n: ceiling(outputs * (1.0 / n)) for _, n in tiles}
+    return cheapest(*(candidate(m, n, rows[m], columns[n]) for m, n in tiles))
 
 
 def waves(tiles_per_core: Scalar, softness: Scalar) -> Array:

@@ -1,4 +1,4 @@
-"""What a kernel reads from elsewhere than its device memory: memories beside it, other dies, units in it."""
+"""Bytes of a kernel from elsewhere than its device memory: memories beside it, other dies, units in it."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, positive_part
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import AttentionShape, Kernel, ProductShape, cached_bytes, inner_bytes, stored_bytes
+from jaxroof.op import AttentionShape, Kernel, ProductShape, cached_bytes, inner_bytes, stored_bytes, stored_elements
 
 
 def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:
@@ -22,7 +22,7 @@ def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:
     more = positive_part(beside_time(op, hardware) * hardware.memory.hbm.bandwidth - own)
     shape = op.shape
     if isinstance(shape, ProductShape):
-        each = shape.weight_bytes + more / jnp.maximum(shape.matrices * shape.inputs * shape.outputs, 1.0)
+        each = shape.weight_bytes + more / jnp.maximum(stored_elements(shape), 1.0)
         shape = dataclasses.replace(shape, weight_bytes=each)
     # As many bytes pass the levels inside as before.
     held = given(op.held_bytes, "bytes from elsewhere") - more
@@ -60,11 +60,18 @@ def _own_bytes(op: Kernel) -> Scalar:
     return stored_bytes(op.shape)
 
 
-def far_time(op: Kernel, hardware: Hardware) -> Scalar:
-    """Time in s of the links between dies, shape (): 1 - 1 / dies of all bytes are of another die than their core's."""
-    dies = given(hardware.memory.dies, "dies of the device")
-    # Pages are interleaved over the memories of all dies.
-    return inner_bytes(op) * (1.0 - 1.0 / dies.count) / dies.bandwidth
+def far_times(op: Kernel, hardware: Hardware, share: Scalar = 1.0) -> dict[str, Scalar]:
+    """Time in s that links between dies take, which counts as the cache's; empty where there are none.
+
+    1 - 1 / dies of all bytes are of another die than their core's, for pages are interleaved over all memories.
+
+    Args:
+      share: of the links' bandwidth that a kernel reaches.
+    """
+    dies = hardware.memory.dies
+    if dies is None or op.bytes is None:
+        return {}
+    return {"l2": inner_bytes(op) * (1.0 - 1.0 / dies.count) / (dies.bandwidth * share)}
 
 
 def near_times(op: Kernel, hardware: Hardware, share: Scalar) -> dict[str, Scalar]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxroof.deployment import Deployment, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.registry import feed_forward_kind
-from jaxroof.memory.capacity import device_bytes, layer_count, reserved_bytes, weight_bytes
+from jaxroof.memory.capacity import beside_bytes, device_bytes, layer_count, reserved_bytes, weight_bytes
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
@@ -49,8 +49,7 @@ def placement(hardware: Hardware, model: Model, deployment: Deployment) -> Place
     interleaved: all in proportion to bandwidths, so that all memories end together, as far as each has room.
     What fits nowhere counts as in the slowest memory: such a deployment does not fit.
     """
-    rates = {name: rate for name, (_, rate) in memories(hardware, model, deployment).items()}
-    rooms = {name: room for name, (room, _) in memories(hardware, model, deployment).items()}
+    rates, rooms = memory_rates(hardware), memory_rooms(hardware, model, deployment)
     experts = expert_bytes(model, deployment)
     others = positive_part(weight_bytes(model, deployment) - experts)
     beside = hardware.memory.beside or {}
@@ -59,30 +58,35 @@ def placement(hardware: Hardware, model: Model, deployment: Deployment) -> Place
     held: list[Shares] = []
     for size, last in ((others, False), (experts, deployment.placement == "experts_last")):
         open_rooms = {name: may[name] * room for name, room in rooms.items()}
-        if deployment.placement == "interleaved":
-            taken = spread(size, open_rooms, rates)
-        else:
-            taken = filled(size, open_rooms, rates, slowest_first=last)
+        taken = _taken(size, open_rooms, rates, deployment, last)
         rooms = {name: rooms[name] - taken[name] for name in rooms}
         held.append(shares_of(size, taken, rates))
     cached = {name: (beside[name].cache if name in beside else 1.0) * room for name, room in rooms.items()}
     return Placement(held[0], held[1], cached)
 
 
-def memories(hardware: Hardware, model: Model, deployment: Deployment) -> dict[str, tuple[Scalar, Scalar]]:
-    """B for weights and KV cache, and B/s, of one device in each of its memories, shapes ()."""
-    device = positive_part(device_bytes(hardware, deployment) - reserved_bytes(hardware, model, deployment))
-    found = {DEVICE: (device, hardware.memory.hbm.bandwidth)}
-    for name, memory in (hardware.memory.beside or {}).items():
-        found[name] = memory.capacity / memory.devices, memory.bandwidth / memory.devices
-    return found
+def memory_rooms(hardware: Hardware, model: Model, deployment: Deployment) -> Shares:
+    """B for weights and KV cache of one device in each of its memories."""
+    device = device_bytes(hardware, deployment) - reserved_bytes(hardware, model, deployment)
+    return {DEVICE: positive_part(device), **beside_bytes(hardware)}
 
 
-def cache_shares(size: Scalar, rooms: Shares, hardware: Hardware, interleaved: bool) -> Shares:
-    """Shares of `size` B of KV cache by memory: in proportion to bandwidths, or the fastest memory first."""
-    rates = {DEVICE: hardware.memory.hbm.bandwidth}
-    rates |= {name: memory.bandwidth / memory.devices for name, memory in (hardware.memory.beside or {}).items()}
-    return shares_of(size, spread(size, rooms, rates) if interleaved else filled(size, rooms, rates), rates)
+def memory_rates(hardware: Hardware) -> Shares:
+    """B/s of one device from each of its memories."""
+    beside = hardware.memory.beside or {}
+    return {DEVICE: hardware.memory.hbm.bandwidth} | {n: one.bandwidth / one.devices for n, one in beside.items()}
+
+
+def cache_shares(size: Scalar, rooms: Shares, hardware: Hardware, deployment: Deployment) -> Shares:
+    """Shares of `size` B of KV cache by memory, of which each has `rooms` B left."""
+    rates = memory_rates(hardware)
+    return shares_of(size, _taken(size, rooms, rates, deployment), rates)
+
+
+def _taken(size: Scalar, rooms: Shares, rates: Shares, deployment: Deployment, slowest_first: bool = False) -> Shares:
+    if deployment.placement == "interleaved":
+        return spread(size, rooms, rates)
+    return filled(size, rooms, rates, slowest_first)
 
 
 def filled(size: Scalar, rooms: Shares, rates: Shares, slowest_first: bool = False) -> Shares:

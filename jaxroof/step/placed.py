@@ -48,14 +48,15 @@ def placed_ops(ops: Ops, hardware: Hardware, model: Model, deployment: Deploymen
     resident = resident_share(hardware, model, deployment)
     if memory.beside is None:
         return {name: _moved(op, resident, {}) for name, op in ops.items()}
-    place, caches = placement(hardware, model, deployment), _caches(hardware, model, deployment, batch)
+    place = placement(hardware, model, deployment)
+    caches = _caches(place.rooms, hardware, model, deployment, batch)
     shares = {"linear": place.weights, "experts": place.experts} | caches
     return {name: _moved(op, resident, shares) for name, op in ops.items()}
 
 
-def _caches(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> dict[str, Shares]:
+def _caches(rooms: Shares, hardware: Hardware, model: Model, deployment: Deployment, batch: Batch) -> dict[str, Shares]:
     """Shares of the KV cache by memory, by the kind of the attention that reads it: each fills memories by itself."""
-    local, rooms = group_batch(batch, deployment), placement(hardware, model, deployment).rooms
+    local = group_batch(batch, deployment)
     parts: dict[str, tuple[Scalar, Scalar]] = {}
     if local.prefill is not None:
         parts["prefill_attention"] = local.prefill.sequences, local.prefill.past + local.prefill.tokens
@@ -66,7 +67,7 @@ def _caches(hardware: Hardware, model: Model, deployment: Deployment, batch: Bat
         # Sums over sequences: the mean length of one, and as many of them.
         each = tokens / jnp.maximum(sequences, 1e-9)
         size = sequences * kv_bytes_of_sequence(model, deployment, each, batch.encoded)
-        shares[kind] = cache_shares(size, rooms, hardware, deployment.placement == "interleaved")
+        shares[kind] = cache_shares(size, rooms, hardware, deployment)
     return shares
 
 
@@ -81,9 +82,10 @@ def _moved(op: AnyOp, resident: Scalar, shares: dict[str, Shares]) -> AnyOp:
     else:
         return op
     # What stays on the chip is read from there, whichever memory it was loaded from.
-    beside = {name: (1.0 - kept) * share * stored for name, share in shares.get(op.kind, {}).items() if name != DEVICE}
+    others = {name: (1.0 - kept) * share for name, share in shares.get(op.kind, {}).items() if name != DEVICE}
+    beside = {name: share * stored for name, share in others.items()}
     held = kept * stored + sum(beside.values(), start=0.0)
-    share = kept + (1.0 - kept) * sum((s for name, s in shares.get(op.kind, {}).items() if name != DEVICE), start=0.0)
+    share = kept + sum(others.values(), start=0.0)
     if op.kind not in PRODUCTS:
         moved = dataclasses.replace(op, bytes=jnp.maximum(op.bytes - share * stored, 0.0))
     else:

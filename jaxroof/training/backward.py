@@ -5,7 +5,17 @@ import dataclasses
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import AnyOp, AttentionShape, Collective, Kernel, Ops, ProductShape, kernel_precision
+from jaxroof.op import (
+    AnyOp,
+    AttentionShape,
+    Collective,
+    Kernel,
+    Ops,
+    ProductShape,
+    kernel_precision,
+    stored_bytes,
+    stored_elements,
+)
 
 ATTENTION_PRODUCTS = 2.5
 """Matrix products of fused attention's backward pass over those of its forward pass: five, as scores are computed
@@ -121,11 +131,10 @@ def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops
 def input_gradient(op: Kernel) -> Kernel:
     """dX = dY W^T of the product Y = X W: (m, n) @ (n, k), as many FLOP as forward."""
     shape = op.shape
-    weights = shape.matrices * shape.inputs * shape.outputs * shape.weight_bytes
     moved = shape.rows * (shape.outputs * op.operand_bytes + shape.inputs * shape.output_bytes)
     # The same weights, multiplied the other way round: n becomes the contraction.
     turned = dataclasses.replace(shape, outputs=shape.inputs, inputs=shape.outputs)
-    return dataclasses.replace(op, bytes=weights + moved, shape=turned, gradient="inputs")
+    return dataclasses.replace(op, bytes=stored_bytes(shape) + moved, shape=turned, gradient="inputs")
 
 
 def weight_gradient(op: Kernel, gradient_bytes: Scalar) -> Kernel:
@@ -136,7 +145,7 @@ def weight_gradient(op: Kernel, gradient_bytes: Scalar) -> Kernel:
     shape = op.shape
     matrices = jnp.where(shape.matrices > 0.0, shape.matrices, 1.0)
     # dW contracts over the tokens: of an expert with few rows that is a short sum for many results.
-    elements = shape.matrices * shape.inputs * shape.outputs
+    elements = stored_elements(shape)
     operands = shape.rows * (shape.inputs + shape.outputs) * op.operand_bytes
     turned = dataclasses.replace(
         shape,

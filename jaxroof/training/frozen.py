@@ -7,7 +7,7 @@ from jaxroof.layers.adapters import adapter_matrices
 from jaxroof.layers.linear import DEQUANTIZE_FLOPS, elementwise, projection
 from jaxroof.model import Model, WeightFormat
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import AnyOp, Kernel, Ops, ProductShape, in_layer, with_role
+from jaxroof.op import AnyOp, Kernel, Ops, ProductShape, in_layer, stored_elements, with_role
 from jaxroof.step.forward import formats_of
 from jaxroof.training.training import LoRA
 
@@ -31,7 +31,7 @@ def with_conversions(ops: Ops) -> Ops:
             continue
         assert isinstance(op, Kernel)
         shape = op.shape
-        elements = shape.matrices * shape.inputs * shape.outputs
+        elements = stored_elements(shape)
         # The converted copy is written and read again: QLoRA trades time for memory.
         stored, wide = elements * shape.weight_bytes, elements * op.operand_bytes
         pass_ops[f"{name}{ENDING}"] = Kernel(

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from sweeps.cli.common import given_values, named_settings, overrides, whole_number
+from sweeps.cli.common import given_values, listed, named_settings, overrides, whole_number
 
 LIMITS = {"max": "most", "min": "least"}
 """Flag of a limit -> what it is."""
@@ -25,7 +25,7 @@ def asked(source: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]
     for flag in LIMITS:
         for name, value in named_settings(f"--{flag}", getattr(options, flag), "tpot=40ms").items():
             limits = {**limits, name: {**limits.get(name, {}), flag: value}}
-    per = {} if options.per is None else {"per": [name.strip() for name in options.per.split(",")]}
+    per = {} if options.per is None else {"per": listed(options.per)}
     table, set_by_flag = source.get("set", {}), overrides(options.set)
     figures = {"set": {**table, **set_by_flag}} if set_by_flag and isinstance(table, dict) else {}
     return {**source, **per, **figures, "optimize": goals, "constraints": limits}

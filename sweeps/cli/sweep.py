@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
-from sweeps.cli.common import given, space_argument, whole_settings, word_arguments
+from sweeps.cli.common import given, listed, space_argument, whole_settings, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
 from sweeps.run.compile_cache import compilation_cache
@@ -71,7 +71,7 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
         output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
     output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
     if options.per is not None:
-        source["per"] = [name.strip() for name in options.per.split(",")]
+        source["per"] = listed(options.per)
     if output:
         # A table that is no table is passed on, so that the check below names it.
         table = source.get("output", {})

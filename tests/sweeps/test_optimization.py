@@ -351,12 +351,21 @@ def test_one_device_is_no_end(found):
     assert all(not (end.name == "tp" and not end.upper) for end in found.ends)
 
 
+def short_search(models: str, workload: str, minimize: str) -> str:
+    """A specification whose one variable is the bandwidth of an H100, found in few steps."""
+    return f"""
+hardware = "H100-SXM"
+model = {models}
+efficiency = "derated"
+workload = {{ batch = 16, {workload} }}
+axes = {{ "hardware.memory.hbm.bandwidth" = {{ from = "1TB/s", to = "4TB/s" }} }}
+optimize = {{ minimize = "{minimize}", starts = 4, steps = 10, grid = 50 }}
+"""
+
+
 def test_limits_are_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    text = 'hardware = "H100-SXM"\nmodel = "Llama-3.1-8B"\nefficiency = "derated"\n'
-    text += "[workload]\nbatch = 16\nisl = 1024\nosl = 256\n"
-    text += '[axes]\n"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "4TB/s" }\n'
-    text += '[optimize]\nminimize = "owning_usd_per_million_tokens"\nstarts = 4\nsteps = 10\ngrid = 50\n'
+    text = short_search('"Llama-3.1-8B"', "isl = 1024, osl = 256", "owning_usd_per_million_tokens")
     (tmp_path / "ends.toml").write_text(text)
     main(["optimize", "ends.toml"])
     told = capsys.readouterr().out
@@ -394,10 +403,7 @@ def test_problem_of_every_condition():
 def test_an_optimum_per_model_is_printed(tmp_path, monkeypatch, capsys):
     """One after the other; of a model that fits nowhere, the line that says so."""
     monkeypatch.chdir(tmp_path)
-    text = 'hardware = "H100-SXM"\nmodel = ["Llama-3.1-8B", "Llama-3.1-70B"]\nefficiency = "derated"\n'
-    text += "[workload]\nbatch = 16\nisl = 512\nosl = 64\n"
-    text += '[axes]\n"hardware.memory.hbm.bandwidth" = { from = "1TB/s", to = "4TB/s" }\n'
-    text += '[optimize]\nminimize = "tpot"\nstarts = 4\nsteps = 10\ngrid = 50\n'
+    text = short_search('["Llama-3.1-8B", "Llama-3.1-70B"]', "isl = 512, osl = 64", "tpot")
     (tmp_path / "two.toml").write_text(text)
     main(["optimize", "two.toml"])
     told = capsys.readouterr().out

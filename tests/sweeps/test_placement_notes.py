@@ -1,4 +1,4 @@
-"""What an answer says of where weights and KV cache lie, and of the best way to fill the memories."""
+"""Notes of an answer on where weights and KV cache lie, and on the best way to fill the memories."""
 
 import re
 
