@@ -12,7 +12,6 @@ from jaxroof.numerics.arrays import is_traced, jax, jitted, jnp
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, Ops, unlabelled
 
-
 Name = TypeVar("Name")
 
 
