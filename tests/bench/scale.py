@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -57,10 +58,11 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
         target = {key: np.zeros(output.shape, output.dtype) for key, output in plan.outputs.items()}
         for piece in plan.pieces(boxes=[next(plan.boxes())]):
             target[piece.name][piece.index] = piece.values
-        begun = time.perf_counter()
+        begun, spent = time.perf_counter(), core_seconds()
         for piece in plan.pieces():
             target[piece.name][piece.index] = piece.values
-        return {"points": plan.points, "seconds": time.perf_counter() - begun, "bytes": 0}
+        seconds, spent = time.perf_counter() - begun, core_seconds() - spent
+        return {"points": plan.points, "seconds": seconds, "core seconds": spent, "bytes": 0}
     source = content(SPECS / "billion.toml") if name.startswith("kept") else grid(int(1e8 * scale))
     if name.startswith("kept"):
         source["deployment"]["tp"] = source["deployment"]["tp"][: max(1, round(3 * scale))]
@@ -70,11 +72,17 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
     workers = int(name.rpartition(" ")[2]) if "Dask" in name else None
     for _ in work.plan.pieces(boxes=[next(work.plan.boxes())]):
         pass
-    begun = time.perf_counter()
+    begun, spent = time.perf_counter(), core_seconds()
     run(folder / "sweep", work, None, executor("dask" if workers else None, workers))
-    seconds = time.perf_counter() - begun
+    seconds, spent = time.perf_counter() - begun, core_seconds() - spent
     size = sum(path.stat().st_size for path in (folder / "sweep").iterdir())
-    return {"points": work.plan.points, "seconds": seconds, "bytes": size}
+    return {"points": work.plan.points, "seconds": seconds, "core seconds": spent, "bytes": size}
+
+
+def core_seconds() -> float:
+    """s that cores have worked for this process and for those of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def disk(folder: pathlib.Path, size: int) -> float:
