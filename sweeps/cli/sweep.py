@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
+from sweeps.cli import sweep_plan
 from sweeps.cli.common import given, listed, space_argument, whole_settings, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
@@ -37,10 +38,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", metavar="N", help="processes that --scheduler dask starts (default: one per core)")
     parser.add_argument("--progress", metavar="KIND", help="auto (default), json, one object per line, or quiet")
+    sweep_plan.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute, write, and print the result."""
+    if options.plan:
+        return sweep_plan.run(options, _source)
+    sweep_plan.refuse_without(options)
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
     from hwspaces.files.output import names_folder
