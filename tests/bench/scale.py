@@ -1,7 +1,9 @@
 """Times sweeps that do not fit, beside those that do: `python -m tests.bench.scale`.
 
 Points in memory, in a folder of shards, and reduced on the fly, in one process and on Dask workers; each case in a
-process of its own, whose resident memory is sampled as it runs. Nothing is asserted.
+process of its own, whose resident memory is sampled as it runs. Core seconds are those of a process and its workers,
+which other work on the machine changes little; workers' start is in them. `NPROC=1` gives every process one core:
+`NPROC=1 python -m tests.bench.scale --only Dask` says what a second worker adds. Nothing is asserted.
 """
 
 import argparse
@@ -149,8 +151,10 @@ def main() -> None:
     if options.case:
         print(json.dumps(case(options.case, options.scale, pathlib.Path(options.folder))))
         return
-    print("| case | points | s | points/s | written | resident memory: at 25, 50, 75 % of the run, peak (GB) |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| case | points | s | points/s | core ns per point | written | resident memory: at 25, 50, 75 % of the run, peak (GB) |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for name in (name for name in CASES if options.only in name):
         with tempfile.TemporaryDirectory(dir=options.folder or ".") as folder:
             row = watched(name, options.scale, pathlib.Path(folder))
@@ -159,6 +163,7 @@ def main() -> None:
         marks = ", ".join(f"{seen[int(share * len(seen))]:.2f}" for share in (0.25, 0.5, 0.75))
         rate = row["points"] / row["seconds"]
         line = f"| {name} | {row['points'] / 1e6:,.0f} M | {row['seconds']:.1f} | {rate / 1e6:,.1f} M "
+        line += f"| {1e9 * row['core seconds'] / row['points']:.1f} "
         print(f"{line}| {row['bytes'] / 1e6:,.1f} MB{raw} | {marks}, {seen.max():.2f} |", flush=True)
 
 
