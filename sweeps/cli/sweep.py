@@ -18,8 +18,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep: a file, or one of the distribution: demo")
     space_argument(parser)
-    what = "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
-    dataset_argument(parser, f"{what}continues after an interruption", "OUT", folder="shards")
+    what = (
+        "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards, OUT.zarr or s3://BUCKET/OUT.zarr, "
+        "a Zarr store, that the same command continues after an interruption"
+    )
+    dataset_argument(parser, what, "OUT", folder="shards")
     parser.add_argument(
         "--keep",
         metavar="WHAT",
@@ -48,9 +51,9 @@ def run(options: argparse.Namespace) -> None:
     sweep_plan.refuse_without(options)
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from hwspaces.files.output import names_folder
+    from hwspaces.files.output import names_folder, names_store
 
-    if names_folder(options.output):
+    if names_folder(options.output) or names_store(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
         return run_folder(options, _source)

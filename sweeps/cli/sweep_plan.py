@@ -39,14 +39,14 @@ def run(options: argparse.Namespace, source: Callable[[argparse.Namespace], Mapp
     if options.force:
         raise ValueError("--force is for files that are written, and --plan writes none")
     from hwspaces import quantity
-    from hwspaces.files.output import names_folder
+    from hwspaces.files.output import names_folder, names_store
 
     counts = {name: int(n) for name, n in whole_settings(options, ("shard_points", "workers", "machines")).items()}
     price = None
     if options.machine_price is not None:
         price = float(quantity(options.machine_price, "1", "--machine-price"))
     output = options.output
-    one_file = output is not None and not names_folder(output)
+    one_file = output is not None and not (names_folder(output) or names_store(output))
     specification = source(options)
     if one_file:
         for_folders = ("keep", "compression", "digits", "shard_points", "scheduler", "workers")

@@ -87,13 +87,17 @@ class ShardWork:
 
         JAX has to be in the sweep's `precision`, a setting of the whole process that no thread may change alone.
         """
-        begun, box = time.perf_counter(), self.boxes[number]
-        # With `keep`, only points that are best or counts of points are stored, otherwise every value.
-        dataset = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        begun = time.perf_counter()
+        dataset = self.dataset(number, progress)
         # Under a temporary name: an interruption leaves no shard that looks complete.
         part = unfinished.begun(place / manifest.file_name(number))
         encode.write(part, dataset, self.stored)
         return part, time.perf_counter() - begun
+
+    def dataset(self, number: int, progress: Callable[[int], None] = lambda points: None) -> xr.Dataset:
+        """One shard, computed, in memory: with `keep`, points that are best or counts of points; else every value."""
+        box = self.boxes[number]
+        return self._kept(box, progress) if self.keep else self._raw(box, progress)
 
     def finish(self, place: pathlib.Path, number: int, part: pathlib.Path, seconds: float) -> manifest.Shard:
         """One shard, on the disk under its name: its line of the manifest."""
