@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
+from sweeps.cli import sweep_plan
 from sweeps.cli.common import given, listed, space_argument, whole_settings, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
@@ -17,8 +18,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep: a file, or one of the distribution: demo")
     space_argument(parser)
-    what = "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
-    dataset_argument(parser, f"{what}continues after an interruption", "OUT", folder="shards")
+    what = (
+        "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards, OUT.zarr or s3://BUCKET/OUT.zarr, "
+        "a Zarr store, that the same command continues after an interruption"
+    )
+    dataset_argument(parser, what, "OUT", folder="shards")
     parser.add_argument(
         "--keep",
         metavar="WHAT",
@@ -37,15 +41,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", metavar="N", help="processes that --scheduler dask starts (default: one per core)")
     parser.add_argument("--progress", metavar="KIND", help="auto (default), json, one object per line, or quiet")
+    sweep_plan.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute, write, and print the result."""
+    if options.plan:
+        return sweep_plan.run(options, _source)
+    sweep_plan.refuse_without(options)
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from hwspaces.files.output import names_folder
+    from hwspaces.files.output import names_folder, names_store
 
-    if names_folder(options.output):
+    if names_folder(options.output) or names_store(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
         return run_folder(options, _source)

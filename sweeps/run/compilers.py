@@ -7,7 +7,6 @@ import importlib.metadata
 import importlib.util
 import itertools
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from jaxroof.numerics.tree import leaves, mapped
 from sweeps.ask.question import Question
 from sweeps.data.pieces import part_lengths
 from sweeps.run.columns import Columns
+from sweeps.run.cores import cores
 from sweeps.run.ways import BESIDE_DEVICE, LONGEST_EAGER
 
 CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
@@ -132,7 +132,9 @@ class LLVM(Compiler):
 
     name = "llvm"
     compiles = True
-    ahead = 2 * (os.cpu_count() or 1)
+
+    def __init__(self) -> None:
+        self.ahead = 2 * cores()
 
     @property
     def software(self) -> dict[str, str]:
@@ -175,7 +177,7 @@ class LLVM(Compiler):
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
         """A thread per core."""
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
             try:
                 # The bound `result` waits for the call when it is called.
                 yield lambda call, starts: pool.submit(call, starts).result

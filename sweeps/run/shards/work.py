@@ -23,6 +23,7 @@ from sweeps.data.pieces import Box, Output, Piece
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.encode import Stored
 from sweeps.data.store import blanks, coordinates, dimensions, fill
+from sweeps.run.engine import LEAST
 from sweeps.run.precision import precision
 from sweeps.run.sweep import planned, working
 
@@ -31,6 +32,9 @@ SHARD_BYTES = 64_000_000
 
 KEPT_POINTS = 1 << 25
 """Points of a shard of which little is kept: a second of computing or so."""
+
+MOST_SHARDS = 1 << 20
+"""Shards of a sweep at most: each is a file, and a line of the manifest."""
 
 FRAME = "frame.nc"
 """Name of the file with the labels along every axis."""
@@ -68,6 +72,12 @@ class ShardWork:
         sizes = {axis.name: axis.size for axis in self.plan.axes}
         self.keep = keepers(self.spec.keep, self.plan, self.spec.job, Groups.of(labels, sizes, names))
         self.shard_points = shard_points or self._fitting()
+        # A shard has at most so many points: where they are too many, not even their list is made.
+        if self.plan.points > MOST_SHARDS * max(self.shard_points, LEAST):
+            raise ValueError(
+                f"{self.plan.points:,} points in shards of {self.shard_points:,} are more than {MOST_SHARDS:,} files; "
+                "give larger ones: --shard-points N, in Python shard_points"
+            )
         self.boxes = list(self.plan.boxes(self.shard_points))
 
     def compute(
@@ -77,13 +87,17 @@ class ShardWork:
 
         JAX has to be in the sweep's `precision`, a setting of the whole process that no thread may change alone.
         """
-        begun, box = time.perf_counter(), self.boxes[number]
-        # With `keep`, only points that are best or counts of points are stored, otherwise every value.
-        dataset = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        begun = time.perf_counter()
+        dataset = self.dataset(number, progress)
         # Under a temporary name: an interruption leaves no shard that looks complete.
         part = unfinished.begun(place / manifest.file_name(number))
         encode.write(part, dataset, self.stored)
         return part, time.perf_counter() - begun
+
+    def dataset(self, number: int, progress: Callable[[int], None] = lambda points: None) -> xr.Dataset:
+        """One shard, computed, in memory: with `keep`, points that are best or counts of points; else every value."""
+        box = self.boxes[number]
+        return self._kept(box, progress) if self.keep else self._raw(box, progress)
 
     def finish(self, place: pathlib.Path, number: int, part: pathlib.Path, seconds: float) -> manifest.Shard:
         """One shard, on the disk under its name: its line of the manifest."""
