@@ -131,9 +131,10 @@ def _compiled(program: Any, lengths: Sequence[int], devices: Sequence[Any]) -> E
     with warnings.catch_warnings():
         # Partial sums that no output is like are given back in vain.
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        lowered = jax.jit(first).lower(base, columns)
-        one = lowered.compile()
-        found = jax.tree.map(lambda out: jax.ShapeDtypeStruct(out.shape, out.dtype, sharding=spread), lowered.out_info)
+        traced = jax.jit(first)
+        one = traced.lower(base, columns).compile()
+        # Codes keep the weak types that they were traced with, which promotions follow.
+        found = jax.tree.map(lambda out: out.update(sharding=spread), jax.eval_shape(traced, base, columns))
         # Partial sums are done with once the outputs are there: outputs may take their place.
         two = jax.jit(second, donate_argnums=2).lower(base, columns, found).compile()
     sizes = [memory for memory in map(_memory, (one, two)) if memory is not None]

@@ -77,15 +77,15 @@ class Lowered:
             outputs = [np.full(out.shape, out.dtype.kind == "f", out.dtype) for out in found.out_avals]
             return jax.tree.unflatten(found.out_tree, [jax.device_put(output) for output in outputs])
 
-        called.lower = lambda *given, **named: _Compiled(called, program.lower(*given, **named))  # type: ignore[attr-defined]
+        called.lower = lambda *given, **named: _Compiled(called)  # type: ignore[attr-defined]
         return called
 
 
 class _Compiled:
     """What is lowered and compiled before it is called: the stand-in's function, whose memory is not known."""
 
-    def __init__(self, called: Callable[..., Any], lowered: Any):
-        self._called, self.out_info = called, lowered.out_info
+    def __init__(self, called: Callable[..., Any]):
+        self._called = called
 
     def compile(self, **options: Any) -> "_Compiled":
         return self
