@@ -26,8 +26,13 @@ test: lint  ## lint, then the whole suite
 smoke:  ## the wheel in an empty folder, on PYTHON: every verb, README's commands, native code, XLA, a gradient
 	$(PYTHON) tests/smoke/install.py $(if $(DEPENDENCIES),--dependencies $(DEPENDENCIES))
 
-bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, and what fell
+# Golden values of sweeps under XLA's optimised programs, those that a GPU would run.
+OPTIMISED := --only datasets,efficiencies,production --compiler xla --optimised --numbers --leave-out op_algorithm
+
+bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, what fell, and values
 	$(BIN)/python -m tests.bench.kept
+	$(BIN)/python -W ignore -m tests.golden.net --check $(OPTIMISED) --tolerance 1e-6
+	$(BIN)/python -W ignore -m tests.golden.net --check $(OPTIMISED) --tolerance 1e-5 --dtype float32
 
 docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and docs/guide, as today's commands make them
 	$(BIN)/python -m tests.pages
