@@ -35,8 +35,9 @@ number must not matter for where a sweep is cut."""
 TRIES = 4
 """Compilations until a call fits, at most."""
 
-KEPT_BYTES = 2.0**26
-"""B of columns of one axis that stay on the devices; of longer ones only those of the last call do."""
+KEPT_BYTES = 2.0**30
+"""B of columns of one axis that stay in a CPU's memory, and in that of other devices at most as much as a call takes;
+of longer ones only those of the last call stay."""
 
 DEVICES = "devices"
 """Name of the mesh's only axis."""
@@ -215,7 +216,8 @@ class DeviceCalls:
         # Numbers that all calls share are sent once.
         self._base = jax.device_put(base, self._whole)
         self._parts: list[dict[tuple[int, ...], Any]] = [{} for _ in settings]
-        self._kept = [sum(leaf.nbytes for leaf in leaves(each)) <= KEPT_BYTES for each in settings]
+        room = KEPT_BYTES if devices[0].platform == "cpu" else device_bytes(devices)
+        self._kept = [sum(leaf.nbytes for leaf in leaves(each)) <= room for each in settings]
 
     def __call__(self, starts: Sequence[Sequence[int]]) -> list[Results]:
         """Outputs of the chunks that begin at these positions, at most one for each device; nothing waits for them.

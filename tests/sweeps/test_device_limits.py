@@ -13,6 +13,7 @@ from sweeps.run import compilers, device_calls
 from sweeps.run.compilers import XLA, chosen
 from sweeps.run.device_calls import device_bytes, executables
 from sweeps.run.program import XlaProgram
+from sweeps.run.simulated.grid import _width
 from sweeps.run.ways import LONGEST_EAGER, MOST_EAGER
 
 
@@ -96,6 +97,14 @@ def test_numpy_answers_a_quarter_of_the_points_beside_a_gpu(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert chosen([MOST_EAGER // 16, 16], MOST_EAGER) == chosen([LONGEST_EAGER], MOST_EAGER) == "xla"
     assert chosen([MOST_EAGER // 64, 16], MOST_EAGER) == chosen([LONGEST_EAGER // 4], MOST_EAGER) == "numpy"
+
+
+def test_a_gpu_simulates_more_at_once(monkeypatch):
+    """10,000 streams of 1,000 requests: 1.5 GB are 1,250 in each of two calls that run at once."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert _width(10_000, 1000) == 1250 and _width(1000, 1000) == 500
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert _width(10_000, 1000) == 32
 
 
 def test_a_machine_without_plugins_is_not_asked_for_its_devices(monkeypatch):
