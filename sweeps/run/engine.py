@@ -144,7 +144,9 @@ class Plan:
             for chunk in chunks:
                 wanted = everything or chunk.names
                 # A chunk of which no variable is new needs no call: `dict` then returns an empty result.
-                begun.append((chunk, begin(*self._blocks[chunk.block].call(chunk.corner)) if wanted else dict))
+                # The host reads nothing of what is wanted whole, which is reduced where it is.
+                read = frozenset() if everything else chunk.names
+                begun.append((chunk, begin(*self._blocks[chunk.block].call(chunk.corner), read) if wanted else dict))
                 # Calls that run ahead keep all cores or devices busy while results are stored.
                 if len(begun) > self.compiler.ahead:
                     done, results = begun.popleft()
