@@ -13,9 +13,10 @@ import numpy as np
 from sweeps.run.native.graph import COMPARED, Graph
 from sweeps.run.native.nests import exact
 
-PLAIN_ROUNDINGS, LIBRARY_ROUNDINGS = 4, 64
-"""Units in the last place by which results are widened: of sums, products and quotients, of which a program rounds two
-at most and the bounds as many; and of functions of the mathematical library."""
+PRODUCT, QUOTIENT, LIBRARY = 1, 3, 64
+"""Units in the last place by which results are widened. Rounding never turns the order of two numbers, so that a sum of
+bounds bounds the sum; but a program may leave a product unrounded that it adds, or make a quotient a product with a
+reciprocal, and functions of the mathematical library are not exact to the last place."""
 
 TINY = 1e-37
 """Added where a result may be so small that its last digits are lost: more than the smallest normal float32."""
@@ -82,9 +83,9 @@ class Intervals:
         self.missing: set[str] = set()
         self._given, self._pairs = given, dict[int, Pair]()
         # A quotient that a rounding is made of is computed as one: others may become products.
-        self._quotients = exact(source)
-        self._wanted = list(wanted)
-        for node in _made_of(source, given, self._wanted):
+        needed = _made_of(source, given, wanted)
+        self._quotients = exact(source, needed)
+        for node in needed:
             self._pairs[node], self.ranges[node] = self._bounded(node)
 
     def pair(self, node: int) -> Pair:
@@ -344,7 +345,7 @@ def _sum(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> tup
     if a.exact and b.exact and -WHOLE <= a.low + b.low and a.high + b.high <= WHOLE:
         return pair, Range(a.low + b.low, a.high + b.high, minus=a.minus and b.minus, whole=True), 0
     found = _about(a.low + b.low, a.high + b.high, unknown=unknown, minus=a.minus and b.minus)
-    return pair, _not_negative(found) if a.low >= 0.0 and b.low >= 0.0 else found, PLAIN_ROUNDINGS
+    return pair, _not_negative(found) if a.low >= 0.0 and b.low >= 0.0 else found, 0
 
 
 def _negated(pair: Pair, known: Range, self: Intervals) -> tuple[Pair, Range]:
@@ -362,7 +363,7 @@ def _difference(self: Intervals, node: int, pairs: list[Pair], ranges: list[Rang
     if a.exact and b.exact and -WHOLE <= a.low - b.high and a.high - b.low <= WHOLE:
         return pair, Range(a.low - b.high, a.high - b.low, minus=a.minus, whole=True), 0
     found = _about(a.low - b.high, a.high - b.low, unknown=a.unknown or b.unknown or alike, minus=a.minus)
-    return pair, found, PLAIN_ROUNDINGS
+    return pair, found, 0
 
 
 def _product(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> tuple[Pair, Range, int]:
@@ -376,7 +377,7 @@ def _product(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) ->
     if a.exact and b.exact and max(map(abs, corners)) <= WHOLE:
         return pair, Range(min(corners), max(corners), minus=minus, whole=True), 0
     found = _about(min(corners), max(corners), unknown=unknown, minus=minus)
-    return pair, _not_negative(found) if a.low >= 0.0 and b.low >= 0.0 else found, PLAIN_ROUNDINGS
+    return pair, _not_negative(found) if a.low >= 0.0 and b.low >= 0.0 else found, PRODUCT
 
 
 def _quotient(self: Intervals, node: int, pairs: list[Pair], ranges: list[Range]) -> tuple[Pair, Range, int]:
@@ -391,7 +392,7 @@ def _quotient(self: Intervals, node: int, pairs: list[Pair], ranges: list[Range]
         low, high = self.product(x, y, ANY, ANY, "div")
         low = self.op("select", inside, low, self._float(-math.inf))
         high = self.op("select", inside, high, self._float(math.inf))
-        return (low, high), dataclasses.replace(ANY, unknown=unknown), PLAIN_ROUNDINGS
+        return (low, high), dataclasses.replace(ANY, unknown=unknown), QUOTIENT
     # The divisor is positive, or 0 without a sign: the larger it is, the nearer to 0 the quotient.
     pair = self.product(x, (y[1], y[0]), a, b, "div")
     ends = [end / divisor if divisor else math.copysign(math.inf, end) for end in (a.low, a.high) for divisor in (b.low, b.high)]
@@ -401,8 +402,7 @@ def _quotient(self: Intervals, node: int, pairs: list[Pair], ranges: list[Range]
         found = dataclasses.replace(found, low=-math.inf)
     if b.zero:
         found = dataclasses.replace(found, high=math.inf)
-    precise = a.exact and b.exact and self.quotient(node)
-    return pair, _not_negative(found) if a.low >= 0.0 else found, 0 if precise else PLAIN_ROUNDINGS
+    return pair, _not_negative(found) if a.low >= 0.0 else found, 0 if self.quotient(node) else QUOTIENT
 
 
 def _extreme(self: Intervals, node: int, pairs: list[Pair], ranges: list[Range]) -> tuple[Pair, Range, int]:
@@ -447,14 +447,14 @@ def _root(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> tu
         low, high = (self.op("max", bound, self._float(0.0)) for bound in (low, high))
     found = _about(math.sqrt(max(known.low, 0.0)), math.sqrt(max(known.high, 0.0)), minus=known.minus)
     found = dataclasses.replace(found, unknown=known.unknown or known.low < 0.0)
-    return (self.op("sqrt", low), self.op("sqrt", high)), _not_negative(found), PLAIN_ROUNDINGS
+    return (self.op("sqrt", low), self.op("sqrt", high)), _not_negative(found), PRODUCT
 
 
 def _exponential(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> tuple[Pair, Range, int]:
     (low, high), known = pairs[0], ranges[0]
     ends = [math.exp(min(end, 700.0)) if end < 700.0 else math.inf for end in (known.low, known.high)]
     found = _not_negative(_about(ends[0], ends[1], unknown=known.unknown))
-    return (self.op("exp", low), self.op("exp", high)), found, LIBRARY_ROUNDINGS
+    return (self.op("exp", low), self.op("exp", high)), found, LIBRARY
 
 
 def _logarithm(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> tuple[Pair, Range, int]:
@@ -463,7 +463,7 @@ def _logarithm(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) 
         low, high = (self.op("max", bound, self._float(0.0)) for bound in (low, high))
     ends = [math.log(end) if end > 0.0 else -math.inf for end in (known.low, known.high)]
     found = _about(ends[0], ends[1], unknown=known.unknown or known.low < 0.0, minus=True)
-    return (self.op("log", low), self.op("log", high)), found, LIBRARY_ROUNDINGS
+    return (self.op("log", low), self.op("log", high)), found, LIBRARY
 
 
 def _power(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> tuple[Pair, Range, int]:
@@ -479,7 +479,7 @@ def _power(self: Intervals, _: int, pairs: list[Pair], ranges: list[Range]) -> t
     except OverflowError:
         ends = [0.0, math.inf]
     found = _not_negative(_about(min(ends), max(ends)))
-    return (self.extreme("min", corners), self.extreme("max", corners)), found, LIBRARY_ROUNDINGS
+    return (self.extreme("min", corners), self.extreme("max", corners)), found, LIBRARY
 
 
 _RULES: dict[str, Rule] = {
