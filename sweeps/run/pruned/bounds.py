@@ -25,6 +25,11 @@ class Bounds:
     sure: np.ndarray  # whether every point can be
     possible: np.ndarray  # whether one may be
 
+    def at(self, places: np.ndarray) -> "Bounds":
+        """Those of some boxes."""
+        low, high = ({name: ends[places] for name, ends in one.items()} for one in (self.low, self.high))
+        return Bounds(low, high, self.sure[places], self.possible[places])
+
 
 class Bounding:
     """A compiled program over whole axes, and what bounds its metrics over boxes of their positions.
