@@ -12,6 +12,10 @@ from sweeps.data.keep.parse import Front, KeptBest, KeptPerGroup, Top, unbeaten
 from sweeps.run.pruned.bounds import Bounds
 
 
+SPARE = 4
+"""Parts that are followed for every point that is kept: some of them turn out worse than they promise."""
+
+
 class FrontBar:
     """Points of which none beats another in two keys, both better lower."""
 
@@ -67,8 +71,8 @@ class TopBar:
             self.worst = min(self.worst, float(high[0][order[enough]]))
 
     def promising(self, low: Sequence[np.ndarray], count: int) -> np.ndarray:
-        """Places of up to `count` parts whose lower bounds are the best."""
-        return np.argsort(low[0], kind="stable")[:count]
+        """Places of about `count` parts whose lower bounds are the best."""
+        return np.argsort(low[0], kind="stable")[: max(count, SPARE * self.count)]
 
 
 class Bars:

@@ -38,9 +38,6 @@ POINTS_PER_BOX = 128
 ROW = 64
 """Points of a call of the program for points that are left, at most."""
 
-COMPUTED = "points_computed"
-"""Attribute of what is kept: points that were computed, as the others cannot be among them."""
-
 LEAST_POINTS = 1 << 26
 """Points of a sweep from which on it is worth the start."""
 

@@ -19,12 +19,13 @@ from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.spec import Spec, as_tables, spec
 from sweeps.data.conditions import NONE, Groups, conditions
 from sweeps.data.keep import keepers
+from sweeps.data.keep.rows import COMPUTED
 from sweeps.data.pieces import Box, Output, Piece
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.encode import Stored
 from sweeps.data.store import blanks, coordinates, dimensions, fill
 from sweeps.run.precision import precision
-from sweeps.run.pruned.search import COMPUTED, pruning
+from sweeps.run.pruned.search import pruning
 from sweeps.run.sweep import planned, working
 
 SHARD_BYTES = 64_000_000
