@@ -2,17 +2,16 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from sweeps.run.native.loops import Bound, Loops
+from sweeps.run.native.loops import Loops
 from sweeps.run.native.nests import Dims
-from sweeps.run.pruned.intervals import Intervals, Range
+from sweeps.run.pruned.intervals import Intervals, Pair, Range
 from sweeps.run.pruned.tables import Extremes, computed, tabled
 
-BATCH = 1 << 15
+BATCH = 1 << 12
 """Boxes of one call, of which the columns stay in a cache."""
 
 
@@ -72,6 +71,7 @@ class Bounding:
             dims |= dict.fromkeys(pair, (0,) if known[node][1] else ())
         outputs = {bound for pair in (*self._metrics.values(), self._flag) for bound in pair}
         self._loops = Loops(intervals.graph, dims, sorted(outputs))
+        self._idle: list[_Call] = []
 
     def bounds(self, tables: Mapping[int, Extremes], boxes: np.ndarray) -> Bounds:
         """Bounds over boxes.
@@ -80,24 +80,65 @@ class Bounding:
           tables: extremes over the parts of every axis.
           boxes: number of the part along every axis, shape (boxes, axes).
         """
-        found = [self._batch(tables, boxes[low : low + BATCH]) for low in range(0, len(boxes), BATCH)]
+        try:  # another thread may take the last one at any time
+            call = self._idle.pop()
+        except IndexError:
+            call = _Call(self._loops, self._inputs)
+        found = [self._batch(call, tables, boxes[low : low + BATCH]) for low in range(0, max(1, len(boxes)), BATCH)]
+        self._idle.append(call)
         return found[0] if len(found) == 1 else _joined(found)
 
-    def _batch(self, tables: Mapping[int, Extremes], boxes: np.ndarray) -> Bounds:
-        columns: dict[int, Any] = {}
+    def _batch(self, call: "_Call", tables: Mapping[int, Extremes], boxes: np.ndarray) -> Bounds:
+        values = call(tables, boxes)
+        low, high = ({name: values(pair[end]) for name, pair in self._metrics.items()} for end in (0, 1))
+        return Bounds(low, high, *(values(node).astype(bool) for node in self._flag))
+
+
+class _Call:
+    """The arrays of one thread: a column for every input, whose addresses stay the same."""
+
+    def __init__(self, loops: Loops, inputs: Mapping[int, Pair]):
+        self.loops, self.inputs = loops, inputs
+        graph = loops.graph
+        used = [node for nest in loops.nests for node in (*nest.reads, *nest.writes)]
+        # Loops load and store whole vectors.
+        self.columns = {
+            node: np.zeros(BATCH + loops.lanes, graph.types[graph.kinds[node]])
+            for node in dict.fromkeys((*used, *loops.outputs, *(bound for pair in inputs.values() for bound in pair)))
+            if graph.operations[node] != "number"
+        }
+        self.table = np.zeros(len(loops.slots), np.int64)
+        for node, slot in loops.slots.items():
+            self.table[slot] = self.columns[node].ctypes.data
+        self.lengths = np.zeros(2, np.int64)
+        self.pointers = self.table.ctypes.data, self.lengths.ctypes.data
+
+    def __call__(self, tables: Mapping[int, Extremes], boxes: np.ndarray) -> Callable[[int], np.ndarray]:
+        """A function of nodes to their values over some boxes."""
+        count = len(boxes)
         places: dict[Dims, np.ndarray] = {}
-        for node, pair in self._inputs.items():
+        for node, pair in self.inputs.items():
             table = tables[node]
             if not table.dims:
-                columns |= zip(pair, (table.low, table.high), strict=True)
+                for bound, ends in zip(pair, (table.low, table.high), strict=True):
+                    self.columns[bound][:] = ends
                 continue
             if table.dims not in places:
                 places[table.dims] = np.ravel_multi_index([boxes[:, axis] for axis in table.dims], table.shape)
-            columns |= zip(pair, table.at(places[table.dims]), strict=True)
-        values = Bound(self._loops, columns, [len(boxes)])([0])
-        number = functools.partial(np.broadcast_to, shape=len(boxes))
-        low, high = ({name: number(values[pair[end]]) for name, pair in self._metrics.items()} for end in (0, 1))
-        return Bounds(low, high, *(number(values[node]).astype(bool) for node in self._flag))
+            for bound, ends in zip(pair, (table.low, table.high), strict=True):
+                np.take(ends, places[table.dims], out=self.columns[bound][:count], mode="clip")
+        self.lengths[:] = count, max(count, self.loops.lanes)
+        for function in self.loops.functions:
+            function(*self.pointers)
+        return functools.partial(self._values, count=count)
+
+    def _values(self, node: int, count: int) -> np.ndarray:
+        graph = self.loops.graph
+        if graph.operations[node] == "number":
+            return np.full(count, graph.value(node))
+        if not self.loops.dims[node]:
+            return np.full(count, self.columns[node][0])
+        return self.columns[node][:count].copy()
 
 
 class _Ranges(dict[int, Range]):

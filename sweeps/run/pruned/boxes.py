@@ -8,6 +8,9 @@ import numpy as np
 
 from sweeps.run.pruned.tables import Extremes
 
+BEGINNING = 1 << 10
+"""Boxes that a search begins with, at most."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Level:
@@ -29,7 +32,7 @@ class Level:
 def levels(
     tables: Mapping[int, Extremes], sizes: Sequence[int], whole: Iterable[int], weights: Sequence[float]
 ) -> list[Level]:
-    """Cuts from the range itself, but along axes that are not `whole`, down to its single points.
+    """Cuts from some boxes, single positions along axes that are not `whole`, down to single points.
 
     Args:
       tables: of single positions inside the range.
@@ -56,6 +59,10 @@ def levels(
         middles = middles[middles < np.append(firsts[axis][1:], sizes[axis])]
         finer = np.sort(np.concatenate([firsts[axis], middles]))
         steps.append(([finer if i == axis else first for i, first in enumerate(firsts)], axis))
+    # The last of the first cuts is as good a beginning as the one before.
+    while len(steps) > 1 and math.prod(map(len, steps[1][0])) <= BEGINNING:
+        del steps[0]
+    steps[0] = steps[0][0], None
     # Extremes of larger parts are those of their halves.
     made: list[Level] = []
     finest = dict(tables)

@@ -29,6 +29,9 @@ TRIED = 1024
 LOOKED = 4096
 """Boxes of a level that are followed when bars are raised before the first shard."""
 
+TOGETHER = 1 << 10
+"""Boxes up to which the next cut is made before they are bounded."""
+
 BATCH = 1 << 17
 """Boxes that are followed together: a few MB."""
 
@@ -168,8 +171,9 @@ class _Descent:
     def look(self) -> None:
         """Follow some of the best boxes to points, which raises the bars."""
         boxes = first_boxes(self.levels[0])
-        for coarse, fine in zip(self.levels, self.levels[1:], strict=False):
-            boxes, bounds, groups = self._next(boxes, coarse, fine)
+        number = 0
+        while number < len(self.levels) - 1:
+            number, boxes, bounds, groups = self._next(boxes, number)
             if len(boxes) > LOOKED:
                 best = self.bars.promising(bounds, groups, max(16, LOOKED // (2 * len(np.unique(groups)))))
                 some = self.random.choice(len(boxes), LOOKED // 2, replace=False)
@@ -189,30 +193,36 @@ class _Descent:
             if len(boxes) > BATCH:
                 stack += [(number, boxes[low : low + BATCH]) for low in range(0, len(boxes), BATCH)]
                 continue
-            coarse, fine = self.levels[number : number + 2]
-            before = coarse.points(boxes).sum()
-            boxes, _, _ = self._next(boxes, coarse, fine)
+            before = self.levels[number].points(boxes).sum()
+            number, boxes, _, _ = self._next(boxes, number)
             bounded += len(boxes)
             if bounded > most:
                 return None
-            dropped = int(before - fine.points(boxes).sum())
+            dropped = int(before - self.levels[number].points(boxes).sum())
             self.told += dropped
             progress(dropped)
             if len(boxes):
-                stack.append((number + 1, boxes))
+                stack.append((number, boxes))
         lows = np.array([low for low, _ in self.ranges], int)
         return np.concatenate(found) + lows if found else np.zeros((0, len(self.sizes)), int)
 
-    def _next(self, boxes: np.ndarray, coarse: Level, fine: Level) -> tuple[np.ndarray, Bounds, np.ndarray]:
-        """Boxes of the next level that may hold points that are kept, their bounds and groups."""
-        boxes = halves(boxes, coarse, fine)
+    def _next(self, boxes: np.ndarray, number: int) -> tuple[int, np.ndarray, Bounds, np.ndarray]:
+        """A level further down, its boxes that may hold points that are kept, their bounds and groups."""
+        # Few boxes are cut several times at once, as a call takes as long for one as for hundreds.
+        last = len(self.levels) - 1
+        while True:
+            boxes = halves(boxes, self.levels[number], self.levels[number + 1])
+            number += 1
+            if number == last or len(boxes) > TOGETHER:
+                break
+        fine = self.levels[number]
         bounds, groups = self._bounds(boxes, fine)
         self.bars.raised(bounds, groups, fine.points(boxes))
         places = np.flatnonzero(self.bars.open(bounds, groups))
         if places.size:
             self._try(boxes[places], bounds.at(places), groups[places], fine)
             places = places[self.bars.open(bounds.at(places), groups[places])]
-        return boxes[places], bounds.at(places), groups[places]
+        return number, boxes[places], bounds.at(places), groups[places]
 
     def _bounds(self, boxes: np.ndarray, level: Level) -> tuple[Bounds, np.ndarray]:
         bounds = self.block.bounding.bounds(level.tables, boxes)

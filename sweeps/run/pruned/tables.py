@@ -76,14 +76,16 @@ class Extremes:
 
     def __init__(self, values: np.ndarray, dims: Dims, dtype: np.dtype):
         self.dims = dims
-        self.low, self.high = _outward(values, dtype)
+        self.low, self.high = map(np.ascontiguousarray, _outward(values, dtype))
         self.shape = values.shape
 
     @classmethod
     def of(cls, dims: Dims, low: np.ndarray, high: np.ndarray) -> "Extremes":
         """Extremes that are there already."""
         made = cls.__new__(cls)
-        made.dims, made.low, made.high, made.shape = dims, low, high, low.shape
+        # In one piece, so that a place is found by its number.
+        made.dims, made.low, made.high = dims, np.ascontiguousarray(low), np.ascontiguousarray(high)
+        made.shape = low.shape
         return made
 
     def joined(self, axis: int, firsts: np.ndarray) -> "Extremes":
@@ -101,10 +103,6 @@ class Extremes:
         """The same inside of a range along every axis."""
         part: tuple[Any, ...] = tuple(slice(*ranges[axis]) for axis in self.dims)
         return Extremes.of(self.dims, self.low[part], self.high[part])
-
-    def at(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Both at some places."""
-        return self.low.reshape(-1)[flat], self.high.reshape(-1)[flat]
 
 
 def _outward(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:

@@ -34,7 +34,7 @@ SHARD_BYTES = 64_000_000
 KEPT_POINTS = 1 << 25
 """Points of a shard of which little is kept: a second of computing or so."""
 
-PRUNED_SHARDS = 64
+PRUNED_SHARDS = 32
 """Shards of a large sweep of which most points need not be computed."""
 
 FRAME = "frame.nc"
