@@ -29,11 +29,8 @@ def pruned_text(attributes: Mapping[str, Any]) -> str:
     computed, points = attributes.get(COMPUTED), attributes.get("points")
     if computed is None or not points:
         return ""
-    share = 100.0 * (1.0 - int(computed) / int(points))
-    return (
-        f"; {int(computed):,} of {int(points):,} points were computed, and bounds say of the other {share:.4g} % "
-        "that they are not among these"
-    )
+    others = "bounds rule out the others" if computed < points else "bounds rule out none"
+    return f"; {int(computed):,} of {int(points):,} were computed: {others}"
 
 
 def print_asked(asked: Any, plan: Any) -> None:

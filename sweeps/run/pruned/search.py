@@ -41,8 +41,8 @@ POINTS_PER_BOX = 128
 ROW = 64
 """Points of a call of the program for points that are left, at most."""
 
-LEAST_POINTS = 1 << 26
-"""Points of a sweep from which on it is worth the start."""
+LEAST_POINTS = 1 << 28
+"""Points of a sweep from which on a search is worth its start: some seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,13 +68,20 @@ class Search:
     def __init__(self, plan: Any, keep: Sequence[KeptPerGroup], groups: Groups):
         self._plan, self._keep, self._groups = plan, keep, groups
         self.sizes = tuple(axis.size for axis in plan.axes)
-        self._blocks = [self._bounded(chunks, positions) for chunks, positions in plan.native()]
-        numbers = set.intersection(*(block.bounding.numbers for block in self._blocks))
-        self._bars = bars.Bars(keep, numbers)
+        needed = {*bars.metrics(keep), FLAG}
+        # A block whose structure has no answer for one of the metrics is computed as a whole.
+        self._blocks = [
+            self._bounded(chunks, positions) if needed <= chunks.program.nodes.keys() else None
+            for chunks, positions in plan.native()
+        ]
+        known = [block.bounding.numbers for block in self._blocks if block is not None]
+        self._bars = bars.Bars(keep, set.intersection(*known) if known else set())
         # A first look at the whole sweep finds points that are nearly as good as the best.
-        for number, block in enumerate(self._blocks):
+        for block in self._blocks:
+            if block is None:
+                continue
             ranges = [(0, len(own)) for own in block.positions]
-            _Descent(self, number, ranges, self._bars).look()
+            _Descent(self, block, ranges, self._bars).look()
 
     def added(self, box: Box, states: Sequence[KeptPerGroup], progress: Callable[[int], None]) -> int | None:
         """Look at all points of a box of the sweep; the number of points that were computed.
@@ -82,11 +89,13 @@ class Search:
         None where so much of it is left that it is no more work to compute all of it; nothing has been added then.
         """
         block = self._blocks[box.block]
+        if block is None:
+            return None
         ranges = []
         for axis, own in zip(block.order, block.positions, strict=True):
             low = int(np.searchsorted(own, box.positions[axis][0]))
             ranges.append((low, low + len(box.positions[axis])))
-        descent = _Descent(self, box.block, ranges, self._bars.copied())
+        descent = _Descent(self, block, ranges, self._bars.copied())
         points = descent.points(progress)
         if points is None:
             return None
@@ -109,10 +118,6 @@ class Search:
     def conditions(self) -> set[int]:
         """Axes along which groups differ."""
         return set(self._groups.codes)
-
-    def block(self, number: int) -> _Block:
-        """A block of the sweep."""
-        return self._blocks[number]
 
     def _bounded(self, chunks: Any, positions: Sequence[np.ndarray]) -> _Block:
         program = chunks.program
@@ -157,8 +162,8 @@ class Search:
 class _Descent:
     """A range of a block's positions, from one box down to points."""
 
-    def __init__(self, search: Search, number: int, ranges: Sequence[tuple[int, int]], known: bars.Bars):
-        self.search, self.block, self.bars = search, search.block(number), known
+    def __init__(self, search: Search, block: _Block, ranges: Sequence[tuple[int, int]], known: bars.Bars):
+        self.search, self.block, self.bars = search, block, known
         self.ranges = ranges
         self.sizes = [high - low for low, high in ranges]
         self.told = 0
@@ -226,7 +231,8 @@ class _Descent:
 
     def _bounds(self, boxes: np.ndarray, level: Level) -> tuple[Bounds, np.ndarray]:
         bounds = self.block.bounding.bounds(level.tables, boxes)
-        firsts = [first[boxes[:, i]] + low for i, (first, (low, _)) in enumerate(zip(level.firsts, self.ranges, strict=True))]
+        along = zip(level.firsts, boxes.T, self.ranges, strict=True)
+        firsts = [first[own] + low for first, own, (low, _) in along]
         return bounds, self.search.group(self.block, firsts)
 
     def _try(self, boxes: np.ndarray, bounds: Bounds, groups: np.ndarray, level: Level) -> None:
@@ -256,9 +262,8 @@ def _weights(bounding: Bounding, keep: Sequence[KeptPerGroup]) -> list[float]:
         tables = {node: table.joined(axis, np.zeros(1, int)) for node, table in bounding.tables.items()}
         wide = bounding.bounds(tables, blunt)
         width = float((wide.possible & ~wide.sure).mean())
-        for best in {metric: one.best for one in keep for metric in one.best.metrics}.items():
-            name, owner = best
-            higher = owner.higher[owner.metrics.index(name)]
+        sides = {name: higher for one in keep for name, higher in zip(one.best.metrics, one.best.higher, strict=True)}
+        for name, higher in sides.items():
             one, other = (sharp.high, wide.high) if higher else (wide.low, sharp.low)
             with np.errstate(all="ignore"):
                 ratio = np.abs(np.log(np.clip(np.abs(other[name].astype(float) / one[name]), 1e-6, 1e6)))
@@ -282,16 +287,15 @@ class Pruning:
             return self._search
 
 
-def pruning(plan: Any, keep: Sequence[Any], groups: Groups, least: int = LEAST_POINTS) -> Pruning | None:
+def pruning(plan: Any, keep: Sequence[Any], groups: Groups) -> Pruning | None:
     """The search of a sweep of which just the best points are kept; None where all of it is to be computed.
 
     Args:
       plan: of the sweep.
       keep: what is kept.
       groups: of points.
-      least: points from which on it is worth the start.
     """
-    if plan.points < least or not bars.barred(keep) or plan.compiler.name != "llvm":
+    if plan.points < LEAST_POINTS or not bars.barred(keep) or plan.compiler.name != "llvm":
         return None
     # Every value of a condition is a box of its own from the start.
     if math.prod(plan.axes[axis].size for axis in groups.codes) > MOST_ENTRIES // 64:
