@@ -115,7 +115,8 @@ def _along_curve(
 ) -> tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar, Scalar]]:
     """Step that draws TDP at the least voltage, and the limited time of steps from there to `longest`.
 
-    The first as s that it takes and s at full clock, the second as coefficients of 1, of the time at full clock, and of its square; it never falls where that time grows.
+    The first as s that it takes and s at full clock, the second as coefficients of 1, of the time at full clock, and of
+    its square; it never falls where that time grows.
 
     Args:
       longest: s at full clock from which on the full voltage draws TDP.

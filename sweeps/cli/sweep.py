@@ -57,7 +57,9 @@ def run(options: argparse.Namespace) -> None:
         return run_folder(options, _source)
     source = _source(options)
     # Files hold every point in one piece: options of shards do not apply.
-    if of_folders := given(options, ("keep", "no_prune", "compression", "digits", "shard_points", "scheduler", "workers")):
+    if of_folders := given(
+        options, ("keep", "no_prune", "compression", "digits", "shard_points", "scheduler", "workers")
+    ):
         raise ValueError(f"{of_folders[0]} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
 

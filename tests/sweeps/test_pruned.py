@@ -1,6 +1,7 @@
 """Pruned sweeps: bounds hold for every point of a box, and what is kept is the same as without bounds, bit by bit."""
 
 import functools
+import itertools
 import pathlib
 import tempfile
 from typing import Any
@@ -17,12 +18,12 @@ from sweeps.run.shards.work import ShardWork
 
 pytest.importorskip("llvmlite")
 
-from sweeps.data.shards.read import open as opened  # noqa: E402
-from sweeps.run.native.graph import Graph  # noqa: E402
-from sweeps.run.native.loops import Bound, Loops  # noqa: E402
-from sweeps.run.pruned import boxes, search  # noqa: E402
-from sweeps.run.pruned.intervals import Intervals, Range  # noqa: E402
-from sweeps.run.pruned.tables import Extremes  # noqa: E402
+from sweeps.data.shards.read import open as opened
+from sweeps.run.native.graph import Graph
+from sweeps.run.native.loops import Bound, Loops
+from sweeps.run.pruned import boxes, search
+from sweeps.run.pruned.intervals import Intervals, Range
+from sweeps.run.pruned.tables import Extremes
 
 BINARY = ("add", "sub", "mul", "div", "max", "min")
 UNARY = ("neg", "abs", "sqrt", "exp", "log", "floor", "ceil", "round")
@@ -71,11 +72,11 @@ def test_values_of_compiled_loops_are_within_their_intervals(
     if not outputs:
         return
     random = np.random.default_rng(seed)
-    columns = {}
+    columns: dict[int, np.ndarray] = {}
     for node, low, width in zip(inputs, lows, widths, strict=True):
         inner = np.float32(low) + random.random(64).astype(np.float32) * np.float32(width)
-        columns[node] = np.concatenate([[low, low + width, round(low)], inner]).astype(np.float32)
-        columns[node] = np.clip(columns[node], np.float32(low), np.float32(low + width))
+        own = np.append(inner, np.array([low, low + width, round(low)], np.float32))
+        columns[node] = np.clip(own, np.float32(low), np.float32(low + width))
     given_ranges = {
         node: Range(float(values.min()), float(values.max()), minus=bool((values == 0).any()))
         for node, values in columns.items()
@@ -115,7 +116,7 @@ def test_boxes_are_cut_down_to_every_point_once() -> None:
     tables = {9: Extremes(values, (0, 2), np.dtype("float32"))}
     cuts = boxes.levels(tables, sizes, [0, 1, 2], [1.0, 1.0, 0.1])
     found = boxes.first_boxes(cuts[0])
-    for coarse, fine in zip(cuts, cuts[1:], strict=False):
+    for coarse, fine in itertools.pairwise(cuts):
         found = boxes.halves(found, coarse, fine)
         assert fine.points(found).sum() == 35
         # Extremes over a box are those of its points.
@@ -162,7 +163,7 @@ def same(place: pathlib.Path, spec: dict[str, Any]) -> tuple[int, int]:
     return pruned.attrs["points_computed"], pruned.attrs["points"]
 
 
-SPACE = {
+SPACE: dict[str, Any] = {
     "space": "gpu-n3",
     "model": "Llama-3.1-8B",
     "efficiency": "derated",
@@ -232,7 +233,14 @@ def test_random_questions_keep_the_same_points(data: st.DataObject) -> None:
         "hardware.links.scale_up.bandwidth": {"from": "50 GB/s", "to": "2 TB/s", "n": 5},
     }
     names = draw(st.lists(st.sampled_from(sorted(leaves)), min_size=2, max_size=3, unique=True))
-    metrics = ("ttft", "tpot", "tokens_per_second_per_device", "energy_per_token", "mfu_decode", "usd_per_million_tokens")
+    metrics = (
+        "ttft",
+        "tpot",
+        "tokens_per_second_per_device",
+        "energy_per_token",
+        "mfu_decode",
+        "usd_per_million_tokens",
+    )
     job = draw(st.sampled_from(("derated", "learned", "datasheet")))
     spec = {
         "hardware": "H100-SXM",

@@ -1,1 +1,1 @@
-"""Branch and bound over the points of a sweep of which little is kept: what cannot be among the best is not computed."""
+"""Branch and bound over a sweep of which the best points are kept: what cannot be among them is not computed."""

@@ -11,7 +11,6 @@ import numpy as np
 from sweeps.data.keep.parse import Front, KeptBest, KeptPerGroup, Top, unbeaten
 from sweeps.run.pruned.bounds import Bounds
 
-
 SPARE = 4
 """Parts that are followed for every point that is kept: some of them turn out worse than they promise."""
 

@@ -1,4 +1,4 @@
-"""Bounds of metrics over boxes of a sweep's points, from tables of what depends on few axes and intervals above them."""
+"""Bounds of metrics over boxes of points: tables of what depends on few axes, and intervals of what is made of them."""
 
 import dataclasses
 import functools

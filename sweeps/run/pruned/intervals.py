@@ -395,7 +395,11 @@ def _quotient(self: Intervals, node: int, pairs: list[Pair], ranges: list[Range]
         return (low, high), dataclasses.replace(ANY, unknown=unknown), QUOTIENT
     # The divisor is positive, or 0 without a sign: the larger it is, the nearer to 0 the quotient.
     pair = self.product(x, (y[1], y[0]), a, b, "div")
-    ends = [end / divisor if divisor else math.copysign(math.inf, end) for end in (a.low, a.high) for divisor in (b.low, b.high)]
+    ends = [
+        end / divisor if divisor else math.copysign(math.inf, end)
+        for end in (a.low, a.high)
+        for divisor in (b.low, b.high)
+    ]
     ends = [0.0 if math.isnan(end) else end for end in ends]
     found = _about(min(ends), max(ends), unknown=unknown, minus=a.low < 0.0 or a.minus)
     if b.zero and a.low < 0.0:

@@ -281,6 +281,7 @@ class Pruning:
         self._lock = threading.Lock()
 
     def __call__(self) -> Search:
+        """The search."""
         with self._lock:
             if self._search is None:
                 self._search = self._made()
