@@ -128,7 +128,9 @@ def test_short_curves_lose_no_digits(chip):
         curve = VoltageCurve(**{name: kind(value) for name, value in numbers.items()}, static_share=kind(0.16526069))
         power = Power(tdp=kind(1390.50635), static=kind(644.606079), curve=curve)
         with eager():
-            return float(limited_time(kind(0.32790685), Joules(kind(587.436523), kind(295.965027)), device(chip, power)))
+            return float(
+                limited_time(kind(0.32790685), Joules(kind(587.436523), kind(295.965027)), device(chip, power))
+            )
 
     assert time(np.float32) == pytest.approx(time(float), rel=2e-6)
 

@@ -22,7 +22,8 @@ from sweeps.data.shards.read import open as opened
 from sweeps.run.native.graph import Graph
 from sweeps.run.native.loops import Bound, Loops
 from sweeps.run.pruned import boxes, search
-from sweeps.run.pruned.intervals import Intervals, Range
+from sweeps.run.pruned.arithmetic import Range
+from sweeps.run.pruned.intervals import Intervals
 from sweeps.run.pruned.tables import Extremes
 
 BINARY = ("add", "sub", "mul", "div", "max", "min")
@@ -237,7 +238,7 @@ def test_random_questions_keep_the_same_points(data: st.DataObject) -> None:
         "ttft",
         "tpot",
         "tokens_per_second_per_device",
-        "energy_per_token",
+        "joules_per_token",
         "mfu_decode",
         "usd_per_million_tokens",
     )

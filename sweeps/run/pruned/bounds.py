@@ -8,7 +8,8 @@ import numpy as np
 
 from sweeps.run.native.loops import Loops
 from sweeps.run.native.nests import Dims
-from sweeps.run.pruned.intervals import Intervals, Pair, Range
+from sweeps.run.pruned.arithmetic import Pair, Range
+from sweeps.run.pruned.intervals import Intervals
 from sweeps.run.pruned.tables import Extremes, computed, tabled
 
 BATCH = 1 << 12
