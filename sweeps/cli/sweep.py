@@ -30,6 +30,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="less than every point: pareto, pareto=METRIC:METRIC, top=N, top=N:METRIC, histogram, quantiles; "
         "several with commas, or by giving the flag again",
     )
+    parser.add_argument(
+        "--no-prune",
+        action="store_const",
+        const=True,
+        help="compute every point also where it cannot be among those that --keep keeps",
+    )
     word_arguments(parser, "per")
     parser.add_argument("--compression", metavar="LEVEL", help="of the folder's files, 1 (fast) to 9 (small)")
     parser.add_argument("--digits", metavar="N", help="significant digits that are kept, so that files compress")
@@ -59,7 +65,9 @@ def run(options: argparse.Namespace) -> None:
         return run_folder(options, _source)
     source = _source(options)
     # Files hold every point in one piece: options of shards do not apply.
-    if of_folders := given(options, ("keep", "compression", "digits", "shard_points", "scheduler", "workers")):
+    if of_folders := given(
+        options, ("keep", "no_prune", "compression", "digits", "shard_points", "scheduler", "workers")
+    ):
         raise ValueError(f"{of_folders[0]} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
 
@@ -77,6 +85,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
     if options.keep is not None:
         # The flag may be given several times, each time with several words.
         output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
+    if options.no_prune:
+        output["prune"] = False
     output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
     if options.per is not None:
         source["per"] = listed(options.per)
