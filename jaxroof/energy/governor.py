@@ -6,7 +6,7 @@ from jaxroof.energy.energy import Joules, power_known
 from jaxroof.energy.technology import clock_at, voltage_at
 from jaxroof.hardware import Hardware, VoltageCurve
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import maximum, minimum, positive_part
+from jaxroof.numerics.smooth import held, maximum, minimum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, given
 
 LEAST_HEADROOM = 0.01
@@ -105,7 +105,7 @@ def time_within(limit: PowerLimit | None, time: Scalar, energy: Joules) -> Array
     # Below `shortest` even the least voltage draws too much: from there the clock alone falls.
     within = jnp.minimum(jnp.maximum(time, shortest), longest)
     # The parabola rises from the time at the least voltage to that at the full one, but for the rounding of its terms.
-    limited = jnp.minimum(jnp.maximum(constant + within * (slope + within * bend), first), longest)
+    limited = held(constant + within * (slope + within * bend), first, longest)
     # A step under the limit runs at full clock: the longer of both times.
     return maximum(time, limited, steepness=STEEPNESS)
 

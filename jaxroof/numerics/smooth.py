@@ -78,7 +78,8 @@ def _power(share: Array, exponent: float) -> Array:
 def _powers(share: Array, exponent: float, beside: float) -> tuple[Array, Array]:
     """share^p and share^(p + beside), `beside` 1 or -1; at p = 0 both are 1 where the share is, and 0 elsewhere."""
     if exponent == 0.0:
-        power = jnp.where(share == 1.0, jnp.ones_like(share), 0.0)
+        # Programs may round a term and the largest of them differently, so that its share is not exactly 1.
+        power = jnp.where(share >= 1.0 - 4.0 * jnp.finfo(jnp.asarray(share).dtype).eps, jnp.ones_like(share), 0.0)
         return power, power
     # Powers that do not count are 0: float32 would hold them in numbers too small for fast arithmetic.
     share = jnp.where(share > NEGLIGIBLE ** (1.0 / exponent), share, 0.0)
@@ -237,6 +238,22 @@ def _least_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
 def positive_part(number: Scalar) -> Array:
     """`number` where it is positive and 0 elsewhere, shape (); its gradient is 1 there and 0 elsewhere."""
     return jnp.maximum(number, 0.0)
+
+
+def held(number: Scalar, least: Scalar, most: Scalar) -> Array:
+    """`number` between two others that rounding alone may take it beyond, shape (); its gradient is its own."""
+    return _held(_exponent(), number, least, most)
+
+
+@sloped
+def _held(exponent: float, number: Scalar, least: Scalar, most: Scalar) -> Array:
+    return jnp.minimum(jnp.maximum(number, least), most)
+
+
+@_held.defjvp
+def _held_jvp(exponent: Any, primals: Any, tangents: Any) -> Any:
+    value, (tangent, _, _) = _held(exponent, *primals), tangents
+    return value, jnp.broadcast_to(tangent, jnp.shape(value)) if is_traced() else tangent
 
 
 def ceiling(number: Scalar) -> Array:

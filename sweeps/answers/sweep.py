@@ -6,7 +6,6 @@ from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.ask.text import escaped, rate_text
-from sweeps.data.keep.rows import COMPUTED
 
 MOST_TABLES = 4
 """Values of the conditions up to which each has a table of its best points; of more, each has a row."""
@@ -26,6 +25,8 @@ def speed_text(points: int, seconds: float) -> str:
 
 def pruned_text(attributes: Mapping[str, Any]) -> str:
     """How many points of a pruned sweep were computed; nothing of another one."""
+    from sweeps.data.keep.rows import COMPUTED
+
     computed, points = attributes.get(COMPUTED), attributes.get("points")
     if computed is None or not points:
         return ""

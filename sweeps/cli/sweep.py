@@ -8,9 +8,10 @@ from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
 from sweeps.cli import sweep_plan
-from sweeps.cli.common import given, listed, space_argument, whole_settings, word_arguments
+from sweeps.cli.common import given, space_argument, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
+from sweeps.cli.sweep_question import asked
 from sweeps.run.compile_cache import compilation_cache
 
 
@@ -53,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Compute, write, and print the result."""
     if options.plan:
-        return sweep_plan.run(options, _source)
+        return sweep_plan.run(options, asked)
     sweep_plan.refuse_without(options)
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
@@ -62,44 +63,14 @@ def run(options: argparse.Namespace) -> None:
     if names_folder(options.output) or names_store(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
-        return run_folder(options, _source)
-    source = _source(options)
+        return run_folder(options, asked)
+    source = asked(options)
     # Files hold every point in one piece: options of shards do not apply.
     if of_folders := given(
         options, ("keep", "no_prune", "compression", "digits", "shard_points", "scheduler", "workers")
     ):
         raise ValueError(f"{of_folders[0]} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
-
-
-def _source(options: argparse.Namespace) -> dict[str, Any]:
-    """The specification with what the flags say of its output."""
-    from sweeps.ask.spaces import in_space
-    from sweeps.ask.spec import content, spec
-
-    path = pathlib.Path(options.spec)
-    source = content(path)
-    if options.space is not None:
-        source = in_space(source, options.space)
-    output: dict[str, Any] = {}
-    if options.keep is not None:
-        # The flag may be given several times, each time with several words.
-        output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
-    if options.no_prune:
-        output["prune"] = False
-    output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
-    if options.per is not None:
-        source["per"] = listed(options.per)
-    if output:
-        # A table that is no table is passed on, so that the check below names it.
-        table = source.get("output", {})
-        source["output"] = {**table, **output} if isinstance(table, dict) else table
-    # Checked here, before anything is computed, for an error that names the file.
-    try:
-        spec(source)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return source
 
 
 def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
@@ -110,7 +81,7 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
     start, bars, compiling = time.perf_counter(), [], Compiling(kind)
 
     # Called when the plan is known: compilation and points begin here.
-    def asked(question: Any, plan: Any) -> Callable[[int], None]:
+    def begin(question: Any, plan: Any) -> Callable[[int], None]:
         if plan.compiled:
             compilation_cache()
         compiling.stop()
@@ -120,7 +91,7 @@ def _run_file(options: argparse.Namespace, source: dict[str, Any]) -> None:
 
     with progress(kind) as begun:
         try:
-            sweep_to_file(options.output, source, asked, force=options.force, compiling=compiling)
+            sweep_to_file(options.output, source, begin, force=options.force, compiling=compiling)
         except ValueError as error:
             raise ValueError(f"{options.spec}: {error}") from None
         finally:

@@ -356,6 +356,18 @@ def _place(better: str) -> Callable[..., Value]:
     return of
 
 
+def _padded(graph: Graph, params: dict[str, Any], values: Value, filling: Value) -> Value:
+    """An array in a larger one of one value, its entries apart where the configuration says so; cut where negative."""
+    values, config = np.asarray(values), params["padding_config"]
+    sides = list(zip(values.shape, config, strict=True))
+    shape = [low + high + size + max(size - 1, 0) * between for size, (low, high, between) in sides]
+    places = [low + np.arange(size) * (between + 1) for size, (low, _, between) in sides]
+    inside = [(0 <= place) & (place < size) for place, size in zip(places, shape, strict=True)]
+    padded = np.full(shape, filling, int)
+    padded[np.ix_(*(place[kept] for place, kept in zip(places, inside, strict=True)))] = values[np.ix_(*inside)]
+    return padded
+
+
 _OF_ARRAYS: dict[str, Callable[..., Value]] = {
     "broadcast_in_dim": _broadcast,
     "iota": lambda graph, params: _constants(
@@ -368,6 +380,7 @@ _OF_ARRAYS: dict[str, Callable[..., Value]] = {
     "rev": lambda graph, params, values: np.flip(values, params["dimensions"]),
     "stack": lambda graph, params, *values: np.stack([np.asarray(value) for value in values], params["axis"]),
     "concatenate": lambda graph, params, *values: np.concatenate(values, params["dimension"]),
+    "pad": _padded,
     "slice": lambda graph, params, values: values[
         tuple(map(slice, params["start_indices"], params["limit_indices"], params["strides"] or [1] * values.ndim))
     ],
