@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test smoke bench docs-figures docs-check evidence refit clean
+.PHONY: demo lint test smoke bench gpu docs-figures docs-check evidence refit clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -26,8 +26,16 @@ test: lint  ## lint, then the whole suite
 smoke:  ## the wheel in an empty folder, on PYTHON: every verb, README's commands, native code, XLA, a gradient
 	$(PYTHON) tests/smoke/install.py $(if $(DEPENDENCIES),--dependencies $(DEPENDENCIES))
 
-bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, and what fell
+# Golden values of sweeps under XLA's optimised programs, those that a GPU would run.
+OPTIMISED := --only datasets,efficiencies,production --compiler xla --optimised --numbers --leave-out op_algorithm
+
+bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, what fell, and values
 	$(BIN)/python -m tests.bench.kept
+	$(BIN)/python -W ignore -m tests.golden.net --check $(OPTIMISED) --tolerance 1e-6
+	$(BIN)/python -W ignore -m tests.golden.net --check $(OPTIMISED) --tolerance 3e-5 --dtype float32
+
+gpu: $(VENV)/installed  ## figures of JAX's devices, beside targets; on a CPU of a hundredth of the points
+	$(BIN)/python -W ignore -m tests.bench.gpu
 
 docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and docs/guide, as today's commands make them
 	$(BIN)/python -m tests.pages

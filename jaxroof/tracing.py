@@ -12,7 +12,6 @@ from jaxroof.numerics.arrays import is_traced, jax, jitted, jnp
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, Ops, unlabelled
 
-
 Name = TypeVar("Name")
 
 
@@ -51,7 +50,7 @@ def of_each(function: Callable[..., Any], ops: Mapping[Name, AnyOp], *where: Any
         return {name: function(op, *where) for name, op in ops.items()}
     found: dict[Name, Any] = {}
     for structure, members in _kinds(ops).items():
-        if len(members) == 1:
+        if _single(members):
             found |= {name: function(ops[name], *where) for name in members}
         else:
             results = _mapped(function, structure, list(members.values()), where)
@@ -74,11 +73,13 @@ def totals(function: Callable[..., Any], steps: Sequence[Ops], *where: Any) -> l
     }
     found: list[Scalar] = [0.0] * len(steps)
     for structure, members in _kinds(together).items():
+        if _single(members):
+            for number, name in members:
+                op = together[number, name]
+                found[number] += op.count * function(op, *where)
+            continue
         counts = [together[name].count for name in members]
         of_step = [number for number, _ in members]
-        if len(members) == 1:
-            found[of_step[0]] += counts[0] * function(together[next(iter(members))], *where)
-            continue
         once = _mapped(function, structure, list(members.values()), where)
         all_runs = _column(counts, once.dtype) * once
         for number in dict.fromkeys(of_step):
@@ -111,6 +112,11 @@ def apart() -> Iterator[None]:
         yield
     finally:
         _APART.reset(token)
+
+
+def _single(members: Mapping[Name, list[Any]]) -> bool:
+    """Whether ops of a kind are taken one by one: a single one, and those of which a number is a column."""
+    return len(members) == 1 or any(np.ndim(number) for numbers in members.values() for number in numbers)
 
 
 def _mapped(function: Callable[..., Any], structure: Any, members: list[list[Any]], where: tuple[Any, ...]) -> Any:

@@ -6,6 +6,7 @@ from sweeps.data.querying.run import query as query
 from sweeps.data.shards.merge import merge as merge
 from sweeps.data.shards.read import open as open
 from sweeps.run.shards.api import sweep_to_folder as sweep_to_folder
+from sweeps.run.shards.to_zarr import sweep_to_zarr as sweep_to_zarr
 from sweeps.run.sweep import linear as linear
 from sweeps.run.sweep import log as log
 from sweeps.run.sweep import sweep as sweep

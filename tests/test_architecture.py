@@ -24,7 +24,7 @@ FLOORS = {
     "jaxroof": (
         {"version", "public", "numerics"},
         {"silicon", "model", "op", "batch", "nests"},  # vocabulary
-        {"hardware", "deployment"},
+        {"hardware", "deployment", "tracing"},
         {"layers", "chip", "units"},  # the ops of a model; the area and cost of a device; its rates
         {"memory", "efficiency"},
         {"collectives"},
@@ -53,7 +53,7 @@ may import them."""
 NOT_IN_THE_COST_MODEL = {"xarray", "netCDF4", "argparse", "pandas", "matplotlib", "tomllib", "rich", "scipy"}
 """Files, tables, text and flags belong to the other packages."""
 
-ARRAYS = {"jaxroof.numerics.arrays", "jaxroof.numerics.struct", "jaxroof.numerics.derivatives"}
+ARRAYS = {f"jaxroof.numerics.{name}" for name in ("arrays", "struct", "derivatives", "at_once")} | {"jaxroof.tracing"}
 """The modules of the cost model that know NumPy; JAX is known to the first, and imported on use."""
 
 LONGEST = 400

@@ -193,6 +193,11 @@ def names_folder(path: str) -> bool:
     return path.endswith(("/", "\\")) or os.path.isdir(path) or not Path(path).suffix
 
 
+def names_store(path: str) -> bool:
+    """True where a name is that of a Zarr store: it ends in .zarr, or is a URL."""
+    return "://" in path or path.rstrip("/").lower().endswith(".zarr")
+
+
 def named(*values: object) -> tuple[str, ...]:
     """Files and folders that text names: values of flags, a specification, and the TOML files that these name.
 

@@ -95,7 +95,7 @@ def stream_time(tier: Tier, sent: Scalar) -> Scalar:
         return sent * tier.byte_time
     # LL, LL128 and Simple as three lines: the lower envelope is concave, and its kinks are NCCL's switching points.
     if tier.lines is not None:
-        return cheapest_of(tier.lines[0] + sent * tier.lines[1])
+        return cheapest_of(tier.lines[0] + jnp.asarray(sent)[None] * tier.lines[1])
     return cheapest(*(fixed + sent * per_byte for fixed, per_byte in _lines(tier)))
 
 
@@ -135,9 +135,10 @@ def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Sca
         return tier
     # The lines of all protocols as arrays: a program has one of each, however many algorithms read them.
     protocols = [getattr(tier.transport, name) for name in STREAMS]
-    fixed, share = stacked([one.fixed_time for one in protocols]), stacked([one.share for one in protocols])
-    per_byte = (1.0 - tier.losses) * tier.byte_time + tier.losses * tier.byte_time / share
-    return tier._replace(lines=(tier.losses * fixed, per_byte))
+    fixed, share = (stacked([getattr(one, name) for one in protocols], axis=0) for name in ("fixed_time", "share"))
+    lost = jnp.asarray(tier.losses * tier.byte_time)[None]
+    per_byte = jnp.asarray((1.0 - tier.losses) * tier.byte_time)[None] + lost / share
+    return tier._replace(lines=(jnp.asarray(tier.losses)[None] * fixed, per_byte))
 
 
 def _switched(link: Link, devices: Scalar) -> tuple[Scalar, Scalar, Scalar]:

@@ -152,7 +152,7 @@ def _with_cores(ops: Ops) -> Ops:
 
 
 def _priced(ops: Ops) -> Ops:
-    """Ops that take energy of memory or links: copies to host memory are not priced, their link has no energy figure."""
+    """Ops that take energy of memory or links: not copies to host memory, whose link has no energy figure."""
     return {name: op for name, op in ops.items() if not isinstance(op, Copy)}
 
 

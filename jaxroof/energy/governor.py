@@ -101,19 +101,22 @@ def time_within(limit: PowerLimit | None, time: Scalar, energy: Joules) -> Array
         return maximum(time, longest)
     # DVFS: at a lower clock the voltage falls too, the same work takes less energy, and the step gets faster than at
     # constant voltage.
-    shortest, (constant, slope, bend) = _along_curve(energy, longest, limit.lowest, limit.middle)
+    (first, shortest), (constant, slope, bend) = _along_curve(energy, longest, limit.lowest, limit.middle)
     # Below `shortest` even the least voltage draws too much: from there the clock alone falls.
     within = jnp.minimum(jnp.maximum(time, shortest), longest)
+    # The parabola rises from the time at the least voltage to that at the full one, but for the rounding of its terms.
+    limited = jnp.minimum(jnp.maximum(constant + within * (slope + within * bend), first), longest)
     # A step under the limit runs at full clock: the longer of both times.
-    return maximum(time, constant + within * (slope + within * bend), steepness=STEEPNESS)
+    return maximum(time, limited, steepness=STEEPNESS)
 
 
 def _along_curve(
     energy: Joules, longest: Scalar, lowest: AtVoltage, middle: AtVoltage
-) -> tuple[Scalar, tuple[Scalar, Scalar, Scalar]]:
-    """Time in s at full clock at which the least voltage draws TDP, and the limited time from there to `longest`.
+) -> tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar, Scalar]]:
+    """Step that draws TDP at the least voltage, and the limited time of steps from there to `longest`.
 
-    That is as coefficients of 1, of the time at full clock, and of its square; it never falls where that time grows.
+    The first as s that it takes and s at full clock, the second as coefficients of 1, of the time at full clock, and of
+    its square; it never falls where that time grows.
 
     Args:
       longest: s at full clock from which on the full voltage draws TDP.
@@ -138,7 +141,7 @@ def _along_curve(
     # Clamped so that the parabola is monotone: more work at full clock is never faster under the limit.
     bend = jnp.minimum(jnp.maximum(bend, -most), most)
     start = mean - bend * longest
-    return shortest, (first - shortest * start, start - bend * shortest, bend)
+    return (first, shortest), (first - shortest * start, start - bend * shortest, bend)
 
 
 def mean_power(time: Scalar, energy: Joules, hardware: Hardware) -> Array:

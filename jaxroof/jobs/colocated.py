@@ -29,6 +29,7 @@ from jaxroof.memory.capacity import kv_bytes_of_sequence, reserved_bytes, weight
 from jaxroof.memory.legality import holds, rules, told_of
 from jaxroof.memory.reserve import memory_share
 from jaxroof.numerics.arrays import jnp, scanned, stacked
+from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import floor, maximum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, given, number, share, struct
 from jaxroof.op import AnyOp
@@ -98,6 +99,7 @@ class TenantCost:
     bandwidth: Scalar  # share of the memory's bandwidth that is left to its decode steps, side by side; in turns 1
 
 
+@differentiated_at_once
 def colocated_cost(hardware: Hardware, first: Tenant, second: Tenant, work: Colocated) -> tuple[TenantCost, TenantCost]:
     """Latencies of both tenants, each while the other decodes all the time. Differentiable in every leaf.
 

@@ -28,6 +28,7 @@ from jaxroof.memory.capacity import layer_count
 from jaxroof.memory.legality import holds, rules, told_of
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp, stacked
+from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Scalar, count, number, struct, switch
 from jaxroof.step.step import Terms
@@ -176,6 +177,7 @@ def handover_cost(
     )
 
 
+@differentiated_at_once
 def disaggregated_cost(prefill: Pool, decode: Pool, model: Model, work: Handover) -> HandoverCost:
     """Latencies and rates of requests that two pools share. Differentiable in every leaf; vmap any of them.
 

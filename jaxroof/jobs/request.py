@@ -75,7 +75,7 @@ def request_cost(
     prefill, decode = steps_time(hardware, model, deployment, steps, efficiency)
     energies = None
     if power_known(hardware):
-        energies = joules_of_steps([device_ops(hardware, model, deployment, one) for one in steps], hardware)
+        energies = tuple(joules_of_steps([device_ops(hardware, model, deployment, one) for one in steps], hardware))
     times = pipelined_times(prefill, decode, model, deployment, requests)
     times = limited_times(times, energies, hardware, deployment, requests)
     return pipelined_latency(*times, deployment, requests, efficiency)

@@ -10,6 +10,7 @@ from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import kv_bytes_of_sequence, layer_count
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.roofline import op_time
@@ -165,6 +166,7 @@ class AttentionSplitCost:
     feedforward_use: Scalar  # the same of the other
 
 
+@differentiated_at_once
 def attention_split_cost(
     attention: Pool, feedforward: Pool, model: Model, batch: Scalar, context: Scalar, micro_batches: Scalar
 ) -> AttentionSplitCost:

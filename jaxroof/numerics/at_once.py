@@ -1,7 +1,8 @@
 """Cost functions whose derivatives at known numbers need no program: dual numbers stand in for JAX's."""
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +30,9 @@ def differentiated_at_once(function: Function) -> Function:
         return _followed(function)
 
     @functools.wraps(function)
-    def called(*arguments: Any) -> Any:
+    def called(*arguments: Any, **named: Any) -> Any:
+        if named:
+            arguments = inspect.signature(function).bind(*arguments, **named).args
         if not is_traced() or _staged():
             return function(*arguments)
         return followed()(*arguments)
@@ -43,6 +46,7 @@ def _staged() -> bool:
 
 
 def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a rule of its own for its derivatives."""
     program = jax.jit(function)
     result = jax.custom_jvp(program)
 
@@ -50,39 +54,36 @@ def _followed(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.partial(result.defjvp, symbolic_zeros=True)
     def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         numbers, structure = jax.tree.flatten(primals)
-        moves = jax.tree.leaves(tangents)
-        moving = [place for place, move in enumerate(moves) if not isinstance(move, jax.custom_derivatives.SymbolicZero)]
-        moves = [moves[place] for place in moving]
+        still = jax.custom_derivatives.SymbolicZero
+        moves = {place: move for place, move in enumerate(jax.tree.leaves(tangents)) if not isinstance(move, still)}
 
-        def at(own: list[Any]) -> tuple[Any, ...]:
-            """The arguments with other numbers in the places that move."""
-            everything = list(numbers)
-            for place, number in zip(moving, own, strict=True):
-                everything[place] = number
-            return jax.tree.unflatten(structure, everything)
+        def at(numbers: list[Any], own: Iterable[Any]) -> tuple[Any, ...]:
+            """The arguments, with other numbers in the places that move."""
+            moved = dict(zip(moves, own, strict=True))
+            return jax.tree.unflatten(structure, [moved.get(place, number) for place, number in enumerate(numbers)])
 
+        points = [numbers[place] for place in moves]
         known = not any(isinstance(number, jax.core.Tracer) for number in numbers)
-        if not known or any(np.ndim(numbers[place]) for place in moving):
-            return jax.jvp(lambda *own: program(*at(list(own))), [numbers[place] for place in moving], moves)
-        numbers = [np.asarray(number, float) if _is_float(number) else number for number in numbers]
-        directions = np.eye(len(moving))
+        if not known or not moves or any(map(np.ndim, points)):
+            return jax.jvp(lambda *own: program(*at(numbers, own)), points, list(moves.values()))
+        # In double precision, whatever JAX computes in.
+        exact = [number.astype(float) if number.dtype.kind == "f" else number for number in map(np.asarray, numbers)]
+        duals = [Dual(exact[place], direction) for place, direction in zip(moves, np.eye(len(moves)), strict=True)]
         with eager():
-            outputs = function(*at([Dual(numbers[place], directions[i]) for i, place in enumerate(moving)]))
-        outputs = jax.tree.map(_value_and_slopes, outputs, is_leaf=lambda one: isinstance(one, Dual))
-        # One product of all slopes with all tangents: a few operations however many numbers move.
-        pairs, shape = jax.tree.flatten(outputs, is_leaf=lambda one: isinstance(one, tuple))
-        values = [jax_numpy.asarray(value, float) for value, _ in pairs]
-        slopes = np.stack([np.broadcast_to(slope, len(moving)) for _, slope in pairs])
-        changes = jax_numpy.asarray(slopes, float) @ jax_numpy.stack([jax_numpy.asarray(move, float) for move in moves])
-        parts = [changes[i] for i in range(len(pairs))]
-        return jax.tree.unflatten(shape, values), jax.tree.unflatten(shape, parts)
+            outputs = function(*at(exact, duals))
+        return _value_and_change(outputs, [jax_numpy.asarray(move, float) for move in moves.values()])
 
     return result
 
 
-def _is_float(number: Any) -> bool:
-    return np.result_type(number).kind == "f"
+def _value_and_change(outputs: Any, moves: list[Any]) -> tuple[Any, Any]:
+    """A tree of dual numbers as one of JAX's numbers, and its change where their arguments move.
 
-
-def _value_and_slopes(one: Any) -> tuple[Any, Any]:
-    return (one.value, one.tangent) if isinstance(one, Dual) else (one, 0.0)
+    One product of all slopes with all moves: a few operations, however many numbers move.
+    """
+    results, structure = jax.tree.flatten(outputs, is_leaf=lambda one: isinstance(one, Dual))
+    duals = [one if isinstance(one, Dual) else Dual(one, 0.0) for one in results]
+    slopes = np.stack([np.broadcast_to(one.tangent, len(moves)) for one in duals])
+    changes = jax_numpy.asarray(slopes, float) @ jax_numpy.stack(moves)
+    values = [jax_numpy.asarray(one.value, float) for one in duals]
+    return jax.tree.unflatten(structure, values), jax.tree.unflatten(structure, list(changes))

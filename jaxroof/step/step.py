@@ -12,6 +12,7 @@ from jaxroof.hardware import Hardware, on_host
 from jaxroof.memory.beside import beside_time
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import leaves
@@ -64,6 +65,7 @@ def step_times(hardware: Hardware, model: Model, deployment: Deployment, batch: 
     return times_of(device_ops(hardware, model, deployment, batch), hardware, deployment, batch, efficiency)
 
 
+@differentiated_at_once
 def step_time(hardware: Hardware, model: Model, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Scalar:
     """Time in s of one engine step, shape (): every op after the other, then the host.
 

@@ -11,6 +11,7 @@ from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import PARALLELISMS, Ops
@@ -47,6 +48,7 @@ class Iteration:
     energy: Joules | None  # of the mean device; None: unknown
 
 
+@differentiated_at_once
 def iteration_cost(
     hardware: Hardware, model: Model, deployment: Deployment, training: Training, efficiency: Efficiency
 ) -> Iteration:

@@ -1,10 +1,12 @@
 """Text of a sweep: the question, the files written, and the best feasible point by every key metric."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.ask.text import escaped, rate_text
+from sweeps.data.keep.rows import COMPUTED
 
 MOST_TABLES = 4
 """Values of the conditions up to which each has a table of its best points; of more, each has a row."""
@@ -20,6 +22,15 @@ def speed_text(points: int, seconds: float) -> str:
     """Seconds of a whole run, compiling and writing with it, and the points per second that these are."""
     rate = f", {rate_text(points / seconds)} points/s with compiling and writing" if points >= RATED_POINTS else ""
     return f"{seconds:.1f} s{rate}"
+
+
+def pruned_text(attributes: Mapping[str, Any]) -> str:
+    """How many points of a pruned sweep were computed; nothing of another one."""
+    computed, points = attributes.get(COMPUTED), attributes.get("points")
+    if computed is None or not points:
+        return ""
+    others = "bounds rule out the others" if computed < points else "bounds rule out none"
+    return f"; {int(computed):,} of {int(points):,} were computed: {others}"
 
 
 def print_asked(asked: Any, plan: Any) -> None:
@@ -61,12 +72,13 @@ def print_found(output: str, written: str) -> None:
             for values, part in parts(dataset, names)
         ]
         shown = _tables(dataset, metrics, optima)
+        pruned = pruned_text(stored.attrs)
     out.print(f"{output}: {written}")
     # A sample of the points does not tell which share of all is feasible.
     if dataset is stored:
         out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
     else:
-        out.print(f"{points:,} points are kept")
+        out.print(f"{points:,} points are kept{pruned}")
     # Also where somebody has said that what is usually a condition is a freedom.
     if names or usual:
         out.print(said(names))

@@ -26,7 +26,7 @@ KEYS = words(SweepWords)
 
 TABLE_KEYS = {
     "sample": ("points", "method", "seed"),
-    "output": ("variables", "breakdown", "illegal", "dtype", "keep", "compression", "digits"),
+    "output": ("variables", "breakdown", "illegal", "dtype", "keep", "prune", "compression", "digits"),
 }
 RANGE_KEYS = ("from", "to", "n", "scale")
 LARGEST_INTEGER = 2**63 - 1
@@ -59,6 +59,7 @@ class Spec:
     illegal: str  # "refuse" or "mask"
     dtype: str
     keep: tuple[str, ...]  # what is kept of every point; empty: everything
+    prune: bool  # whether points that cannot be kept need not be computed
     output: Mapping[str, Any]  # the table as it was given, for how results are stored
     source: Mapping[str, Any]  # what was given, for the dataset's record
     words: CaseWords  # what axes start from, but for the numbers
@@ -153,6 +154,7 @@ def spec(source: Mapping[str, Any]) -> Spec:
         illegal=_one_of(output.get("illegal", "refuse"), "output.illegal", ("refuse", "mask")),
         dtype=_one_of(output.get("dtype", "float32"), "output.dtype", ("float32", "float64")),
         keep=_names(output["keep"], "output.keep") if "keep" in output else (),
+        prune=_boolean(output.get("prune", True), "output.prune"),
         output=output,
         source=given,
         words=CaseWords(**named),

@@ -110,7 +110,7 @@ class SweepWords(ServedWords):
     per: str | list[str] = word("NAME,..", _PER, apart=True)
     sample: Table = word(meaning="table: points, method, seed")
     scenario: Table = word(meaning="table: what the specification is of the suite of scenarios; it changes nothing")
-    output: Table = word(meaning="table: variables, breakdown, illegal, dtype, keep, compression, digits")
+    output: Table = word(meaning="table: variables, breakdown, illegal, dtype, keep, prune, compression, digits")
 
 
 _LIMITS = "what has to be kept: ttft=1s,tpot=30ms,e2e=20s by a share of the requests; ttft.p99=1s, tpot.mean=30ms "

@@ -130,9 +130,16 @@ def require_outputs(options: argparse.Namespace) -> None:
     wanted = []
     for each in given:
         path = str(getattr(options, each.dest))
+        # A Zarr store is not one file: whoever writes it looks at what is there.
+        if each.folder == "shards" and output.names_store(path):
+            if options.force:
+                raise ValueError(
+                    f"--force is for files; {path} is a Zarr store, and none of another sweep is written to"
+                )
+            continue
         # Some flags take a folder only where the name ends like one.
         folder = each.folder if each.folder != "shards" or output.names_folder(path) else ""
-        hint = ", or in / for a folder" if each.folder == "shards" else ""
+        hint = ", in / for a folder, or in .zarr" if each.folder == "shards" else ""
         wanted.append(output.Wanted(path, each.kinds, each.flag, folder, hint))
     # A folder of shards never replaces files of others, and --force does not change that.
     if options.force and all(each.folder == "shards" for each in wanted):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
+from sweeps.cli import sweep_plan
 from sweeps.cli.common import given, listed, space_argument, whole_settings, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
@@ -17,14 +18,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("spec", metavar="SPEC.toml", help="what to sweep: a file, or one of the distribution: demo")
     space_argument(parser)
-    what = "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards that the same command "
-    dataset_argument(parser, f"{what}continues after an interruption", "OUT", folder="shards")
+    what = (
+        "OUT.nc, a file that appears when it is whole; or OUT/, a folder of shards, OUT.zarr or s3://BUCKET/OUT.zarr, "
+        "a Zarr store, that the same command continues after an interruption"
+    )
+    dataset_argument(parser, what, "OUT", folder="shards")
     parser.add_argument(
         "--keep",
         metavar="WHAT",
         action="append",
         help="less than every point: pareto, pareto=METRIC:METRIC, top=N, top=N:METRIC, histogram, quantiles; "
         "several with commas, or by giving the flag again",
+    )
+    parser.add_argument(
+        "--no-prune",
+        action="store_const",
+        const=True,
+        help="compute every point also where it cannot be among those that --keep keeps",
     )
     word_arguments(parser, "per")
     parser.add_argument("--compression", metavar="LEVEL", help="of the folder's files, 1 (fast) to 9 (small)")
@@ -37,21 +47,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", metavar="N", help="processes that --scheduler dask starts (default: one per core)")
     parser.add_argument("--progress", metavar="KIND", help="auto (default), json, one object per line, or quiet")
+    sweep_plan.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute, write, and print the result."""
+    if options.plan:
+        return sweep_plan.run(options, _source)
+    sweep_plan.refuse_without(options)
     if options.output is None:
         raise ValueError("-o OUT.nc is missing")
-    from hwspaces.files.output import names_folder
+    from hwspaces.files.output import names_folder, names_store
 
-    if names_folder(options.output):
+    if names_folder(options.output) or names_store(options.output):
         from sweeps.cli.sweep_folder import run as run_folder
 
         return run_folder(options, _source)
     source = _source(options)
     # Files hold every point in one piece: options of shards do not apply.
-    if of_folders := given(options, ("keep", "compression", "digits", "shard_points", "scheduler", "workers")):
+    if of_folders := given(
+        options, ("keep", "no_prune", "compression", "digits", "shard_points", "scheduler", "workers")
+    ):
         raise ValueError(f"{of_folders[0]} is for folders: -o {pathlib.Path(options.output).stem}/")
     return _run_file(options, source)
 
@@ -69,6 +85,8 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
     if options.keep is not None:
         # The flag may be given several times, each time with several words.
         output["keep"] = [word.strip() for words in options.keep for word in words.split(",")]
+    if options.no_prune:
+        output["prune"] = False
     output |= {name: int(number) for name, number in whole_settings(options, ("compression", "digits")).items()}
     if options.per is not None:
         source["per"] = listed(options.per)

@@ -2,7 +2,9 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import netCDF4
@@ -14,6 +16,12 @@ from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis
 from sweeps.ask.names import UDUNITS, variable_attributes
 from sweeps.data.pieces import Output, Piece, blank, crossed
+
+WAITING = 2
+"""Pieces that wait to be written, at most: of computed ones no more are in memory than these and those of a call."""
+
+ONE_BY_ONE = threading.RLock()
+"""For calls of the netCDF library, which is not made for threads."""
 
 OP_DIMENSIONS = {
     "prefill_op": "ops of the prefill step",
@@ -96,7 +104,7 @@ def saved(
 def written(
     path: str | os.PathLike[str], labels: xr.Dataset, outputs: Mapping[str, Output], pieces: Iterable[Piece]
 ) -> None:
-    """Write a sweep chunk after chunk as its pieces are computed; memory holds one chunk, whatever the size.
+    """Write a sweep chunk after chunk while the next pieces are computed; memory holds a few, whatever the size.
 
     `xr.open_dataset` reads back what `dataset` and `fill` make in memory of the same pieces.
 
@@ -118,8 +126,40 @@ def written(
             # Variables that no structure leaves open are overwritten in full by their pieces.
             if not output.complete:
                 _blank(stored, output)
+        _written_beside(pieces, lambda piece: _stored(file, piece))
+
+
+def _stored(file: netCDF4.Dataset, piece: Piece) -> None:
+    with ONE_BY_ONE:
+        file.variables[piece.name][piece.index] = piece.values
+
+
+def _written_beside(pieces: Iterable[Piece], write: Callable[[Piece], None]) -> None:
+    """Write pieces in a thread, while this one computes the next ones; at most `WAITING` wait to be written."""
+    waiting: queue.Queue[Piece | None] = queue.Queue(maxsize=WAITING)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        while (piece := waiting.get()) is not None:
+            # After a failure pieces are taken and dropped, so that nobody waits for room.
+            if not failed:
+                try:
+                    write(piece)
+                except BaseException as error:  # raised again by the thread that computes
+                    failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
         for piece in pieces:
-            file.variables[piece.name][piece.index] = piece.values
+            if failed:
+                break
+            waiting.put(piece)
+    finally:
+        waiting.put(None)
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _created(file: netCDF4.Dataset, output: Output, labels: list[str]) -> "netCDF4.Variable[Any]":

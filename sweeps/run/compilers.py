@@ -5,9 +5,7 @@ import concurrent.futures
 import contextlib
 import importlib.metadata
 import importlib.util
-import itertools
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,17 +20,14 @@ from jaxroof.numerics.tree import leaves, mapped
 from sweeps.ask.question import Question
 from sweeps.data.pieces import part_lengths
 from sweeps.run.columns import Columns
+from sweeps.run.cores import cores
 from sweeps.run.ways import BESIDE_DEVICE, LONGEST_EAGER
 
-CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6, "gpu": 16e9, "tpu": 4e9}
-"""B of one call's buffers by platform, at most. NumPy's stay in a cache; on a CPU larger ones are paged in anew at
-every call; a GPU needs large calls to hide their fixed cost."""
-
-DEVICE_SHARE = 0.25
-"""Of a device's memory for one call: two are on their way at once, and each has as much again in between."""
+CHUNK_BYTES = {"numpy": 4e6, "cpu": 64e6}
+"""B of one call's buffers on a CPU, at most. NumPy's stay in a cache; larger ones are paged in anew at every call."""
 
 POINT_VALUES = 15
-"""Numbers per point that a call holds beside the columns it reads: terms, sums and outputs, typically."""
+"""Numbers per point that a call on a CPU holds beside the columns it reads: terms, sums and outputs, typically."""
 
 LOOP_POINTS = 1 << 16, 1 << 20
 """Least and most points of one call of machine code: few calls, of which outputs stay in a cache; as many as there are
@@ -79,16 +74,12 @@ class Compiler(abc.ABC):
           dtype: of the columns.
         """
         columns = max((sum(leaf.ndim for leaf in leaves(setting)) for setting in settings), default=0)
-        values = columns + POINT_VALUES + self._held(program, len(sizes))
+        values = columns + POINT_VALUES
         # Points whose columns, outputs and intermediate numbers fill the platform's budget of bytes.
         return part_lengths(sizes, points or max(1, int(self._call_bytes() / (dtype.itemsize * values))))
 
     def _call_bytes(self) -> float:
         return CHUNK_BYTES.get("numpy", CHUNK_BYTES["cpu"])
-
-    def _held(self, program: Any, axes: int) -> int:
-        """Numbers per point beside what every call holds."""
-        return 0
 
     @abc.abstractmethod
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
@@ -98,17 +89,16 @@ class Compiler(abc.ABC):
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
     ) -> Callable[[Sequence[int]], Results]:
         """A function of the positions that a chunk starts from along every axis, each of `lengths` positions."""
-        return _Parts(program, base, settings, lengths, self._put)
-
-    def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
-        """Settings where a device reads them."""
-        return part
+        return _Parts(program, base, settings, lengths)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
-        """While it lasts, a function that begins a call, and returns what waits for its results."""
+        """While it lasts, a function that begins a call, and returns what waits for its results.
 
-        def begin(call: Callable[..., Results], starts: Sequence[int]) -> Callable[[], Results]:
+        Its arguments are what `chunks` returned, starts, and names of the outputs that the host will read.
+        """
+
+        def begin(call: Callable[..., Results], starts: Sequence[int], names: frozenset[str]) -> Callable[[], Results]:
             results = call(starts)
             return lambda: results
 
@@ -132,7 +122,9 @@ class LLVM(Compiler):
 
     name = "llvm"
     compiles = True
-    ahead = 2 * (os.cpu_count() or 1)
+
+    def __init__(self) -> None:
+        self.ahead = 2 * cores()
 
     @property
     def software(self) -> dict[str, str]:
@@ -175,10 +167,10 @@ class LLVM(Compiler):
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
         """A thread per core."""
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
             try:
                 # The bound `result` waits for the call when it is called.
-                yield lambda call, starts: pool.submit(call, starts).result
+                yield lambda call, starts, names: pool.submit(call, starts).result
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -191,7 +183,8 @@ class XLA(Compiler):
 
     def __init__(self) -> None:
         self._devices = jax.local_devices()
-        self.ahead = len(self._devices)
+        # One call computes while the results of another are read: as many chunks as both have.
+        self.ahead = 2 * len(self._devices) - 1
 
     @property
     def software(self) -> dict[str, str]:
@@ -199,17 +192,20 @@ class XLA(Compiler):
         return {"jaxlib": importlib.metadata.version("jaxlib")}
 
     def _call_bytes(self) -> float:
-        return device_bytes(self._devices)
+        return CHUNK_BYTES["cpu"]
 
-    def _held(self, program: Any, axes: int) -> int:
-        """Outputs over all axes, where they stay in the device's memory; a CPU's calls are far from the machine's."""
-        if self._devices[0].platform == "cpu":
-            return 0
-        # Outputs with fewer dimensions than axes are small, and tables have a number per op.
-        return sum(max(1, len(program.ops.get(name, ()))) for name in program.names if len(program.dims[name]) == axes)
+    def lengths(
+        self, program: Any, sizes: list[int], points: int | None, settings: list[dict[str, Any]], dtype: np.dtype
+    ) -> list[int]:
+        """What fits into the memory of GPUs and TPUs; a CPU's calls are far from the machine's."""
+        if points is not None or self._devices[0].platform == "cpu":
+            return super().lengths(program, sizes, points, settings, dtype)
+        from sweeps.run.device_calls import fitting_lengths
+
+        return fitting_lengths(program, sizes, settings, self._devices)
 
     def program(self, question: Question, settings: list[dict[str, Any]], dtype: np.dtype) -> Any:
-        """A question as two programs."""
+        """A question as two functions."""
         from sweeps.run.program import XlaProgram, kept
 
         return kept(XlaProgram, question, settings, dtype)
@@ -217,24 +213,32 @@ class XLA(Compiler):
     def chunks(
         self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]
     ) -> Callable[[Sequence[int]], Results]:
-        """A function of starts that is compiled for these lengths already: one chunk has been computed."""
-        compute = super().chunks(program, base, settings, lengths)
-        # The first chunk is computed here so that compilation ends before progress is reported.
-        jax.block_until_ready(compute([0] * len(lengths)))
-        return compute
+        """Calls that are compiled for these lengths already: one has been computed."""
+        from sweeps.run.device_calls import DeviceCalls
 
-    def _put(self, part: dict[str, Any], device: Any) -> dict[str, Any]:
-        return jax.device_put(part, device)
+        calls = DeviceCalls(program, base, settings, lengths, self._devices)
+        # The first chunk is computed here so that compilation ends before progress is reported.
+        jax.block_until_ready(calls([[0] * len(lengths)]))
+        return calls  # type: ignore[return-value]
 
     @contextlib.contextmanager
     def working(self) -> Iterator[Callable[..., Callable[[], Results]]]:
-        """Calls return before they are done; devices take turns."""
-        # None leaves the placement to JAX, which needs no copy to a chosen device.
-        devices = itertools.cycle(self._devices if len(self._devices) > 1 else [None])
+        """Calls return before they are done, and so do the copies of their results to the host."""
+        from sweeps.run.device_calls import DeviceBatch
 
-        def begin(call: Callable[..., Results], starts: Sequence[int]) -> Callable[[], Results]:
-            results = call(starts, next(devices))
-            return lambda: results
+        batch: DeviceBatch | None = None
+
+        def begin(call: Any, starts: Sequence[int], names: frozenset[str]) -> Callable[[], Results]:
+            nonlocal batch
+            if batch is not None and batch.call is not call:
+                batch.begin()
+                batch = None
+            batch = batch or DeviceBatch(call)
+            results = batch.add(starts, names)
+            if batch.full:
+                batch.begin()
+                batch = None
+            return results
 
         yield begin
 
@@ -271,46 +275,16 @@ def beside_device() -> bool:
     return ("jax" in sys.modules or any(plugins)) and jax.default_backend() != "cpu"
 
 
-def device_bytes(devices: Sequence[Any]) -> float:
-    """B of one call's buffers on these devices: a share of the memory of the smallest, at most `CHUNK_BYTES`.
-
-    A share is a power of two, so that devices of one kind are given the same calls however much of their memory other
-    programs hold; a device that does not tell its memory is given what its platform is.
-    """
-    most = CHUNK_BYTES.get(devices[0].platform, CHUNK_BYTES["cpu"])
-    if devices[0].platform == "cpu":
-        return most
-    # Not every platform reports its memory.
-    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in devices]
-    return min([most, *(2.0 ** math.floor(math.log2(DEVICE_SHARE * limit)) for limit in limits if limit)])
-
-
 class _Parts:
-    """A program over the part of every axis that a chunk reads; parts are kept where they are needed again.
+    """A program over the part of every axis that a chunk reads."""
 
-    Args:
-      put: settings where a device reads them, from settings and the device.
-    """
-
-    def __init__(
-        self,
-        program: Any,
-        base: Scenario,
-        settings: list[dict[str, Any]],
-        lengths: Sequence[int],
-        put: Callable[[dict[str, Any], Any], dict[str, Any]],
-    ):
+    def __init__(self, program: Any, base: Scenario, settings: list[dict[str, Any]], lengths: Sequence[int]):
         self._program, self._base, self._settings, self._lengths = program, base, settings, lengths
-        self._put = put
-        self._known: dict[tuple[int, int, Any], dict[str, Any]] = {}
 
-    def __call__(self, starts: Sequence[int], device: Any = None) -> Results:
-        return self._program(self._base, [self._part(axis, start, device) for axis, start in enumerate(starts)])
+    def __call__(self, starts: Sequence[int]) -> Results:
+        return self._program(self._base, [self._part(axis, start) for axis, start in enumerate(starts)])
 
-    def _part(self, axis: int, start: int, device: Any) -> dict[str, Any]:
-        if (axis, start, device) not in self._known:
-            end = start + self._lengths[axis]
-            # A leaf of shape () does not vary along the axis and is passed as it is.
-            part = mapped(lambda leaf: leaf[start:end] if leaf.ndim else leaf, self._settings[axis])
-            self._known[axis, start, device] = self._put(part, device)
-        return self._known[axis, start, device]
+    def _part(self, axis: int, start: int) -> dict[str, Any]:
+        end = start + self._lengths[axis]
+        # A leaf of shape () does not vary along the axis and is passed as it is.
+        return mapped(lambda leaf: leaf[start:end] if leaf.ndim else leaf, self._settings[axis])

@@ -4,6 +4,7 @@ import collections
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -101,6 +102,10 @@ class Plan:
             for corner, chunks in gathered(block.counts, max(1, points // block.chunk_points)):
                 yield self._box(number, corner, chunks)
 
+    def native(self) -> list[tuple[Any, list[np.ndarray]]]:
+        """Of every block what computes its chunks, and its positions along every axis."""
+        return [(block.chunks, block.positions) for block in self._blocks]
+
     def pieces(
         self, progress: Callable[[int], None] = lambda points: None, boxes: Iterable[Box] | None = None
     ) -> Iterator[Piece]:
@@ -144,7 +149,9 @@ class Plan:
             for chunk in chunks:
                 wanted = everything or chunk.names
                 # A chunk of which no variable is new needs no call: `dict` then returns an empty result.
-                begun.append((chunk, begin(*self._blocks[chunk.block].call(chunk.corner)) if wanted else dict))
+                # The host reads nothing of what is wanted whole, which is reduced where it is.
+                read = frozenset() if everything else chunk.names
+                begun.append((chunk, begin(*self._blocks[chunk.block].call(chunk.corner), read) if wanted else dict))
                 # Calls that run ahead keep all cores or devices busy while results are stored.
                 if len(begun) > self.compiler.ahead:
                     done, results = begun.popleft()
@@ -182,7 +189,7 @@ class _Block:
             self._lengths = compiler.lengths(self.program, self._sizes, int(most), settings, stored)
         self.chunk_points = math.prod(self._lengths)
         self.counts = tuple(math.ceil(n / length) for n, length in zip(self._sizes, self._lengths, strict=True))
-        self._chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)
+        self.chunks = compiler.chunks(self.program, in_dtype(question.base, stored), settings, self._lengths)
 
     def owned(self, corner: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Positions along every axis of a box of chunks."""
@@ -191,7 +198,7 @@ class _Block:
 
     def call(self, corner: tuple[int, ...]) -> tuple[Callable[..., dict[str, Array]], list[int]]:
         """What computes one chunk: a function, and its argument."""
-        return self._chunks, [self._start(axis, number) for axis, number in enumerate(corner)]
+        return self.chunks, [self._start(axis, number) for axis, number in enumerate(corner)]
 
     def own(self, name: str, values: Array, chunk: Box) -> View:
         """One variable of a chunk over its own positions."""

@@ -1,4 +1,4 @@
-"""A job over axes as two compiled functions: every term over its own axes only, then sums and metrics by broadcasting.
+"""A job over axes as two functions: every term over its own axes only, then sums and metrics by broadcasting.
 
 Nested `vmap`, one per axis, leaves each value with the axes that it depends on; but one compiled function would fuse
 all of it into the final loop and compute every term again at every point. Two functions meet in arrays instead.
@@ -112,7 +112,10 @@ _KEPT: collections.OrderedDict[tuple[Any, ...], Any] = collections.OrderedDict()
 
 
 class XlaProgram:
-    """A question compiled for settings of one structure.
+    """A question as two functions for settings of one structure; `sweeps.run.device_calls` compiles and calls them.
+
+    The first is of a base and settings, the second of these and of what the first returned. Outputs have a dimension
+    for each of their axes in order, then ops.
 
     Args:
       question: what to compute.
@@ -124,10 +127,17 @@ class XlaProgram:
       dims: axes that each output depends on.
       ops: labels of the ops of every output that is a table.
       dtypes: type of every output.
+      functions: both, to be compiled.
+      first_dims: axes of what the first returns, in its structure; `between`: the same without it.
+      base: of the structure that the functions take, in `dtype`; `example`: such settings, of one position each.
+      executables: what has been compiled of them.
     """
 
     def __init__(self, question: Question, settings: Settings, dtype: np.dtype):
-        base = in_dtype(question.base, dtype)
+        self.base = base = in_dtype(question.base, dtype)
+        self.dtype = dtype
+        self.executables: dict[Any, Any] = {}
+        self.example = jax.tree.map(lambda leaf: np.zeros((1,) * leaf.ndim, dtype), settings)
         self._terms = Terms(question, base, settings, dtype)
         point = self._terms.point
         # Every varying leaf is marked with its axis; marks tell which axes a term depends on.
@@ -148,15 +158,9 @@ class XlaProgram:
         results = jax.eval_shape(self._terms.answers, base, point, shapes)
         self.dtypes = {name: result.dtype for name, result in results.items()}
         self.names, self.ops = self._terms.names, self._terms.ops
-        self._first, self._second = self._over_axes(settings, first_dims)
-
-    def __call__(self, base: Scenario, settings: Settings) -> dict[str, jax.Array]:
-        """Every output over `settings`; dimensions are its axes in order, then ops.
-
-        Args:
-          base: what the axes start from, of the question's structure, in `dtype`.
-        """
-        return self._second(base, settings, self._first(base, settings))
+        self.first_dims = first_dims
+        self.between = jax.tree.leaves(first_dims, is_leaf=lambda dims: isinstance(dims, frozenset))
+        self.functions = self._over_axes(settings, first_dims)
 
     def _first_at_a_point(self, base: Scenario, settings: Settings) -> dict[str, dict[str, Any]]:
         """Sums of the terms that depend on the same axes, and tables term by term."""
@@ -194,7 +198,7 @@ class XlaProgram:
             out = {name: 0 if i in dims else None for name, dims in self.dims.items()}
             first = jax.vmap(first, in_axes=(None, here), out_axes=over)
             second = jax.vmap(second, in_axes=(None, here, over), out_axes=out)
-        return jax.jit(first), jax.jit(second)
+        return first, second
 
 
 def _unmarked(tree: Any) -> Any:

@@ -127,7 +127,7 @@ def planned(
 
 def _whole(checked: Spec) -> Spec:
     """The specification of a sweep that keeps every number as it is; ValueError of one line for another."""
-    for key in ("keep", "compression", "digits"):
+    for key in ("keep", "prune", "compression", "digits"):
         if key in checked.output:
             raise ValueError(
                 f"output.{key} = {checked.output[key]!r} is for folders: sweeps.sweep_to_folder, or -o DIR/"

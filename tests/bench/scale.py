@@ -1,13 +1,16 @@
 """Times sweeps that do not fit, beside those that do: `python -m tests.bench.scale`.
 
 Points in memory, in a folder of shards, and reduced on the fly, in one process and on Dask workers; each case in a
-process of its own, whose resident memory is sampled as it runs. Nothing is asserted.
+process of its own, whose resident memory is sampled as it runs. Core seconds are those of a process and its workers,
+which other work on the machine changes little; workers' start is in them. `NPROC=1` gives every process one core:
+`NPROC=1 python -m tests.bench.scale --only Dask` says what a second worker adds. Nothing is asserted.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -57,10 +60,11 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
         target = {key: np.zeros(output.shape, output.dtype) for key, output in plan.outputs.items()}
         for piece in plan.pieces(boxes=[next(plan.boxes())]):
             target[piece.name][piece.index] = piece.values
-        begun = time.perf_counter()
+        begun, spent = time.perf_counter(), core_seconds()
         for piece in plan.pieces():
             target[piece.name][piece.index] = piece.values
-        return {"points": plan.points, "seconds": time.perf_counter() - begun, "bytes": 0}
+        seconds, spent = time.perf_counter() - begun, core_seconds() - spent
+        return {"points": plan.points, "seconds": seconds, "core seconds": spent, "bytes": 0}
     source = content(SPECS / "billion.toml") if name.startswith("kept") else grid(int(1e8 * scale))
     if name.startswith("kept"):
         source["deployment"]["tp"] = source["deployment"]["tp"][: max(1, round(3 * scale))]
@@ -70,11 +74,17 @@ def case(name: str, scale: float, folder: pathlib.Path) -> dict[str, Any]:
     workers = int(name.rpartition(" ")[2]) if "Dask" in name else None
     for _ in work.plan.pieces(boxes=[next(work.plan.boxes())]):
         pass
-    begun = time.perf_counter()
+    begun, spent = time.perf_counter(), core_seconds()
     run(folder / "sweep", work, None, executor("dask" if workers else None, workers))
-    seconds = time.perf_counter() - begun
+    seconds, spent = time.perf_counter() - begun, core_seconds() - spent
     size = sum(path.stat().st_size for path in (folder / "sweep").iterdir())
-    return {"points": work.plan.points, "seconds": seconds, "bytes": size}
+    return {"points": work.plan.points, "seconds": seconds, "core seconds": spent, "bytes": size}
+
+
+def core_seconds() -> float:
+    """s that cores have worked for this process and for those of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def disk(folder: pathlib.Path, size: int) -> float:
@@ -141,8 +151,9 @@ def main() -> None:
     if options.case:
         print(json.dumps(case(options.case, options.scale, pathlib.Path(options.folder))))
         return
-    print("| case | points | s | points/s | written | resident memory: at 25, 50, 75 % of the run, peak (GB) |")
-    print("|---|---|---|---|---|---|")
+    columns = "case", "points", "s", "points/s", "core ns per point", "written"
+    print(f"| {' | '.join(columns)} | resident memory: at 25, 50, 75 % of the run, peak (GB) |")
+    print("|---|---|---|---|---|---|---|")
     for name in (name for name in CASES if options.only in name):
         with tempfile.TemporaryDirectory(dir=options.folder or ".") as folder:
             row = watched(name, options.scale, pathlib.Path(folder))
@@ -151,6 +162,7 @@ def main() -> None:
         marks = ", ".join(f"{seen[int(share * len(seen))]:.2f}" for share in (0.25, 0.5, 0.75))
         rate = row["points"] / row["seconds"]
         line = f"| {name} | {row['points'] / 1e6:,.0f} M | {row['seconds']:.1f} | {rate / 1e6:,.1f} M "
+        line += f"| {1e9 * row['core seconds'] / row['points']:.1f} "
         print(f"{line}| {row['bytes'] / 1e6:,.1f} MB{raw} | {marks}, {seen.max():.2f} |", flush=True)
 
 

@@ -25,6 +25,9 @@ LONG = 16
 SHOWN = 8
 """Elements that a digest keeps."""
 
+swept_dtype = "float64"
+"""Of the floats of sweeps; `tests.golden.net` sets it."""
+
 VOLATILE = (
     "jaxroof_version",
     "source",
@@ -67,10 +70,10 @@ def called(function: Callable[..., Any], *values: Any, **keys: Any) -> Flat:
 
 
 def swept(**keys: Any) -> Flat:
-    """What `sweeps.sweep` returns in float64; points that cannot be are masked."""
+    """What `sweeps.sweep` returns in `swept_dtype`; points that cannot be are masked."""
     import sweeps
 
-    keys["output"] = {"dtype": "float64", "illegal": "mask", **keys.get("output", {})}
+    keys["output"] = {"dtype": swept_dtype, "illegal": "mask", **keys.get("output", {})}
     return called(sweeps.sweep, **keys)
 
 

@@ -40,9 +40,11 @@ FAMILIES = (
 """Modules of this package, each with `questions()`: names, and what answers each."""
 
 
-def surroundings() -> None:
-    """Settings of the process, before JAX begins: quick compilation, and a quiet log."""
-    quick_compilation()
+def surroundings(optimised: bool = False) -> None:
+    """Settings of the process, before JAX begins: quick compilation, unless optimised programs are asked, and a quiet
+    log."""
+    if not optimised:
+        quick_compilation()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import gc
 
@@ -167,7 +169,16 @@ def check(kept: Mapping[str, Any], family: str, options: argparse.Namespace) -> 
     """Ask the questions of a family that a file has answers to, and print how they compare; True if as they were."""
     wanted = {name: answer for name, answer in kept.get(family, {}).items() if options.question in name}
     found = dict(answers(family, wanted.__contains__))
-    return checked(wanted, found, family, options.shown, not options.numbers, 0.0 if options.exact else TOLERANCE)
+    if options.leave_out:
+        wanted, found = (
+            {
+                name: {place: one for place, one in each.items() if options.leave_out not in place}
+                for name, each in table.items()
+            }
+            for table in (wanted, found)
+        )
+    tolerance = 0.0 if options.exact else options.tolerance
+    return checked(wanted, found, family, options.shown, not options.numbers, tolerance)
 
 
 def main(words: Iterable[str] | None = None) -> int:
@@ -185,6 +196,12 @@ def main(words: Iterable[str] | None = None) -> int:
     parser.add_argument(
         "--compiler", metavar="NAME", help="sweeps are computed by numpy, llvm or xla, whatever their size"
     )
+    parser.add_argument("--optimised", action="store_true", help="XLA optimises its programs, as it does for users")
+    parser.add_argument("--leave-out", metavar="TEXT", help="places that contain it: codes that change at ties")
+    parser.add_argument("--dtype", metavar="NAME", default="float64", help="of sweeps: float64 (default) or float32")
+    parser.add_argument(
+        "--tolerance", type=float, default=TOLERANCE, metavar="X", help="relative difference of equal numbers"
+    )
     parser.add_argument("--shown", type=int, default=20, metavar="N", help="differences of a family that are printed")
     options = parser.parse_args(None if words is None else list(words))
     families = options.only.split(",") if options.only else list(FAMILIES)
@@ -196,8 +213,11 @@ def main(words: Iterable[str] | None = None) -> int:
         parser.error(f"there is no file {path}")
     if options.tree is not None:
         sys.path.insert(0, str(options.tree.resolve()))
-    surroundings()
+    surroundings(options.optimised)
     import sweeps
+    from tests.golden import answers as answering
+
+    answering.swept_dtype = options.dtype
 
     if options.compiler is not None:
         from sweeps.run import engine

@@ -1,5 +1,9 @@
 """Some golden values of each kind, in one process; `python -m tests.golden.net --check` asks all of them."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.golden.net import FLOORS, TOLERANCE, VALUES, answers, compared, read
@@ -37,6 +41,33 @@ def test_compiled_sweeps_have_the_golden_values_of_numpy(family, monkeypatch):
     assert n > 400
     assert [text for size, text in numbers if size > TOLERANCE] == []
     assert others == []
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-12), ("float32", 1e-5)])
+def test_optimised_programs_have_the_golden_values(dtype, tolerance, tmp_path):
+    """XLA's programs as users and GPUs run them, without the suite's quick settings: in a process of its own."""
+    words = ["--check", "--only", "datasets", "--question", "sobol", "--compiler", "xla", "--optimised", "--numbers"]
+    others = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.golden.net",
+            *words,
+            "--dtype",
+            dtype,
+            "--tolerance",
+            str(tolerance),
+        ],
+        env=others | {"XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert int(found.stdout.split()[3]) > 300  # numbers that were compared
 
 
 @pytest.mark.parametrize("family", ASKED)

@@ -11,6 +11,7 @@ import hwspaces
 from jaxroof import BOUNDS, Joules, Power, VoltageCurve, limited_time, mean_power
 from jaxroof.energy.governor import LEAST_HEADROOM, limited_energy
 from jaxroof.energy.technology import clock_at
+from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.smooth import smoothing
 from jaxroof.step.step import dominant_bound
 from tests.jaxroof.test_energy import ENERGY
@@ -117,6 +118,21 @@ def test_the_catalogues_curves_are_as_near(chip):
             core, other = 0.6 * scale * power.tdp, 0.2 * scale * power.tdp
             found = 1.0 / float(limited_time(1.0, Joules(core, other), device(chip, power)))
             assert found == pytest.approx(exact_clock(curve, power, core, other), rel=LARGEST_ERROR)
+
+
+def test_short_curves_lose_no_digits(chip):
+    """Voltages 0.03 % apart: the parabola's terms are a thousand times the time, which it had to 4e-5 in float32."""
+
+    def time(kind):
+        numbers = {"full": 0.60854769, "threshold": 0.12081531, "exponent": 1.79182993, "least": 0.60834438}
+        curve = VoltageCurve(**{name: kind(value) for name, value in numbers.items()}, static_share=kind(0.16526069))
+        power = Power(tdp=kind(1390.50635), static=kind(644.606079), curve=curve)
+        with eager():
+            return float(
+                limited_time(kind(0.32790685), Joules(kind(587.436523), kind(295.965027)), device(chip, power))
+            )
+
+    assert time(np.float32) == pytest.approx(time(float), rel=2e-6)
 
 
 def test_without_a_curve_only_the_time_stretches(chip, lined):

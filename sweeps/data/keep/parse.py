@@ -156,24 +156,30 @@ class KeptPerGroup:
 
     def __init__(self, best: KeptBest, groups: Groups):
         self.kind, self.dim = best.kind, best.dim
-        self._best, self._groups = best, groups
+        self.best, self._groups = best, groups
         self._states: dict[int, KeptBest] = {}
 
     def __str__(self) -> str:
-        return str(self._best)
+        return str(self.best)
 
     def begun(self) -> "KeptPerGroup":
         """The same of points that have still to be looked at."""
-        return KeptPerGroup(self._best, self._groups)
+        return KeptPerGroup(self.best, self._groups)
 
     def add(self, box: Box, arrays: Mapping[str, View]) -> None:
         """Look at one more chunk."""
         for group, part, views in self._groups.inside(box, arrays, FLAG):
             self._state(group).add(part, views)
 
+    def join(self, rows: KeptRows) -> None:
+        """Keep the best of some more rows too."""
+        own = self._groups.numbers(rows.numbers)
+        for group in np.unique(own):
+            self._state(int(group)).join(rows.picked(np.flatnonzero(own == group)))
+
     def dataset(self) -> xr.Dataset:
         """The best points so far."""
-        rows = KeptRows.empty(self._best.types)
+        rows = KeptRows.empty(self.best.types)
         for _, state in sorted(self._states.items()):
             rows = rows.followed_by(state.rows)
         return rows.dataset(self.kind, self.dim)
@@ -182,15 +188,12 @@ class KeptPerGroup:
         """The best points of the whole sweep, from those of its parts, of which few are in memory at a time."""
         joined = self.begun()
         for part in parts:
-            rows = KeptRows.read(part, self.kind, self._best.types)
-            own = self._groups.numbers(rows.numbers)
-            for group in np.unique(own):
-                joined._state(int(group)).join(rows.picked(np.flatnonzero(own == group)))
+            joined.join(KeptRows.read(part, self.kind, self.best.types))
         return joined.dataset()
 
     def _state(self, group: int) -> KeptBest:
         if group not in self._states:
-            self._states[group] = self._best.begun()
+            self._states[group] = self.best.begun()
         return self._states[group]
 
 

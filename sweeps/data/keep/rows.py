@@ -22,6 +22,9 @@ BLOCK = 128
 FLAG = "feasible"
 """The variable that says which points can be."""
 
+COMPUTED = "points_computed"
+"""Attribute of a pruned sweep: points that were computed; bounds tell of the others that they are not kept."""
+
 
 @dataclasses.dataclass(frozen=True)
 class KeptPoints:

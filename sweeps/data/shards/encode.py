@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import math
 import pathlib
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from hwspaces.files.unfinished import discarded, refusal
 from sweeps.ask.names import variable
 from sweeps.data.pieces import Output
 from sweeps.data.sound import require_sound
+from sweeps.data.store import ONE_BY_ONE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,9 +82,6 @@ def _output(found: Mapping[str, Any]) -> Output:
     )
 
 
-_ONE_BY_ONE = threading.RLock()
-
-
 @dataclasses.dataclass(frozen=True)
 class Stored:
     """Encoding of values on disk. Both settings give up speed for size; `digits` gives up precision too."""
@@ -117,7 +114,7 @@ def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
     labels = set(dataset.coords)
     encoding = {str(name): _encoding(array, stored, name in labels) for name, array in dataset.variables.items()}
     try:
-        with _ONE_BY_ONE:
+        with ONE_BY_ONE:
             dataset.to_netcdf(path, engine="netcdf4", encoding=encoding)
     except (OSError, RuntimeError) as error:
         # The reason is asked of the file system before the unfinished file is removed.
@@ -129,7 +126,7 @@ def write(path: pathlib.Path, dataset: xr.Dataset, stored: Stored) -> None:
 @contextlib.contextmanager
 def opened(content: bytes) -> Iterator[netCDF4.Dataset]:
     """The netCDF file with these bytes; ValueError where they are none."""
-    with _ONE_BY_ONE:
+    with ONE_BY_ONE:
         try:
             # In memory, so that what was checked is what is read.
             file = netCDF4.Dataset("shard", memory=content)

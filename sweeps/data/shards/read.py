@@ -15,6 +15,7 @@ from xarray.core import indexing
 from sweeps.ask.names import variable_attributes
 from sweeps.data.conditions import NONE, Groups, conditions
 from sweeps.data.keep import keepers
+from sweeps.data.keep.rows import COMPUTED
 from sweeps.data.pieces import Output, blank, crossed
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.encode import Outline, outline
@@ -175,23 +176,29 @@ class _Sharded(BackendArray):
 def _kept(place: pathlib.Path, found: manifest.Manifest, known: Outline, labels: xr.Dataset) -> xr.Dataset:
     """Kept points or counts of all shards together, with the labels of the points."""
     merged = xr.Dataset(attrs=labels.attrs)
+    computed: dict[int, int] = {}
     # What nobody recorded was kept of all points together.
     sizes = {axis.name: axis.size for axis in known.axes}
     groups = Groups.of(labels, sizes, conditions(labels, None if "per" in labels.attrs else NONE))
     for keeper in keepers(known.keep, known, known.job, groups):
-        combined = keeper.merged(_parts(place, found))
+        combined = keeper.merged(_parts(place, found, computed))
         if keeper.kind in ("top", "pareto"):
             combined = _labelled(combined, keeper.kind, keeper.dim, known, labels)
         merged = merged.merge(combined)
     # The metrics of a front are recorded beside its points.
     pairs = [word.partition("=")[2] for word in known.keep if word.startswith("pareto")]
     pareto = {"pareto": pairs[0]} if pairs else {}
-    return merged.assign_attrs(labels.attrs | pareto | {"points": known.points})
+    pruned = {COMPUTED: sum(computed.values())} if computed else {}
+    return merged.assign_attrs(labels.attrs | pareto | {"points": known.points} | pruned)
 
 
-def _parts(place: pathlib.Path, found: manifest.Manifest) -> Iterator[xr.Dataset]:
-    for _, shard in sorted(found.shards.items()):
-        yield encode.dataset(folder.checked(place / shard.file, shard.bytes, shard.sha256))
+def _parts(place: pathlib.Path, found: manifest.Manifest, computed: dict[int, int]) -> Iterator[xr.Dataset]:
+    """What every shard kept; of those of a pruned sweep also how many points were computed, by number."""
+    for number, shard in sorted(found.shards.items()):
+        part = encode.dataset(folder.checked(place / shard.file, shard.bytes, shard.sha256))
+        if COMPUTED in part.attrs:
+            computed[number] = int(part.attrs[COMPUTED])
+        yield part
 
 
 def _labelled(rows: xr.Dataset, kind: str, dim: str, known: Outline, labels: xr.Dataset) -> xr.Dataset:

@@ -103,15 +103,18 @@ ROUNDED = frozenset({"floor", "ceil", "round", "whole", "rem"})
 """Operations that a last digit may change the whole value of."""
 
 
-def exact(graph: Graph) -> set[int]:
+def exact(graph: Graph, nodes: Sequence[int] | None = None) -> set[int]:
     """Nodes that a rounding, or a comparison with a number other than 0, is made of.
 
     Whatever is a whole number there must stay one, as the tiles of a matrix and the heads of a device. What is compared
     with 0, with infinity or with another varying value is a quantity: its last digit decides nothing.
+
+    Args:
+      nodes: that may decide so, each after what it is made of; None: all of the graph.
     """
     exact_nodes: set[int] = set()
     # From the last node to the first, so that what a node is used for is known before its arguments are reached.
-    for node in range(len(graph.operations) - 1, -1, -1):
+    for node in reversed(range(len(graph.operations)) if nodes is None else nodes):
         if graph.operations[node] not in ("input", "number") and (node in exact_nodes or _decides(graph, node)):
             exact_nodes.update(graph.arguments[node])
     return exact_nodes

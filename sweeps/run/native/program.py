@@ -83,11 +83,21 @@ class NativeProgram:
 
 
 class Chunks:
-    """A program over axes of its own."""
+    """A program over axes of its own.
+
+    Attributes:
+      program: that is called.
+      columns: values of every input of its loops.
+    """
 
     def __init__(self, program: NativeProgram, bound: Bound):
+        self.program, self.columns = program, bound.values
         self._order, self._bound = program.order, bound
         self._outputs = [_Placed(program, name, nodes) for name, nodes in program.nodes.items()]
+
+    def resized(self, lengths: Sequence[int]) -> "Chunks":
+        """The same for another number of positions along every axis: the same machine code, hence the same bits."""
+        return Chunks(self.program, Bound(self.program.loops, self.columns, [lengths[axis] for axis in self._order]))
 
     def __call__(self, starts: Sequence[int]) -> dict[str, np.ndarray]:
         """Every output from position `starts` on along every axis; dimensions are its axes in order, then ops."""

@@ -19,6 +19,7 @@ from jaxroof.numerics.arrays import jax
 from sweeps.ask.spec import content
 from sweeps.data.shards import manifest
 from sweeps.data.shards.read import open as opened
+from sweeps.run.cores import VARIABLE, cores, share
 from sweeps.run.precision import precision
 from sweeps.run.shards.run import Executor, Watch, local, run
 from sweeps.run.shards.work import ShardWork, hardware_kind
@@ -109,16 +110,18 @@ def _client(scheduler: str, workers: int | None) -> Any:
 
     settings = {
         "distributed.scheduler.allowed-failures": FAILURES,
-        "distributed.nanny.pre-spawn-environ": MALLOC,
+        "distributed.worker.profile.enabled": False,
         **PAGES,
     }
     if scheduler == "dask":
         # One thread per worker, because compiled code runs on threads of its own.
-        count = workers or os.cpu_count() or 1
+        count = workers or cores()
         if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]  # workers read what this process has compiled
             os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        with dask.config.set(settings):
+        # Workers share the machine's cores: compiled code of each would else have a thread on all of them.
+        limited = {"distributed.nanny.pre-spawn-environ": MALLOC | {VARIABLE: str(share(count))}}
+        with dask.config.set(settings | limited):
             # 50 is the level of critical logs; memory_limit = 0 is Dask's way to say no limit.
             local_cluster = LocalCluster(
                 n_workers=count, threads_per_worker=1, silence_logs=50, memory_limit=0, **QUIET

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxroof.numerics.arrays import jax
 from sweeps.data.shards import folder, manifest
+from sweeps.run.cores import cores
 from sweeps.run.precision import precision
 from sweeps.run.shards.work import FRAME, ShardWork
 
@@ -97,7 +98,7 @@ def local(work: ShardWork, numbers: Iterable[int], place: pathlib.Path, watch: W
         compute()
 
     # Without `keep` a single thread suffices: the plan's own calls use all cores.
-    several = (os.cpu_count() or 1) if work.keep and jax.default_backend() == "cpu" else 1
+    several = cores() if work.keep and jax.default_backend() == "cpu" else 1
     threads = [threading.Thread(target=follow if i else compute, daemon=True) for i in range(several)]
     for thread in threads:
         thread.start()

@@ -19,11 +19,14 @@ from sweeps.ask.axes import Axis, Choice
 from sweeps.ask.spec import Spec, as_tables, spec
 from sweeps.data.conditions import NONE, Groups, conditions
 from sweeps.data.keep import keepers
+from sweeps.data.keep.rows import COMPUTED
 from sweeps.data.pieces import Box, Output, Piece
 from sweeps.data.shards import encode, folder, manifest
 from sweeps.data.shards.encode import Stored
 from sweeps.data.store import blanks, coordinates, dimensions, fill
+from sweeps.run.engine import LEAST
 from sweeps.run.precision import precision
+from sweeps.run.pruned.search import pruning
 from sweeps.run.sweep import planned, working
 
 SHARD_BYTES = 64_000_000
@@ -31,6 +34,11 @@ SHARD_BYTES = 64_000_000
 
 KEPT_POINTS = 1 << 25
 """Points of a shard of which little is kept: a second of computing or so."""
+
+MOST_SHARDS = 1 << 20
+"""Shards of a sweep at most: each is a file, and a line of the manifest."""
+PRUNED_SHARDS = 32
+"""Shards of a large sweep of which most points need not be computed."""
 
 FRAME = "frame.nc"
 """Name of the file with the labels along every axis."""
@@ -66,8 +74,16 @@ class ShardWork:
         per = {"per": ", ".join(names) or NONE} if self.spec.keep else {}
         self.attributes = self.asked.attributes | per
         sizes = {axis.name: axis.size for axis in self.plan.axes}
-        self.keep = keepers(self.spec.keep, self.plan, self.spec.job, Groups.of(labels, sizes, names))
+        groups = Groups.of(labels, sizes, names)
+        self.keep = keepers(self.spec.keep, self.plan, self.spec.job, groups)
+        self.pruning = pruning(self.plan, self.keep, groups) if self.spec.prune else None
         self.shard_points = shard_points or self._fitting()
+        # A shard has at most so many points: where they are too many, not even their list is made.
+        if self.plan.points > MOST_SHARDS * max(self.shard_points, LEAST):
+            raise ValueError(
+                f"{self.plan.points:,} points in shards of {self.shard_points:,} are more than {MOST_SHARDS:,} files; "
+                "give larger ones: --shard-points N, in Python shard_points"
+            )
         self.boxes = list(self.plan.boxes(self.shard_points))
 
     def compute(
@@ -77,13 +93,17 @@ class ShardWork:
 
         JAX has to be in the sweep's `precision`, a setting of the whole process that no thread may change alone.
         """
-        begun, box = time.perf_counter(), self.boxes[number]
-        # With `keep`, only points that are best or counts of points are stored, otherwise every value.
-        dataset = self._kept(box, progress) if self.keep else self._raw(box, progress)
+        begun = time.perf_counter()
+        dataset = self.dataset(number, progress)
         # Under a temporary name: an interruption leaves no shard that looks complete.
         part = unfinished.begun(place / manifest.file_name(number))
         encode.write(part, dataset, self.stored)
         return part, time.perf_counter() - begun
+
+    def dataset(self, number: int, progress: Callable[[int], None] = lambda points: None) -> xr.Dataset:
+        """One shard, computed, in memory: with `keep`, points that are best or counts of points; else every value."""
+        box = self.boxes[number]
+        return self._kept(box, progress) if self.keep else self._raw(box, progress)
 
     def finish(self, place: pathlib.Path, number: int, part: pathlib.Path, seconds: float) -> manifest.Shard:
         """One shard, on the disk under its name: its line of the manifest."""
@@ -132,6 +152,8 @@ class ShardWork:
         return {"file": FRAME, "bytes": size, "sha256": checksum}
 
     def _fitting(self) -> int:
+        if self.pruning is not None:
+            return max(KEPT_POINTS, self.plan.points // PRUNED_SHARDS)
         if self.keep:
             return KEPT_POINTS
         # Mean B per point: outputs over fewer axes count less.
@@ -157,10 +179,33 @@ class ShardWork:
         """Kept points or counts of a box."""
         # Every keeper has a running state, to which one chunk is added after the other.
         states = [keeper.begun() for keeper in self.keep]
-        for chunk, arrays in self.plan.values(progress, [box]):
-            for state in states:
-                state.add(chunk, arrays)
-        return xr.merge([state.dataset() for state in states])
+        computed, told = None, _Told(progress)
+        if self.pruning is not None:
+            computed = self.pruning().added(box, states, told)
+        if computed is None:
+            # Points that were told already are not told again.
+            for chunk, arrays in self.plan.values(told.again, [box]):
+                for state in states:
+                    state.add(chunk, arrays)
+        points = {} if self.pruning is None else {COMPUTED: box.points if computed is None else computed}
+        return xr.merge([state.dataset() for state in states]).assign_attrs(points)
+
+
+class _Told:
+    """Points that are told once, where they are looked at twice."""
+
+    def __init__(self, progress: Callable[[int], None]):
+        self._progress, self._told, self._again = progress, 0, 0
+
+    def __call__(self, points: int) -> None:
+        self._told += points
+        self._progress(points)
+
+    def again(self, points: int) -> None:
+        """Some points of all, from the beginning."""
+        self._again += points
+        fresh = min(points, max(0, self._again - self._told))
+        self._progress(fresh)
 
 
 def _with_flag(checked: Spec) -> Spec:
