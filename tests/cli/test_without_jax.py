@@ -24,8 +24,9 @@ AT_A_POINT = (
 )
 
 IN_TABLES = (
-    "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --devices 1,2 --batch 1,8",
-    "compare --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms --devices 1,2 --simulate 0",
+    "compare --static --hardware H100-SXM,MI300X --model Llama-3.1-8B --isl 512 --osl 64 --devices 1,2 --batch 1,8",
+    "compare --hardware H100-SXM,MI300X --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms --simulate 0"
+    " --devices 1,2",
     "sensitivity --hardware H100-SXM --model Llama-3.1-8B --decode 8 --context 100 --job step",
     "scenario run T1.1",
     "sweep {spec} -o {folder}/small.nc",

@@ -9,11 +9,9 @@ import pytest
 import hwspaces
 import sweeps
 from jaxroof import Links, request_cost
-from jaxroof.jobs.request import REQUEST
 from sweeps.ask.alike import alike
 from sweeps.ask.layouts import label, layouts, reach
 from sweeps.run.answer import answer
-from sweeps.run.precision import precision
 from sweeps.studies.compare.reasons import limits
 
 pytestmark = pytest.mark.xdist_group("compare")
@@ -36,21 +34,12 @@ def pair() -> sweeps.StaticComparison:
 def loop() -> list[tuple[str, str, int, dict]]:
     """(accelerator, layout, batch, metrics) of every point, one case after the other in float64."""
 
-    @jax.jit
-    def evaluated(scenario):
-        sums = {name: sum(terms().values()) for name, terms in REQUEST.sums(scenario).items()}
-        tables = {name: {"": 0.0} for name in REQUEST.tables(scenario)}
-        return REQUEST.metrics(scenario, sums, tables)
-
     found = []
     for name in PAIR:
         for settings in ({"tp": 1}, {"tp": 2}, {"tp": 1, "pp": 2}):
             for batch in (1, 64):
                 case = sweeps.case("request", name, MODEL, workload={**WORK, "batch": batch}, deployment=settings)
-                with precision("float64"):
-                    metrics = jax.device_get(evaluated(case.scenario))
-                found.append((name, label(settings), batch, metrics))
-    assert float(metrics["e2e"]) == pytest.approx(answer(case).metrics["e2e"], rel=1e-12)
+                found.append((name, label(settings), batch, answer(case).metrics))
     return found
 
 

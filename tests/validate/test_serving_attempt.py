@@ -15,10 +15,9 @@ from tests.serving_rows import FULL, MIXED, SMALL, read_rows
 
 pytestmark = pytest.mark.xdist_group("predict")
 
-NO_CACHE = "DeepSeek-R1 does not fit on 4 x B200-SXM: weights of {} GB per device leave no KV cache in 193 GB; "
+NO_CACHE = "Llama-3.1-70B does not fit on 1 x {}: weights of 141 GB per device leave no KV cache in {} GB; "
 NO_CACHE += "use more devices (tp)"
-SPREAD = FULL | {"tp_size": "1", "attention_dp_size": "4"}
-STRANGE = (FULL, SPREAD, SMALL | {"gpu": "h9000"}, SMALL | {"backend": "atom"})
+STRANGE = (FULL, FULL | {"gpu": "gaudi3"}, SMALL | {"gpu": "h9000"}, SMALL | {"backend": "atom"})
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def test_six_accelerators_of_three_vendors_under_three_engines(answer):
 
 def test_rows_without_a_prediction_are_named(answer):
     left = {one["reason"]: one["lines"] for one in answer["left_out"]}
-    assert left[NO_CACHE.format(170)] == [8] and left[NO_CACHE.format(185)] == [9]
+    assert left[NO_CACHE.format("H200-SXM", 151)] == [8] and left[NO_CACHE.format("Gaudi3", 137)] == [9]
     assert left["backend = 'atom' is not known; known: vllm, trtllm, sglang"] == [11]
     assert [lines for reason, lines in left.items() if reason.startswith("'h9000' is neither")] == [[10]]
     assert sum(one["rows"] for one in answer["left_out"]) == 4
@@ -89,7 +88,9 @@ def test_nothing_but_failing_rows_is_one_line(tmp_path, capsys):
     assert main(["validate", "serving", "--data", str(file)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.strip().endswith(f"{file}: none of 2 rows can be simulated: {NO_CACHE.format(170)} (rows 2, 3)")
+    assert said.err.strip().endswith(
+        f"{file}: none of 2 rows can be simulated: {NO_CACHE.format('H200-SXM', 151)} (rows 2, 3)"
+    )
 
 
 def test_a_cache_that_holds_no_whole_request(tmp_path):

@@ -37,13 +37,12 @@ def points(tmp_path_factory):
 
 def test_a_row_is_the_simulation_of_its_command(points, capsys):
     """TTFT and TPOT of the command that is printed for a row are those of the row, digit by digit."""
-    found, left = attempted(points, "derated")
-    assert not left and len(found) == 2
-    for one in found:
-        words = shlex.split(serve_command(dataclasses.replace(one.point.spec, efficiency="derated")))
-        assert words[:2] == ["jaxroof", "serve"] and main([*words[1:], "--json"]) == 0
-        metrics = json.loads(capsys.readouterr().out)["metrics"]
-        assert (metrics["ttft_mean"], metrics["tpot_mean"]) == pytest.approx((one.ttft, one.tpot), rel=1e-12)
+    (one,), left = attempted(points[1:], "derated")
+    assert not left
+    words = shlex.split(serve_command(dataclasses.replace(one.point.spec, efficiency="derated")))
+    assert words[:2] == ["jaxroof", "serve"] and main([*words[1:], "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert (metrics["ttft_mean"], metrics["tpot_mean"]) == pytest.approx((one.ttft, one.tpot), rel=1e-12)
 
 
 def test_a_command_asks_for_what_the_row_asks_for(tmp_path):
