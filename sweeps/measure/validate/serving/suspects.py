@@ -50,8 +50,9 @@ def little_times(points: Sequence[ServingPoint], efficiency: Efficiency) -> np.n
     """Time per output token, and of one prompt without anything else, in s, shape [2, points]."""
     order, stacks = stacked([(point.hardware, point.model, point.deployment, load(point)) for point in points])
     # On NumPy: every structure comes once, and compiling it would take a hundred times as long as its points.
+    places = [(*mapped(_float64, stack), efficiency) for stack in stacks]
     with eager():
-        times = [np.broadcast_arrays(*_times(*mapped(_float64, stack), efficiency)) for stack in stacks]
+        times = [np.broadcast_arrays(*_times(*place)) for place in places]
     return np.concatenate([np.stack(pair) for pair in times], axis=1)[:, order]
 
 
