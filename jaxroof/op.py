@@ -1,11 +1,9 @@
 """Ops of a step before any hardware is known: kernels, collectives and copies, with what each is for."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import Any
 
-from jaxroof.numerics.arrays import is_traced, jax, jitted, jnp
+from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, given, static, struct
 
 
@@ -354,40 +352,3 @@ def _labelled(op: AnyOp, **labels: str | None) -> AnyOp:
     copy = object.__new__(type(op))
     copy.__dict__.update(op.__dict__, **labels)
     return copy
-
-
-# Functions of one op, traced once for all ops of a kind.
-
-
-def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` of a function whose first argument is an op.
-
-    A step has many ops of few kinds. Some of their numbers are constants, which JAX types weakly, and which ones these
-    are differs within a kind; what an op is in its model (its layer, its role) differs too. With one type for all
-    numbers, and without these labels, ops of a kind share a trace and a compiled function.
-    """
-    # The jitted function is made once, here: made at each call, its cache of compiled functions would be lost.
-    compiled = jitted(function)
-
-    @functools.wraps(function)
-    def of_one_type(op: AnyOp, *where: Any, **named: Any) -> Any:
-        # Outside of a trace there is nothing to compile: NumPy and plain floats run the function as it is written.
-        if not is_traced():
-            return function(op, *where, **named)
-        return compiled(_of_one_type(unlabelled(op)), *where, **named)
-
-    return of_one_type
-
-
-def _of_one_type(op: AnyOp) -> AnyOp:
-    typed = [leaf for leaf in jax.tree.leaves(op) if not _weakly_typed(leaf)]
-    if not typed:
-        return op
-    # Weakly typed leaves take the dtype of the others, as JAX's promotion would give: a constant then shares their
-    # trace.
-    dtype = jnp.result_type(*typed)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if _weakly_typed(leaf) else leaf, op)
-
-
-def _weakly_typed(leaf: Any) -> bool:
-    return jax.typeof(leaf).weak_type

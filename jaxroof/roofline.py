@@ -17,7 +17,8 @@ from jaxroof.memory.traffic import element_bytes_inside, inner_capacities, level
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel, inner_bytes, traced_once
+from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel, inner_bytes
+from jaxroof.tracing import traced_once
 from jaxroof.units import LEVELS, busy_times, known, unit_time
 
 

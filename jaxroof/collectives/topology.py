@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from jaxroof.hardware import Link, Links, Transport
-from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import cheapest, maximum
+from jaxroof.numerics.arrays import is_traced, jnp, stacked
+from jaxroof.numerics.smooth import cheapest, cheapest_of, maximum
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import Collective, Fanout, copies, device_copies
 
@@ -25,6 +25,7 @@ class Tier(NamedTuple):
     losses: Scalar  # 0 to 1, of the transport's; 0 in an unused tier
     transport: Transport | None
     reduces: Scalar
+    lines: tuple[Array, Array] | None = None  # in a trace: fixed times in s and s per B of `STREAMS`, shapes [3]
     copied: Scalar = 1.0  # copies of a token over the tier, where nodes forward them, to those that devices need
 
 
@@ -93,11 +94,18 @@ def stream_time(tier: Tier, sent: Scalar) -> Scalar:
     if tier.transport is None:
         return sent * tier.byte_time
     # LL, LL128 and Simple as three lines: the lower envelope is concave, and its kinks are NCCL's switching points.
-    times = [
-        tier.losses * getattr(tier.transport, name).fixed_time + sent * byte_time(tier, name)
-        for name in ("low_latency", "medium", "bulk")
-    ]
-    return cheapest(*times)
+    if tier.lines is not None:
+        return cheapest_of(tier.lines[0] + sent * tier.lines[1])
+    return cheapest(*(fixed + sent * per_byte for fixed, per_byte in _lines(tier)))
+
+
+def _lines(tier: Tier) -> list[tuple[Scalar, Scalar]]:
+    """Fixed time in s and s per B of the three protocols of a pipeline."""
+    return [(tier.losses * getattr(tier.transport, name).fixed_time, byte_time(tier, name)) for name in STREAMS]
+
+
+STREAMS = "low_latency", "medium", "bulk"
+"""Protocols of a pipeline, by their names in `Transport`."""
 
 
 def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Scalar, crowded: bool) -> Tier:
@@ -108,7 +116,7 @@ def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Sca
     crowding = _crowding(link.transport, reached, losses) if crowded and link.transport is not None else 1.0
     # Contention and oversubscription slow bytes, not hops: the alpha term stays the latency.
     byte_time = jnp.where(used, link.oversubscription / link.bandwidth * crowding, 0.0)
-    return Tier(
+    tier = Tier(
         devices=devices,
         inner=inner,
         reached=reached,
@@ -123,6 +131,13 @@ def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Sca
         transport=link.transport,
         reduces=link.reduces,
     )
+    if tier.transport is None or not is_traced():
+        return tier
+    # The lines of all protocols as arrays: a program has one of each, however many algorithms read them.
+    protocols = [getattr(tier.transport, name) for name in STREAMS]
+    fixed, share = stacked([one.fixed_time for one in protocols]), stacked([one.share for one in protocols])
+    per_byte = (1.0 - tier.losses) * tier.byte_time + tier.losses * tier.byte_time / share
+    return tier._replace(lines=(tier.losses * fixed, per_byte))
 
 
 def _switched(link: Link, devices: Scalar) -> tuple[Scalar, Scalar, Scalar]:

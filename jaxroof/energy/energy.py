@@ -1,5 +1,6 @@
 """Energy of ops and steps on one device: operations, and bytes of memory and links."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxroof.collectives.choice import sent_bytes
@@ -7,7 +8,8 @@ from jaxroof.hardware import Hardware
 from jaxroof.memory.traffic import level_traffic, matrix_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, given
-from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops, traced_once
+from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
+from jaxroof.tracing import of_each, totals, traced_once
 
 BESIDE = "beside "
 """What the name of the work of a memory beside device memory begins with, before the memory's own name."""
@@ -122,18 +124,36 @@ def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str,
 
 def core_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """Energy in J that every op of one step spends at the cores' voltage over all its runs on one device, by name."""
-    return {name: op.count * _core_energy(op, hardware) for name, op in ops.items() if isinstance(op, Kernel)}
+    kernels = _with_cores(ops)
+    return {name: kernels[name].count * joules for name, joules in of_each(_core_energy, kernels, hardware).items()}
 
 
 def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """Energy in J that every op of one step spends on memory and links over all its runs on one device, by name."""
-    # Copies to host memory are not priced: their link has no energy figure.
-    return {name: op.count * _other_energy(op, hardware) for name, op in ops.items() if not isinstance(op, Copy)}
+    priced = _priced(ops)
+    return {name: priced[name].count * joules for name, joules in of_each(_other_energy, priced, hardware).items()}
 
 
 def joules_of(ops: Ops, hardware: Hardware) -> Joules:
     """Energy of one run of a step's ops, on hardware of which `power_known`."""
-    return Joules(*(sum(energies_of(ops, hardware).values()) for energies_of in (core_energies, other_energies)))
+    return joules_of_steps([ops], hardware)[0]
+
+
+def joules_of_steps(steps: Sequence[Ops], hardware: Hardware) -> list[Joules]:
+    """The same of several steps: in a trace, their ops of a kind are one array."""
+    core = totals(_core_energy, [_with_cores(ops) for ops in steps], hardware)
+    other = totals(_other_energy, [_priced(ops) for ops in steps], hardware)
+    return [Joules(*parts) for parts in zip(core, other, strict=True)]
+
+
+def _with_cores(ops: Ops) -> Ops:
+    """Ops that take energy at the cores' voltage."""
+    return {name: op for name, op in ops.items() if isinstance(op, Kernel)}
+
+
+def _priced(ops: Ops) -> Ops:
+    """Ops that take energy of memory or links: copies to host memory are not priced, their link has no energy figure."""
+    return {name: op for name, op in ops.items() if not isinstance(op, Copy)}
 
 
 def joules_by_part(ops: Ops, hardware: Hardware) -> tuple[dict[str, Scalar], dict[str, Scalar]]:

@@ -31,11 +31,12 @@ from jaxroof.memory.reserve import memory_share
 from jaxroof.numerics.arrays import jnp, scanned, stacked
 from jaxroof.numerics.smooth import floor, maximum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, given, number, share, struct
-from jaxroof.op import AnyOp, traced_once
+from jaxroof.op import AnyOp
 from jaxroof.roofline import op_timing
 from jaxroof.step.overlap import computing_hardware, hidden_time
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import Terms, host_time, in_step
+from jaxroof.tracing import of_each, traced_once
 
 SHARINGS = ("time", "space")
 """How two models share devices, in the order of the codes of `Colocated.sharing`.
@@ -197,7 +198,7 @@ def _step_time_and_demand(hardware: Hardware, tenant: Tenant, step: Batch) -> tu
     deployment, efficiency = tenant.deployment, in_step(tenant.efficiency, step, tenant.deployment)
     ops = device_ops(hardware, tenant.model, deployment, step)
     device = computing_hardware(hardware, deployment)
-    timings = {name: _op_times(op, device, efficiency) for name, op in ops.items()}
+    timings = of_each(_op_times, ops, device, efficiency)
     times = {name: op.count * timings[name][0] for name, op in ops.items()}
     # Memory is busy for the HBM time of each op, whatever binds the op: a compute-bound step leaves bandwidth to the
     # other.

@@ -2,7 +2,7 @@
 
 from jaxroof.deployment import Deployment, degree, replica_devices
 from jaxroof.efficiency import Efficiency
-from jaxroof.energy.energy import Joules, joules_by_part, joules_of, power_known
+from jaxroof.energy.energy import Joules, joules_by_part, joules_of_steps, power_known
 from jaxroof.energy.governor import mean_power, power_by_part
 from jaxroof.hardware import Hardware
 from jaxroof.jobs.composition import (
@@ -24,11 +24,12 @@ from jaxroof.jobs.job import Job, Steps, extrapolations, spreads
 from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
 from jaxroof.jobs.step import STEP
 from jaxroof.model import Model
+from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import positive_part
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import BOUNDS
 from jaxroof.step.placed import device_ops
-from jaxroof.step.step import Terms, step_time
+from jaxroof.step.step import Terms, step_time, steps_time
 
 PHASES = ("prefill", "decode")
 """Steps of a request, in their order."""
@@ -55,6 +56,7 @@ METRICS = {
 """Metrics of requests beside those of money, memory and errors."""
 
 
+@differentiated_at_once
 def request_cost(
     hardware: Hardware, model: Model, deployment: Deployment, requests: Requests, efficiency: Efficiency
 ) -> RequestCost:
@@ -70,10 +72,10 @@ def request_cost(
     would take. Differentiable in every leaf.
     """
     steps = prefill_batch(requests, model, deployment), decode_batch(requests, model, deployment)
-    prefill, decode = (step_time(hardware, model, deployment, step, efficiency) for step in steps)
+    prefill, decode = steps_time(hardware, model, deployment, steps, efficiency)
     energies = None
     if power_known(hardware):
-        energies = tuple(joules_of(device_ops(hardware, model, deployment, one), hardware) for one in steps)
+        energies = joules_of_steps([device_ops(hardware, model, deployment, one) for one in steps], hardware)
     times = pipelined_times(prefill, decode, model, deployment, requests)
     times = limited_times(times, energies, hardware, deployment, requests)
     return pipelined_latency(*times, deployment, requests, efficiency)

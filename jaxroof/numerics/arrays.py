@@ -106,6 +106,7 @@ def _where(condition: Any, one: Any, other: Any) -> Any:
 
 
 _TRUTH, _PLAIN = (bool, np.bool_), (float, int, np.float64)
+_NUMBERS = (float, int, bool)
 
 
 def _asarray(value: Any, dtype: Any = None) -> Any:
@@ -159,11 +160,33 @@ class _Module:
         return value
 
 
+_FOLDED = frozenset(
+    ("maximum", "minimum", "where", "ceil", "floor", "sqrt", "exp", "log", "log2", "log1p", "expm1", "clip", "abs")
+)
+"""Functions that are worked out at once in a trace, too, where all their arguments are plain numbers."""
+
+
+@functools.cache
+def _folding(name: str) -> Callable[..., Any]:
+    """The function of JAX, but for plain numbers, of which it makes a plain number and no part of the program."""
+    traced, at_once = getattr(jax_numpy, name), getattr(_NUMPY, name)
+
+    def function(*arguments: Any) -> Any:
+        if all(type(one) in _NUMBERS for one in arguments):
+            with np.errstate(all="ignore"):
+                return np.asarray(at_once(*arguments)).item()
+        return traced(*arguments)
+
+    return function
+
+
 class _Namespace:
     """Names of `jax.numpy` or of NumPy, whichever the caller is in."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(jax_numpy if is_traced() else _NUMPY, name)
+        if not is_traced():
+            return getattr(_NUMPY, name)
+        return _folding(name) if name in _FOLDED else getattr(jax_numpy, name)
 
 
 if not TYPE_CHECKING:

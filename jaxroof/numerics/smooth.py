@@ -244,7 +244,7 @@ def ceiling(number: Scalar) -> Array:
 
     Without smoothing (`smoothing(0)`) the gradient is 0.
     """
-    return _ceiling(_exponent(), number)
+    return jnp.ceil(number) if _plain(number) else _ceiling(_exponent(), number)
 
 
 def floor(number: Scalar) -> Array:

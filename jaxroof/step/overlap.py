@@ -45,6 +45,11 @@ def computing_hardware(hardware: Hardware, deployment: Deployment) -> Hardware:
     return dataclasses.replace(hardware, cores=cores, matrix=matrix)
 
 
+def overlaps(deployment: Deployment) -> bool:
+    """Whether anything of a step runs beside something else: structure, not data."""
+    return deployment.overlap != "none" or deployment.offloaded is not None
+
+
 def hidden_time(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> dict[str, Scalar]:
     """Time in s that overlap saves, as one negative term by the name `HIDDEN`; empty without overlap.
 
@@ -58,7 +63,7 @@ def hidden_time(ops: Ops, times: dict[str, Scalar], deployment: Deployment) -> d
       ops: of the step, in order.
       times: s of each over all its runs.
     """
-    if deployment.overlap == "none" and deployment.offloaded is None:
+    if not overlaps(deployment):
         return {}
     # Offloaded caches are prefetched whatever the model of overlap is.
     saved = _hidden_copies(ops, times, deployment)

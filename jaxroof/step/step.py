@@ -1,7 +1,7 @@
 """Cost of one engine step: time, work and the resource that binds, in total and op by op."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxroof.batch import Batch
@@ -27,8 +27,9 @@ from jaxroof.roofline import (
     op_time_by_bound,
 )
 from jaxroof.step.forward import group_batch
-from jaxroof.step.overlap import computing_hardware, hidden_time
+from jaxroof.step.overlap import computing_hardware, hidden_time, overlaps
 from jaxroof.step.placed import device_ops
+from jaxroof.tracing import of_each, totals
 from jaxroof.units import unit_rate
 
 Terms = dict[str, Scalar]
@@ -78,7 +79,7 @@ def step_time(hardware: Hardware, model: Model, deployment: Deployment, batch: B
     Raises:
       ValueError: while tracing, when the hardware has no matrix figure for a precision that the model needs.
     """
-    return sum(step_times(hardware, model, deployment, batch, efficiency).values())
+    return steps_time(hardware, model, deployment, [batch], efficiency)[0]
 
 
 def step_cost(
@@ -101,11 +102,31 @@ def in_step(efficiency: Efficiency, batch: Batch, deployment: Deployment) -> Eff
     return in_phases(efficiency, prompts, decoding)
 
 
+def steps_time(
+    hardware: Hardware, model: Model, deployment: Deployment, batches: Sequence[Batch], efficiency: Efficiency
+) -> list[Scalar]:
+    """`step_time` of several steps in one place, shapes (): in a trace, their ops of a kind are one array.
+
+    Args:
+      batches: of each step.
+    """
+    steps = [device_ops(hardware, model, deployment, batch) for batch in batches]
+    efficiencies = [in_step(efficiency, batch, deployment) for batch in batches]
+    device = computing_hardware(hardware, deployment)
+    # What overlap hides takes the time of every op; and a user's own shares of peaks differ between the steps' phases.
+    if overlaps(deployment) or any(own is not efficiency for own in efficiencies):
+        each = zip(steps, batches, strict=True)
+        return [sum(times_of(ops, hardware, deployment, batch, efficiency).values()) for ops, batch in each]
+    kernels = totals(op_time, steps, device, efficiency)
+    hosts = [host_time(hardware, batch, deployment, efficiency) for batch in batches]
+    return [time + host for time, host in zip(kernels, hosts, strict=True)]
+
+
 def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """`step_times` of ops that are there already."""
     device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
     # One stream: kernels run one after the other, so times add; overlap is a term of its own.
-    times = {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
+    times = {name: ops[name].count * time for name, time in of_each(op_time, ops, device, efficiency).items()}
     return times | hidden_time(ops, times, deployment) | {HOST: host_time(hardware, batch, deployment, efficiency)}
 
 
@@ -115,9 +136,8 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
     Each stands at the place of what binds it, with 0 elsewhere. What overlap hides is left out.
     """
     device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
-    times = {
-        name: jnp.asarray(op.count)[..., None] * op_time_by_bound(op, device, efficiency) for name, op in ops.items()
-    }
+    once = of_each(op_time_by_bound, ops, device, efficiency)
+    times = {name: jnp.asarray(ops[name].count)[..., None] * time for name, time in once.items()}
     host = host_time(hardware, batch, deployment, efficiency)
     return times | {HOST: at_bound(RESOURCES.index("launch"), host, hardware)}
 
@@ -131,7 +151,8 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
     device = computing_hardware(hardware, deployment)
     # All runs of one op have the same error (a wrong constant, not noise), so deviations add over runs and do not
     # average out.
-    return {name: op.count * op_deviation(op, device, efficiency) for name, op in ops.items()}
+    once = of_each(op_deviation, ops, device, efficiency)
+    return {name: ops[name].count * deviation for name, deviation in once.items()}
 
 
 def extrapolated_times(
@@ -145,11 +166,9 @@ def extrapolated_times(
       times: of the same step, `times_of`.
     """
     device = computing_hardware(hardware, deployment)
-    return {
-        name: times[name] * op_extrapolation(op, device, efficiency)
-        for name, op in ops.items()
-        if evidence_of(op, efficiency)
-    }
+    known = {name: op for name, op in ops.items() if evidence_of(op, efficiency)}
+    octaves = of_each(op_extrapolation, known, device, efficiency)
+    return {name: times[name] * beyond for name, beyond in octaves.items()}
 
 
 def evidence_of(op: AnyOp, efficiency: Efficiency) -> bool:

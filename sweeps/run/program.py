@@ -13,6 +13,7 @@ import numpy as np
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.derivatives import example, output_dependence
+from jaxroof.tracing import apart
 from sweeps.ask.question import Question
 from sweeps.run.points import in_dtype, scenario_at, used_terms
 
@@ -159,7 +160,9 @@ class XlaProgram:
 
     def _first_at_a_point(self, base: Scenario, settings: Settings) -> dict[str, dict[str, Any]]:
         """Sums of the terms that depend on the same axes, and tables term by term."""
-        terms, dims = self._terms.terms(base, settings), self._dims_of_terms
+        # Each term is mapped over the axes that it depends on: ops of one kind may depend on different ones.
+        with apart():
+            terms, dims = self._terms.terms(base, settings), self._dims_of_terms
         # One partial sum for each set of axes that terms of this sum depend on.
         sums = {
             name: [

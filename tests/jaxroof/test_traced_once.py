@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxroof.op import Kernel, traced_once
+from jaxroof.op import Kernel
+from jaxroof.tracing import traced_once
 
 KINDS = {
     "strong": jnp.float32,
