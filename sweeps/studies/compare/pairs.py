@@ -100,7 +100,7 @@ def _column(trees: Sequence[Any]) -> Any:
 def _job(
     question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None
 ) -> HandoverCost:
-    """What `jaxroof disaggregate` says of pairs of accelerators of one structure, at decode batches of shape [pairs, n].
+    """What `jaxroof disaggregate` says of pairs, their accelerators of one structure, at batches of shape [pairs, n].
 
     Args:
       rate: requests/s of every pair, shape [pairs, 1]; None: nobody waits.
