@@ -10,11 +10,12 @@ import pytest
 
 import sweeps
 from jaxroof.deployment import replica_devices
+from jaxroof.jobs.disaggregated import disaggregated_cost
 from jaxroof.steady.queue import prompt_rate
 from sweeps.cli import main
 from sweeps.run.answer import answer
 from sweeps.serving.rows import pool_command
-from sweeps.studies.compare import disaggregated
+from sweeps.studies.compare import disaggregated, pairs
 from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
@@ -145,6 +146,21 @@ def test_tighter_limits_take_load_away(slo):
     (more,) = pool_rows(*searched(looser), METRIC)
     assert 0.0 < row.metrics["load"] / row.devices < more.metrics["load"] / more.devices
     assert not pool_rows(*searched("ttft=1us"), METRIC)
+
+
+def test_pairs_of_accelerators_of_one_structure_are_one_evaluation_and_each_has_its_own_figures(monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return disaggregated_cost(*arguments)
+
+    monkeypatch.setattr(pairs, "disaggregated_cost", counted)
+    together = pool_rows(*searched(hardware=["H100-SXM", "H200-SXM", "L20"]), METRIC)
+    assert len(calls) == 4  # on the ladder, twice at the batch that is found, and with those that wait
+    for row in together:
+        (alone,) = pool_rows(*searched(hardware=[row.hardware]), METRIC)
+        assert row.metrics == pytest.approx(alone.metrics, rel=1e-12, nan_ok=True)
 
 
 def test_figures_are_of_both_pools_together(both):

@@ -143,3 +143,21 @@ def test_what_has_no_finite_value_is_left_out(three, monkeypatch):
     monkeypatch.setattr(attempt, "outcomes", lambda scenarios: figures(scenarios, tpot=math.nan))
     found, left = attempted(three, "derated")
     assert not found and {one.reason for one in left} == {"its latencies are not finite: TTFT 0.1 s, TPOT nan s"}
+
+
+def test_few_rows_of_a_structure_are_one_program(tmp_path, monkeypatch):
+    rows = read_rows(tmp_path, *(SMALL | {"concurrency": clients, "batch_size": clients} for clients in ("4", "80")))[0]
+    calls, outcomes = [], attempt.outcomes
+
+    def counted(points):
+        calls.append([float(np.asarray(point.workload.traffic.clients)) for point in points])
+        return outcomes(points)
+
+    monkeypatch.setattr(attempt, "outcomes", counted)
+    found, left = attempted(rows[::-1], "derated")
+    # Few clients come first; predictions are in the order of the rows, and each is the one of its row alone.
+    assert calls == [[4.0, 80.0]] and not left
+    assert [one.point.concurrency for one in found] == [80.0, 4.0]
+    for one in found:
+        (alone,), _ = attempted([one.point], "derated")
+        assert (one.ttft, one.tpot) == pytest.approx((alone.ttft, alone.tpot), rel=1e-12)

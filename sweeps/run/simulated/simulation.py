@@ -17,6 +17,7 @@ from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
+from jaxroof.scheduler.state import Record
 from sweeps.run.ways import LIGHT, QUICK
 from sweeps.run.xla_options import XlaOptions
 
@@ -90,6 +91,12 @@ _kept, _keeping = _Kept(), threading.Lock()
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
 
+FEWEST = 4
+"""Pieces that the programs of their outcomes are compiled for at least."""
+
+RESTING = ("duration", "steps", "decoding", "prompt", "blocks", "running", "hit", "last")
+"""Fields of a record that are 0 in an iteration without anything to do."""
+
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
 
@@ -161,9 +168,26 @@ def simulated(
         progress(number - left, number)
         if not left:
             break
-    records = jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *pieces) if len(pieces) > 1 else pieces[0]
-    found, timeline = ending(run, records)
+    iterations = size.iterations * len(pieces)
+    found, timeline = jax.device_get(ending(run, _few_lengths(pieces, size.iterations)))
+    timeline = jax.tree.map(lambda values: values[:, :iterations], timeline)
     return _with_first_times(found, together.workload), timeline
+
+
+def _few_lengths(pieces: Sequence[Record], each: int) -> Record:
+    """The records of all pieces, and of iterations in which nothing happens up to a power of two of pieces.
+
+    `served` is compiled for every length; most simulations end after two to four pieces.
+    """
+    more = each * (power(len(pieces), FEWEST) - len(pieces))
+
+    def filled(name: str, *parts: Any) -> np.ndarray:
+        values = np.concatenate([np.asarray(part) for part in parts], axis=-1)
+        # Clock and counts stay as they are; no time passes, no step is made, no request is met.
+        last = values[:, -1:] if name in ("high", "low", "count", "ahead") else 0 if name in RESTING else -1
+        return np.concatenate([values, np.broadcast_to(last, (len(values), more)).astype(values.dtype)], axis=-1)
+
+    return Record(*(filled(name, *parts) for name, *parts in zip(Record._fields, *pieces, strict=True)))
 
 
 def _with_first_times(served: Served, work: Service) -> Served:
@@ -179,7 +203,7 @@ def _with_first_times(served: Served, work: Service) -> Served:
 @functools.cache
 def _endings() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`served` and `remaining` of many: compiled once for all simulations of one size, whatever they price."""
-    return compiled(jax.vmap(served), LIGHT), compiled(jax.vmap(remaining))
+    return compiled(jax.vmap(served)), compiled(jax.vmap(remaining))
 
 
 def compiled(function: Callable[..., Any], options: XlaOptions = QUICK) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cos
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import waiting_time
 from jaxroof.numerics.arrays import eager
-from jaxroof.numerics.tree import mapped
+from jaxroof.numerics.tree import mapped, structure
 from jaxroof.steady.latencies import mean_ttft
 from jaxroof.steady.queue import PromptQueue, prompt_queue
 from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes
+from sweeps.studies.compare.candidates import Options
 from sweeps.studies.compare.estimate import Estimate, Priced, keeps
 from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together
 from sweeps.studies.compare.question import ServedQuestion
@@ -71,9 +73,9 @@ def _jobs(
 ) -> HandoverCost:
     """What the job of two pools says of every pair; arguments as of `_job`."""
     costs = []
-    # A job has one accelerator, so that pairs are grouped by it and put back in their order afterwards.
-    for device in np.unique(pairs.device):
-        (own,) = np.nonzero(pairs.device == device)
+    # A job has accelerators of one structure: pairs are grouped by it and put back in their order afterwards.
+    for devices in _alike(question.options, np.unique(pairs.device)):
+        (own,) = np.nonzero(np.isin(pairs.device, devices))
         sent = None if rate is None else rate[own]
         costs.append((own, _job(question, first_pass, pairs.of(own), batch[own], sent)))
     order = np.argsort(np.concatenate([own for own, _ in costs]))
@@ -82,16 +84,29 @@ def _jobs(
     return mapped(lambda *leaves: np.concatenate(leaves)[order], wide[0], *wide[1:])
 
 
+def _alike(options: Options, devices: np.ndarray) -> list[list[int]]:
+    """Accelerators of one structure each, by position."""
+    kinds: dict[Any, list[int]] = {}
+    for device in map(int, devices):
+        kinds.setdefault(structure(options.hardware(device)), []).append(device)
+    return list(kinds.values())
+
+
+def _column(trees: Sequence[Any]) -> Any:
+    """Trees of numbers of one structure as one, leaves of shape [trees, 1]."""
+    return mapped(lambda *leaves: np.array(leaves, float)[:, None], trees[0], *trees[1:])
+
+
 def _job(
     question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None
 ) -> HandoverCost:
-    """What `jaxroof disaggregate` says of pairs of one accelerator, at decode batches of shape [pairs, n].
+    """What `jaxroof disaggregate` says of pairs, their accelerators of one structure, at batches of shape [pairs, n].
 
     Args:
       rate: requests/s of every pair, shape [pairs, 1]; None: nobody waits.
     """
     options, stream = question.options, question.requests.sample
-    hardware = options.devices[int(pairs.device[0])].hardware
+    hardware = _column([options.hardware(int(device)) for device in pairs.device])
     ends = []
     for pool, position in (("prefill", 0), ("decode", 1)):
         # The replicas of a pool are the degree dp of its deployment.
@@ -99,8 +114,7 @@ def _job(
             dataclasses.replace(options.deployments[setting][layout], dp=float(replicas))
             for (setting, layout), replicas in zip(getattr(pairs, pool), pairs.replicas[:, position], strict=True)
         ]
-        stacked = mapped(lambda *leaves: np.array(leaves, float)[:, None], deployments[0], *deployments[1:])
-        ends.append(Pool(hardware=hardware, deployment=stacked, efficiency=options.efficiency))
+        ends.append(Pool(hardware=hardware, deployment=_column(deployments), efficiency=options.efficiency))
     # Policies of the decode pool say what is drafted; the prefix cache is that of its setting, too.
     settings, images = pairs.decode[:, 0], first_pass.needs[0].encode
     work = Handover(

@@ -17,7 +17,7 @@ from sweeps.measure.validate.serving.scores import ServingPrediction
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision
-from sweeps.run.simulated.grid import Metrics, comparable, outcomes
+from sweeps.run.simulated.grid import WIDTH, Metrics, comparable, outcomes
 from sweeps.run.simulated.policies import require_room
 from sweeps.run.simulated.simulation import power
 from sweeps.serving.run import setup
@@ -84,12 +84,20 @@ def _simulated(
     predictions: dict[int, ServingPrediction | str] = {}
     done, every = 0, sum(points[i].requests for i in scenarios)
 
-    def alike(i: int) -> tuple[Any, ...]:
-        """Structure, and clients within a factor of 4 above 16: few programs, and few absent requests in them."""
-        return structure(comparable(scenarios[i], single=False)), power(math.sqrt(points[i].concurrency), 4)
+    def kind(i: int) -> Any:
+        return structure(comparable(scenarios[i], single=False))
 
-    # One compiled program per group.
-    for members in grouped(scenarios, alike).values():
+    def clients(i: int) -> int:
+        """Clients within a factor of 4 above 16: few absent requests beside others."""
+        return power(math.sqrt(points[i].concurrency), 4)
+
+    # One compiled program per group: to compile takes longer than to simulate few points with absent requests.
+    groups: list[list[int]] = []
+    for alike in grouped(scenarios, kind).values():
+        groups += grouped(alike, clients).values() if len(alike) > WIDTH else [alike]
+    for members in groups:
+        # Few and many clients in calls of their own, which then end apart.
+        members = sorted(members, key=lambda i: points[i].concurrency)
         try:
             values = outcomes([scenarios[i] for i in members])
             predictions |= {i: _prediction(points[i], values, row) for row, i in enumerate(members)}

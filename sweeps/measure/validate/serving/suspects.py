@@ -1,7 +1,6 @@
 """Points whose labels do not say what ran, found by rules that no prediction of the model under test enters."""
 
 import dataclasses
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,9 +12,10 @@ from jaxroof.deployment import Deployment, request_groups
 from jaxroof.efficiency import Efficiency, datasheet
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, has_experts
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.smooth import maximum
-from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.numerics.tree import mapped
 from jaxroof.step.step import step_time
 from sweeps.measure.validate.relative_errors import grouped, stacked
 from sweeps.measure.validate.serving.launches import NVIDIA
@@ -49,14 +49,20 @@ def load(point: ServingPoint) -> ImpliedLoad:
 def little_times(points: Sequence[ServingPoint], efficiency: Efficiency) -> np.ndarray:
     """Time per output token, and of one prompt without anything else, in s, shape [2, points]."""
     order, stacks = stacked([(point.hardware, point.model, point.deployment, load(point)) for point in points])
-    return np.concatenate([np.stack(_times(*stack, efficiency)) for stack in stacks], axis=1)[:, order]
+    # On NumPy: every structure comes once, and compiling it would take a hundred times as long as its points.
+    places = [(*mapped(_float64, stack), efficiency) for stack in stacks]
+    with eager():
+        times = [np.broadcast_arrays(*_times(*place)) for place in places]
+    return np.concatenate([np.stack(pair) for pair in times], axis=1)[:, order]
 
 
-@jax.jit
-@functools.partial(jax.vmap, in_axes=(0, 0, 0, 0, None))
+def _float64(column: Any) -> np.ndarray:
+    return np.asarray(column, np.float64)
+
+
 def _times(
     hardware: Hardware, model: Model, deployment: Deployment, state: ImpliedLoad, efficiency: Efficiency
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Array, Array]:
     # Halfway through its output a sequence has its prompt and half of the output in the cache.
     decode = batch.decode(state.sequences, state.isl + 0.5 * state.osl)
     prompt = batch.prefill(1.0, state.isl)
