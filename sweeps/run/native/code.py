@@ -289,8 +289,8 @@ class _Function:
         if any(self.graph.operations[argument] == "number" for argument in arguments):
             return extreme
         # A comparison with NaN fails, which takes the second operand: NaN in the first needs a test of its own.
-        unknown = self._assigned(f"fcmp uno {form} {values[0]}, {values[0]}")
-        return self._assigned(f"select {self._type('b')} {unknown}, {form} {values[0]}, {form} {extreme}")
+        known = self._assigned(f"fcmp ord {form} {values[0]}, {values[0]}")
+        return self._assigned(f"select {self._type('b')} {known}, {form} {extreme}, {form} {values[0]}")
 
     def _whole(self, operation: str, form: str, values: list[str]) -> str:
         if operation == "neg":
