@@ -2,6 +2,7 @@
 
 import struct
 
+from sweeps.run.native.functions import OWN, declarations, text
 from sweeps.run.native.graph import Graph
 from sweeps.run.native.nests import Dims, Nest, exact, products
 
@@ -312,6 +313,9 @@ class _Function:
 
     def _called(self, name: str, form: str, values: list[str]) -> str:
         # LLVM's names of intrinsics end with the type, such as v8f32.
+        if self.lanes > 1 and name in OWN:
+            self.used.update([*declarations(self.lanes), text(name, self.lanes, self.float)])
+            return self._assigned(f"call {form} @own.{name}({', '.join(f'{form} {value}' for value in values)})")
         short = ("" if self.lanes == 1 else f"v{self.lanes}") + ("f32" if self.float == "float" else "f64")
         self.used.add(f"declare {form} @llvm.{name}.{short}({', '.join([form] * len(values))})")
         return self._assigned(f"call {form} @llvm.{name}.{short}({', '.join(f'{form} {value}' for value in values)})")
