@@ -32,9 +32,11 @@ def text(name: str, lanes: int, element: str) -> str:
     if element == "float":
         given = [body.vector(f"fpext {form} {one.name} to {double}") for one in given]
     if name == "pow":
-        result = _power(*given, exact=element == "double").name
+        result = _power(given[0], given[1], element == "double").name
+    elif name == "log":
+        result = _logarithm(given[0]).name
     else:
-        result = {"log": _logarithm, "exp": lambda x: _exponential(x, x.of(0.0))}[name](given[0]).name
+        result = _exponential(given[0], given[0].of(0.0)).name
     if element == "float":
         result = body.vector(f"fptrunc {double} {result} to {form}").name
     arguments = ", ".join(f"{form} %{argument}" for argument in ("x", "y")[: len(given)])
