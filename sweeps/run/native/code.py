@@ -21,9 +21,8 @@ STORED = {"f": None, "i": "i32", "b": "i8"}
 """Types of stored values by kind of node; a float's is the sweep's."""
 
 # Processors recognise a limited number of streams by themselves; beyond that, prefetch instructions help.
-STREAMS, AHEAD, SHORT_AHEAD, SHORT_BODY = 16, 64, 128, 2000
-"""Arrays that a loop reads from which on it asks for their lines ahead, and how many points ahead: further in a loop of
-few operations, whose turns are over sooner than memory answers."""
+STREAMS, AHEAD = 16, 64
+"""Arrays that a loop reads from which on it asks for their lines ahead, and how many points ahead."""
 
 
 def module(graph: Graph, dims: list[Dims], nests: list[Nest], lanes: int, slots: dict[int, int]) -> str:
@@ -180,13 +179,12 @@ class _Function:
         """Bring what a later turn of a loop loads into the cache: of few streams processors do so themselves."""
         if len(self.nest.reads) <= STREAMS:
             return
-        ahead = SHORT_AHEAD if len(self.nest.nodes) < SHORT_BODY else AHEAD
         # An address beyond the array is harmless: a prefetch raises no fault.
-        offset = self._assigned(f"add i64 {self.at[self.dims[node]]}, {ahead}")
+        offset = self._assigned(f"add i64 {self.at[self.dims[node]]}, {AHEAD}")
         at = self._assigned(f"getelementptr {self._stored(node)}, ptr %array{self.slots[node]}, i64 {offset}")
         self.used.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        # Arguments: read, keep in all cache levels, data.
-        self._line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+        # Arguments: read, into the second level on, data: so many lines would push each other out of the first.
+        self._line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
 
     def _truth(self, value: str, node: int, lanes: int | None = None) -> str:
         if self.graph.kinds[node] != "b":
