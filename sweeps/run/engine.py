@@ -13,10 +13,10 @@ from jaxroof.numerics.tree import mapped
 from sweeps.ask.axes import Axis, Segment, blocks
 from sweeps.ask.question import Question
 from sweeps.data.pieces import Box, Output, Piece, View, as_slice, corners, gathered
-from sweeps.run.compilers import COMPILERS, Compiler, chosen
+from sweeps.run.compilers import COMPILERS, Compiler, chosen, loops_known
 from sweeps.run.native.graph import Unsupported
 from sweeps.run.points import in_dtype
-from sweeps.run.ways import MOST_EAGER
+from sweeps.run.ways import MOST_EAGER, MOST_EAGER_BESIDE_LOOPS
 
 LEAST = 1024
 """Points of a call that is made small on request: fewer take no less time."""
@@ -33,7 +33,8 @@ class Plan:
       axes: what varies, outermost first.
       dtype: of floats, "float32" or "float64"; float64 needs JAX's x64 mode to be on.
       chunk_points: points per call; by default what suits the platform and the columns that are read.
-      most_eager: points up to which NumPy computes them, in float64, without compiling anything.
+      most_eager: points up to which NumPy computes them, in float64, without compiling anything; by default where that
+        takes less time than compiling.
       compiler: a name in `COMPILERS`; by default what suits the number of points and the machine.
       compiling: called before each program is compiled with its number, from 1, and the number of programs.
       most: points per call at most, where that is fewer than what suits; `LEAST` or more.
@@ -48,7 +49,7 @@ class Plan:
         axes: tuple[Axis, ...],
         dtype: str = "float32",
         chunk_points: int | None = None,
-        most_eager: int = MOST_EAGER,
+        most_eager: int | None = None,
         compiler: str | None = None,
         compiling: Callable[[int, int], None] = lambda number, total: None,
         most: float = math.inf,
@@ -56,6 +57,10 @@ class Plan:
         self.axes = axes
         sizes = [axis.size for axis in axes]
         self.points = math.prod(sizes)
+        if most_eager is None:
+            # Whether there are loops is asked of large grids only: the answer needs JAX.
+            loops = self.points > MOST_EAGER_BESIDE_LOOPS and loops_known()
+            most_eager = MOST_EAGER_BESIDE_LOOPS if loops else MOST_EAGER
         self.compiler = COMPILERS[compiler or chosen(sizes, most_eager)]()
         chunk = (chunk_points, max(most, LEAST))
         make_blocks = functools.partial(self._made, question, list(blocks(axes)), np.dtype(dtype), chunk, compiling)

@@ -17,7 +17,7 @@ from sweeps.run.precision import precision
 llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install '.[llvm]'")
 
 from sweeps.run.native.graph import Graph, Unsupported, opened  # noqa: E402
-from sweeps.run.native.loops import mapped  # noqa: E402
+from sweeps.run.native.loops import Bound, Loops, mapped  # noqa: E402
 from sweeps.run.native.nests import dependence, exact, loop_order, nests, products  # noqa: E402
 
 REQUEST = {"batch": 16, "isl": 2048, "osl": 256}
@@ -101,6 +101,71 @@ def test_operations_agree_with_jax():
     for name, array in expected.items():
         assert found[name].dtype == array.dtype, name
         np.testing.assert_allclose(found[name], array, rtol=1e-12, atol=1e-300, err_msg=name)
+
+
+def units(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Distance in units of the last place; infinite where one is NaN or infinite and the other is not."""
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(found.dtype)
+        same = (found == rounded) | np.isnan(found) & np.isnan(rounded)
+        distance = np.abs(found.astype(exact.dtype) - exact) / np.spacing(np.abs(rounded)).astype(exact.dtype)
+        finite = np.isfinite(found) & np.isfinite(rounded)
+        return np.where(finite, distance, np.where(same, 0.0, np.inf))
+
+
+def of_all_magnitudes(dtype: str) -> np.ndarray:
+    """Floats of any bits, those near 1, and those at which functions are special."""
+    random, limits = np.random.default_rng(3), np.finfo(dtype)
+    whole = np.dtype(f"int{limits.bits}")
+    any_bits = random.integers(np.iinfo(whole).min, np.iinfo(whole).max, 20000, whole).view(dtype)
+    special = [0.0, np.inf, np.nan, 1.0, 0.5, 2.0, 3.0, limits.tiny, limits.max, limits.smallest_subnormal]
+    special += [1.0 + limits.eps, 1.0 - limits.eps, 87.0, 88.8, 104.0, 708.0, 709.78, 709.79, 745.1, 745.2]
+    both = np.array([*special, *(-value for value in special)], dtype)
+    near, wide = 1.0 + 0.1 * random.normal(size=20000), 20.0 * random.normal(size=20000)
+    return np.concatenate([both, any_bits, near.astype(dtype), wide.astype(dtype)])
+
+
+def alone(operation: str, *columns: np.ndarray) -> np.ndarray:
+    """One operation of a graph over columns."""
+    graph = Graph(columns[0].dtype)
+    inputs = [graph.input() for _ in columns]
+    node = graph.apply(operation, *inputs)
+    loops = Loops(graph, dict.fromkeys(inputs, (0,)), [node])
+    return Bound(loops, dict(zip(inputs, columns, strict=True)), [len(columns[0])])([0])[node]
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long doubles are no more precise than doubles")
+@pytest.mark.parametrize(("dtype", "most"), [("float64", 1.0), ("float32", 0.5 + 1e-6)])
+def test_functions_of_vectors_are_right_to_the_last_digit(dtype, most):
+    """Against NumPy in extended precision: infinities, NaN, signs and denormal numbers included."""
+    x = of_all_magnitudes(dtype)
+    y = np.random.default_rng(4).permutation(x)
+    grid = [part.ravel() for part in np.meshgrid(x[:40], x[:40])]
+    x, y = np.concatenate([grid[0], x, np.abs(x)]), np.concatenate([grid[1], y, y])
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.longdouble)
+        assert units(alone("log", x), np.log(wide)).max() < most
+        assert units(alone("exp", x), np.exp(wide)).max() < most
+        assert units(alone("pow", x, y), np.power(wide, y.astype(np.longdouble))).max() < most
+
+
+def test_whole_powers_of_whole_numbers_are_whole():
+    base, exponent = (part.ravel().astype(float) for part in np.meshgrid(np.arange(1, 61), np.arange(0, 9)))
+    exact = [int(b) ** int(e) for b, e in zip(base, exponent, strict=True)]
+    assert alone("pow", base, exponent).tolist() == [float(one) for one in exact]
+
+
+def test_memory_of_outputs_is_used_again_once_nobody_holds_them():
+    graph = Graph(np.dtype("float64"))
+    given = graph.input()
+    node = graph.apply("mul", given, given)
+    bound = Bound(Loops(graph, {given: (0,)}, [node]), {given: np.arange(300.0)}, [100])
+    view = bound([0])[node][5:].reshape(5, 19)[1:]
+    place = bound([100])[node].ctypes.data
+    later = [bound([start])[node].ctypes.data for start in (200, 0, 200)]
+    # The view of the first output keeps its memory; the others have two places between them.
+    assert place in later
+    np.testing.assert_array_equal(view.ravel(), np.arange(24.0, 100.0) ** 2)
 
 
 def test_a_gradient_agrees_with_jax():

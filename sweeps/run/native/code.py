@@ -2,6 +2,7 @@
 
 import struct
 
+from sweeps.run.native.functions import OWN, declarations, text
 from sweeps.run.native.graph import Graph
 from sweeps.run.native.nests import Dims, Nest, exact, products
 
@@ -182,8 +183,8 @@ class _Function:
         offset = self._assigned(f"add i64 {self.at[self.dims[node]]}, {AHEAD}")
         at = self._assigned(f"getelementptr {self._stored(node)}, ptr %array{self.slots[node]}, i64 {offset}")
         self.used.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        # Arguments: read, keep in all cache levels, data.
-        self._line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+        # Arguments: read, into the second level on, data: so many lines would push each other out of the first.
+        self._line(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)")
 
     def _truth(self, value: str, node: int, lanes: int | None = None) -> str:
         if self.graph.kinds[node] != "b":
@@ -289,8 +290,8 @@ class _Function:
         if any(self.graph.operations[argument] == "number" for argument in arguments):
             return extreme
         # A comparison with NaN fails, which takes the second operand: NaN in the first needs a test of its own.
-        unknown = self._assigned(f"fcmp uno {form} {values[0]}, {values[0]}")
-        return self._assigned(f"select {self._type('b')} {unknown}, {form} {values[0]}, {form} {extreme}")
+        known = self._assigned(f"fcmp ord {form} {values[0]}, {values[0]}")
+        return self._assigned(f"select {self._type('b')} {known}, {form} {extreme}, {form} {values[0]}")
 
     def _whole(self, operation: str, form: str, values: list[str]) -> str:
         if operation == "neg":
@@ -312,6 +313,9 @@ class _Function:
 
     def _called(self, name: str, form: str, values: list[str]) -> str:
         # LLVM's names of intrinsics end with the type, such as v8f32.
+        if self.lanes > 1 and name in OWN:
+            self.used.update([*declarations(self.lanes), text(name, self.lanes, self.float)])
+            return self._assigned(f"call {form} @own.{name}({', '.join(f'{form} {value}' for value in values)})")
         short = ("" if self.lanes == 1 else f"v{self.lanes}") + ("f32" if self.float == "float" else "f64")
         self.used.add(f"declare {form} @llvm.{name}.{short}({', '.join([form] * len(values))})")
         return self._assigned(f"call {form} @llvm.{name}.{short}({', '.join(f'{form} {value}' for value in values)})")

@@ -1,7 +1,10 @@
 """A compiled graph over columns: tables of arrays, and just the loops whose inputs have changed since the last call."""
 
+import collections
 import ctypes
 import functools
+import math
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -113,6 +116,8 @@ class Bound:
         self.values = columns
         self.shapes = {node: self._shape(node) for nest in loops.nests for node in nest.writes}
         self.idle: list[_State] = []
+        # Memory of outputs that nobody holds any longer, by its size in B.
+        self._free: dict[int, collections.deque[np.ndarray]] = collections.defaultdict(collections.deque)
 
     def __call__(self, starts: Sequence[int]) -> dict[int, Any]:
         """Outputs from position `starts` on along every axis: arrays over the axes that each depends on.
@@ -127,6 +132,23 @@ class Bound:
             return state.computed(tuple(starts))
         finally:
             self.idle.append(state)
+
+    def array(self, node: int) -> np.ndarray:
+        """An array for a node's values, whose memory is used again once it and all views of it are gone.
+
+        New memory comes from the system page by page, which takes as long as many operations per value.
+        """
+        shape, dtype = self.shapes[node], self.loops.graph.types[self.loops.graph.kinds[node]]
+        size = math.prod(shape) * dtype.itemsize
+        free = self._free[size]
+        try:  # another thread may take the last one at any time
+            memory = free.pop()
+        except IndexError:
+            memory = np.empty(size, np.uint8)
+        # Views, and views of views, hold this array, since what it lies in is a buffer and no array.
+        flat = np.frombuffer(memory.data, dtype)
+        weakref.finalize(flat, free.append, memory)
+        return flat.reshape(shape)
 
     def _shape(self, node: int) -> tuple[int, ...]:
         """Shape of a node's array, its rows filled up to a vector's length."""
@@ -182,10 +204,9 @@ class _State:
         return {node: self._output(node, starts) for node in loops.outputs}
 
     def _made(self, node: int) -> None:
-        loops = self.bound.loops
-        array = np.empty(self.bound.shapes[node], loops.graph.types[loops.graph.kinds[node]])
-        self.arrays[node] = array
-        self.table[loops.slots[node]] = array.__array_interface__["data"][0]
+        self.arrays.pop(node, None)  # its memory may be the next one's
+        self.arrays[node] = array = self.bound.array(node)
+        self.table[self.bound.loops.slots[node]] = array.__array_interface__["data"][0]
 
     def _output(self, node: int, starts: tuple[int, ...]) -> Any:
         bound, loops = self.bound, self.bound.loops
