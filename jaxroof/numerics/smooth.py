@@ -19,6 +19,9 @@ are powers of 48, which six products give."""
 NEGLIGIBLE = 1e-15
 """Weight that no sum of weights, which is 1 or more, would notice."""
 
+_ROUNDED, _ROUNDED_SINGLE = 2.0**-50, 2.0**-21
+"""What rounding may take from a share of 1 in double and in single precision: four units in the last place."""
+
 _OUTSIDE: contextvars.ContextVar[float] = contextvars.ContextVar("smoothing", default=SHARPNESS)
 """The exponent outside of JAX's traces."""
 
@@ -79,7 +82,8 @@ def _powers(share: Array, exponent: float, beside: float) -> tuple[Array, Array]
     """share^p and share^(p + beside), `beside` 1 or -1; at p = 0 both are 1 where the share is, and 0 elsewhere."""
     if exponent == 0.0:
         # Programs may round a term and the largest of them differently, so that its share is not exactly 1.
-        power = jnp.where(share >= 1.0 - 4.0 * jnp.finfo(jnp.asarray(share).dtype).eps, jnp.ones_like(share), 0.0)
+        least = 1.0 - (_ROUNDED_SINGLE if jnp.asarray(share).dtype == "float32" else _ROUNDED)
+        power = jnp.where(share >= least, jnp.ones_like(share), 0.0)
         return power, power
     # Powers that do not count are 0: float32 would hold them in numbers too small for fast arithmetic.
     share = jnp.where(share > NEGLIGIBLE ** (1.0 / exponent), share, 0.0)

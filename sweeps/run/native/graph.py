@@ -194,7 +194,7 @@ def _applied(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
         # A closed jaxpr has its constants with it; an open one has none.
         return _evaluated(graph, getattr(inner, "jaxpr", inner), constants, values)
     if name == "unstack":
-        return [_scalar(part) for part in np.moveaxis(values[0], params["axis"], 0)]
+        return [_scalar(part) for part in np.moveaxis(np.asarray(values[0]), params["axis"], 0)]
     if name in _OF_ARRAYS:
         return [_OF_ARRAYS[name](graph, params, *values)]
     if name in _OF_SCALARS:
