@@ -79,8 +79,12 @@ def byte_time(tier: Tier, protocol: str) -> Scalar:
     if tier.transport is None:
         return tier.byte_time
     share = getattr(tier.transport, protocol).share
-    # Between the datasheet (losses 0) and the measured share (losses 1), linear in time per byte.
-    return (1.0 - tier.losses) * tier.byte_time + tier.losses * tier.byte_time / share
+    return _lossy(tier.byte_time, tier.losses, share)
+
+
+def _lossy(byte_time: Scalar, losses: Scalar, share: Scalar) -> Scalar:
+    """s per B between the datasheet (losses 0) and the measured share (losses 1), linear in time per byte."""
+    return (1.0 - losses) * byte_time + losses * byte_time / share
 
 
 def stream_time(tier: Tier, sent: Scalar) -> Scalar:
@@ -136,9 +140,8 @@ def _tier(link: Link, inner: Scalar, reached: Scalar, outer: Scalar, losses: Sca
     # The lines of all protocols as arrays: a program has one of each, however many algorithms read them.
     protocols = [getattr(tier.transport, name) for name in STREAMS]
     fixed, share = (stacked([getattr(one, name) for one in protocols], axis=0) for name in ("fixed_time", "share"))
-    lost = jnp.asarray(tier.losses * tier.byte_time)[None]
-    per_byte = jnp.asarray((1.0 - tier.losses) * tier.byte_time)[None] + lost / share
-    return tier._replace(lines=(jnp.asarray(tier.losses)[None] * fixed, per_byte))
+    own_losses, own_byte_time = (jnp.asarray(number)[None] for number in (tier.losses, tier.byte_time))
+    return tier._replace(lines=(own_losses * fixed, _lossy(own_byte_time, own_losses, share)))
 
 
 def _switched(link: Link, devices: Scalar) -> tuple[Scalar, Scalar, Scalar]:

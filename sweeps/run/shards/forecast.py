@@ -1,4 +1,4 @@
-"""What a sweep will take, before it begins: points, bytes, files, hours and money, by a sample of its shards."""
+"""Forecast of a sweep before it begins: points, bytes, files, hours and money, by a sample of its shards."""
 
 import dataclasses
 import pathlib
