@@ -29,8 +29,13 @@ smoke:  ## the wheel in an empty folder, on PYTHON: every verb, README's command
 # Golden values of sweeps under XLA's optimised programs, those that a GPU would run.
 OPTIMISED := --only datasets,efficiencies,production --compiler xla --optimised --numbers --leave-out op_algorithm
 
-bench: $(VENV)/installed  ## points and simulated requests per second beside the kept figures, what fell, and values
+bench: $(VENV)/installed  ## points and simulated requests per second beside kept figures, or a checkout AGAINST; values
+ifdef AGAINST
+	$(BIN)/python -m tests.bench --against $(AGAINST)
+	$(BIN)/python -m tests.bench.serving --against $(AGAINST)
+else
 	$(BIN)/python -m tests.bench.kept
+endif
 	$(BIN)/python -W ignore -m tests.golden.net --check $(OPTIMISED) --tolerance 1e-6
 	$(BIN)/python -W ignore -m tests.golden.net --check $(OPTIMISED) --tolerance 3e-5 --dtype float32
 

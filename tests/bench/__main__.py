@@ -1,23 +1,22 @@
 """Points per second, compile time and memory of sweeps, beside plain NumPy: `python -m tests.bench`.
 
-Every case runs in a process of its own, so that its peak memory is its own. Nothing is asserted.
+Every case runs in a process of its own, so that its peak memory is its own. `--against` ends with 1 where a case is
+slower than in another checkout.
 """
 
 import argparse
 import json
-import os
 import platform
-import statistics
-import subprocess
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench import turns
 from tests.bench.cases import CASES
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the points of every case")
     parser.add_argument("--repeats", type=int, default=7, help="timed runs of every case after a warm-up")
@@ -27,58 +26,21 @@ def main() -> None:
     options = parser.parse_args()
     names = options.case or ["numpy", *(case.name for case in CASES)]
     if options.against is not None:
-        against(names, options)
-        return
-    rows = [in_own_process(name, options) for name in names]
+        rows = turns.beside(
+            names, lambda name, folder: in_own_process(name, options, folder), "points", options.against
+        )
+        return turns.judged(rows, "points", options.against, options.json)
+    found = [in_own_process(name, options) for name in names]
     if options.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(found, indent=1))
     else:
-        shown(rows)
-
-
-def against(names: list[str], options: argparse.Namespace) -> None:
-    """A table of this checkout beside another, run in turns: other, this, this, other. Cases it lacks are left out."""
-    rows = []
-    for name in names:
-        try:
-            turns = [in_own_process(name, options, folder) for folder in (options.against, None, None, options.against)]
-        except SystemExit:
-            continue
-        other, this = ([turns[i] for i in places] for places in ((0, 3), (1, 2)))
-        rates = [statistics.mean(row["points"] / row["best_s"] for row in pair) for pair in (other, this)]
-        compiles = [min(row["compile_s"] for row in pair) for pair in (other, this)]
-        rows.append({"name": name, "points_per_s": rates, "ratio": rates[1] / rates[0], "compile_s": compiles})
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    table = Table(title=f"points/s and compile time, {options.against} beside this checkout, in turns")
-    for heading in ("case", "other", "this", "this / other", "compile, other", "compile, this"):
-        table.add_column(heading, justify="left" if heading == "case" else "right")
-    for row in rows:
-        rates = (f"{rate / 1e6:,.1f} M" for rate in row["points_per_s"])
-        compiles = (f"{seconds:.1f} s" for seconds in row["compile_s"])
-        table.add_row(row["name"], *rates, f"{row['ratio']:.2f}", *compiles)
-    Console(width=110).print(table)
+        shown(found)
+    return 0
 
 
 def in_own_process(name: str, options: argparse.Namespace, folder: str | None = None) -> dict:
-    """One row, measured by `tests.bench.measure` in a fresh interpreter, of the checkout in `folder`."""
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "tests.bench.measure",
-        name,
-        str(options.scale),
-        str(options.repeats),
-    ]
-    # The checkout's own packages come before an installed one's: Python looks in the working folder first.
-    environment = os.environ if folder is None else os.environ | {"PYTHONPATH": folder}
-    finished = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
-    if finished.returncode:
-        raise SystemExit(f"{name}: {finished.stderr.strip().splitlines()[-1]}")
-    return json.loads(finished.stdout.strip().splitlines()[-1])
+    """One row, measured by `tests.bench.measure`, of the checkout in `folder`."""
+    return turns.in_own_process("tests.bench.measure", [name, str(options.scale), str(options.repeats)], folder)
 
 
 def shown(rows: list[dict]) -> None:
@@ -120,4 +82,4 @@ def shown(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

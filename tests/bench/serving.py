@@ -1,6 +1,7 @@
 """Simulated requests per second, alone and vmapped, beside the plain simulator: `python -m tests.bench.serving`.
 
-Every case runs in a process of its own, so that its peak memory is its own. Nothing is asserted.
+Every case runs in a process of its own, so that its peak memory is its own. `--against` ends with 1 where a case is
+slower than in another checkout.
 """
 
 import argparse
@@ -10,7 +11,6 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+
+from tests.bench import turns
 
 
 class Case(NamedTuple):
@@ -47,20 +49,27 @@ CASES = {
 }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.serving", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of every case after a warm-up")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--case", metavar="NAME", action="append", choices=list(CASES), help="only this case")
+    parser.add_argument("--against", metavar="FOLDER", help="another checkout, measured in turns with this one")
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.in_process:
         print(json.dumps(measured(options.case[0], options.repeats)))
-        return
-    rows = [in_own_process(name, options.repeats) for name in options.case or CASES]
+        return 0
+    names = options.case or list(CASES)
+    if options.against is not None:
+        beside = turns.beside(
+            names, lambda name, folder: in_own_process(name, options.repeats, folder), "requests", options.against
+        )
+        return turns.judged(beside, "requests", options.against, options.json)
+    rows = [in_own_process(name, options.repeats) for name in names]
     if options.json:
         print(json.dumps(rows, indent=1))
-        return
+        return 0
     table = Table(title=f"simulated requests/s, {os.cpu_count()} cores, median of {options.repeats}")
     for heading in ("case", "requests/s", "best", "us/iteration", "iterations/request", "compile", "peak memory"):
         table.add_column(heading, justify="left" if heading == "case" else "right")
@@ -75,14 +84,12 @@ def main() -> None:
             f"{row['memory_bytes'] / 1e9:.2f} GB",
         )
     Console(width=150).print(table)
+    return 0
 
 
-def in_own_process(name: str, repeats: int) -> dict:
-    words = [sys.executable, "-m", "tests.bench.serving", "--in-process", "--case", name, "--repeats", str(repeats)]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    if found.returncode:
-        raise SystemExit(found.stderr)
-    return json.loads(found.stdout.splitlines()[-1])
+def in_own_process(name: str, repeats: int, folder: str | None = None) -> dict:
+    words = ["--in-process", "--case", name, "--repeats", str(repeats)]
+    return turns.in_own_process("tests.bench.serving", words, folder)
 
 
 def measured(name: str, repeats: int) -> dict:
@@ -249,4 +256,4 @@ def _parts(serving) -> tuple:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
