@@ -115,7 +115,7 @@ def rates(name: str, make: Callable[[int], cases.Sweep], points: float) -> Calla
         plan = Plan(question, axes, compiler="xla")
         compiled = time.perf_counter() - begun
         calls = plan._blocks[0]
-        used = calls._chunks._executables  # type: ignore[attr-defined]
+        used = calls.chunks._executables  # type: ignore[attr-defined]
 
         def on_devices() -> None:
             last = [view.array for _, views in plan.values() for view in views.values()][

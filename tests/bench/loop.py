@@ -87,7 +87,7 @@ def rate(plan: Plan, repeats: int) -> float:
     if shutil.which("gcc") is None:
         raise ValueError("there is no gcc")
     (block,) = plan._blocks
-    given, loops = block._chunks._bound, block.program.loops
+    given, loops = block.chunks._bound, block.program.loops
     if len(plan.axes) != 1:
         raise ValueError("the loop in C is of samples")
     (nest,) = (nest for nest in loops.nests if nest.dims)

@@ -17,6 +17,10 @@ from sweeps.run.native.graph import Graph, opened
 from sweeps.run.native.nests import Dims, dependence, nests
 
 
+REUSED = 1 << 18
+"""B of an array from which on its memory is used again: less comes from memory that the process has."""
+
+
 class Machine:
     """Functions of a module, of two pointers each. They are gone when this is.
 
@@ -140,6 +144,8 @@ class Bound:
         """
         shape, dtype = self.shapes[node], self.loops.graph.types[self.loops.graph.kinds[node]]
         size = math.prod(shape) * dtype.itemsize
+        if size < REUSED:
+            return np.empty(shape, dtype)
         free = self._free[size]
         try:  # another thread may take the last one at any time
             memory = free.pop()
