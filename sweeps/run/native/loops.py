@@ -16,7 +16,6 @@ from sweeps.run.native.code import module
 from sweeps.run.native.graph import Graph, opened
 from sweeps.run.native.nests import Dims, dependence, nests
 
-
 REUSED = 1 << 18
 """B of an array from which on its memory is used again: less comes from memory that the process has."""
 
