@@ -8,8 +8,7 @@ from jaxroof.jobs.economics import throughput
 from jaxroof.jobs.job import Job
 from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
 from jaxroof.memory import capacity
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import at_hand, jnp, largest_so_far
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.step.step import Terms
 
@@ -103,6 +102,7 @@ def serving_metrics(
     Args:
       blocks: of KV cache.
     """
+    served, timeline, traffic, blocks, objective = at_hand((served, timeline, traffic, blocks, objective))
     done = served.status == STATUSES.index("finished")
     osl = jnp.asarray(traffic.osl, dtype=float)
     several = done & (osl > 1.5)
@@ -239,11 +239,11 @@ def token_gaps(timeline: Timeline) -> tuple[Array, Array]:
     start = timeline.end - timeline.duration
     ends = jnp.where(decodes, timeline.end, -jnp.inf)
     # End of the decode step before, for each iteration: prompts' steps in between lengthen the next gap.
-    before = jnp.concatenate([jnp.full(1, -jnp.inf, ends.dtype), jax.lax.cummax(ends)[:-1]])
+    before = jnp.concatenate([jnp.full(1, -jnp.inf, ends.dtype), largest_so_far(ends)[:-1]])
     held = jnp.where(decodes & jnp.isfinite(before), start - jnp.where(jnp.isfinite(before), before, 0.0), 0.0)
     tokens = jnp.where(decodes, timeline.decoding, 0).astype(float)
     places = jnp.arange(decodes.shape[0], dtype=jnp.int32)
-    last = jax.lax.cummax(jnp.where(decodes, places, -1))
+    last = largest_so_far(jnp.where(decodes, places, -1))
     last = jnp.concatenate([jnp.full(1, -1, jnp.int32), last[:-1]])
     joined = jnp.concatenate([jnp.zeros(1), jnp.cumsum(timeline.joined.astype(float))])  # before each iteration
     # Sequences that have just joined have no token before the step: their first gap is the step itself.
@@ -263,7 +263,7 @@ def weighted_percentile(values: Array, weights: Array, shares: Array) -> Array:
     """
     known = weights > 0.0
     # Values without weight go to the end.
-    order = jnp.argsort(jnp.where(known, values, jnp.inf))
+    order = jnp.argsort(jnp.where(known, values, jnp.inf), stable=True)
     ordered, weight = jnp.where(known, values, 0.0)[order], jnp.where(known, weights, 0.0)[order]
     # Cumulative weights: each value covers an interval of ranks.
     ends = jnp.cumsum(weight)

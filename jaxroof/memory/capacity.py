@@ -375,6 +375,11 @@ def kv_capacity_tokens(hardware: Hardware, model: Model, deployment: Deployment)
     return _room(hardware, model, deployment) / held
 
 
+def kv_cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, size: Scalar) -> Array:
+    """Blocks of `size` tokens that all attention groups together fit: a whole number, as a float, shape ()."""
+    return jnp.floor(kv_capacity_tokens(hardware, model, deployment) * request_groups(deployment) / size)
+
+
 def sequence_capacity(
     hardware: Hardware, model: Model, deployment: Deployment, context: Scalar, encoded: Scalar = 0.0
 ) -> Array:

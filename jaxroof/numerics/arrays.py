@@ -280,6 +280,41 @@ def entry(values: Any, *index: Any) -> Any:
     return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
+def at_hand(tree: Any) -> Any:
+    """A tree with arrays of NumPy where `jnp` is NumPy's; inside a trace the tree itself."""
+    return tree if is_traced() else mapped(np.asarray, tree)
+
+
+def constant(tree: Any) -> Any:
+    """The same numbers without a derivative: `jax.lax.stop_gradient` of every leaf."""
+    return mapped(jax.lax.stop_gradient, tree) if is_traced() else tree
+
+
+def largest_so_far(values: Any) -> Any:
+    """At every place the largest of the values up to there, shape [n]."""
+    return jax.lax.cummax(values) if is_traced() else np.maximum.accumulate(values)
+
+
+def smallest_from_here(values: Any) -> Any:
+    """At every place the smallest of the values from there on, shape [n]."""
+    return jax.lax.cummin(values, reverse=True) if is_traced() else np.minimum.accumulate(values[::-1])[::-1]
+
+
+def scattered(how: str, start: Any, index: Any, values: Any) -> Any:
+    """`start` with the values that belong to a place combined with what is there: "add", "min" or "max".
+
+    Args:
+      start: shape [n].
+      index: places of the values, not below 0; those from n on are dropped.
+      values: of the shape of `index`.
+    """
+    if is_traced():
+        return getattr(start.at[index], how)(values, mode="drop")
+    found, inside = start.copy(), index < len(start)
+    {"add": np.add, "min": np.minimum, "max": np.maximum}[how].at(found, index[inside], values[inside])
+    return found
+
+
 def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:
     """`jax.lax.scan` over an array; outside of traces each of its results is a list, whose entries may be columns."""
     # The same step on NumPy, where a loop of Python is fast enough.

@@ -7,7 +7,7 @@ from jaxroof.numerics.arrays import entry
 from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
-from jaxroof.scheduler.state import Clock, blocks_of, total_of
+from jaxroof.scheduler.state import Clock, State, blocks_of, total_of
 
 
 class Engine(NamedTuple):
@@ -40,6 +40,14 @@ class Engine(NamedTuple):
     shared: Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
     keep: Array | None  # tokens with which a later one of the group begins, shape [requests]
     encode: Encode | None  # images of every request, floats; None: there are none
+
+
+class Run(NamedTuple):
+    """A simulation that can go on."""
+
+    engine: Engine
+    state: State
+    order: Array
 
 
 def engine(

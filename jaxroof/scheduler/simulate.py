@@ -1,21 +1,21 @@
 """Simulation of a serving engine: `lax.scan` over iterations of fixed shape, then every request's times."""
 
 import dataclasses
-from typing import NamedTuple
 
-from jaxroof.batch import STATUSES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, waiting_steps
-from jaxroof.deployment import Deployment, request_groups
+from jaxroof.batch import Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, waiting_steps
+from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.memory.capacity import kv_capacity_tokens
+from jaxroof.memory.capacity import kv_cache_blocks
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import Price, step_prices
 from jaxroof.prices.tables import Limits
-from jaxroof.scheduler.engine import Engine, engine
+from jaxroof.scheduler.engine import Run, engine
 from jaxroof.scheduler.iteration import iterated
+from jaxroof.scheduler.outcomes import served, with_first_time
 from jaxroof.scheduler.state import (
     FLOATS,
     NEVER,
@@ -26,7 +26,6 @@ from jaxroof.scheduler.state import (
     State,
     Step,
     Waiting,
-    since,
     total_of,
     whole,
 )
@@ -87,17 +86,6 @@ def front_delay(price: Price | None, traffic: Traffic, policy: Policy, blocks: S
     return delay + waiting_steps(policy) * step(sequences)
 
 
-def with_first_time(served: Served, traffic: Traffic, policy: Policy) -> Served:
-    """Outcomes as the clients of a closed loop see them: their first requests were sent `first_time` earlier.
-
-    The engine builds and loads its kernels in that time, and begins at 0 s.
-    """
-    if traffic.clients is None:
-        return served
-    first = jnp.arange(served.arrival.shape[-1]).astype(float) < traffic.clients
-    return dataclasses.replace(served, arrival=served.arrival - jnp.where(first, policy.first_time, 0.0))
-
-
 LONGEST = 2.0**30
 """Decode steps that one iteration may take together: no limit."""
 
@@ -113,14 +101,6 @@ class Size:
     context: int = 2**17  # tokens of the longest sequence
     groups: int = 0  # of requests that begin alike; 0: no prefix cache
     ranked: bool = False  # whether requests may be turned away, or the shortest goes first
-
-
-class Run(NamedTuple):
-    """A simulation that can go on."""
-
-    engine: Engine
-    state: State
-    order: Array
 
 
 def begin(
@@ -192,123 +172,9 @@ def remaining(run: Run) -> Array:
     return waiting + state.running + state.lost + whole(state.progress >= 0)
 
 
-class Events(NamedTuple):
-    """Iterations at which things happened to every request, shape [requests], int32; `iterations` where they never did.
-
-    `complete` is -1 in place of that.
-    """
-
-    admitted: Array  # for the first time
-    produced: Array  # its first token
-    complete: Array  # its prompt, after the last preemption: from here its decode steps run to the end
-    over: Array  # its last token
-    preemptions: Array  # a count
-    rejected: Array  # bool
-    cached: Array  # tokens of its prompt that were in the prefix cache
-
-
-def served(run: Run, records: Record) -> tuple[Served, Timeline]:
-    """Every request's outcome, in the order that requests were given in, and the engine's timeline."""
-    iterations = records.steps.shape[0]
-    step = _step_of(records)
-    events = _events(records, run.engine.isl.shape[0], step)
-
-    # What happens in an iteration without a step is part of the next step: it begins with it, and is over at its end.
-    zero = Clock(jnp.zeros(()), jnp.zeros(()))
-    end = Clock(records.high, records.low)
-    # An iteration begins where the one before ends.
-    start = Clock(*(jnp.concatenate([jnp.zeros(1, each.dtype), each[:-1]]) for each in end))
-
-    def time(clock: Clock, index: Array) -> Array:
-        inside = jnp.minimum(index, iterations - 1)
-        return jnp.where(index < iterations, since(Clock(clock.high[inside], clock.low[inside]), zero), jnp.nan)
-
-    arrival = since(run.state.waiting.arrival, zero) - run.engine.delay
-    outcomes = Served(
-        arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
-        admitted=time(start, events.admitted),
-        first_token=time(end, _at(step, events.produced, iterations)),
-        finish=time(end, events.over) - _gained(records, events),
-        status=_status(run.engine, events, iterations).astype(jnp.int8),
-        preemptions=events.preemptions,
-        cached=events.cached,
-    )
-    joined = jnp.zeros(iterations, jnp.int32).at[step].add((records.produced >= 0).astype(jnp.int32), mode="drop")
-    timeline = Timeline(
-        end=since(end, zero),
-        duration=records.duration,
-        steps=records.steps,
-        decoding=records.decoding,
-        prompt_tokens=records.prompt,
-        blocks=records.blocks,
-        joined=joined,
-        running=records.running,
-    )
-    # Requests were sorted (refused last): back into the order that they came in.
-    given = jnp.argsort(run.order)
-    return jax.tree.map(lambda values: values[given], outcomes), timeline
-
-
-def _step_of(records: Record) -> Array:
-    """For every iteration the one that runs the engine step which it is part of, shape [iterations]."""
-    iterations = records.steps.shape[0]
-    steps = jnp.where(records.steps > 0, jnp.arange(iterations, dtype=jnp.int32), iterations)
-    # Reverse cumulative minimum: the next iteration that runs a step.
-    return jax.lax.cummin(steps, reverse=True)
-
-
-def _events(records: Record, requests: int, step: Array) -> Events:
-    """Iterations of every request's events."""
-    iterations = records.steps.shape[0]
-    places = jnp.arange(iterations, dtype=jnp.int32)
-
-    def first(events: Array) -> Array:
-        # Scatter-min of places: the first event of each request, without a loop over requests.
-        return jnp.full(requests, iterations, jnp.int32).at[_index(events, requests)].min(places, mode="drop")
-
-    def last(events: Array) -> Array:
-        return jnp.full(requests, -1, jnp.int32).at[_index(events, requests)].max(places, mode="drop")
-
-    # A request ends when the decode steps reach the count that was set when its prompt was complete for the last time,
-    # unless it has lost its cache since; at the earliest with the step that completed the prompt.
-    complete, lost = last(records.produced), last(records.preempted)
-    target = records.last[jnp.maximum(complete, 0)]
-    # Counts of decode steps grow monotonically: binary search finds when the target is reached.
-    reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
-    over = jnp.maximum(reached, _at(step, complete, iterations))
-    hits = jnp.where(records.admitted >= 0, records.hit, 0)
-    return Events(
-        admitted=first(records.admitted),
-        produced=first(records.produced),
-        complete=complete,
-        over=jnp.where((complete > lost) & (complete >= 0), over, iterations),
-        preemptions=jnp.zeros(requests, jnp.int32).at[_index(records.preempted, requests)].add(1, mode="drop"),
-        rejected=jnp.zeros(requests, bool).at[_index(records.rejected, requests)].set(True, mode="drop"),
-        cached=jnp.zeros(requests, jnp.int32).at[_index(records.admitted, requests)].add(hits, mode="drop"),
-    )
-
-
-def _gained(records: Record, events: Events) -> Array:
-    """Time in s of the steps that a faster engine has gained since a prompt was complete: 0, with a gradient."""
-    each = jax.lax.stop_gradient(records.duration / jnp.maximum(records.steps, 1).astype(records.duration.dtype))
-    last = jnp.minimum(events.over, records.steps.shape[0] - 1)
-    # Its value is 0: it only carries the derivative of the number of steps into time.
-    return each[last] * (records.ahead[last] - records.ahead[jnp.maximum(events.complete, 0)])
-
-
-def _status(engine: Engine, events: Events, iterations: int) -> Array:
-    """Position in `STATUSES` of every request's outcome, shape [requests]."""
-    finished, refused, rejected, unfinished, absent = range(len(STATUSES))
-    too_long = jnp.arange(events.over.shape[0], dtype=jnp.int32) >= engine.requests
-    of_refused = jnp.where(engine.osl < 1, absent, refused)
-    of_others = jnp.where(events.rejected, rejected, unfinished)
-    return jnp.where(events.over < iterations, finished, jnp.where(too_long, of_refused, of_others))
-
-
 def cache_blocks(hardware: Hardware, model: Model, deployment: Deployment, policy: Policy) -> Array:
     """Blocks of KV cache of all attention groups together, shape (): a whole number, as a float."""
-    tokens = kv_capacity_tokens(hardware, model, deployment) * request_groups(deployment)
-    return jnp.floor(tokens / policy.block_size)
+    return kv_cache_blocks(hardware, model, deployment, policy.block_size)
 
 
 def simulate(
@@ -348,14 +214,3 @@ def simulate(
     run = begin(traffic, policy, blocks, size, delay, longest)
     outcomes, timeline = served(*proceed(price, run, traffic, policy, size))
     return with_first_time(outcomes, traffic, policy), timeline
-
-
-def _index(events: Array, requests: int) -> Array:
-    """Positions of the requests of events; beyond the end where there was none."""
-    return jnp.where(events >= 0, events, requests)
-
-
-def _at(table: Array, index: Array, beyond: int) -> Array:
-    """Entries of `table`; `beyond` where there is no such entry."""
-    inside = jnp.clip(index, 0, table.shape[0] - 1)
-    return jnp.where((index >= 0) & (index < table.shape[0]), table[inside], beyond)

@@ -6,11 +6,9 @@ Newton's method. That step alone has a derivative: the one of the implicit funct
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from jaxroof.numerics.arrays import is_traced, jax, jnp
+from jaxroof.numerics.arrays import constant, jnp
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.numerics.tree import mapped
 from jaxroof.steady.engine import FULL, LEAST_BATCH, SteadyEngine
 from jaxroof.steady.latencies import MEANS, SHARES, shortfall
 from jaxroof.steady.steady_state import SteadyState
@@ -28,9 +26,9 @@ def batch_at(of: SteadyEngine, load: Scalar) -> tuple[Array, SteadyState, Array]
     Where the use is above 1, no batch answers as many: the batch is then the largest.
     """
     load = jnp.asarray(load)[..., None]
-    top, still, wanted = of.most * FULL, _constant(of), _constant(load)
+    top, still, wanted = of.most * FULL, constant(of), constant(load)
     # The grid finds the root without derivatives; nothing of it is traced for a gradient.
-    batch, slope = _root(lambda batch: still.state(batch).load - wanted, _idle(of), _constant(top))
+    batch, slope = _root(lambda batch: still.state(batch).load - wanted, _idle(of), constant(top))
     # One step of Newton's method, x - f(x) / f', carries the derivative: that of the implicit function.
     batch = jnp.clip(batch - (of.state(batch).load - load) / slope, LEAST_BATCH, top)
     state = of.state(batch)
@@ -54,14 +52,14 @@ def largest_batch(of: SteadyEngine, limits: Mapping[str, Scalar], share: Scalar)
         missed = [state.use - 1.0, *(shortfall(state, name, limit, share) for name, limit in limits.items())]
         return functools.reduce(jnp.maximum, missed)  # a reduction over an axis has no slope where XLA rounds twice
 
-    still = _constant(of)
-    batch, slope = _root(lambda batch: short(still, batch), _idle(of), _constant(top))
+    still = constant(of)
+    batch, slope = _root(lambda batch: short(still, batch), _idle(of), constant(top))
     return jnp.clip(batch - jnp.where(batch < top, short(of, batch) / slope, 0.0), LEAST_BATCH, top)
 
 
 def percentile(state: SteadyState, latency: str, share: Scalar) -> Array:
     """The latency in s within which a share of the requests stays, shape [..., 1]."""
-    still, within = _constant(state), SHARES[latency]
+    still, within = constant(state), SHARES[latency]
     mean = MEANS[latency](still)
     # In logarithms, as latencies span decades; ends are far outside of any percentile.
     ends = (jnp.log(WIDE[0] * mean), jnp.log(WIDE[1] * mean))
@@ -101,11 +99,6 @@ def _entry(values: Array, place: Array) -> Array:
     """Entries at places of the last axis, shape [..., 1]."""
     # A masked sum in place of indexing: the place is data of a batch.
     return jnp.sum(jnp.where(jnp.arange(values.shape[-1]) == place, values, 0.0), axis=-1, keepdims=True)
-
-
-def _constant(tree: Any) -> Any:
-    """A tree without derivatives, so that nothing is traced for them."""
-    return mapped(jax.lax.stop_gradient, tree) if is_traced() else tree
 
 
 def _idle(of: SteadyEngine) -> Array:

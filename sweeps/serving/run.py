@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,7 @@ from jaxroof.batch import STATUSES, Policy, Served, Timeline
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import eager, jax
 from jaxroof.scheduler import cache_blocks
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
@@ -22,7 +22,7 @@ from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
-from sweeps.run.simulated.simulation import compiled, simulated, size_for, unfinished
+from sweeps.run.simulated.simulation import simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
 
 
@@ -164,12 +164,14 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
         served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
         served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
-        asked_for = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), (traffic, given.blocks, objective))
-        scores = compiled(serving_metrics)
-        metrics = scores(served, timeline, *asked_for)
-        metrics = {name: float(value) for name, value in SERVE.metrics(scenario, metrics, {}).items()}
+    with eager():
+
+        def scores(of: Served) -> dict[str, Any]:
+            return serving_metrics(of, timeline, traffic, given.blocks, objective)
+
+        metrics = {name: float(value) for name, value in SERVE.metrics(scenario, scores(served), {}).items()}
         # Classes of requests are scored one by one on the same timeline.
-        each = of_classes(served, traffic.kind, lambda of: scores(of, timeline, *asked_for))
+        each = of_classes(served, traffic.kind, scores)
     classes = {
         one.name: {name: float(value) for name, value in metrics_of_class(each, position).items()}
         for position, one in enumerate(given.load.classes)

@@ -128,7 +128,7 @@ def _is_program(value: Any) -> bool:
 def lowered() -> Iterator[list[LoweredProgram]]:
     """While it lasts, what would be compiled and run is lowered; programs that are known already are set aside."""
     stand_in = Lowered()
-    caches = (simulation._programs, simulation._endings)
+    caches = (simulation._programs, simulation._remaining)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxroof.batch import Policy, Served, Traffic, waiting_steps
-from jaxroof.scheduler.simulate import front_delay, with_first_time
+from jaxroof.scheduler import front_delay, with_first_time
 
 ISL, OSL = 100.0, 20.0
 

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import dataclasses
-import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from sweeps.ask.alike import alike
 from sweeps.ask.precisions import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective
-from sweeps.run.simulated.simulation import compiled, power, simulated, size_for
+from sweeps.run.simulated.simulation import simulated, size_for
 from workloads.streams.stream import padded
 
 WIDTH = 32
@@ -43,9 +42,6 @@ THREADS = 2
 
 STANDSTILL = 64
 """Pieces of a simulation in which no request ends, after which none ever will."""
-
-LANES, PIECES = 8, 4
-"""Simulations, and pieces of them, that metrics are compiled for at least: fewer are filled up to it."""
 
 Metrics = dict[str, np.ndarray]
 """Variable -> its value at every point, shape [points]."""
@@ -192,6 +188,7 @@ def _simulated(
     # Array sizes of the simulation, large enough for every point of the family.
     size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
+    requests = len(family) * work.traffic.isl.shape[-1]
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
@@ -216,7 +213,7 @@ def _simulated(
             # The last chunk repeats its last point up to the width that the program was compiled for.
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], went_on)
+            values = _outcome(one, axes, size, blocks[chosen], requests, went_on)
             return part, {name: column[: len(part)] for name, column in values.items()}
         # Also after an error, so that no other chunk waits for a compilation that has failed.
         finally:
@@ -250,53 +247,34 @@ def _outcome(
     axes: Scenario,
     size: Size,
     blocks: np.ndarray,
+    requests: int,
     progress: Callable[[int, int], None],
 ) -> Metrics:
-    """Metrics of every simulation of a chunk, shape [simulations]."""
+    """Metrics of every simulation of a chunk, shape [simulations]; of all chunks there are so many requests."""
     # JAX's marks for axes: None for leaves that all points share.
     varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    outcome, timeline = jax.device_get(simulated(together, size, varied, progress))
+    outcome, timeline = jax.device_get(simulated(together, size, varied, progress, requests))
     work = together.workload
     lengths = Traffic(arrival=outcome.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, outcome.arrival.shape), lengths)
     clients = None if work.traffic.clients is None else np.ones(len(blocks))  # that there are some, not how many
     lengths = dataclasses.replace(lengths, think=np.zeros(len(blocks)), clients=clients)
-    # Lengths are rounded up to powers of few values, so that few programs for metrics are compiled.
-    iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
-    timeline = jax.tree.map(lambda values: _filled(values, iterations, 1), timeline)
-    # Limits that all points share are repeated: the function for metrics maps over every argument.
+    # Limits that all points share are repeated: there is one of each for every simulation.
     objective = jax.tree.map(
         lambda values, axis: np.broadcast_to(values, (len(blocks), *values.shape)) if axis < 0 else values,
         work.objective,
         axes.workload.objective,
     )
-    timeline, lengths, blocks_of, objective = jax.tree.map(
-        lambda values: _filled(values, power(len(blocks), LANES), 0), (timeline, lengths, blocks, objective)
-    )
 
     def scores(served: Served) -> Metrics:
-        lanes = jax.tree.map(lambda values: _filled(values, power(len(blocks), LANES), 0), served)
-        # The outcome of one class has the shapes of the whole run and uses the same program.
-        with _one_at_a_time:
-            values = jax.device_get(_scores()(lanes, timeline, lengths, blocks_of, objective))
-        return {name: column[: len(blocks)] for name, column in values.items()}
+        """Metrics of every simulation, on NumPy: a program would take longer to compile than all of them take."""
+        given = served, timeline, lengths, blocks, objective
+        lanes = (jax.tree.map(lambda values, lane=lane: values[lane], given) for lane in range(len(blocks)))
+        with eager():
+            each = [serving_metrics(*lane) for lane in lanes]
+        return {name: np.array([metrics[name] for metrics in each], float) for name in each[0]}
 
     return scores(outcome) | of_classes(outcome, work.traffic.kind, scores)
-
-
-@functools.cache
-def _scores() -> Callable[..., Any]:
-    return compiled(jax.vmap(serving_metrics))
-
-
-_one_at_a_time = threading.Lock()
-"""So that two threads do not both compile the scores."""
-
-
-def _filled(values: np.ndarray, length: int, axis: int) -> np.ndarray:
-    """An array padded with zeros to one of a few lengths, for each of which a program is compiled."""
-    more = [(0, length - size if i == axis else 0) for i, size in enumerate(np.shape(values))]
-    return np.pad(values, more)
 
 
 def _shortest(work: Service) -> Service:

@@ -12,13 +12,12 @@ import numpy as np
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Service
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
-from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served
+from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served, with_first_time
 from jaxroof.scheduler.state import Record
-from sweeps.run.ways import LIGHT, QUICK
+from sweeps.run.ways import LIGHT, QUICK, SHORT
 from sweeps.run.xla_options import XlaOptions
 
 COLUMN = 8
@@ -91,12 +90,6 @@ _kept, _keeping = _Kept(), threading.Lock()
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
 
-FEWEST = 4
-"""Pieces that the programs of their outcomes are compiled for at least."""
-
-RESTING = ("duration", "steps", "decoding", "prompt", "blocks", "running", "hit", "last")
-"""Fields of a record that are 0 in an iteration without anything to do."""
-
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
 
@@ -136,6 +129,7 @@ def simulated(
     size: Size,
     axes: Any = 0,
     progress: Callable[[int, int], None] = lambda done, all_of_them: None,
+    requests: int = 0,
 ) -> tuple[Served, Timeline]:
     """Many simulations to their end.
 
@@ -145,6 +139,7 @@ def simulated(
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
       axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
+      requests: of all simulations that use the same program, where these are some of them.
 
     Returns:
       By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
@@ -154,8 +149,8 @@ def simulated(
     """
     number = int(np.prod(np.shape(together.workload.traffic.isl)))
     waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
-    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits)
-    ending, remaining_of = _endings()
+    short = max(number, requests) <= SHORT
+    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits, short)
     place = together.hardware, together.model, together.deployment, together.efficiency
     tables = tables_of((*place, together.workload.traffic.encode), _limits(size), _simulations(axes, together))
     run = start(together, tables)
@@ -164,46 +159,41 @@ def simulated(
         run, records = go(together, tables, run)
         pieces.append(records)
         _require_finite(records.high)
-        left = int(np.asarray(remaining_of(run)).sum())
+        left = int(np.asarray(_remaining()(run)).sum())
         progress(number - left, number)
         if not left:
             break
-    iterations = size.iterations * len(pieces)
-    found, timeline = jax.device_get(ending(run, _few_lengths(pieces, size.iterations)))
-    timeline = jax.tree.map(lambda values: values[:, :iterations], timeline)
-    return _with_first_times(found, together.workload), timeline
+    return _outcomes(run, pieces, together, _frozen(axes, together))
 
 
-def _few_lengths(pieces: Sequence[Record], each: int) -> Record:
-    """The records of all pieces, and of iterations in which nothing happens up to a power of two of pieces.
+def _outcomes(run: Any, pieces: Sequence[Record], together: Scenario, varied: Sequence[int | None]) -> Any:
+    """`served` of every simulation, on NumPy: a program of it would take longer to compile than all of them take.
 
-    `served` is compiled for every length; most simulations end after two to four pieces.
+    Args:
+      run: after the last piece, leaves of shape [simulations, ...].
+      pieces: records, shapes [simulations, iterations].
+      together: scenarios, stacked along the leading axis of the leaves that `varied` has one for.
     """
-    more = each * (power(len(pieces), FEWEST) - len(pieces))
+    run, pieces = jax.device_get((run, pieces))
+    records = Record(*(np.concatenate(parts, axis=-1) for parts in zip(*pieces, strict=True)))
+    leaves, structure = jax.tree.flatten(together)
+    found = []
+    for lane in range(len(records.high)):
+        of = jax.tree.unflatten(structure, [_at(leaf, axis, lane) for leaf, axis in zip(leaves, varied, strict=True)])
+        with eager():
+            outcomes, timeline = served(*jax.tree.map(lambda values, lane=lane: values[lane], (run, records)))
+            found.append((with_first_time(outcomes, of.workload.traffic, of.workload.policy), timeline))
+    return jax.tree.map(lambda *each: np.stack(each), *found)
 
-    def filled(name: str, *parts: Any) -> np.ndarray:
-        values = np.concatenate([np.asarray(part) for part in parts], axis=-1)
-        # Clock and counts stay as they are; no time passes, no step is made, no request is met.
-        last = values[:, -1:] if name in ("high", "low", "count", "ahead") else 0 if name in RESTING else -1
-        return np.concatenate([values, np.broadcast_to(last, (len(values), more)).astype(values.dtype)], axis=-1)
 
-    return Record(*(filled(name, *parts) for name, *parts in zip(Record._fields, *pieces, strict=True)))
-
-
-def _with_first_times(served: Served, work: Service) -> Served:
-    """`with_first_time` of many simulations."""
-    first, clients = np.asarray(work.policy.first_time), work.traffic.clients
-    if clients is None or not first.any():
-        return served
-    columns = [np.reshape(each, (-1, 1)) if np.ndim(each) else each for each in (clients, first)]
-    places = np.arange(served.arrival.shape[-1])
-    return dataclasses.replace(served, arrival=served.arrival - np.where(places < columns[0], columns[1], 0.0))
+def _at(leaf: Any, axis: int | None, lane: int) -> Any:
+    return leaf if axis is None else np.take(leaf, lane, axis)
 
 
 @functools.cache
-def _endings() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`served` and `remaining` of many: compiled once for all simulations of one size, whatever they price."""
-    return compiled(jax.vmap(served)), compiled(jax.vmap(remaining))
+def _remaining() -> Callable[..., Any]:
+    """`remaining` of many: compiled once for all simulations of one size, whatever they price."""
+    return compiled(jax.vmap(remaining))
 
 
 def compiled(function: Callable[..., Any], options: XlaOptions = QUICK) -> Callable[..., Any]:
@@ -240,7 +230,7 @@ def _require_finite(clocks: jax.Array) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _programs(
-    size: Size, structure: Any, axes: tuple[Any, ...], waits: bool
+    size: Size, structure: Any, axes: tuple[Any, ...], waits: bool, short: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     tree = jax.tree.unflatten(structure, axes)
 
@@ -261,7 +251,7 @@ def _programs(
 
     return (
         compiled(jax.vmap(start, in_axes=(tree, 0))),
-        compiled(jax.vmap(go, in_axes=(tree, 0, 0)), LIGHT),
+        compiled(jax.vmap(go, in_axes=(tree, 0, 0)), QUICK if short else LIGHT),
     )
 
 
