@@ -169,7 +169,7 @@ _FOLDED = frozenset(
 @functools.cache
 def _folding(name: str) -> Callable[..., Any]:
     """The function of JAX, but for plain numbers, of which it makes a plain number and no part of the program."""
-    traced, at_once = getattr(jax_numpy, name), getattr(_NUMPY, name)
+    traced, at_once = _selected if name == "where" else getattr(jax_numpy, name), getattr(_NUMPY, name)
 
     def function(*arguments: Any) -> Any:
         if all(type(one) in _NUMBERS for one in arguments):
@@ -178,6 +178,30 @@ def _folding(name: str) -> Callable[..., Any]:
         return traced(*arguments)
 
     return function
+
+
+def _selected(condition: Any, one: Any, other: Any) -> Any:
+    """`jax.numpy.where` as one operation, where types and shapes agree: else it is a function that a program calls."""
+    arrays = [part for part in (one, other) if hasattr(part, "aval")]
+    if not arrays or not hasattr(condition, "aval"):
+        return jax_numpy.where(condition, one, other)
+    first, shape = arrays[0], max((each.shape for each in (condition, *arrays)), key=len)
+    kind = first.dtype, getattr(first, "weak_type", False)
+    alike = all((part.dtype, getattr(part, "weak_type", False)) == kind for part in arrays)
+    if condition.dtype != bool or not alike or any(each.shape not in ((), shape) for each in (condition, *arrays)):
+        return jax_numpy.where(condition, one, other)
+    parts = []
+    for part in (one, other):
+        if not hasattr(part, "aval"):
+            if type(part) not in _TYPES.get(first.dtype.kind, ()):
+                return jax_numpy.where(condition, one, other)
+            part = jax.lax.full_like(first, part)
+        parts.append(part if part.shape == shape else jax.lax.broadcast(part, shape))
+    return jax.lax.select(condition, *parts)
+
+
+_TYPES = {"f": (float, int), "i": (int,), "b": (bool,)}
+"""Kind of an array's type -> types of plain numbers that take it beside the array."""
 
 
 class _Namespace:
@@ -276,7 +300,9 @@ def taken(table: Any, index: Any) -> Any:
 
 
 def entry(values: Any, *index: Any) -> Any:
-    """The entry of a JAX array at an index that is in it; whether it counts from the end need not be asked."""
+    """The entry of an array at an index that is in it; whether it counts from the end need not be asked."""
+    if not is_traced():
+        return values[index]
     return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
@@ -313,6 +339,20 @@ def scattered(how: str, start: Any, index: Any, values: Any) -> Any:
     found, inside = start.copy(), index < len(start)
     {"add": np.add, "min": np.minimum, "max": np.maximum}[how].at(found, index[inside], values[inside])
     return found
+
+
+def bits(values: Any, dtype: Any) -> Any:
+    """The same bits as numbers of another type of their size: `jax.lax.bitcast_convert_type`."""
+    return jax.lax.bitcast_convert_type(values, dtype) if is_traced() else np.asarray(values).view(dtype)
+
+
+def repeated(step: Callable[[int, Any], Any], number: int, start: Any) -> Any:
+    """`jax.lax.fori_loop` from 0 on; outside of traces a loop of Python."""
+    if is_traced():
+        return jax.lax.fori_loop(0, number, step, start)
+    for place in range(number):
+        start = step(place, start)
+    return start
 
 
 def scanned(step: Callable[[Any, Any], tuple[Any, Any]], start: Any, each: Any) -> tuple[Any, Any]:

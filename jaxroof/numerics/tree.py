@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Literal
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda tree: False) -> list[Any]:
@@ -21,16 +21,27 @@ def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """`function` of the leaves that have the same place in all trees, in that place: `jax.tree.map`."""
     if tree is None:
         return None
-    parts = _parts(tree)
-    if parts is None:
+    kind = type(tree)
+    form = _form(kind)
+    if form is None:
         return function(tree, *others)
+    if form == "dict":
+        return {name: mapped(function, part, *(other[name] for other in others)) for name, part in tree.items()}
+    if form == "sequence":
+        made = [mapped(function, *parts) for parts in zip(tree, *others, strict=True)]
+        return kind(*made) if hasattr(tree, "_fields") else kind(made)
     beside = [_parts(other) or {} for other in others]
-    made = {name: mapped(function, part, *(other[name] for other in beside)) for name, part in parts.items()}
-    if isinstance(tree, dict):
-        return made
-    if dataclasses.is_dataclass(tree):
-        return dataclasses.replace(tree, **made)  # type: ignore[type-var]
-    return type(tree)(*made.values()) if hasattr(tree, "_fields") else type(tree)(made.values())
+    values = {name: mapped(function, getattr(tree, name), *(other[name] for other in beside)) for name in form[0]}
+    return _with(tree, values)
+
+
+def _with(tree: Any, values: dict[str, Any]) -> Any:
+    """A copy of a struct with other values of its data: it was checked when it was made."""
+    copy = object.__new__(type(tree))
+    own = copy.__dict__
+    own.update(tree.__dict__)
+    own.update(values)
+    return copy
 
 
 def leaf_paths(tree: Any, prefix: str = "") -> list[str]:
@@ -76,40 +87,56 @@ def replaced(tree: Any, path: str, value: Any) -> Any:
 
 def structure(tree: Any) -> Hashable:
     """What two trees have in common that differ in the numbers of their leaves only."""
-    parts = _parts(tree)
-    if parts is None:
-        return tree is None
-    # Dicts are alike whatever the order of their keys; fields have an order of their own.
-    names = sorted(parts) if isinstance(tree, dict) else parts
-    inner = tuple((name, structure(parts[name])) for name in names)
-    return type(tree), inner, _statics(tree)
+    if tree is None:
+        return True
+    kind = type(tree)
+    form = _form(kind)
+    if form is None:
+        return False
+    if form == "dict":
+        # Dicts are alike whatever the order of their keys; fields have an order of their own.
+        return kind, tuple((name, structure(tree[name])) for name in sorted(tree))
+    if form == "sequence":
+        return kind, tuple(map(structure, tree))
+    data, static = form
+    own = tree.__dict__
+    return kind, tuple([structure(own[name]) for name in data]), tuple([own[name] for name in static])
 
 
 def _parts(tree: Any) -> dict[Any, Any] | None:
     """Subtrees by their place, in order; None where the tree is a leaf."""
-    if isinstance(tree, dict):
+    form = _form(type(tree))
+    if form is None:
+        return None
+    if form == "dict":
         return tree
-    if isinstance(tree, list | tuple):
+    if form == "sequence":
         return dict(enumerate(tree))
-    if dataclasses.is_dataclass(tree):
-        return {name: getattr(tree, name) for name in _fields(type(tree))[0]}
-    return None
+    return {name: getattr(tree, name) for name in form[0]}
 
 
-def _statics(tree: Any) -> tuple[Any, ...]:
-    return tuple(getattr(tree, name) for name in _fields(type(tree))[1]) if dataclasses.is_dataclass(tree) else ()
+Fields = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names of a struct's fields that are data, and of those that are structure."""
 
 
-def _fields(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the fields that are data, and of those that are structure."""
-    # Looked up once per struct: fields of a class do not change.
-    if kind not in _FIELDS:
-        data: list[str] = []
-        structure: list[str] = []
-        for field in dataclasses.fields(kind):
-            (structure if field.metadata.get("static") else data).append(field.name)
-        _FIELDS[kind] = tuple(data), tuple(structure)
-    return _FIELDS[kind]
+def _form(kind: type) -> Literal["dict", "sequence"] | Fields | None:
+    """What trees of a type are: a struct with these fields, or None, a leaf."""
+    # Looked up once per type: it does not change, and trees are walked a million times.
+    if kind not in _FORMS:
+        if issubclass(kind, dict):
+            _FORMS[kind] = "dict"
+        elif issubclass(kind, list | tuple):
+            _FORMS[kind] = "sequence"
+        elif dataclasses.is_dataclass(kind):
+            static = {field.name for field in dataclasses.fields(kind) if field.metadata.get("static")}
+            names = [field.name for field in dataclasses.fields(kind)]
+            _FORMS[kind] = (
+                tuple(name for name in names if name not in static),
+                tuple(filter(static.__contains__, names)),
+            )
+        else:
+            _FORMS[kind] = None
+    return _FORMS[kind]
 
 
-_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+_FORMS: dict[type, Literal["dict", "sequence"] | Fields | None] = {}

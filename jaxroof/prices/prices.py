@@ -12,7 +12,7 @@ from jaxroof.energy.governor import PowerLimit, limited_energy, power_limit, tim
 from jaxroof.hardware import Hardware, on_host
 from jaxroof.memory.capacity import layer_count
 from jaxroof.model import Model
-from jaxroof.numerics.arrays import entry, jax, jax_numpy, jnp
+from jaxroof.numerics.arrays import bits, entry, jnp
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.numerics.tree import mapped
@@ -227,7 +227,7 @@ def step_prices(
     parts = Parts(hardware, model, deployment, efficiency)
     # Tables depend on the place alone and may be shared by many simulations.
     step_tables = price_tables(parts, deployment, limits, encode) if tables is None else tables
-    tables = mapped(jax_numpy.asarray, step_tables)
+    tables = mapped(jnp.asarray, step_tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
     overlap = on_host(efficiency.host.step_time, hardware), hidden_host
     return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
@@ -242,27 +242,27 @@ def _micro_batch_price(
     spent = _between(*_read(tables.rows, rows, ROWS))
     some = decoding.sequences > 0
     # A division by zero sequences would be nan even where it is not selected.
-    sequences = jax_numpy.where(some, decoding.sequences, 1.0)
+    sequences = jnp.where(some, decoding.sequences, 1.0)
     # Attention of decoding depends on sequences and mean context: bilinear in a cell of its table.
     attention = _read_cell(tables.decode, sequences, decoding.context / sequences)
-    spent = spent + jax_numpy.where(some, attention, 0.0)
+    spent = spent + jnp.where(some, attention, 0.0)
     sampled = _between(*_read(tables.logits, batch.logits, LOGITS))
     # Of micro-batches of which some sample no token, those pass without the head.
-    spent = spent + sampled[:-1] * jax_numpy.minimum(batch.logits, 1.0)
+    spent = spent + sampled[:-1] * jnp.minimum(batch.logits, 1.0)
     if batch.encode is not None:  # of micro-batches, too, some begin no prompt
         begun = batch.encode.tokens / given(encode, "encoder's work of a request").tokens
-        spent = spent + _between(*_read(tables.encoder, begun, LOGITS)) * jax_numpy.minimum(begun, 1.0)
+        spent = spent + _between(*_read(tables.encoder, begun, LOGITS)) * jnp.minimum(begun, 1.0)
     if not prompts:
         return spent, sampled[-1]
     prompt = given(batch.prefill, "prefill part of the step")
     if parts.has("prompt"):
         work = prompt.tokens > 0
         lengths = tuple(
-            jax_numpy.where(work, length, least)
+            jnp.where(work, length, least)
             for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
         )
         # Prompts' attention depends on lengths in more ways than a table holds: the op is priced on the spot.
-        spent = spent + jax_numpy.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
+        spent = spent + jnp.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
     # Ops of several dependences at once, such as overlap's saved time, have no table at all.
     if parts.has("all"):
         lengths = prompt.sequences, prompt.tokens, prompt.past
@@ -281,20 +281,20 @@ def octave_interval(value: Scalar, per_octave: int, intervals: int) -> tuple[Arr
     # IEEE 754: bits of a positive float, as a whole number, grow like its logarithm, linear between powers of two. So
     # the lookup needs no log.
     position = _bits(value) - ONE_BITS
-    below = jax_numpy.minimum(jax_numpy.right_shift(position, step.bit_length() - 1), intervals - 1)
-    return below, jax_numpy.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
+    below = jnp.minimum(jnp.right_shift(position, step.bit_length() - 1), intervals - 1)
+    return below, jnp.minimum((position - below * step).astype(float) * (1.0 / step), 1.0)
 
 
 def _bits(value: Scalar) -> Array:
-    return jax.lax.bitcast_convert_type(jax_numpy.maximum(value, 1.0).astype(jax_numpy.float32), jax_numpy.int32)
+    return bits(jnp.asarray(jnp.maximum(value, 1.0), jnp.float32), jnp.int32)
 
 
 def next_node(context: Scalar) -> Array:
     """The node of the tables' mean context that comes after `context`, shape ()."""
     step = int(MANTISSA) // CONTEXT
     # Bits shifted right and left again: the next node's float, without rounding errors.
-    nodes = jax_numpy.right_shift(_bits(context), step.bit_length() - 1)
-    return jax.lax.bitcast_convert_type((nodes + 1) * step, jax_numpy.float32).astype(float)
+    nodes = jnp.right_shift(_bits(context), step.bit_length() - 1)
+    return bits((nodes + 1) * step, jnp.float32).astype(float)
 
 
 def _read(table: Array, value: Scalar, per_octave: int) -> tuple[Array, Array]:

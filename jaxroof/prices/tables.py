@@ -1,6 +1,7 @@
 """Tables of the prices of one engine's steps, computed on NumPy, or wherever JAX is tracing."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -85,11 +86,17 @@ class Parts:
     ):
         _check(model, deployment)
         self._place = hardware, as_run(model, hardware), deployment, efficiency
-        # Which inputs an op depends on is found by running the model once on marked numbers: no list to maintain by
-        # hand.
-        self.kinds = kinds or [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
-        # What overlap hides takes the times of all ops; otherwise those of other kinds are left out.
-        self._apart = not any(HIDDEN in names for of in self.kinds for names in of.values())
+        self._known = kinds
+
+    @functools.cached_property
+    def kinds(self) -> list[OpKinds]:
+        """Of every quantity, found by running the model once on marked numbers: no list to maintain by hand."""
+        return self._known or [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
+
+    @functools.cached_property
+    def _apart(self) -> bool:
+        """Whether ops of other kinds are left out: what overlap hides takes the times of all."""
+        return not any(HIDDEN in names for of in self.kinds for names in of.values())
 
     @property
     def lanes(self) -> tuple[int, ...]:

@@ -4,8 +4,7 @@ import functools
 from typing import NamedTuple
 
 from jaxroof.batch import Batch, Decode, Encode, Prefill
-from jaxroof.numerics.arrays import entry, jax
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node

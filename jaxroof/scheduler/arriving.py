@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxroof.numerics.arrays import entry
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.blocks import counted, left_group
 from jaxroof.scheduler.engine import Engine, group_of

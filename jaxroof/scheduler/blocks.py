@@ -1,7 +1,6 @@
 """Blocks of the KV cache: those that sequences begin, how long free ones last, and eviction of idle prefixes."""
 
-from jaxroof.numerics.arrays import entry
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.engine import Engine, group_of
 from jaxroof.scheduler.state import (

@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.batch import ORDERS, Encode, Policy, Traffic
-from jaxroof.numerics.arrays import entry
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.state import Clock, State, blocks_of, total_of

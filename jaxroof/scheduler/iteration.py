@@ -1,6 +1,6 @@
 """One iteration of the simulator: one end, one arrival, one preemption or admission; the engine if nothing is due."""
 
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import jnp
 from jaxroof.prices.prices import Price
 from jaxroof.scheduler.admission import admitted
 from jaxroof.scheduler.advance import advanced

@@ -8,8 +8,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_cache_blocks
 from jaxroof.model import Model
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import jax, jnp, repeated
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import Price, step_prices
 from jaxroof.prices.tables import Limits
@@ -82,7 +81,7 @@ def front_delay(price: Price | None, traffic: Traffic, policy: Policy, blocks: S
             return jnp.clip(jnp.where(some, rate * osl * step(sequences), most), 1.0, most)
 
         # From one sequence upwards the iteration is monotone and stays at the lowest solution.
-        sequences = jax.lax.fori_loop(0, ROUNDS, nearer, jnp.ones_like(most))
+        sequences = repeated(nearer, ROUNDS, jnp.ones_like(most))
     return delay + waiting_steps(policy) * step(sequences)
 
 

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple, TypeVar
 
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
 
 T = TypeVar("T")

@@ -1,11 +1,16 @@
 """The `jaxroof` command: one module per verb, imported only when its verb is called."""
 
+import gc
 import os
 import sys
 
 from jaxroof.public import jax_on_use
 from sweeps.cli import stopping
 from sweeps.cli.verbs import VERBS
+
+COLLECTIONS = 200_000, 20, 100
+"""Thresholds of Python's collector of cycles: tracing makes many objects and few cycles, and a tenth of the time was
+spent looking for them."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -33,6 +38,7 @@ def main(words: list[str] | None = None) -> int:
 def _process() -> int:
     """The status of a process that has no other purpose."""
     words = sys.argv[1:]
+    gc.set_threshold(*COLLECTIONS)
     for number in range(3):  # a file that takes the place of a closed stream would get what is printed
         try:
             os.fstat(number)

@@ -34,7 +34,7 @@ from sweeps.run import program as terms
 from sweeps.run.engine import Plan
 from sweeps.run.points import Points, answers
 from sweeps.run.precision import precision
-from sweeps.run.simulated import simulation
+from sweeps.run.simulated import lanes, simulation
 
 PLATFORMS = ("cuda", "rocm", "tpu")
 
@@ -128,7 +128,7 @@ def _is_program(value: Any) -> bool:
 def lowered() -> Iterator[list[LoweredProgram]]:
     """While it lasts, what would be compiled and run is lowered; programs that are known already are set aside."""
     stand_in = Lowered()
-    caches = (simulation._programs, simulation._remaining)
+    caches = (simulation._program, simulation._starting, simulation._remaining, lanes._program)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")

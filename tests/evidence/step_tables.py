@@ -27,7 +27,7 @@ from jaxroof.step.overlap import computing_hardware, overlapped_ops
 from sweeps.ask.engines import Chosen, with_host
 from sweeps.measure.validate.relative_errors import positions_by_structure, stack
 from sweeps.measure.validate.serving.serving_points import ServingPoint
-from sweeps.run.simulated.simulation import power
+from sweeps.run.simulated.lanes import power
 
 ROWS, DECODE, PROMPT = 32, 8, 4
 """Nodes per octave of tables over GEMM rows, decoding sequences and tokens of one prompt."""

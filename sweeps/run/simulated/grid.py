@@ -22,6 +22,7 @@ from jaxroof.scheduler import Size, cache_blocks
 from sweeps.ask.alike import alike
 from sweeps.ask.precisions import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective
+from sweeps.run.simulated.lanes import are_short, each, power
 from sweeps.run.simulated.simulation import simulated, size_for
 from workloads.streams.stream import padded
 
@@ -42,6 +43,9 @@ THREADS = 2
 
 STANDSTILL = 64
 """Pieces of a simulation in which no request ends, after which none ever will."""
+
+PIECES = 4
+"""Pieces that metrics are compiled for at least: fewer are filled up to it."""
 
 Metrics = dict[str, np.ndarray]
 """Variable -> its value at every point, shape [points]."""
@@ -188,7 +192,7 @@ def _simulated(
     # Array sizes of the simulation, large enough for every point of the family.
     size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
-    requests = len(family) * work.traffic.isl.shape[-1]
+    everything = len(family), len(family) * work.traffic.isl.shape[-1]
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
@@ -213,7 +217,7 @@ def _simulated(
             # The last chunk repeats its last point up to the width that the program was compiled for.
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], requests, went_on)
+            values = _outcome(one, axes, size, blocks[chosen], everything, went_on)
             return part, {name: column[: len(part)] for name, column in values.items()}
         # Also after an error, so that no other chunk waits for a compilation that has failed.
         finally:
@@ -247,13 +251,13 @@ def _outcome(
     axes: Scenario,
     size: Size,
     blocks: np.ndarray,
-    requests: int,
+    of: tuple[int, int],
     progress: Callable[[int, int], None],
 ) -> Metrics:
-    """Metrics of every simulation of a chunk, shape [simulations]; of all chunks there are so many requests."""
+    """Metrics of every simulation of a chunk, shape [simulations]; `of`: simulations and requests of all chunks."""
     # JAX's marks for axes: None for leaves that all points share.
     varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    outcome, timeline = jax.device_get(simulated(together, size, varied, progress, requests))
+    outcome, timeline = simulated(together, size, varied, progress, of)
     work = together.workload
     lengths = Traffic(arrival=outcome.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, outcome.arrival.shape), lengths)
@@ -266,15 +270,22 @@ def _outcome(
         axes.workload.objective,
     )
 
+    short = are_short(max(len(blocks), of[0]), max(outcome.arrival.size, of[1]))
+    if not short:  # a program is compiled for every length: few pieces are as good as one
+        iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
+        more = iterations - timeline.end.shape[1]
+        timeline = jax.tree.map(lambda values: np.pad(values, [(0, 0), (0, more)]), timeline)
+
     def scores(served: Served) -> Metrics:
-        """Metrics of every simulation, on NumPy: a program would take longer to compile than all of them take."""
-        given = served, timeline, lengths, blocks, objective
-        lanes = (jax.tree.map(lambda values, lane=lane: values[lane], given) for lane in range(len(blocks)))
-        with eager():
-            each = [serving_metrics(*lane) for lane in lanes]
-        return {name: np.array([metrics[name] for metrics in each], float) for name in each[0]}
+        # The outcome of one class has the shapes of the whole run and uses the same program.
+        with _one_at_a_time:
+            return each(serving_metrics, short, served, timeline, lengths, blocks, objective)
 
     return scores(outcome) | of_classes(outcome, work.traffic.kind, scores)
+
+
+_one_at_a_time = threading.Lock()
+"""So that two threads do not both compile the scores."""
 
 
 def _shortest(work: Service) -> Service:

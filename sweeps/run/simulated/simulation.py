@@ -17,8 +17,7 @@ from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served, with_first_time
 from jaxroof.scheduler.state import Record
-from sweeps.run.ways import LIGHT, QUICK, SHORT
-from sweeps.run.xla_options import XlaOptions
+from sweeps.run.simulated.lanes import are_short, compiled, each, of_loops, power, simulations, spread
 
 COLUMN = 8
 """Places whose price tables are computed together: their columns stay in a cache."""
@@ -90,6 +89,12 @@ _kept, _keeping = _Kept(), threading.Lock()
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
 
+FEWEST_PIECES = 4
+"""Pieces that the programs of their outcomes are compiled for at least."""
+
+RESTING = ("duration", "steps", "decoding", "prompt", "blocks", "running", "hit", "last")
+"""Fields of a record that are 0 in an iteration without anything to do."""
+
 PIECES = 400
 """Pieces after which a simulation that has not ended is reported as it is."""
 
@@ -129,7 +134,7 @@ def simulated(
     size: Size,
     axes: Any = 0,
     progress: Callable[[int, int], None] = lambda done, all_of_them: None,
-    requests: int = 0,
+    of: tuple[int, int] = (0, 0),
 ) -> tuple[Served, Timeline]:
     """Many simulations to their end.
 
@@ -139,7 +144,7 @@ def simulated(
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
       axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
-      requests: of all simulations that use the same program, where these are some of them.
+      of: so many simulations of so many requests that use the same programs, of which these are some.
 
     Returns:
       By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
@@ -149,11 +154,14 @@ def simulated(
     """
     number = int(np.prod(np.shape(together.workload.traffic.isl)))
     waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
-    short = max(number, requests) <= SHORT
-    start, go = _programs(size, jax.tree.structure(together), _frozen(axes, together), waits, short)
+    varied = _frozen(axes, together)
+    places = simulations(together, varied)
+    short = are_short(max(places, of[0]), max(number, of[1]))
+    go = _program(size, jax.tree.structure(together), varied, short)
     place = together.hardware, together.model, together.deployment, together.efficiency
-    tables = tables_of((*place, together.workload.traffic.encode), _limits(size), _simulations(axes, together))
-    run = start(together, tables)
+    tables = tables_of((*place, together.workload.traffic.encode), _limits(size), places)
+    every = spread(together, varied)
+    run = each(_starting(size, waits), short, every, tables)
     pieces = []
     for _ in range(PIECES):
         run, records = go(together, tables, run)
@@ -163,42 +171,33 @@ def simulated(
         progress(number - left, number)
         if not left:
             break
-    return _outcomes(run, pieces, together, _frozen(axes, together))
+    records = _joined(pieces, size.iterations, short)
+    found, timeline = each(served, short, run, records)
+    timeline = jax.tree.map(lambda values: values[:, : size.iterations * len(pieces)], timeline)
+    # Where a client's first requests were late, before anybody reads when they came.
+    first = each(with_first_time, True, found, every.workload.traffic, every.workload.policy)
+    return first, timeline
 
 
-def _outcomes(run: Any, pieces: Sequence[Record], together: Scenario, varied: Sequence[int | None]) -> Any:
-    """`served` of every simulation, on NumPy: a program of it would take longer to compile than all of them take.
-
-    Args:
-      run: after the last piece, leaves of shape [simulations, ...].
-      pieces: records, shapes [simulations, iterations].
-      together: scenarios, stacked along the leading axis of the leaves that `varied` has one for.
+def _joined(pieces: Sequence[Record], iterations: int, short: bool) -> Record:
+    """The records of all pieces; where a program reads them, and of iterations in which nothing happens up to a power
+    of two of pieces, since it is compiled for every length.
     """
-    run, pieces = jax.device_get((run, pieces))
-    records = Record(*(np.concatenate(parts, axis=-1) for parts in zip(*pieces, strict=True)))
-    leaves, structure = jax.tree.flatten(together)
-    found = []
-    for lane in range(len(records.high)):
-        of = jax.tree.unflatten(structure, [_at(leaf, axis, lane) for leaf, axis in zip(leaves, varied, strict=True)])
-        with eager():
-            outcomes, timeline = served(*jax.tree.map(lambda values, lane=lane: values[lane], (run, records)))
-            found.append((with_first_time(outcomes, of.workload.traffic, of.workload.policy), timeline))
-    return jax.tree.map(lambda *each: np.stack(each), *found)
+    more = 0 if short else iterations * (power(len(pieces), FEWEST_PIECES) - len(pieces))
 
+    def filled(name: str, *parts: Any) -> np.ndarray:
+        values = np.concatenate([np.asarray(part) for part in parts], axis=-1)
+        # Clock and counts stay as they are; no time passes, no step is made, no request is met.
+        last = values[:, -1:] if name in ("high", "low", "count", "ahead") else 0 if name in RESTING else -1
+        return np.concatenate([values, np.broadcast_to(last, (len(values), more)).astype(values.dtype)], axis=-1)
 
-def _at(leaf: Any, axis: int | None, lane: int) -> Any:
-    return leaf if axis is None else np.take(leaf, lane, axis)
+    return Record(*(filled(name, *parts) for name, *parts in zip(Record._fields, *pieces, strict=True)))
 
 
 @functools.cache
 def _remaining() -> Callable[..., Any]:
     """`remaining` of many: compiled once for all simulations of one size, whatever they price."""
     return compiled(jax.vmap(remaining))
-
-
-def compiled(function: Callable[..., Any], options: XlaOptions = QUICK) -> Callable[..., Any]:
-    """`jax.jit` of a function, compiled quickly: optimising most would take longer than what they do."""
-    return jax.jit(function, compiler_options=dict(options))
 
 
 def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) -> tuple[Any, Size, int]:
@@ -229,10 +228,22 @@ def _require_finite(clocks: jax.Array) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(
-    size: Size, structure: Any, axes: tuple[Any, ...], waits: bool, short: bool
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _program(size: Size, structure: Any, axes: tuple[Any, ...], short: bool) -> Callable[..., Any]:
+    """One piece of many simulations."""
+
+    def go(one: Scenario, tables: StepPrices, run: Any) -> Any:
+        place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
+        encode = one.workload.traffic.encode
+        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables, encode=encode)
+        return proceed(price, run, one.workload.traffic, policy, size)
+
     tree = jax.tree.unflatten(structure, axes)
+    return of_loops(jax.vmap(go, in_axes=(tree, 0, 0)), short)
+
+
+@functools.cache
+def _starting(size: Size, waits: bool) -> Callable[[Scenario, StepPrices], Any]:
+    """What makes a simulation before its first iteration; where requests wait for steps, these are priced."""
 
     def start(one: Scenario, tables: StepPrices) -> Any:
         place, work, host = (one.hardware, one.model, one.deployment), one.workload, one.efficiency.host
@@ -243,26 +254,11 @@ def _programs(
         delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
         return begin(work.traffic, work.policy, blocks, size, delay)
 
-    def go(one: Scenario, tables: StepPrices, run: Any) -> Any:
-        place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
-        encode = one.workload.traffic.encode
-        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables, encode=encode)
-        return proceed(price, run, one.workload.traffic, policy, size)
-
-    return (
-        compiled(jax.vmap(start, in_axes=(tree, 0))),
-        compiled(jax.vmap(go, in_axes=(tree, 0, 0)), QUICK if short else LIGHT),
-    )
+    return start
 
 
 def _limits(size: Size) -> Limits:
     return Limits(rows=size.rows, sequences=size.slots, context=size.context)
-
-
-def _simulations(axes: Any, together: Scenario) -> int:
-    """Number of scenarios that are stacked along the axis that `axes` names."""
-    leaves = zip(jax.tree.leaves(together), _frozen(axes, together), strict=True)
-    return next(np.shape(leaf)[axis] for leaf, axis in leaves if axis is not None)
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple[Any, ...]:
@@ -283,8 +279,3 @@ def unfinished(served: Served) -> int:
 
 def _rounded(value: float, multiple: int) -> int:
     return max(int(math.ceil(value / multiple)) * multiple, multiple)
-
-
-def power(value: float, least: int = 16) -> int:
-    """The next power of two, and `least` at least: few lengths, for each of which a program is compiled."""
-    return max(2 ** math.ceil(math.log2(max(value, 1.0))), least)

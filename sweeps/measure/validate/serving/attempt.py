@@ -18,8 +18,8 @@ from sweeps.measure.validate.serving.serving_points import ServingPoint
 from sweeps.measure.validate.serving.suspects import checked
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import WIDTH, Metrics, comparable, outcomes
+from sweeps.run.simulated.lanes import power
 from sweeps.run.simulated.policies import require_room
-from sweeps.run.simulated.simulation import power
 from sweeps.serving.run import setup
 
 Progress = Callable[[str, int, int], None]
