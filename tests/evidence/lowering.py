@@ -139,6 +139,7 @@ def lowered() -> Iterator[list[LoweredProgram]]:
         for place in (compiled, compilers):
             stack.enter_context(mock.patch.object(place, "loops_known", lambda: False))
         stack.enter_context(mock.patch.object(engine, "chosen", lambda sizes, most_eager: "xla"))
+        stack.enter_context(mock.patch.object(simulation, "are_short", lambda *_: False))  # as of many simulations
         for place, known in ((compiled, "_KNOWN"), (terms, "_KEPT")):
             stack.enter_context(mock.patch.object(place, known, type(getattr(place, known))()))
         for cached in caches:
