@@ -15,9 +15,10 @@ from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
-from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, proceed, remaining, served, with_first_time
+from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, remaining, served, with_first_time
 from jaxroof.scheduler.state import Record
-from sweeps.run.simulated.lanes import are_short, compiled, each, of_loops, power, simulations, spread
+from sweeps.run.simulated.lanes import are_short, compiled, each, power, simulations, spread
+from sweeps.run.simulated.pieces import limits, piece
 
 COLUMN = 8
 """Places whose price tables are computed together: their columns stay in a cache."""
@@ -157,14 +158,15 @@ def simulated(
     varied = _frozen(axes, together)
     places = simulations(together, varied)
     short = are_short(max(places, of[0]), max(number, of[1]))
-    go = _program(size, jax.tree.structure(together), varied, short)
     place = together.hardware, together.model, together.deployment, together.efficiency
-    tables = tables_of((*place, together.workload.traffic.encode), _limits(size), places)
+    tables = tables_of((*place, together.workload.traffic.encode), limits(size), places)
+    go, read = piece(together, tables, size, varied, short)
+    own = together.workload.traffic, together.workload.policy
     every = spread(together, varied)
     run = each(_starting(size, waits), short, every, tables)
     pieces = []
     for _ in range(PIECES):
-        run, records = go(together, tables, run)
+        run, records = go(read, own, run)
         pieces.append(records)
         _require_finite(records.high)
         left = int(np.asarray(_remaining()(run)).sum())
@@ -227,20 +229,6 @@ def _require_finite(clocks: jax.Array) -> None:
         )
 
 
-@functools.lru_cache(maxsize=64)
-def _program(size: Size, structure: Any, axes: tuple[Any, ...], short: bool) -> Callable[..., Any]:
-    """One piece of many simulations."""
-
-    def go(one: Scenario, tables: StepPrices, run: Any) -> Any:
-        place, policy = (one.hardware, one.model, one.deployment, one.efficiency), one.workload.policy
-        encode = one.workload.traffic.encode
-        _, price = step_prices(*place, _limits(size), policy.acceptance, policy.hidden_host, tables, encode=encode)
-        return proceed(price, run, one.workload.traffic, policy, size)
-
-    tree = jax.tree.unflatten(structure, axes)
-    return of_loops(jax.vmap(go, in_axes=(tree, 0, 0)), short)
-
-
 @functools.cache
 def _starting(size: Size, waits: bool) -> Callable[[Scenario, StepPrices], Any]:
     """What makes a simulation before its first iteration; where requests wait for steps, these are priced."""
@@ -250,15 +238,11 @@ def _starting(size: Size, waits: bool) -> Callable[[Scenario, StepPrices], Any]:
         blocks, price = cache_blocks(*place, work.policy), None
         if waits:
             acceptance, hidden = work.policy.acceptance, work.policy.hidden_host
-            _, price = step_prices(*place, one.efficiency, _limits(size), acceptance, hidden, tables, prompts=False)
+            _, price = step_prices(*place, one.efficiency, limits(size), acceptance, hidden, tables, prompts=False)
         delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
         return begin(work.traffic, work.policy, blocks, size, delay)
 
     return start
-
-
-def _limits(size: Size) -> Limits:
-    return Limits(rows=size.rows, sequences=size.slots, context=size.context)
 
 
 def _frozen(axes: Any, together: Scenario) -> tuple[Any, ...]:

@@ -1,0 +1,97 @@
+"""One piece of many simulations as a program: places whose steps are priced in the same way share it."""
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroof.batch import Batch, Decode, Encode, Prefill
+from jaxroof.jobs import Scenario
+from jaxroof.numerics.arrays import jax
+from jaxroof.prices.prices import step_prices
+from jaxroof.prices.tables import Limits, StepPrices
+from jaxroof.scheduler import Size, proceed
+from sweeps.run.simulated.lanes import of_loops
+from sweeps.run.simulated.straight import Straight
+
+Axes = tuple[int | None, ...]
+"""Axis of every leaf of a tree along which simulations are stacked; None where they share it."""
+
+
+def limits(size: Size) -> Limits:
+    """The largest step that simulations of a size make."""
+    return Limits(rows=size.rows, sequences=size.slots, context=size.context)
+
+
+def piece(
+    together: Scenario, tables: StepPrices, size: Size, varied: Axes, short: bool
+) -> tuple[Callable[..., Any], list[Any]]:
+    """The program of `size.iterations` more, compiled, and the numbers that its prices of steps read.
+
+    It takes these numbers, requests with their policy, and simulations that can go on, and returns what
+    `jaxroof.scheduler.proceed` does.
+
+    Args:
+      together: scenarios of one structure.
+      tables: of their prices, stacked along the first axis.
+      varied: axes of `together`.
+      short: whether there is little to do.
+    """
+    # In place of every leaf its axis; -1 stands for None, which would be no leaf.
+    axes = jax.tree.unflatten(jax.tree.structure(together), [-1 if axis is None else axis for axis in varied])
+    read, structure = jax.tree.flatten(_read(together, tables))
+    stacked = jax.tree.leaves(_read(axes, jax.tree.map(lambda _: 0, tables)))
+    shapes = tuple(np.shape(leaf)[axis + 1 :] for leaf, axis in zip(read, stacked, strict=True))
+    price = _price(structure, shapes, limits(size), jax.numpy.result_type(float))
+    work = axes.workload.traffic, axes.workload.policy
+    kind = tuple(stacked[place] for place in price.used), *jax.tree.flatten(work), size, short
+    key = price.key, tuple(map(_hashable, kind))
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = _program(price, kind[0], work, size, short)
+    return _PROGRAMS[key], [read[place] for place in price.used]
+
+
+_PROGRAMS: dict[Hashable, Callable[..., Any]] = {}
+"""Programs by all that they depend on."""
+
+
+def _hashable(part: Any) -> Hashable:
+    return tuple(part) if isinstance(part, list) else part
+
+
+def _read(one: Scenario, tables: StepPrices) -> tuple[Any, ...]:
+    """All that prices of steps may read."""
+    place = one.hardware, one.model, one.deployment, one.efficiency
+    policy = one.workload.policy
+    return place, policy.acceptance, policy.hidden_host, one.workload.traffic.encode, tables
+
+
+@functools.lru_cache(maxsize=256)
+def _price(structure: Any, shapes: tuple[tuple[int, ...], ...], most: Limits, dtype: Any) -> Straight:
+    """The price of a step, of the numbers of one simulation, and of a batch and its rows."""
+    given = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes])
+    number = jax.ShapeDtypeStruct((), dtype)
+    begun = None if given[3] is None else Encode(sequences=number, tokens=number)
+    asked = Prefill(sequences=number, tokens=number, past=number), Decode(sequences=number, context=number)
+
+    def price(given: Any, asked: Any) -> Any:
+        place, acceptance, hidden_host, encode, tables = given
+        prefill, decode, logits, begun, rows = asked
+        _, priced = step_prices(*place, most, acceptance, hidden_host, tables, encode=encode)
+        return priced(Batch(prefill=prefill, decode=decode, logits=logits, encode=begun), rows)
+
+    return Straight(price, given, (*asked, number, begun, number))
+
+
+def _program(price: Straight, read: Sequence[int], work: Any, size: Size, short: bool) -> Callable[..., Any]:
+    def go(used: Sequence[Any], own: tuple[Any, Any], run: Any) -> Any:
+        def priced(batch: Batch, rows: Any) -> tuple[Any, Any]:
+            asked = batch.prefill, batch.decode, batch.logits, batch.encode, rows
+            device, host = price(used, [jax.numpy.asarray(leaf, float) for leaf in jax.tree.leaves(asked)])
+            return device, host
+
+        return proceed(priced, run, *own, size)
+
+    axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(read), work))
+    return of_loops(jax.vmap(go, in_axes=(*axes, 0)), short)
