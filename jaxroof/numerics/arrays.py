@@ -303,7 +303,7 @@ def entry(values: Any, *index: Any) -> Any:
     """The entry of an array at an index that is in it; whether it counts from the end need not be asked."""
     if not is_traced():
         return values[index]
-    return values.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return jax_numpy.asarray(values).at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def at_hand(tree: Any) -> Any:

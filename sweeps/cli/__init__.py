@@ -1,6 +1,5 @@
 """The `jaxroof` command: one module per verb, imported only when its verb is called."""
 
-import gc
 import os
 import sys
 
@@ -38,7 +37,6 @@ def main(words: list[str] | None = None) -> int:
 def _process() -> int:
     """The status of a process that has no other purpose."""
     words = sys.argv[1:]
-    gc.set_threshold(*COLLECTIONS)
     for number in range(3):  # a file that takes the place of a closed stream would get what is printed
         try:
             os.fstat(number)
@@ -48,6 +46,9 @@ def _process() -> int:
     try:
         stopping.name(_title(words))
         stopping.begin()
+        import gc
+
+        gc.set_threshold(*COLLECTIONS)
         return _status(words)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
