@@ -95,6 +95,7 @@ from jaxroof.model import Model as Model
 from jaxroof.model import Prediction as Prediction
 from jaxroof.model import Projection as Projection
 from jaxroof.model import WeightFormat as WeightFormat
+from jaxroof.numerics.xla_options import quick_options as quick_options
 from jaxroof.op import BOUNDS as BOUNDS
 from jaxroof.op import Collective as Collective
 from jaxroof.op import Copy as Copy

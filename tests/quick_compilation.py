@@ -2,8 +2,7 @@
 
 import os
 
-from sweeps.run.ways import LIGHT, QUICK
-from sweeps.run.xla_options import flags
+from jaxroof.numerics.xla_options import LIGHT, QUICK, flags
 
 
 def quick_compilation() -> None:

@@ -31,7 +31,7 @@ def require_usable() -> None:
         raise ValueError(f"no memory: {_limit_words(limit)}; at least {LEAST_ADDRESSES / 1e9:.2g} GB are needed")
     # XLA ends the process at a flag that it does not know; once jaxlib is loaded it has accepted them.
     if os.environ.get("XLA_FLAGS") and "jaxlib" not in sys.modules:
-        from sweeps.run.xla_options import refusal
+        from jaxroof.numerics.xla_options import refusal
 
         flags = os.environ["XLA_FLAGS"]
         if (why := refusal(flags)) is not None:

@@ -4,26 +4,12 @@ import dataclasses
 import os
 from typing import Any
 
-from sweeps.run.xla_options import XlaOptions
-
-QUICK: Any = XlaOptions(
-    xla_backend_optimization_level=0, xla_cpu_use_fusion_emitters=False, xla_cpu_parallel_codegen_split_count=1
-)
-"""XLA's options for programs that run for milliseconds: LLVM's optimisation would take longer than all the rest, and
-the newer emitters of fused loops of jax 0.10 twice as long as its older ones; later releases have no older ones. To
-split a program for several threads of LLVM takes a sixth of the time."""
-
-LIGHT: Any = XlaOptions(xla_backend_optimization_level=1, xla_cpu_use_fusion_emitters=False)
-"""The same for loops that may run for seconds, as simulations do: LLVM's first level makes them as fast as its last
-one, and is there in half the time."""
+from jaxroof.numerics.xla_options import QUICKLY
 
 SHORT, SIMULATION = 30_000, 100
 """Requests of simulations, and requests that a simulation counts as beside its own, up to which their loops are
 compiled with `QUICK`, and what comes before and after them not at all: programs would take two seconds more, and spare
 50 us per request."""
-
-QUICKLY: Any = XlaOptions(xla_cpu_use_fusion_emitters=False)
-"""XLA's options for programs of gradients: on a CPU they compile in half the time and run a little slower."""
 
 MOST_EAGER = 1 << 20
 """Points up to which NumPy answers before a program is compiled."""

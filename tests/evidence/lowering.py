@@ -25,6 +25,7 @@ from jax.extend import core
 
 import sweeps
 from jaxroof.jobs import JOBS, Scenario
+from jaxroof.numerics import xla_options
 from jaxroof.numerics.arrays import jax as lazily_jax
 from sweeps.ask.axes import Axis
 from sweeps.ask.cases import case
@@ -34,7 +35,7 @@ from sweeps.run import program as terms
 from sweeps.run.engine import Plan
 from sweeps.run.points import Points, answers
 from sweeps.run.precision import precision
-from sweeps.run.simulated import lanes, simulation
+from sweeps.run.simulated import lanes, pieces, simulation
 
 PLATFORMS = ("cuda", "rocm", "tpu")
 
@@ -128,11 +129,11 @@ def _is_program(value: Any) -> bool:
 def lowered() -> Iterator[list[LoweredProgram]]:
     """While it lasts, what would be compiled and run is lowered; programs that are known already are set aside."""
     stand_in = Lowered()
-    caches = (simulation._program, simulation._starting, simulation._remaining, lanes._program)
+    caches = (pieces._price, simulation._starting, simulation._remaining, lanes._program)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        for options in (ways.QUICK, ways.LIGHT, ways.QUICKLY):
+        for options in (xla_options.QUICK, xla_options.LIGHT, xla_options.QUICKLY):
             dict(options)  # XLA itself is asked which of them it knows
         for place in (jax, lazily_jax):
             stack.enter_context(mock.patch.object(place, "jit", stand_in))
@@ -140,7 +141,7 @@ def lowered() -> Iterator[list[LoweredProgram]]:
             stack.enter_context(mock.patch.object(place, "loops_known", lambda: False))
         stack.enter_context(mock.patch.object(engine, "chosen", lambda sizes, most_eager: "xla"))
         stack.enter_context(mock.patch.object(simulation, "are_short", lambda *_: False))  # as of many simulations
-        for place, known in ((compiled, "_KNOWN"), (terms, "_KEPT")):
+        for place, known in ((compiled, "_KNOWN"), (terms, "_KEPT"), (pieces, "_PROGRAMS")):
             stack.enter_context(mock.patch.object(place, known, type(getattr(place, known))()))
         for cached in caches:
             cached.cache_clear()

@@ -13,11 +13,11 @@ import xarray as xr
 
 import sweeps
 from jaxroof.jobs import JOBS
+from jaxroof.numerics.xla_options import QUICK
 from sweeps.ask.axes import replaced
 from sweeps.ask.cases import case
 from sweeps.run import ways
 from sweeps.run.precision import precision
-from sweeps.run.ways import QUICK
 from sweeps.studies.sensitivity.api import specification
 from sweeps.studies.sensitivity.gradient import at_factors
 from sweeps.studies.sensitivity.knobs import knobs, pairs, without_elasticity

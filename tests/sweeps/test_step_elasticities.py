@@ -7,10 +7,10 @@ import pytest
 
 from jaxroof.jobs.step import STEP
 from jaxroof.numerics.smooth import smoothing
+from jaxroof.numerics.xla_options import QUICK
 from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import case
 from sweeps.run.precision import precision
-from sweeps.run.ways import QUICK
 from sweeps.studies.sensitivity.gradient import at_factors, metric_names
 from sweeps.studies.sensitivity.knobs import continuous
 from tests.evidence.gradients import drawn

@@ -9,11 +9,11 @@ import sweeps
 from jaxroof import Deployment, Training
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.train import TRAIN
+from jaxroof.numerics.xla_options import QUICK
 from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import case
 from sweeps.run.points import answers_at
 from sweeps.run.precision import precision
-from sweeps.run.ways import QUICK
 from sweeps.studies.sensitivity.gradient import metric_names
 from sweeps.studies.sensitivity.point import sensitivity_at
 from tests.evidence.gradients import drawn

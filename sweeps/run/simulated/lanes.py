@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxroof.numerics.arrays import eager, jax
-from sweeps.run.ways import LIGHT, QUICK, SHORT, SIMULATION
-from sweeps.run.xla_options import XlaOptions
+from jaxroof.numerics.xla_options import LIGHT, QUICK, XlaOptions
+from sweeps.run.ways import SHORT, SIMULATION
 
 FEWEST = 8
 """Simulations that a program of `each` is compiled for at least: fewer are filled up to it."""

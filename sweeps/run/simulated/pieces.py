@@ -78,7 +78,9 @@ def _price(structure: Any, shapes: tuple[tuple[int, ...], ...], most: Limits, dt
     def price(given: Any, asked: Any) -> Any:
         place, acceptance, hidden_host, encode, tables = given
         prefill, decode, logits, begun, rows = asked
-        _, priced = step_prices(*place, most, acceptance, hidden_host, tables, encode=encode)
+        hardware, model, deployment, efficiency = place
+        beside = acceptance, hidden_host, tables
+        _, priced = step_prices(hardware, model, deployment, efficiency, most, *beside, encode=encode)
         return priced(Batch(prefill=prefill, decode=decode, logits=logits, encode=begun), rows)
 
     return Straight(price, given, (*asked, number, begun, number))

@@ -14,13 +14,13 @@ from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.smooth import SHARPNESS
 from jaxroof.numerics.struct import Scalar, struct
+from jaxroof.numerics.xla_options import QUICK
 from jaxroof.scheduler import Size, cache_blocks, simulate
 from sweeps.ask.axes import leaf, leaf_paths
 from sweeps.run.points import scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.simulation import grown, size_for
 from sweeps.run.simulated.spec import ServeSpec
-from sweeps.run.ways import QUICK
 from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.studies.sensitivity.gradient import moved
 from sweeps.studies.sensitivity.knobs import knobs, without_elasticity

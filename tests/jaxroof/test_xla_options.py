@@ -9,8 +9,8 @@ import jax
 import pytest
 
 from jaxroof.numerics.arrays import jax as lazily_jax
+from jaxroof.numerics.xla_options import QUICK, QUICKLY, XlaOptions, known, quick_options
 from sweeps.run import ways
-from sweeps.run.xla_options import XlaOptions, known
 from tests.survival import ROOT
 
 LEVEL = {"xla_backend_optimization_level": 0}
@@ -31,7 +31,7 @@ def test_a_known_option_with_a_wrong_value_is_an_error():
 def test_flags_that_would_end_the_process_are_left_out():
     """In a process where XLA has not read its flags yet."""
     code = (
-        "from sweeps.run.xla_options import flags, refusal\n"
+        "from jaxroof.numerics.xla_options import flags, refusal\n"
         "print(flags({'xla_backend_optimization_level': 0, 'xla_cpu_never_was': True}))\n"
         "print(refusal('--xla_backend_optimization_level=0'))\n"
         "print(refusal('--xla_cpu_never_was=true'))\n"
@@ -49,10 +49,18 @@ def test_other_devices_are_asked_for_none(monkeypatch):
     assert dict(XlaOptions(**LEVEL)) == {} and ways.designs(gradients=True).options == ()
 
 
-@pytest.mark.parametrize("options", [ways.QUICK, ways.QUICKLY])
+@pytest.mark.parametrize("options", [QUICK, QUICKLY])
 def test_what_is_asked_for_compiles(options):
     assert options.wanted and set(options) <= set(options.wanted)
     assert jax.jit(lambda x: 2.0 * x, compiler_options=options)(3.0) == 6.0
+
+
+def test_quick_options_are_for_anybody():
+    import jaxroof
+
+    assert jaxroof.quick_options() == dict(QUICK) == quick_options()
+    slope = jax.jit(jax.grad(lambda x: x * x), compiler_options=jaxroof.quick_options())
+    assert slope(3.0) == 6.0
 
 
 def test_options_are_named_in_one_file():
@@ -60,4 +68,4 @@ def test_options_are_named_in_one_file():
     for package in ("jaxroof", "hwspaces", "workloads", "sweeps"):
         for path in (ROOT / package).rglob("*.py"):
             named = re.search(r"\bxla_(cpu|gpu|tpu|backend|llvm)_\w+", path.read_text(encoding="utf-8"))
-            assert named is None or path == ROOT / "sweeps" / "run" / "ways.py", (path, named)
+            assert named is None or path == ROOT / "jaxroof" / "numerics" / "xla_options.py", (path, named)
