@@ -34,6 +34,11 @@ from jaxroof.hardware import Protocol, Transport
 from jaxroof.model import Mixer
 
 
+def dotted(path: Any) -> str:
+    """A path of JAX's in a tree as jaxroof writes it: hardware.memory.hbm.bandwidth."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
 @dataclasses.dataclass(frozen=True)
 class Points:
     """One structure, leaves of shape (points,)."""

@@ -16,8 +16,18 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar, static, struct
 from jaxroof.op import RESOURCES, Kernel, Ops
-from jaxroof.roofline import op_extrapolation, op_time, op_time_by_bound
-from jaxroof.step.step import Lazy, Terms, evidence_known, evidence_of, matrix_floors, memory_floors, op_cost, op_flops
+from jaxroof.roofline import op_extrapolation, op_time_by_bound
+from jaxroof.step.step import (
+    Lazy,
+    Terms,
+    evidence_known,
+    evidence_of,
+    matrix_floors,
+    memory_floors,
+    op_cost,
+    op_flops,
+    op_times,
+)
 
 METRICS = {
     "time": lower(
@@ -63,7 +73,7 @@ class FunctionJob(Job):
         hardware, efficiency = scenario.hardware, scenario.efficiency
         # Ops are made once for all sums that are asked for.
         ops = functools.cache(lambda: function_ops(scenario))
-        times = functools.cache(lambda: {n: op.count * op_time(op, hardware, efficiency) for n, op in ops().items()})
+        times = functools.cache(lambda: op_times(ops(), hardware, efficiency))
         terms: Lazy = {
             "run": times,
             "run_by_bound": lambda: {

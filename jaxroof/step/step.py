@@ -124,11 +124,16 @@ def steps_time(
     return [time + host for time, host in zip(kernels, hosts, strict=True)]
 
 
+def op_times(ops: Ops, device: Hardware, efficiency: Efficiency) -> Terms:
+    """Time in s of every op over all its runs, by name, shapes ()."""
+    return {name: ops[name].count * time for name, time in of_each(op_time, ops, device, efficiency).items()}
+
+
 def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
     """`step_times` of ops that are there already."""
     device, efficiency = computing_hardware(hardware, deployment), in_step(efficiency, batch, deployment)
     # One stream: kernels run one after the other, so times add; overlap is a term of its own.
-    times = {name: ops[name].count * time for name, time in of_each(op_time, ops, device, efficiency).items()}
+    times = op_times(ops, device, efficiency)
     return times | hidden_time(ops, times, deployment) | {HOST: host_time(hardware, batch, deployment, efficiency)}
 
 

@@ -11,10 +11,9 @@ from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import ATTENTION_CORES, PRODUCTS, Collective, Kernel, Ops
-from jaxroof.roofline import op_time
 from jaxroof.step.forward import as_run
 from jaxroof.step.overlap import computing_hardware, hidden_time
-from jaxroof.step.step import Lazy, Terms, matrix_floors
+from jaxroof.step.step import Lazy, Terms, matrix_floors, op_times
 from jaxroof.training.communication import collectives_of, ring_parts
 from jaxroof.training.passes import Pass, backward_pass, forward_pass
 from jaxroof.training.state import data_parallel_ops, optimizer_op
@@ -40,7 +39,7 @@ def training_terms(
     device = computing_hardware(hardware, deployment)
 
     def times(ops: Ops) -> Terms:
-        return {name: op.count * op_time(op, device, efficiency) for name, op in ops.items()}
+        return op_times(ops, device, efficiency)
 
     terms: Lazy = {}
     for word, make in (("forward", forward), ("backward", backward)):

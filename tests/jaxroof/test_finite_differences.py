@@ -9,7 +9,7 @@ import pytest
 
 from jaxroof import request_cost, step_time
 from jaxroof.numerics import smooth
-from tests.points import Points
+from tests.points import Points, dotted
 from tests.structures import points
 from tests.uncompiled import uncompiled
 
@@ -98,10 +98,6 @@ def elasticities(function, tree: tuple) -> dict[str, tuple[np.ndarray, np.ndarra
     central = (moved(1.0) - moved(-1.0)) / (2 * STEP)
     automatic = [np.asarray(slope) * leaf for slope, leaf in zip(jax.tree.leaves(slopes), leaves, strict=True)]
     return {dotted(path): (automatic[i], central[i]) for i, path in enumerate(paths)}
-
-
-def dotted(path) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 @pytest.fixture(scope="module", autouse=True)

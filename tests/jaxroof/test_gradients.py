@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxroof import Deployment, Requests, datasheet, decode, request_cost, step_time
-from tests.points import leaves_as
+from tests.points import dotted, leaves_as
 from tests.structures import STRUCTURES, points
 from tests.uncompiled import uncompiled
 
@@ -20,10 +20,6 @@ def log_step_times(drawn: tuple) -> tuple[jax.Array, jax.Array]:
     """Of columns of points: their sum, whose gradient in a column is that of every point, and each."""
     times = jnp.log(step_time(*drawn))
     return jnp.sum(times), times
-
-
-def dotted(path) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
