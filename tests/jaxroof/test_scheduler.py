@@ -20,6 +20,7 @@ pytestmark = pytest.mark.xdist_group("scheduler")
 SEEDS = range(200)
 REQUESTS, GROUPS, SLOTS = 64, 64, 16
 ITERATIONS = 3600  # of 2,776 steps at most
+OPTIMISED = {"xla_backend_optimization_level": 1}  # as many simulations are, whatever other tests compile with
 
 COLUMNS = ("arrival", "admitted", "first_token", "finish")
 
@@ -71,7 +72,7 @@ def simulated() -> dict[float, list]:
     for (_, ranked), members in kinds.items():
         size = Size(slots=SLOTS, iterations=ITERATIONS, groups=GROUPS, ranked=ranked)
 
-        @jax.jit
+        @functools.partial(jax.jit, compiler_options=OPTIMISED)
         @jax.vmap
         def run(stream, policy, blocks, longest, size=size):
             start = begin(stream, policy, blocks, size, longest=longest)
