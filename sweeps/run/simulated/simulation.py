@@ -153,10 +153,10 @@ def simulated(
     Raises:
       ValueError: one line, where the clock of a simulation is not finite: a step has taken NaN or endless time.
     """
-    number = int(np.prod(np.shape(together.workload.traffic.isl)))
     waits = bool(np.any(waiting_steps(together.workload.policy) > 0.0))
     varied = _frozen(axes, together)
     places = simulations(together, varied)
+    number = places * np.shape(together.workload.traffic.isl)[-1]
     short = are_short(max(places, of[0]), max(number, of[1]))
     place = together.hardware, together.model, together.deployment, together.efficiency
     tables = tables_of((*place, together.workload.traffic.encode), limits(size), places)
