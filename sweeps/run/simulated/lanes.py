@@ -39,12 +39,14 @@ def each(function: Callable[..., Any], short: bool, *trees: Any) -> Any:
 
 
 def _filled(leaf: np.ndarray, number: int) -> np.ndarray:
+    if power(number, FEWEST) == number:
+        return leaf
     return np.concatenate([leaf, np.repeat(leaf[-1:], power(number, FEWEST) - number, axis=0)])
 
 
 @functools.cache
 def _program(function: Callable[..., Any]) -> Callable[..., Any]:
-    return compiled(jax.vmap(function))
+    return compiled(jax.vmap(function), LIGHT)
 
 
 def compiled(function: Callable[..., Any], options: XlaOptions = QUICK) -> Callable[..., Any]:
