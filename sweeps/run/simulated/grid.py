@@ -279,7 +279,7 @@ def _outcome(
     def scores(served: Served) -> Metrics:
         # The outcome of one class has the shapes of the whole run and uses the same program.
         with _one_at_a_time:
-            return each(serving_metrics, short, served, timeline, lengths, blocks, objective)
+            return jax.device_get(each(serving_metrics, short, served, timeline, lengths, blocks, objective))
 
     return scores(outcome) | of_classes(outcome, work.traffic.kind, scores)
 

@@ -11,9 +11,6 @@ from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.xla_options import LIGHT, QUICK, XlaOptions
 from sweeps.run.ways import SHORT, SIMULATION
 
-FEWEST = 8
-"""Simulations that a program of `each` is compiled for at least: fewer are filled up to it."""
-
 
 def are_short(simulations: int, requests: int) -> bool:
     """Whether so many simulations of so many requests together end before their programs would be optimised."""
@@ -21,27 +18,17 @@ def are_short(simulations: int, requests: int) -> bool:
 
 
 def each(function: Callable[..., Any], short: bool, *trees: Any) -> Any:
-    """`function` of every simulation: leaves of shape [simulations, ...], arrays of NumPy.
+    """`function` of every simulation: leaves of shape [simulations, ...], where they were worked out.
 
     Args:
       function: pure, at the top of its module, of arrays of NumPy or of JAX.
       short: whether there are so few that a program would take longer to compile than all of them take.
       trees: leaves of shape [simulations, ...].
     """
-    trees = jax.device_get(trees)
-    number = len(jax.tree.leaves(trees)[0])
-    if short:
-        with eager():
-            return stacked([function(*lane) for lane in lanes(trees)])
-    # A program is compiled for every number of simulations: powers of two are few.
-    found = jax.device_get(_program(function)(*jax.tree.map(lambda leaf: _filled(leaf, number), trees)))
-    return jax.tree.map(lambda leaf: leaf[:number], found)
-
-
-def _filled(leaf: np.ndarray, number: int) -> np.ndarray:
-    if power(number, FEWEST) == number:
-        return leaf
-    return np.concatenate([leaf, np.repeat(leaf[-1:], power(number, FEWEST) - number, axis=0)])
+    if not short:
+        return _program(function)(*trees)
+    with eager():
+        return stacked([function(*lane) for lane in lanes(jax.device_get(trees))])
 
 
 @functools.cache

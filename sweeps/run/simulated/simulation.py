@@ -174,7 +174,7 @@ def simulated(
         if not left:
             break
     records = _joined(pieces, size.iterations, short)
-    found, timeline = each(served, short, run, records)
+    found, timeline = jax.device_get(each(served, short, run, records))
     timeline = jax.tree.map(lambda values: values[:, : size.iterations * len(pieces)], timeline)
     # Where a client's first requests were late, before anybody reads when they came.
     first = each(with_first_time, True, found, every.workload.traffic, every.workload.policy)
