@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxroof.batch import Policy, Served, Traffic, waiting_steps
-from jaxroof.scheduler import front_delay, with_first_time
+from jaxroof.scheduler import front_delay
+from jaxroof.scheduler.outcomes import with_first_time
 
 ISL, OSL = 100.0, 20.0
 

@@ -18,6 +18,7 @@ from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes, weights_fi
 from jaxroof.memory.legality import legal
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.tree import structure
+from jaxroof.numerics.xla_options import QUICK
 from jaxroof.scheduler import Size, cache_blocks
 from sweeps.ask.alike import alike
 from sweeps.ask.precisions import compute_precisions
@@ -279,7 +280,8 @@ def _outcome(
     def scores(served: Served) -> Metrics:
         # The outcome of one class has the shapes of the whole run and uses the same program.
         with _one_at_a_time:
-            return jax.device_get(each(serving_metrics, short, served, timeline, lengths, blocks, objective))
+            given = served, timeline, lengths, blocks, objective
+            return jax.device_get(each(serving_metrics, short, *given, options=QUICK))
 
     return scores(outcome) | of_classes(outcome, work.traffic.kind, scores)
 

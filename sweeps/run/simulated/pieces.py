@@ -12,11 +12,8 @@ from jaxroof.numerics.arrays import jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, StepPrices
 from jaxroof.scheduler import Size, proceed
-from sweeps.run.simulated.lanes import of_loops
+from sweeps.run.simulated.lanes import Axes, of_loops
 from sweeps.run.simulated.straight import Straight
-
-Axes = tuple[int | None, ...]
-"""Axis of every leaf of a tree along which simulations are stacked; None where they share it."""
 
 
 def limits(size: Size) -> Limits:

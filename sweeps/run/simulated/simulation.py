@@ -12,12 +12,13 @@ import numpy as np
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
 from jaxroof.jobs import Scenario
+from jaxroof.jobs.serve import Service
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
-from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, remaining, served, with_first_time
+from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, remaining, served
 from jaxroof.scheduler.state import Record
-from sweeps.run.simulated.lanes import are_short, compiled, each, power, simulations, spread
+from sweeps.run.simulated.lanes import are_short, compiled, each, power, simulations
 from sweeps.run.simulated.pieces import limits, piece
 
 COLUMN = 8
@@ -90,7 +91,7 @@ _kept, _keeping = _Kept(), threading.Lock()
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
 
-FEWEST_PIECES = 4
+FEWEST_PIECES = 2
 """Pieces that the programs of their outcomes are compiled for at least."""
 
 RESTING = ("duration", "steps", "decoding", "prompt", "blocks", "running", "hit", "last")
@@ -162,8 +163,7 @@ def simulated(
     tables = tables_of((*place, together.workload.traffic.encode), limits(size), places)
     go, read = piece(together, tables, size, varied, short)
     own = together.workload.traffic, together.workload.policy
-    every = spread(together, varied)
-    run = each(_starting(size, waits), short, every, tables)
+    run = each(_starting(size, waits), short, together, tables, axes=varied)
     pieces = []
     for _ in range(PIECES):
         run, records = go(read, own, run)
@@ -176,9 +176,17 @@ def simulated(
     records = _joined(pieces, size.iterations, short)
     found, timeline = jax.device_get(each(served, short, run, records))
     timeline = jax.tree.map(lambda values: values[:, : size.iterations * len(pieces)], timeline)
-    # Where a client's first requests were late, before anybody reads when they came.
-    first = each(with_first_time, True, found, every.workload.traffic, every.workload.policy)
-    return first, timeline
+    return _with_first_times(found, together.workload), timeline
+
+
+def _with_first_times(served: Served, work: Service) -> Served:
+    """`with_first_time` of many simulations."""
+    first, clients = np.asarray(work.policy.first_time), work.traffic.clients
+    if clients is None or not first.any():
+        return served
+    columns = [np.reshape(each, (-1, 1)) if np.ndim(each) else each for each in (clients, first)]
+    places = np.arange(served.arrival.shape[-1])
+    return dataclasses.replace(served, arrival=served.arrival - np.where(places < columns[0], columns[1], 0.0))
 
 
 def _joined(pieces: Sequence[Record], iterations: int, short: bool) -> Record:
