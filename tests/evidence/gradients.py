@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroof.jobs import JOBS, Job, Scenario
+from jaxroof.numerics.xla_options import QUICK
 from sweeps.ask.axes import leaf, leaf_paths, replaced
 from sweeps.ask.cases import case
 from sweeps.run.precision import precision
-from sweeps.run.ways import QUICK
 from sweeps.studies.sensitivity.gradient import Factors, at_factors, metric_names
 from sweeps.studies.sensitivity.knobs import continuous
 from tests.evidence.harness import command, flag
