@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `tests.oracle` is found however pytest was started
 
+from sweeps.cli import COLLECTIONS
 from tests.quick_compilation import quick_compilation
 
 quick_compilation()
@@ -16,7 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the network what a name means
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; children that tests stop inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-gc.set_threshold(200_000, 20, 100)  # tracing makes many objects and few cycles: a fifth of the time was spent looking
+gc.set_threshold(*COLLECTIONS)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -57,12 +57,13 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
 def with_first_time(served: Served, traffic: Traffic, policy: Policy) -> Served:
     """Outcomes as the clients of a closed loop see them: their first requests were sent `first_time` earlier.
 
-    The engine builds and loads its kernels in that time, and begins at 0 s.
+    The engine builds and loads its kernels in that time, and begins at 0 s. Many simulations have a leading axis.
     """
     if traffic.clients is None:
         return served
-    first = jnp.arange(served.arrival.shape[-1]).astype(float) < traffic.clients
-    return dataclasses.replace(served, arrival=served.arrival - jnp.where(first, policy.first_time, 0.0))
+    clients, first_time = (jnp.asarray(each, dtype=float)[..., None] for each in (traffic.clients, policy.first_time))
+    first = jnp.arange(served.arrival.shape[-1]).astype(float) < clients
+    return dataclasses.replace(served, arrival=served.arrival - jnp.where(first, first_time, 0.0))
 
 
 class Events(NamedTuple):

@@ -49,11 +49,6 @@ CASES = {
 }
 
 
-LONG = 1, 1_000_000
-"""Simulations and requests of a run that a case stands for: rates are those of long runs, whose programs are optimised;
-of few requests they are not, which spares a second."""
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.serving", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of every case after a warm-up")
@@ -187,7 +182,8 @@ def compiled(case: Case):
     made = {}
 
     def part(index: int) -> None:
-        _, timeline = jax.block_until_ready(simulated(parts[index], size, axes, of=LONG))
+        # Rates are those of long runs, whose programs are optimised; of few requests they are not: a second less.
+        _, timeline = jax.block_until_ready(simulated(parts[index], size, axes, short=False))
         made[index] = timeline.steps.shape[1]
 
     def run() -> None:

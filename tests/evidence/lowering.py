@@ -129,7 +129,7 @@ def _is_program(value: Any) -> bool:
 def lowered() -> Iterator[list[LoweredProgram]]:
     """While it lasts, what would be compiled and run is lowered; programs that are known already are set aside."""
     stand_in = Lowered()
-    caches = (pieces._price, simulation._starting, simulation._remaining, lanes._program)
+    caches = (pieces._price, pieces._program, simulation._starting, simulation._remaining, lanes._program)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
@@ -141,7 +141,7 @@ def lowered() -> Iterator[list[LoweredProgram]]:
             stack.enter_context(mock.patch.object(place, "loops_known", lambda: False))
         stack.enter_context(mock.patch.object(engine, "chosen", lambda sizes, most_eager: "xla"))
         stack.enter_context(mock.patch.object(simulation, "are_short", lambda *_: False))  # as of many simulations
-        for place, known in ((compiled, "_KNOWN"), (terms, "_KEPT"), (pieces, "_PROGRAMS")):
+        for place, known in ((compiled, "_KNOWN"), (terms, "_KEPT")):
             stack.enter_context(mock.patch.object(place, known, type(getattr(place, known))()))
         for cached in caches:
             cached.cache_clear()

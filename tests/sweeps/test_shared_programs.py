@@ -37,9 +37,9 @@ def test_lines_do_what_the_function_does():
 
 
 def test_keys_are_those_of_what_is_done():
-    assert recorded().key == recorded(z=NUMBER).key == recorded(y=NUMBER, z=NUMBER).key
-    assert recorded().key != recorded(3.0).key
-    assert recorded().key != recorded(table=jax.ShapeDtypeStruct((4,), "float32")).key
+    assert recorded() == recorded(z=NUMBER) == recorded(y=NUMBER, z=NUMBER)
+    assert recorded() != recorded(3.0)
+    assert recorded() != recorded(table=jax.ShapeDtypeStruct((4,), "float32"))
 
 
 def asked(model: str):
@@ -49,7 +49,7 @@ def asked(model: str):
 @pytest.fixture
 def few(monkeypatch, float64):
     """Simulations of 12 requests; programs that are known already set aside."""
-    monkeypatch.setattr(pieces, "_PROGRAMS", {})
+    pieces._program.cache_clear()
     return monkeypatch
 
 
@@ -58,9 +58,9 @@ def test_models_whose_steps_are_priced_alike_share_a_program(few):
     for model in ("Llama-3.1-8B", "OLMo-2-7B"):
         found = grid.outcomes([asked(model).scenario])
         assert found["finished"] == 12
-    assert len(pieces._PROGRAMS) == 1
+    assert pieces._program.cache_info().currsize == 1
     assert grid.outcomes([asked("DeepSeek-V2-Lite").scenario])["finished"] == 12
-    assert len(pieces._PROGRAMS) == 2, "latent attention is priced in another way"
+    assert pieces._program.cache_info().currsize == 2, "latent attention is priced in another way"
 
 
 def test_many_simulations_in_programs_are_those_that_few_are_on_numpy(few):

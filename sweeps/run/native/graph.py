@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.numerics.arrays import jax
+from sweeps.run.program_calls import called
 
 UNARY = ("neg", "abs", "sqrt", "exp", "log", "floor", "ceil", "round", "not")
 BINARY = ("add", "sub", "mul", "div", "rem", "pow", "max", "min", "and", "or", "xor", "lt", "le", "eq", "ne")
@@ -187,12 +188,9 @@ def _constants(graph: Graph, value: Any) -> Value:
 def _applied(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
     """Nodes of one traced operation."""
     name, params = equation.primitive.name, equation.params
-    inner = params.get("jaxpr", params.get("call_jaxpr"))
-    # Calls are opened in place, and derivative rules dropped, since the graph is only evaluated.
-    if name in ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"):
-        constants = [_constants(graph, const) for const in getattr(inner, "consts", ())]
-        # A closed jaxpr has its constants with it; an open one has none.
-        return _evaluated(graph, getattr(inner, "jaxpr", inner), constants, values)
+    call = called(equation)
+    if call is not None:
+        return _evaluated(graph, call[0], [_constants(graph, const) for const in call[1]], values)
     if name == "unstack":
         return [_scalar(part) for part in np.moveaxis(np.asarray(values[0]), params["axis"], 0)]
     if name in _OF_ARRAYS:

@@ -18,7 +18,6 @@ from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes, weights_fi
 from jaxroof.memory.legality import legal
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.tree import structure
-from jaxroof.numerics.xla_options import QUICK
 from jaxroof.scheduler import Size, cache_blocks
 from sweeps.ask.alike import alike
 from sweeps.ask.precisions import compute_precisions
@@ -193,7 +192,8 @@ def _simulated(
     # Array sizes of the simulation, large enough for every point of the family.
     size = size_for(work.traffic, jax.tree.map(lambda *numbers: np.array(numbers), *(one.policy for one in family)))
     parts = [np.arange(low, min(low + width, len(points))) for low in range(0, len(points), width)]
-    everything = len(family), len(family) * work.traffic.isl.shape[-1]
+    every = max(len(family), width)
+    short = are_short(every, every * work.traffic.isl.shape[-1])
     begun, stopped = threading.Event(), threading.Event()
 
     def outcome(number: int) -> tuple[np.ndarray, Metrics]:
@@ -218,7 +218,7 @@ def _simulated(
             # The last chunk repeats its last point up to the width that the program was compiled for.
             chosen = np.concatenate([part, np.full(width - len(part), part[-1])])
             one = jax.tree.map(lambda leaf, axis: leaf if axis < 0 else leaf[chosen], together, axes)
-            values = _outcome(one, axes, size, blocks[chosen], everything, went_on)
+            values = _outcome(one, axes, size, blocks[chosen], short, went_on)
             return part, {name: column[: len(part)] for name, column in values.items()}
         # Also after an error, so that no other chunk waits for a compilation that has failed.
         finally:
@@ -252,13 +252,13 @@ def _outcome(
     axes: Scenario,
     size: Size,
     blocks: np.ndarray,
-    of: tuple[int, int],
+    short: bool,
     progress: Callable[[int, int], None],
 ) -> Metrics:
-    """Metrics of every simulation of a chunk, shape [simulations]; `of`: simulations and requests of all chunks."""
+    """Metrics of every simulation of a chunk, shape [simulations]; `short`: whether those of all chunks are few."""
     # JAX's marks for axes: None for leaves that all points share.
     varied = jax.tree.map(lambda axis: None if axis < 0 else axis, axes)
-    outcome, timeline = simulated(together, size, varied, progress, of)
+    outcome, timeline = simulated(together, size, varied, progress, short)
     work = together.workload
     lengths = Traffic(arrival=outcome.arrival, isl=work.traffic.isl, osl=work.traffic.osl)
     lengths = jax.tree.map(lambda values: np.broadcast_to(values, outcome.arrival.shape), lengths)
@@ -271,7 +271,6 @@ def _outcome(
         axes.workload.objective,
     )
 
-    short = are_short(max(len(blocks), of[0]), max(outcome.arrival.size, of[1]))
     if not short:  # a program is compiled for every length: few pieces are as good as one
         iterations = size.iterations * power(timeline.end.shape[1] / size.iterations, PIECES)
         more = iterations - timeline.end.shape[1]
@@ -281,7 +280,7 @@ def _outcome(
         # The outcome of one class has the shapes of the whole run and uses the same program.
         with _one_at_a_time:
             given = served, timeline, lengths, blocks, objective
-            return jax.device_get(each(serving_metrics, short, *given, options=QUICK))
+            return jax.device_get(each(serving_metrics, short, *given, quick=True))
 
     return scores(outcome) | of_classes(outcome, work.traffic.kind, scores)
 

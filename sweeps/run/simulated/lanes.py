@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.numerics.arrays import eager, jax
-from jaxroof.numerics.xla_options import LIGHT, QUICK, XlaOptions
+from jaxroof.numerics.xla_options import LIGHT, QUICK
 from sweeps.run.ways import SHORT, SIMULATION
 
 Axes = tuple[int | None, ...]
@@ -20,13 +20,7 @@ def are_short(simulations: int, requests: int) -> bool:
     return requests + SIMULATION * simulations <= SHORT
 
 
-def each(
-    function: Callable[..., Any],
-    short: bool,
-    *trees: Any,
-    axes: Axes | None = None,
-    options: XlaOptions = LIGHT,
-) -> Any:
+def each(function: Callable[..., Any], short: bool, *trees: Any, axes: Axes | None = None, quick: bool = False) -> Any:
     """`function` of every simulation: leaves of shape [simulations, ...], where they were worked out.
 
     Args:
@@ -34,39 +28,29 @@ def each(
       short: whether there are so few that a program would take longer to compile than all of them take.
       trees: leaves of shape [simulations, ...].
       axes: 0 for every leaf of the first tree, and None for those that all simulations share; None: there are none.
-      options: of XLA for a program.
+      quick: whether a program is compiled without optimisation.
     """
-    first, structure = jax.tree.flatten(trees[0])
-    axes = (0,) * len(first) if axes is None else axes
+    leaves, structure = jax.tree.flatten(jax.device_get(trees) if short else trees)
+    shared = () if axes is None else axes
+    axes = *shared, *(0,) * (len(leaves) - len(shared))
     if not short:
-        return _program(function, structure, axes, len(trees), options is QUICK)(*trees)
-    number = len(next(leaf for leaf, axis in zip(first, axes, strict=True) if axis is not None))
-    trees = jax.device_get(trees)
-    others, more = jax.tree.flatten(trees[1:])
-    first = jax.tree.leaves(trees[0])
+        return _program(function, structure, axes, quick)(*trees)
     found = []
     with eager():
-        for lane in range(number):
-            own = [leaf if axis is None else leaf[lane] for leaf, axis in zip(first, axes, strict=True)]
-            beside = jax.tree.unflatten(more, [leaf[lane] for leaf in others])
-            found.append(function(jax.tree.unflatten(structure, own), *beside))
+        for lane in range(simulations(leaves, axes)):
+            own = [leaf if axis is None else leaf[lane] for leaf, axis in zip(leaves, axes, strict=True)]
+            found.append(function(*jax.tree.unflatten(structure, own)))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
 
 
-@functools.cache
-def _program(function: Callable[..., Any], structure: Any, axes: Axes, trees: int, quick: bool) -> Callable[..., Any]:
-    stacked = jax.tree.unflatten(structure, axes), *(0,) * (trees - 1)
-    return compiled(jax.vmap(function, in_axes=stacked), QUICK if quick else LIGHT)
+@functools.lru_cache(maxsize=64)
+def _program(function: Callable[..., Any], structure: Any, axes: Axes, quick: bool) -> Callable[..., Any]:
+    return compiled(jax.vmap(function, in_axes=jax.tree.unflatten(structure, axes)), quick)
 
 
-def compiled(function: Callable[..., Any], options: XlaOptions = QUICK) -> Callable[..., Any]:
-    """`jax.jit` of a function, compiled quickly: optimising most would take longer than what they do."""
-    return jax.jit(function, compiler_options=dict(options))
-
-
-def of_loops(function: Callable[..., Any], short: bool) -> Callable[..., Any]:
-    """`jax.jit` of a function whose loops take most of the time of the simulations."""
-    return compiled(function, QUICK if short else LIGHT)
+def compiled(function: Callable[..., Any], quick: bool = True) -> Callable[..., Any]:
+    """`jax.jit` of a function: without optimisation, which would take longer than what most do, or a little of it."""
+    return jax.jit(function, compiler_options=dict(QUICK if quick else LIGHT))
 
 
 def simulations(together: Any, axes: Sequence[int | None]) -> int:

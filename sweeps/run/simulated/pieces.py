@@ -1,7 +1,7 @@
 """One piece of many simulations as a program: places whose steps are priced in the same way share it."""
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxroof.numerics.arrays import jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, StepPrices
 from jaxroof.scheduler import Size, proceed
-from sweeps.run.simulated.lanes import Axes, of_loops
+from sweeps.run.simulated.lanes import Axes, compiled
 from sweeps.run.simulated.straight import Straight
 
 
@@ -41,20 +41,9 @@ def piece(
     stacked = jax.tree.leaves(_read(axes, jax.tree.map(lambda _: 0, tables)))
     shapes = tuple(np.shape(leaf)[axis + 1 :] for leaf, axis in zip(read, stacked, strict=True))
     price = _price(structure, shapes, limits(size), jax.numpy.result_type(float))
-    work = axes.workload.traffic, axes.workload.policy
-    kind = tuple(stacked[place] for place in price.used), *jax.tree.flatten(work), size, short
-    key = price.key, tuple(map(_hashable, kind))
-    if key not in _PROGRAMS:
-        _PROGRAMS[key] = _program(price, kind[0], work, size, short)
-    return _PROGRAMS[key], [read[place] for place in price.used]
-
-
-_PROGRAMS: dict[Hashable, Callable[..., Any]] = {}
-"""Programs by all that they depend on."""
-
-
-def _hashable(part: Any) -> Hashable:
-    return tuple(part) if isinstance(part, list) else part
+    work, own = jax.tree.flatten((axes.workload.traffic, axes.workload.policy))
+    of_used = tuple(stacked[place] for place in price.used)
+    return _program(price, of_used, own, tuple(work), size, short), [read[place] for place in price.used]
 
 
 def _read(one: Scenario, tables: StepPrices) -> tuple[Any, ...]:
@@ -83,7 +72,18 @@ def _price(structure: Any, shapes: tuple[tuple[int, ...], ...], most: Limits, dt
     return Straight(price, given, (*asked, number, begun, number))
 
 
-def _program(price: Straight, read: Sequence[int], work: Any, size: Size, short: bool) -> Callable[..., Any]:
+@functools.lru_cache(maxsize=64)
+def _program(
+    price: Straight, used: Sequence[int], own: Any, work: Sequence[int], size: Size, short: bool
+) -> Callable[..., Any]:
+    """The program.
+
+    Args:
+      used: axis of every number that the price reads; -1: simulations share it.
+      own: structure of requests and their policy.
+      work: axis of every number in them.
+    """
+
     def go(used: Sequence[Any], own: tuple[Any, Any], run: Any) -> Any:
         def priced(batch: Batch, rows: Any) -> tuple[Any, Any]:
             asked = batch.prefill, batch.decode, batch.logits, batch.encode, rows
@@ -92,5 +92,5 @@ def _program(price: Straight, read: Sequence[int], work: Any, size: Size, short:
 
         return proceed(priced, run, *own, size)
 
-    axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(read), work))
-    return of_loops(jax.vmap(go, in_axes=(*axes, 0)), short)
+    axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(used), jax.tree.unflatten(own, work)))
+    return compiled(jax.vmap(go, in_axes=(*axes, 0)), quick=short)

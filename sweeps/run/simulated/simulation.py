@@ -12,11 +12,11 @@ import numpy as np
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import Service
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, remaining, served
+from jaxroof.scheduler.outcomes import with_first_time
 from jaxroof.scheduler.state import Record
 from sweeps.run.simulated.lanes import are_short, compiled, each, power, simulations
 from sweeps.run.simulated.pieces import limits, piece
@@ -136,7 +136,7 @@ def simulated(
     size: Size,
     axes: Any = 0,
     progress: Callable[[int, int], None] = lambda done, all_of_them: None,
-    of: tuple[int, int] = (0, 0),
+    short: bool | None = None,
 ) -> tuple[Served, Timeline]:
     """Many simulations to their end.
 
@@ -146,7 +146,7 @@ def simulated(
       size: of every simulation; `iterations` is how many are made between two looks at what is left.
       axes: 0, or a `Scenario` whose fields are 0, None, or trees of these.
       progress: called after every piece with the requests that are over and with all.
-      of: so many simulations of so many requests that use the same programs, of which these are some.
+      short: whether all simulations that use the same programs are few; None: whether these are.
 
     Returns:
       By request, shape [simulations, requests], and by iteration, shape [simulations, iterations].
@@ -158,7 +158,7 @@ def simulated(
     varied = _frozen(axes, together)
     places = simulations(together, varied)
     number = places * np.shape(together.workload.traffic.isl)[-1]
-    short = are_short(max(places, of[0]), max(number, of[1]))
+    short = are_short(places, number) if short is None else short
     place = together.hardware, together.model, together.deployment, together.efficiency
     tables = tables_of((*place, together.workload.traffic.encode), limits(size), places)
     go, read = piece(together, tables, size, varied, short)
@@ -176,17 +176,8 @@ def simulated(
     records = _joined(pieces, size.iterations, short)
     found, timeline = jax.device_get(each(served, short, run, records))
     timeline = jax.tree.map(lambda values: values[:, : size.iterations * len(pieces)], timeline)
-    return _with_first_times(found, together.workload), timeline
-
-
-def _with_first_times(served: Served, work: Service) -> Served:
-    """`with_first_time` of many simulations."""
-    first, clients = np.asarray(work.policy.first_time), work.traffic.clients
-    if clients is None or not first.any():
-        return served
-    columns = [np.reshape(each, (-1, 1)) if np.ndim(each) else each for each in (clients, first)]
-    places = np.arange(served.arrival.shape[-1])
-    return dataclasses.replace(served, arrival=served.arrival - np.where(places < columns[0], columns[1], 0.0))
+    with eager():
+        return with_first_time(found, together.workload.traffic, together.workload.policy), timeline
 
 
 def _joined(pieces: Sequence[Record], iterations: int, short: bool) -> Record:

@@ -1,15 +1,13 @@
-"""What a JAX function does, one operation after the other: functions that do the same share a compiled program."""
+"""Operations of a JAX function in a row: functions whose rows are the same share a compiled program."""
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxroof.numerics.arrays import jax
-
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
-"""Operations that call a function, and the parameter that has it: what it does stands in place of the call."""
+from sweeps.run.program_calls import called
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -34,7 +32,8 @@ class Straight:
 
     Attributes:
       used: places of the leaves of `given` that are read.
-      key: equal for functions that do the same with what they read, whatever else is in `given`.
+
+    Two of them are equal where they do the same with what they read, whatever else is in `given`.
     """
 
     def __init__(self, function: Callable[[Any, Any], Any], given: Any, asked: Any):
@@ -50,7 +49,7 @@ class Straight:
         places = [*self.used, *range(number, len(inputs))]
         self._inputs, self._outputs = [inputs[place] for place in places], outputs
         self._constants = {name: value for name, value in self._constants.items() if name in read}
-        self.key = self._key([closed.in_avals[place] for place in places])
+        self._key = self._text([closed.in_avals[place] for place in places])
 
     def __call__(self, used: Sequence[Any], asked: Sequence[Any]) -> list[Any]:
         """Leaves of what the function returns, from the leaves at the places `used` and all of `asked`."""
@@ -64,6 +63,12 @@ class Straight:
             results = primitive.bind(*map(value, line.operands), **line.equation.params)
             known |= zip(line.results, results if primitive.multiple_results else [results], strict=True)
         return [value(output) for output in self._outputs]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Straight) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def _number(self) -> int:
         self._count += 1
@@ -81,16 +86,16 @@ class Straight:
 
         for equation in jaxpr.eqns:
             operands = [operand(atom) for atom in equation.invars]
-            called = equation.params.get(CALLS.get(equation.primitive.name, ""))
-            if called is not None:
-                results = self._opened(called.jaxpr, called.consts, operands)
+            call = called(equation)
+            if call is not None:
+                results = self._opened(*call, operands)
             else:
                 results = [self._number() for _ in equation.outvars]
                 self._lines.append(Line(equation, tuple(operands), tuple(results)))
             names |= zip(equation.outvars, results, strict=True)
         return [operand(atom) for atom in jaxpr.outvars]
 
-    def _key(self, shapes: Sequence[Any]) -> Hashable:
+    def _text(self, shapes: Sequence[Any]) -> str:
         """Everything that decides what is computed, with numbers in the order in which values are made."""
         place = {number: f"i{at}" for at, number in enumerate(self._inputs)}
         for number, value in self._constants.items():
