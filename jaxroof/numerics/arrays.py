@@ -169,7 +169,7 @@ _FOLDED = frozenset(
 @functools.cache
 def _folding(name: str) -> Callable[..., Any]:
     """The function of JAX, but for plain numbers, of which it makes a plain number and no part of the program."""
-    traced, at_once = _selected if name == "where" else getattr(jax_numpy, name), getattr(_NUMPY, name)
+    traced, at_once = getattr(jax_numpy, name), getattr(_NUMPY, name)
 
     def function(*arguments: Any) -> Any:
         if all(type(one) in _NUMBERS for one in arguments):
@@ -178,30 +178,6 @@ def _folding(name: str) -> Callable[..., Any]:
         return traced(*arguments)
 
     return function
-
-
-def _selected(condition: Any, one: Any, other: Any) -> Any:
-    """`jax.numpy.where` as one operation, where types and shapes agree: else it is a function that a program calls."""
-    arrays = [part for part in (one, other) if hasattr(part, "aval")]
-    if not arrays or not hasattr(condition, "aval"):
-        return jax_numpy.where(condition, one, other)
-    first, shape = arrays[0], max((each.shape for each in (condition, *arrays)), key=len)
-    kind = first.dtype, getattr(first, "weak_type", False)
-    alike = all((part.dtype, getattr(part, "weak_type", False)) == kind for part in arrays)
-    if condition.dtype != bool or not alike or any(each.shape not in ((), shape) for each in (condition, *arrays)):
-        return jax_numpy.where(condition, one, other)
-    parts = []
-    for part in (one, other):
-        if not hasattr(part, "aval"):
-            if type(part) not in _TYPES.get(first.dtype.kind, ()):
-                return jax_numpy.where(condition, one, other)
-            part = jax.lax.full_like(first, part)
-        parts.append(part if part.shape == shape else jax.lax.broadcast(part, shape))
-    return jax.lax.select(condition, *parts)
-
-
-_TYPES = {"f": (float, int), "i": (int,), "b": (bool,)}
-"""Kind of an array's type -> types of plain numbers that take it beside the array."""
 
 
 class _Namespace:
