@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
-from jaxroof.scheduler.arriving import next_request, others_wait, popped
 from jaxroof.scheduler.blocks import begins_block, counted
-from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.engine import Engine, osl_of
+from jaxroof.scheduler.prefixes import Place, no_place
 from jaxroof.scheduler.state import (
-    PrefixGroups,
     Slots,
     State,
     Step,
@@ -21,6 +20,7 @@ from jaxroof.scheduler.state import (
     least_slot,
     tokens_left,
     whole,
+    with_parked,
 )
 
 
@@ -51,17 +51,6 @@ class AdmissionCandidate(NamedTuple):
     isl: Array  # tokens of its prompt
     total: Array  # tokens of its prompt and its output
     target: Array  # tokens whose cache it needs before it decodes
-
-
-class Place(NamedTuple):
-    """Blocks of an admission that are its group's chain, int32."""
-
-    group: Array  # -1: none
-    hit: Array  # blocks of the prompt that are there
-    chained: Array  # blocks of the prompt that are in the chain afterwards
-    growth: Array  # blocks that the chain grows by
-    chain: Array  # blocks of the chain before
-    idle: Array  # of them, idle ones
 
 
 class Room(NamedTuple):
@@ -116,7 +105,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed:
     after = _after(engine, state, candidate, place, room, share, work, need)
 
     # Another admission may follow at this instant as long as someone is next, a slot is free and the budget has tokens.
-    follows = candidate.holds_slot | others_wait(engine, after)
+    follows = candidate.holds_slot | after.waiting.others_wait(engine, after.clock)
     budget_left = (share.budget - work.chunk >= 1) | candidate.holds_slot
     more_fit = (after.running + after.step.finished < engine.sequences) & budget_left
     return Admission(
@@ -141,13 +130,13 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> AdmissionCandida
     returning = jnp.where(state.foremost >= 0, state.foremost, returning)
     # First come, first served over all three kinds: the prompt under way, preempted ones, then the queue.
     slot = jnp.where(under_way, state.partial, jnp.where(preempted, returning, empty))
-    queued = next_request(engine, state, shortest)
+    queued = state.waiting.next_request(engine, state.clock, shortest)
     request = jnp.where(holds_slot, entry(slots.request, slot), queued.request)
     end = entry(slots.end, slot)
-    left = jnp.where(holds_slot, tokens_left(end), entry(engine.osl, request))
+    left = jnp.where(holds_slot, tokens_left(end), osl_of(engine, request))
     swapped = holds_slot & is_swapped(end)
     isl = entry(engine.isl, request)
-    total = isl + entry(engine.osl, request)
+    total = isl + osl_of(engine, request)
     return AdmissionCandidate(
         there=holds_slot | queued.there,
         request=request,
@@ -166,26 +155,10 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> AdmissionCandida
 
 
 def _place(engine: Engine, state: State, candidate: AdmissionCandidate) -> Place:
-    """The candidate's part of its group's chain: what it finds there, and what a later one of the group will find."""
-    none = jnp.int32(0)
-    groups = state.groups
-    if groups is None:
-        return Place(jnp.int32(-1), none, none, none, none, none)
-    request = candidate.request
-    group = entry(engine.group, request)
-    inside = jnp.maximum(group, 0)
-    chain = entry(groups.chain, inside)
-    member = (group >= 0) & engine.caching
-    # Prefix caching shares whole blocks only: hashes are of full blocks.
-    kept_blocks = jnp.minimum(entry(engine.keep, request), candidate.isl) // engine.size
-    # Whole blocks, and never the whole prompt: its last token has to be computed.
-    cached_blocks = jnp.minimum(chain, entry(engine.shared, request) // engine.size)
-    hit = jnp.where(member, jnp.minimum(cached_blocks, (candidate.target - 1) // engine.size), 0)
-    chained = jnp.where(member, jnp.maximum(hit, kept_blocks), 0)
-    growth = jnp.where(member, jnp.maximum(chained - chain, 0), 0)
-    # An idle chain is used by nobody, but still cached: taking it costs no block.
-    idle = jnp.where(member & (entry(groups.users, inside) == 0), chain, 0)
-    return Place(jnp.where(member, group, -1), hit, chained, growth, chain, idle)
+    """The candidate's part of the chains of prefixes."""
+    if state.groups is None:
+        return no_place()
+    return state.groups.place(engine, candidate.request, candidate.isl, candidate.target)
 
 
 def _room(engine: Engine, state: State, candidate: AdmissionCandidate, place: Place, need: Array) -> Room:
@@ -200,7 +173,7 @@ def _room(engine: Engine, state: State, candidate: AdmissionCandidate, place: Pl
     available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
 
     # A sequence that would be alone always fits: nothing is left to spare for, and its group's chain is cut if need be.
-    alone = (state.running == 0) & (state.step.finished == 0) & (state.progress < 0)
+    alone = (with_parked(state, state.running) == 0) & (state.step.finished == 0) & (state.progress < 0)
     cuts_chain = alone & (demand > available)
     spare = jnp.where(alone, 0.0, engine.spare)
     enough = candidate.under_way | cuts_chain | (demand.astype(float) <= available.astype(float) - spare)
@@ -260,11 +233,11 @@ def _after(
 ) -> State:
     """The state after the candidate has got its work."""
     cuts_chain = room.cuts_chain & work.enters
-    freed = jnp.where(cuts_chain, jnp.maximum(place.chain - place.chained, 0), 0)
+    freed = jnp.where(cuts_chain, place.beyond, 0)
     return state._replace(
         slots=_slots_after(state, candidate, place, work),
-        groups=_groups_after(state, place, work, cuts_chain),
-        waiting=popped(state.waiting, candidate.request, work.takes & ~candidate.holds_slot),
+        groups=None if state.groups is None else state.groups.entered(place, state.event, work.enters, cuts_chain),
+        waiting=state.waiting.popped(candidate.request, work.takes & ~candidate.holds_slot),
         step=_step_after(state.step, share, work, need + whole(room.starts_block & work.returns)),
         running=state.running + whole(work.returns),
         offset=state.offset + jnp.where(work.returns, work.offset, 0),
@@ -293,20 +266,6 @@ def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, work
         number=jnp.where(entered, state.admissions, slots.number),
         request=jnp.where(entered, candidate.request, slots.request),
         chained=None if slots.chained is None else jnp.where(entered, place.chained, slots.chained),
-    )
-
-
-def _groups_after(state: State, place: Place, work: Work, cuts_chain: Array) -> PrefixGroups | None:
-    """The groups after a sequence that enters has taken hold of its prefix."""
-    groups = state.groups
-    if groups is None:
-        return None
-    here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == place.group) & work.enters
-    chain = jnp.where(cuts_chain, place.chained, jnp.maximum(groups.chain, place.chained))
-    return PrefixGroups(
-        chain=jnp.where(here, chain, groups.chain),
-        users=groups.users + whole(here),
-        used=jnp.where(here, state.event, groups.used),
     )
 
 

@@ -8,7 +8,6 @@ from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node
-from jaxroof.scheduler.arriving import until
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
@@ -37,7 +36,15 @@ class Steps(NamedTuple):
     decodes: Array  # bool: decode steps alone
     members: Array  # decoding sequences that take part
     number: Array  # of steps
-    duration: Array  # s of all of them
+    first: Array  # s of the first one
+    slope: Array  # s by which each is longer than the one before
+
+    @property
+    def duration(self) -> Array:
+        """s of all of them."""
+        # Arithmetic series: step k takes first + k slope.
+        runs = self.number.astype(float)
+        return runs * self.first + self.slope * (0.5 * runs * (runs - 1.0))
 
 
 def advanced(engine: Engine, price: Price, state: State, next_end: Array, happens: Array) -> Advance:
@@ -46,22 +53,34 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     Args:
       next_end: count of decode steps at which the next sequence ends.
     """
-    step = state.step
-    wait = until(engine, state.waiting, state.clock, state.waiting.next)
+    wait = state.waiting.until(engine, state.clock, state.waiting.next)
     # All decode steps until something happens are one iteration: an event-driven simulation, not a step-driven one.
-    taken = _steps(engine, price, state, next_end, wait)
+    taken = planned(engine, price, state, next_end, wait, joins(engine, state, wait))
     # Nothing to do: time jumps to the next arrival.
     idle = ~taken.prompts & (state.running == 0)
     works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
+    later, worked = after(engine, state, taken)
+    resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
+    waited = state._replace(clock=pick(rests, _arrival(state), state.clock))
+    return Advance(
+        state=pick(works, later, waited),
+        duration=jnp.where(works, worked, jnp.where(rests, resting, 0.0)),
+        steps=jnp.where(works, taken.number, 0),
+        decoding=jnp.where(works, taken.members, 0),
+        prompt=jnp.where(works, state.step.prompt, 0),
+    )
+
+
+def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
+    """The state after these steps, and the s that they have taken, with cache that is moved before them."""
+    step = state.step
     # Swapping moves cache over the host link before the step runs.
     worked = taken.duration + engine.swap_time * state.moved.astype(float)
-    resting = jnp.where(jnp.isfinite(wait), jnp.maximum(wait, 0.0), 0.0)
-
     # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
     beside_prompts = jnp.where(engine.mixed, step.need, 0)
     decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
     nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
-    later = state._replace(
+    return state._replace(
         clock=plus(state.clock, worked),
         # `count` is the number of decode steps so far: ends are counts, so that running sequences need no update.
         count=state.count + jnp.where(taken.decodes | engine.mixed, taken.number, 0),
@@ -74,25 +93,21 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & taken.prompts,
-    )
-    waited = state._replace(clock=pick(rests, _arrival(state), state.clock))
-    return Advance(
-        state=pick(works, later, waited),
-        duration=jnp.where(works, worked, jnp.where(rests, resting, 0.0)),
-        steps=jnp.where(works, taken.number, 0),
-        decoding=jnp.where(works, taken.members, 0),
-        prompt=jnp.where(works, step.prompt, 0),
-    )
+    ), worked
 
 
-def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Array) -> Steps:
+def planned(
+    engine: Engine, price: Price, state: State, next_end: Array, wait: Array | None, matters: Array | None
+) -> Steps:
     """One step with prompts in it, or decode steps until something happens.
 
     Between two nodes of the price tables a decode step's time is linear in the context. So of n steps, the first of
     `first` s and each `slope` s longer than the one before, the time is n first + slope n (n - 1) / 2.
 
     Args:
-      wait: s until the next arrival.
+      next_end: count of decode steps at which the next sequence ends.
+      wait: s until the next arrival; None: none is known.
+      matters: bool: it ends a run of decode steps.
     """
     step, running = state.step, state.running
     prompts = step.prompt > 0
@@ -110,11 +125,10 @@ def _steps(engine: Engine, price: Price, state: State, next_end: Array, wait: Ar
     # Two contexts suffice, the first step's and the last one's, as time is linear in between.
     contexts = jnp.stack([context, context + (most - 1) * members])
     first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, _encode(engine, step))
-    # Arithmetic series: step k takes first + k slope.
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
-    number = jnp.where(decodes, jnp.minimum(most, _steps_until(engine, state, first, slope, wait)), 1)
-    runs = number.astype(float)
-    return Steps(prompts, decodes, members, number, runs * first + slope * (0.5 * runs * (runs - 1.0)))
+    if wait is not None and matters is not None:
+        most = jnp.minimum(most, steps_until(first, slope, wait, matters))
+    return Steps(prompts, decodes, members, jnp.where(decodes, most, 1), first, slope)
 
 
 def _prompt(step: Step, prompts: Array) -> Prefill:
@@ -158,16 +172,21 @@ def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:
     return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
 
-def _steps_until(engine: Engine, state: State, first: Array, slope: Array, wait: Array) -> Array:
-    """Decode steps until the next arrival has come, if it could be admitted then.
-
-    The smallest k with k first + slope k (k - 1) / 2 >= wait: with half = first - slope / 2, the positive root is
-    2 wait / (half + sqrt(half^2 + 2 slope wait)), rounded up.
-    """
+def joins(engine: Engine, state: State, wait: Array) -> Array:
+    """Whether the next arrival, `wait` s from now, could be admitted during decode steps."""
     matters = jnp.isfinite(wait) & (wait > 0.0)
     if state.waiting.waits is None:
         # A queue that is a pointer: an arrival only matters if it could be admitted at once.
         matters = matters & ~engine.gated & (state.lost == 0) & (state.running < engine.sequences)
+    return matters
+
+
+def steps_until(first: Array, slope: Array, wait: Array, matters: Array) -> Array:
+    """Decode steps until `wait` s are over, where that `matters`; else NEVER.
+
+    The smallest k with k first + slope k (k - 1) / 2 >= wait: with half = first - slope / 2, the positive root is
+    2 wait / (half + sqrt(half^2 + 2 slope wait)), rounded up.
+    """
     # The number of steps is a decision without a gradient.
     first, slope = jax.lax.stop_gradient((first, slope))
     wait = jax.lax.stop_gradient(jnp.where(matters, wait, 0.0))

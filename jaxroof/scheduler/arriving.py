@@ -1,60 +1,64 @@
-"""The queue: arrivals, rejections by a full queue, and the request that is next."""
+"""Ends of sequences and arrivals of requests between two steps, one of each at a time."""
 
 from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
-from jaxroof.scheduler.blocks import counted, left_group
-from jaxroof.scheduler.engine import Engine, group_of
+from jaxroof.scheduler.blocks import counted
+from jaxroof.scheduler.engine import Engine, osl_of
+from jaxroof.scheduler.queues import Waiting
 from jaxroof.scheduler.state import (
     NEVER,
+    PARKED,
     Clock,
-    PrefixGroups,
     State,
-    Waiting,
     at_slot,
     blocks_of,
     is_due,
     least_slot,
     next_end,
     plus,
-    since,
-    total_of,
     whole,
 )
 
 
 class Ended(NamedTuple):
-    """The sequences that remain after one has ended."""
+    """The sequence that has ended, and those that remain."""
 
+    request: Array  # of it; of any where none has
+    happened: Array  # bool: one has
     more: Array  # bool: others are due
     next_end: Array  # count of decode steps at which the next one ends
 
 
-def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tuple[State, Ended]:
-    """The state after one of the sequences that are due has ended: where it matters, the one admitted first."""
+def completed(engine: Engine, state: State, allowed: Array) -> tuple[State, Ended]:
+    """The state after one of the sequences that are due has ended: where it matters, the one admitted first.
+
+    Where answers go on elsewhere after their first token (`Engine.single`), its cache stays until it has been sent.
+    """
     slots = state.slots
     due = is_due(slots.end, state.count) & allowed
-    # Order of ends at the same instant matters only where groups' last users are told apart.
-    slot, ends = least_slot(due, None if state.groups is None else slots.number)
-    ended = whole(ends)
-    end = jnp.where(at_slot(slots, slot, ends), NEVER, slots.end)
+    # Order of ends at the same instant matters only where groups' last users are told apart, or where they go on.
+    slot, ends = least_slot(due, None if state.groups is None and engine.single is None else slots.number)
+    request = entry(slots.request, slot)
+    stays = None if engine.single is None else engine.single & (entry(engine.osl, request) > 1)
+    end = jnp.where(at_slot(slots, slot, ends), NEVER if stays is None else jnp.where(stays, PARKED, NEVER), slots.end)
     soonest = next_end(end)
 
     # Its last token has no place in the cache, as no step attends to it.
-    request = entry(slots.request, slot)
-    total = entry(engine.isl, request) + entry(engine.osl, request)
+    total = entry(engine.isl, request) + osl_of(engine, request)
     offset = total - entry(slots.end, slot)
     freed = blocks_of(jnp.where(engine.reserve, total, total - 1), engine.size)
     groups, idle, kept_blocks = state.groups, 0, 0
+    gone = ends if stays is None else ends & ~stays
     if groups is not None:
         # Blocks of the shared chain stay with the group.
-        freed = freed - entry(slots.chained, slot)
-        group = group_of(engine, request)
-        groups, kept_blocks = _kept(engine, groups, group, request, ends)
-        groups, idle = left_group(groups, group, state.event, ends)
+        chained = entry(slots.chained, slot)
+        freed = freed - chained
+        groups, kept_blocks, idle = groups.ended(engine, request, chained, state.event, gone)
 
     # A static batch computes its ended sequences until the last one ends.
+    ended, going = whole(ends), whole(gone)
     running = state.running - ended
     empties = (running == 0) & (state.progress < 0) & allowed
     padding = state.padding + jnp.where(engine.static, ended, 0)
@@ -62,26 +66,16 @@ def completed(engine: Engine, state: State, closed: bool, allowed: Array) -> tup
     return state._replace(
         slots=slots._replace(end=end),
         groups=groups,
-        waiting=sent(engine, state.waiting, state.clock, closed, ends),
         running=running,
         offset=state.offset - ended * offset,
-        free=state.free + ended * freed - kept_blocks,
+        free=state.free + going * freed - kept_blocks,
         idle=state.idle + idle,
         phases=counted(state.phases, offset, engine.size, jnp.where(engine.reserve, 0, -ended)),
-        event=state.event + ended,
+        event=state.event + going,
         padding=jnp.where(empties, 0, padding),
         padded=jnp.where(empties, 0, padded),
-    ), Ended(allowed & (soonest <= state.count), soonest)
-
-
-def _kept(
-    engine: Engine, groups: PrefixGroups, group: Array, request: Array, ends: Array
-) -> tuple[PrefixGroups, Array]:
-    """The groups with the blocks of an ended sequence that a later one of its group begins with; the chain's growth."""
-    keep = entry(engine.keep, request) // engine.size
-    here = jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group
-    grown = jnp.where(here & ends & engine.caching, jnp.maximum(groups.chain, keep), groups.chain)
-    return groups._replace(chain=grown), total_of(grown - groups.chain)
+        parked=None if stays is None else state.parked + whole(ends & stays),
+    ), Ended(request, ends, allowed & (soonest <= state.count), soonest)
 
 
 def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: Array) -> Waiting:
@@ -97,30 +91,6 @@ def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: Arr
         waiting.arrival.low.at[place].set(then.low, mode="drop"),
     )
     return waiting._replace(arrival=arrival, ended=waiting.ended + whole(ends))
-
-
-class Next(NamedTuple):
-    """The request of the queue that is next."""
-
-    request: Array
-    there: Array  # bool: there is one
-
-
-def until(engine: Engine, waiting: Waiting, clock: Clock, place: Array) -> Array:
-    """s until the request at `place` arrives, negative once it has, infinite where there is none."""
-    inside = jnp.minimum(place, waiting.arrival.high.shape[0] - 1)
-    arrival = Clock(*(entry(part, inside) for part in waiting.arrival))
-    known = (place < engine.requests) & (arrival.high < jnp.inf)
-    # Infinite minus infinite would be nan: unknown arrivals are replaced before the difference.
-    safe = Clock(jnp.where(known, arrival.high, clock.high), jnp.where(known, arrival.low, clock.low))
-    return jnp.where(known, since(safe, clock), jnp.inf)
-
-
-def arrival_of(waiting: Waiting, request: Array) -> Clock:
-    """Time at which a request joined the queue; for -1, no request, any finite time."""
-    inside = jnp.maximum(request, 0)
-    high, low = (entry(part, inside) for part in waiting.arrival)
-    return Clock(jnp.where(jnp.isfinite(high), high, 0.0), low)
 
 
 def received(engine: Engine, state: State, closed: bool, allowed: Array) -> tuple[State, Array, Array]:
@@ -139,43 +109,12 @@ def received(engine: Engine, state: State, closed: bool, allowed: Array) -> tupl
     if waiting.waits is None:
         return state, jnp.asarray(False), jnp.int32(-1)
     place = waiting.next
-    comes = allowed & (until(engine, waiting, state.clock, place) <= 0.0)
+    comes = allowed & (waiting.until(engine, state.clock, place) <= 0.0)
     # A bounded queue turns further requests away, as a server with a limit answers 429 or 503.
-    room = total_of(waiting.waits).astype(float) < engine.most_waiting
+    room = waiting.waiting().astype(float) < engine.most_waiting
     index = jnp.where(comes & room, place, waiting.waits.shape[0])
     turned = comes & ~room
     waiting = waiting._replace(waits=waiting.waits.at[index].set(True, mode="drop"), next=place + whole(comes))
     waiting = sent(engine, waiting, state.clock, closed, turned)
-    more = allowed & (until(engine, waiting, state.clock, waiting.next) <= 0.0)
+    more = allowed & (waiting.until(engine, state.clock, waiting.next) <= 0.0)
     return state._replace(waiting=waiting), more, jnp.where(turned, place, -1).astype(jnp.int32)
-
-
-def next_request(engine: Engine, state: State, shortest: bool) -> Next:
-    """The first of the queue, or of those with the shortest prompt."""
-    waiting = state.waiting
-    if waiting.waits is None:
-        arrived = until(engine, waiting, state.clock, waiting.next) <= 0.0
-        return Next(jnp.minimum(waiting.next, engine.isl.shape[0] - 1), arrived)
-    places = jnp.arange(engine.isl.shape[0], dtype=jnp.int32)
-    # Shortest prompt first, or first come first served: the key that is minimised.
-    key = engine.isl if shortest else places
-    least = jnp.min(jnp.where(waiting.waits, key, NEVER))
-    # Ties go to the earlier one.
-    request = jnp.min(jnp.where(waiting.waits & (key == least), places, places.shape[0] - 1))
-    return Next(request, least < NEVER)
-
-
-def popped(waiting: Waiting, request: Array, leaves: Array) -> Waiting:
-    """The queue without `request`, if it leaves."""
-    if waiting.waits is None:
-        return waiting._replace(next=waiting.next + whole(leaves))
-    place = jnp.where(leaves, request, waiting.waits.shape[0])
-    return waiting._replace(waits=waiting.waits.at[place].set(False, mode="drop"))
-
-
-def others_wait(engine: Engine, state: State) -> Array:
-    """Whether another request has arrived."""
-    waiting = state.waiting
-    if waiting.waits is None:
-        return until(engine, waiting, state.clock, waiting.next) <= 0.0
-    return jnp.any(waiting.waits)

@@ -2,10 +2,9 @@
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
-from jaxroof.scheduler.engine import Engine, group_of
+from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.state import (
     NEVER,
-    PrefixGroups,
     State,
     at_slot,
     blocks_of,
@@ -65,25 +64,6 @@ def counted(phases: Array, offset: Array, size: Array, change: Array) -> Array:
     return phases + jnp.where(places > jnp.mod(offset, size), change, 0)
 
 
-def left_group(
-    groups: PrefixGroups | None, group: Array, event: Array, leaves: Array
-) -> tuple[PrefixGroups | None, Array | int]:
-    """The groups after one sequence has let go of its prefix, and the blocks that this leaves idle.
-
-    Args:
-      group: of the sequence; -1: none.
-      event: number of this event.
-      leaves: bool, whether it happens.
-    """
-    if groups is None:
-        return None, 0
-    here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & leaves
-    users = groups.users - whole(here)
-    # The last user leaves: its prefix stays in the cache, but may be evicted.
-    idle = total_of(jnp.where(here & (users == 0), groups.chain, 0))
-    return PrefixGroups(groups.chain, users, jnp.where(here, event, groups.used)), idle
-
-
 def shortened(engine: Engine, state: State, happens: Array) -> State:
     """The state after a sequence that is alone has given up the blocks of its group's chain that are not its own.
 
@@ -92,31 +72,19 @@ def shortened(engine: Engine, state: State, happens: Array) -> State:
     """
     if state.groups is None:
         return state
-    slots, groups = state.slots, state.groups
+    slots = state.slots
     slot, _ = least_slot(is_decoding(slots.end))
-    group = group_of(engine, entry(slots.request, slot))
-    chained = entry(slots.chained, slot)
-    here = (jnp.arange(groups.chain.shape[0], dtype=jnp.int32) == group) & happens
-    chain = jnp.where(here, jnp.minimum(groups.chain, chained), groups.chain)
-    return state._replace(groups=groups._replace(chain=chain), free=state.free + total_of(groups.chain - chain))
+    request, chained = entry(slots.request, slot), entry(slots.chained, slot)
+    groups, freed = state.groups.shortened(engine, request, chained, happens)
+    return state._replace(groups=groups, free=state.free + freed)
 
 
 def evicted(state: State) -> State:
     """The state with blocks of the idle prefix that was used longest ago given back, as many as are missing."""
     if state.groups is None:
         return state
-    missing = jnp.maximum(-state.free, 0)
-    groups = state.groups
-    candidates = (groups.users == 0) & (groups.chain > 0)
-    # LRU: the prefix that was used longest ago goes first.
-    oldest = jnp.min(jnp.where(candidates, groups.used, NEVER))
-    here = candidates & (groups.used == oldest)
-    # No more than what is missing: a chain is cut from its end, so its beginning stays usable.
-    taken = jnp.minimum(total_of(jnp.where(here, groups.chain, 0)), missing)
-    chain = groups.chain - jnp.where(here, taken, 0)
-    return state._replace(
-        groups=PrefixGroups(chain, groups.users, groups.used), free=state.free + taken, idle=state.idle - taken
-    )
+    groups, taken = state.groups.evicted(jnp.maximum(-state.free, 0))
+    return state._replace(groups=groups, free=state.free + taken, idle=state.idle - taken)
 
 
 # Preemption: the latest admitted sequence loses its cache when the others' next tokens have no room.
@@ -138,7 +106,7 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     slot = jnp.where(under_way, state.partial, latest)
 
     request, end = entry(slots.request, slot), entry(slots.end, slot)
-    total = entry(engine.isl, request) + entry(engine.osl, request)
+    total = entry(engine.isl, request) + osl_of(engine, request)
     left = jnp.where(under_way, tokens_left(end), end - state.count)
     offset = total - end
     cached = total - left - whole(~under_way)  # tokens that have a place in the cache: the newest one has none yet
@@ -148,8 +116,9 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     freed = blocks_of(cached, engine.size)
     groups, idle = state.groups, 0
     if groups is not None:
-        freed = freed - entry(slots.chained, slot)
-        groups, idle = left_group(groups, group_of(engine, request), state.event, happens)
+        chained = entry(slots.chained, slot)
+        freed = freed - chained
+        groups, idle = groups.left(engine, request, chained, state.event, happens)
     decoded = whole(happens & ~under_way)
     return state._replace(
         slots=slots._replace(end=jnp.where(at_slot(slots, slot, happens), held_back(left, swaps), slots.end)),

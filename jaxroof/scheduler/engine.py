@@ -39,6 +39,9 @@ class Engine(NamedTuple):
     shared: Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
     keep: Array | None  # tokens with which a later one of the group begins, shape [requests]
     encode: Encode | None  # images of every request, floats; None: there are none
+    single: Array | None = None  # bool: answers end here with their first token; None: none do
+    path: Array | None = None  # nodes of the prefix tree, from the root on, -1: none, shape [requests, depth]
+    starts: Array | None = None  # blocks of the prompt at which they begin, shape [requests, depth]
 
 
 class Run(NamedTuple):
@@ -65,18 +68,8 @@ def engine(
       The constants; times at which requests join the queue, infinite where one is refused or not yet sent; and the
       index into `traffic` of every request, shape [requests].
     """
-
-    def whole(value: Scalar) -> Array:
-        """int32 of a number; what is larger than 2^30, infinity too, is no limit."""
-        return jnp.asarray(jnp.minimum(jnp.asarray(value, dtype=float), 2.0**30), dtype=jnp.int32)
-
-    def on(value: Scalar) -> Array:
-        """A switch, 0 or 1, as a bool."""
-        return jnp.asarray(value) > 0.5
-
     # A request whose prompt and output exceed the whole cache, or that asks for no output, is refused.
-    size = whole(policy.block_size)
-    count = whole(blocks)
+    size, count = whole(policy.block_size), whole(blocks)
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     refused = (blocks_of(isl + osl, size) > count) | (osl < 1)
     order = jnp.argsort(refused, stable=True)
@@ -87,30 +80,13 @@ def engine(
     clients = whole(isl.shape[0] if traffic.clients is None else traffic.clients)
     admissible = total_of(~refused)
     sent = jnp.where((place < admissible) & (place < clients), sent + delay, jnp.inf)
-    kind = jnp.asarray(policy.order)
 
     def ordered(values: Array | None) -> Array | None:
         """Numbers of requests in the engine's order."""
         return None if values is None else whole(values)[order]
 
     constants = Engine(
-        mixed=kind == ORDERS.index("mixed"),
-        gated=kind >= ORDERS.index("decode_first"),
-        static=kind == ORDERS.index("static"),
-        budget=whole(policy.token_budget),
-        sequences=whole(policy.max_sequences),
-        chunked=on(policy.chunked),
-        size=size,
-        blocks=count,
-        spare=jnp.asarray(policy.watermark * count.astype(float), dtype=float),
-        reserve=on(policy.reserve),
-        swap=on(policy.swap),
-        swap_time=jnp.asarray(policy.swap_time, dtype=float),
-        caching=on(policy.prefix_caching),
-        most_waiting=jnp.asarray(policy.max_waiting, dtype=float),
-        graph_step=whole(policy.graph_step),
-        graph_limit=whole(policy.graph_limit),
-        longest=whole(longest),
+        **rules(policy, count, longest),
         requests=admissible,
         clients=clients,
         think=jnp.asarray(traffic.think, dtype=float),
@@ -125,6 +101,46 @@ def engine(
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 
 
-def group_of(engine: Engine, request: Array) -> Array:
-    """The group whose prefix a request shares; -1: none, or nothing is cached."""
-    return jnp.where(engine.caching, entry(engine.group, request), -1)
+def rules(policy: Policy, blocks: Array, longest: Scalar) -> dict[str, Array]:
+    """The fields of an `Engine` that are the scheduler's, of shape () or of the policy's leaves.
+
+    Args:
+      blocks: of KV cache, int32.
+      longest: decode steps that one iteration may take together.
+    """
+
+    def on(value: Scalar) -> Array:
+        """A switch, 0 or 1, as a bool."""
+        return jnp.asarray(value) > 0.5
+
+    kind = jnp.asarray(policy.order)
+    return {
+        "mixed": kind == ORDERS.index("mixed"),
+        "gated": kind >= ORDERS.index("decode_first"),
+        "static": kind == ORDERS.index("static"),
+        "budget": whole(policy.token_budget),
+        "sequences": whole(policy.max_sequences),
+        "chunked": on(policy.chunked),
+        "size": whole(policy.block_size),
+        "blocks": blocks,
+        "spare": jnp.asarray(policy.watermark * blocks.astype(float), dtype=float),
+        "reserve": on(policy.reserve),
+        "swap": on(policy.swap),
+        "swap_time": jnp.asarray(policy.swap_time, dtype=float),
+        "caching": on(policy.prefix_caching),
+        "most_waiting": jnp.asarray(policy.max_waiting, dtype=float),
+        "graph_step": whole(policy.graph_step),
+        "graph_limit": whole(policy.graph_limit),
+        "longest": whole(longest),
+    }
+
+
+def whole(value: Scalar) -> Array:
+    """int32 of a number; what is larger than 2^30, infinity too, is no limit."""
+    return jnp.asarray(jnp.minimum(jnp.asarray(value, dtype=float), 2.0**30), dtype=jnp.int32)
+
+
+def osl_of(engine: Engine, request: Array) -> Array:
+    """Tokens that the engine produces of a request."""
+    osl = entry(engine.osl, request)
+    return osl if engine.single is None else jnp.where(engine.single, 1, osl)

@@ -1,13 +1,16 @@
 """One iteration of the simulator: one end, one arrival, one preemption or admission; the engine if nothing is due."""
 
+from typing import NamedTuple
+
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Array
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.admission import admitted
+from jaxroof.scheduler.admission import Admission, admitted
 from jaxroof.scheduler.advance import advanced
-from jaxroof.scheduler.arriving import arrival_of, completed, received
+from jaxroof.scheduler.arriving import completed, received, sent
 from jaxroof.scheduler.blocks import begun, evicted, preempted, shortened
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Record, State, tied, whole
+from jaxroof.scheduler.state import NEVER, Record, State, tied, whole, with_parked
 
 
 def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:
@@ -29,33 +32,18 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     fresh = (state.step.prompt == 0) & ~owing
 
     # 1. Ends.
-    state, ended = completed(engine, state, closed, fresh)
+    state, ended = completed(engine, state, fresh)
+    state = state._replace(waiting=sent(engine, state.waiting, state.clock, closed, ended.happened))
 
     # 2. Arrivals.
     state, coming, rejected = received(engine, state, closed, fresh & ~ended.more)
     settled = ~owing & ~ended.more & ~coming
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
 
-    # 3. Room for the next tokens. Where it is short, mixed steps admit nothing; prompts that run alone are admitted.
-    # Whether the next decode step's new blocks fit is asked before admissions take any.
-    need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
-    short = fresh & settled & (need > state.free + state.idle)
-    alone = state.running + whole(state.progress >= 0) == 1
-    admits = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
-
-    # 4. Admissions. Where nothing is admitted and room is short, a sequence loses its cache; one that is alone keeps
-    # it and gives up shared blocks.
-    admission = admitted(engine, state, shortest, need, admits)
-    state = tied(admission.state, arrival_of(state.waiting, admission.admitted), fresh & (admission.admitted >= 0))
-    short = short & ~admission.happened & (state.running > 0)
-    state, lost = preempted(engine, state, short & ~alone)
-    state = shortened(engine, state, short & alone)
-
-    # 5. The step.
-    runs = settled & ~admission.again & ~short & (state.free >= 0)
-    returned = admission.happened & (state.step.prompt == 0)
-    next_end = jnp.minimum(ended.next_end, jnp.where(returned, admission.last, NEVER))
-    advance = advanced(engine, price, state, next_end, runs)
+    # 3. and 4. Room for the next tokens, and admissions; then the step.
+    decision = decided(engine, state, shortest, fresh, settled, ended.next_end)
+    admission = decision.admission
+    advance = advanced(engine, price, decision.state, decision.next_end, decision.runs)
     state = advance.state
     return state, Record(
         high=state.clock.high,
@@ -72,6 +60,47 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
         hit=admission.hit,
         produced=admission.produced,
         last=admission.last,
-        preempted=lost,
+        preempted=decision.preempted,
         rejected=rejected,
     )
+
+
+class Decision(NamedTuple):
+    """What is done between two steps, and whether the next one may begin."""
+
+    state: State
+    admission: Admission
+    admits: Array  # bool: prompts may be admitted
+    preempted: Array  # request that has lost its cache; -1: none
+    runs: Array  # bool: nothing else is due at this instant
+    next_end: Array  # count of decode steps at which the next sequence ends
+
+
+def decided(engine: Engine, state: State, shortest: bool, fresh: Array, settled: Array, next_end: Array) -> Decision:
+    """Room for the next tokens, and one preemption or admission.
+
+    Args:
+      shortest: structure: whether the shortest prompt is next.
+      fresh: bool: no prompt has work yet at this instant.
+      settled: bool: all ends and arrivals of this instant are over.
+      next_end: count of decode steps at which the next sequence ends.
+    """
+    # Where room is short, mixed steps admit nothing; prompts that run alone are admitted.
+    # Whether the next decode step's new blocks fit is asked before admissions take any.
+    need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
+    short = fresh & settled & (need > state.free + state.idle)
+    alone = with_parked(state, state.running) + whole(state.progress >= 0) == 1
+    admits = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)
+
+    # Where nothing is admitted and room is short, a sequence loses its cache; one that is alone keeps it and gives up
+    # shared blocks.
+    admission = admitted(engine, state, shortest, need, admits)
+    state = tied(admission.state, state.waiting.arrival_of(admission.admitted), fresh & (admission.admitted >= 0))
+    short = short & ~admission.happened & (state.running > 0)
+    state, lost = preempted(engine, state, short & ~alone)
+    state = shortened(engine, state, short & alone)
+
+    runs = settled & ~admission.again & ~short & (state.free >= 0)
+    returned = admission.happened & (state.step.prompt == 0)
+    next_end = jnp.minimum(next_end, jnp.where(returned, admission.last, NEVER))
+    return Decision(state, admission, admits, lost, runs, next_end)

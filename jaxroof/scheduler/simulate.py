@@ -15,19 +15,9 @@ from jaxroof.prices.tables import Limits
 from jaxroof.scheduler.engine import Run, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.outcomes import served, with_first_time
-from jaxroof.scheduler.state import (
-    FLOATS,
-    NEVER,
-    Clock,
-    PrefixGroups,
-    Record,
-    Slots,
-    State,
-    Step,
-    Waiting,
-    total_of,
-    whole,
-)
+from jaxroof.scheduler.prefixes import PrefixGroups
+from jaxroof.scheduler.queues import Waiting
+from jaxroof.scheduler.state import FLOATS, NEVER, Clock, Record, Slots, State, Step, whole
 
 ROUNDS = 12
 """Rounds of the fixed point of an open loop's batch, which begins at one sequence and only rises."""
@@ -167,7 +157,7 @@ def remaining(run: Run) -> Array:
     state = run.state
     waiting = run.engine.requests - state.waiting.next
     if state.waiting.waits is not None:
-        waiting = waiting + total_of(state.waiting.waits)
+        waiting = waiting + state.waiting.waiting()
     return waiting + state.running + state.lost + whole(state.progress >= 0)
 
 

@@ -1,14 +1,21 @@
 """State of the simulator between two iterations, and the arithmetic of its clock, slots and blocks."""
 
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
+
+if TYPE_CHECKING:
+    from jaxroof.scheduler.prefixes import PrefixGroups
+    from jaxroof.scheduler.queues import Waiting
 
 T = TypeVar("T")
 
 NEVER = 2**31 - 1
 """A count that no sequence reaches."""
+
+PARKED = NEVER - 1
+"""`Slots.end` of a sequence whose cache is here and that does not decode here: not yet, or no more."""
 
 
 class Clock(NamedTuple):
@@ -29,6 +36,7 @@ class Slots(NamedTuple):
     | a decoding sequence | the count of decode steps at which it ends, from 0 | `is_decoding`, `is_due` | the count |
     | a prompt that is not complete | -1 - 2 left: below 0, odd | `is_held_back`, `tokens_left` | `held_back` |
     | a preempted sequence | the same; -2 - 2 left where its cache is in host memory | and `is_swapped` | `held_back` |
+    | a sequence whose cache is on its way | PARKED | `is_parked` | PARKED |
 
     left: tokens that it has to produce.
     """
@@ -37,14 +45,7 @@ class Slots(NamedTuple):
     number: Array  # of its admission: later ones have larger numbers
     request: Array
     chained: Array | None  # its blocks that are in its group's chain; None: there are no groups
-
-
-class PrefixGroups(NamedTuple):
-    """Prefixes in the cache, arrays of shape [groups], int32."""
-
-    chain: Array  # blocks
-    users: Array  # admitted sequences that hold on to them
-    used: Array  # number of the event that used them last
+    ready: Array | None = None  # s, float: when a parked one's cache has arrived; None: none is ever parked
 
 
 class Step(NamedTuple):
@@ -59,23 +60,14 @@ class Step(NamedTuple):
     encodes: Scalar | None = None  # prompts that it begins, whose images are encoded, int32; None: there are no images
 
 
-class Waiting(NamedTuple):
-    """The queue. `next` is the first request that never was in it; the others are arrays, or None where not needed."""
-
-    next: Array
-    waits: Array | None  # arrived and not admitted, bool, shape [requests]: where order or length matter
-    arrival: Clock  # shape [requests]; of a closed loop filled as it goes
-    ended: Array  # completions and rejections, which release the requests of a closed loop
-
-
 class State(NamedTuple):
     """All that the next iteration depends on."""
 
     clock: Clock
     count: Array  # hides tuple.count; decode steps so far
     slots: Slots
-    groups: PrefixGroups | None
-    waiting: Waiting
+    groups: "PrefixGroups | None"
+    waiting: "Waiting"
     step: Step
     running: Array  # sequences that decode
     offset: Array  # sum over them of total tokens - end: their context is offset + running * count
@@ -95,6 +87,7 @@ class State(NamedTuple):
     ahead: Array  # decode steps: 0, with the gradient of how many more a faster engine would have made
     padding: Array  # ended sequences that a static batch still computes
     padded: Array  # their context, tokens
+    parked: Array | None = None  # sequences whose cache is on its way; None: there are none
 
 
 def is_empty(end: Array) -> Array:
@@ -104,7 +97,12 @@ def is_empty(end: Array) -> Array:
 
 def is_decoding(end: Array) -> Array:
     """Whether a slot holds a decoding sequence."""
-    return (end >= 0) & (end < NEVER)
+    return (end >= 0) & (end < PARKED)
+
+
+def is_parked(end: Array) -> Array:
+    """Whether a slot holds a sequence whose cache is on its way."""
+    return end == PARKED
 
 
 def is_due(end: Array, count: Array) -> Array:
@@ -114,7 +112,7 @@ def is_due(end: Array, count: Array) -> Array:
 
 def next_end(end: Array) -> Array:
     """Count of decode steps at which the next of the decoding sequences ends, shape (); NEVER if there is none."""
-    return jnp.min(jnp.where(end >= 0, end, NEVER))
+    return jnp.min(jnp.where(is_decoding(end), end, NEVER))
 
 
 def is_held_back(end: Array) -> Array:
@@ -185,6 +183,11 @@ def since(later: Clock, earlier: Clock) -> Array:
 def pick(condition: Array, yes: T, no: T) -> T:
     """`yes` where the condition holds, else `no`, of two trees."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def with_parked(state: State, count: Array) -> Array:
+    """`count` sequences and the parked ones."""
+    return count if state.parked is None else count + state.parked
 
 
 def blocks_of(tokens: Array, size: Array) -> Array:

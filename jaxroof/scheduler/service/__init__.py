@@ -1,0 +1,1 @@
+"""A service of several engines over time: routers, queues, pools, turns of conversations and their prefixes."""

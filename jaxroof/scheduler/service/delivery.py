@@ -1,0 +1,161 @@
+"""Delivery of a request: a router picks its engine, whose queue it joins or which refuses it.
+
+Between two instants of engines one delivery is made at a time. An engine that decodes alone goes on until the end of
+the step in which the request comes, if it can be admitted then; one that waits begins at once.
+"""
+
+from typing import NamedTuple
+
+from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.advance import steps_until
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.service.agenda import begun_by, followed
+from jaxroof.scheduler.service.handover import DECODE
+from jaxroof.scheduler.service.routing import View, chosen
+from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
+from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
+
+
+class Delivered(NamedTuple):
+    """The service after one delivery; ids are -1 where there was none."""
+
+    state: ServiceState
+    request: Array
+    time: Array  # s
+    engine: Array
+    refused: Array  # bool: it is too long
+    rejected: Array  # bool: the queue is full
+
+
+def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
+    """The service after the first delivery that is due, if one is."""
+    request, time = state.agenda.first()
+    current = jnp.maximum(state.current, 0)
+    within = state.current >= 0
+    instant = jnp.where(within, state.until.high[current], jnp.min(state.until.high))
+    # At the time of an instant its ends come first.
+    happens = jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
+    clock = state.agenda.at(request)
+    handed = None if state.holder is None else entry(state.holder, request) >= 0
+
+    # 1. The engine.
+    engines = service.engines
+    isl, osl = entry(engines.isl, request), entry(engines.osl, request)
+    total = isl + osl
+    view = _view(service, state, request, handed)
+    engine = chosen(shape.router, view)
+    if handed is not None:
+        fits = blocks_of(total, engines.size) <= engines.blocks
+        later = view._replace(
+            eligible=(service.role == DECODE) & fits, hit=jnp.zeros_like(view.hit), routed=state.routed[1]
+        )
+        engine = jnp.where(handed, chosen(shape.decode_router, later), engine)
+
+    # 2. Whether it takes the request.
+    of = engine_at(service, engine, None)
+    own: Own = state.own.at(engine, like)
+    needed = total if of.single is None else jnp.where(of.single, isl + 1, total)
+    refused = blocks_of(needed, of.size) > of.blocks
+    if handed is not None:
+        anywhere = jnp.any((service.role == DECODE) & (blocks_of(total, engines.size) <= engines.blocks))
+        refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed  # type: ignore[operator]
+    refused = happens & refused
+    full = state.lines.count[engine].astype(float) >= of.most_waiting
+    full = full if handed is None else full & ~handed
+    rejected = happens & ~refused & full
+    takes = happens & ~refused & ~rejected
+
+    # 3. Its queue, and what routers know.
+    number = state.routed[0] + state.routed[1]
+    lines = state.lines.joined(request, engine, number, takes)
+    known = Known(
+        state.known.requests.at[engine].add(whole(takes)),
+        state.known.tokens.at[engine].add(jnp.where(takes, isl, 0)),
+        state.known.queued.at[engine].add(jnp.where(takes, isl, 0)),
+    )
+    kind = jnp.int32(0) if handed is None else whole(handed)
+    agenda = state.agenda.done(request, happens)
+    answered = refused | rejected
+    agenda = followed(agenda, service.turns, request, clock, answered)
+    agenda, clients = begun_by(agenda, state.clients, request, clock, answered)
+    state = state._replace(
+        lines=lines,
+        known=known,
+        agenda=agenda,
+        clients=clients,
+        routed=state.routed.at[kind].add(whole(happens)),
+        left=state.left - whole(answered),
+    )
+
+    # 4. When the engine meets it.
+    state = _met(state, engine, own, of, clock, takes)
+    nobody = jnp.int32(-1)
+    return Delivered(
+        state,
+        jnp.where(happens, request, nobody),
+        jnp.where(jnp.isfinite(clock.high), clock.high + clock.low, 0.0),
+        jnp.where(happens, engine, nobody),
+        refused,
+        rejected,
+    )
+
+
+def _met(state: ServiceState, engine: Array, own: Own, of: Engine, clock: Clock, takes: Array) -> ServiceState:
+    """The service in which an engine meets a request that has come: after the step under way, or at once."""
+    asleep, taken, one = state.asleep[engine], own.taken, own.state
+    until = Clock(*(part[engine] for part in state.until))
+    # Asleep: woken by it, unless it wakes earlier.
+    wakes = takes & asleep & (engine != state.current) & (clock.high < until.high)
+    # Decoding alone: steps that have not begun then are planned again, if it could be admitted before them.
+    wait = since(clock, one.clock)
+    matters = jnp.isfinite(wait) & (wait > 0.0)
+    if state.lines.place is None:
+        running = one.running if one.parked is None else one.running + one.parked
+        matters = matters & ~of.gated & (one.lost == 0) & (running < of.sequences)
+    cuts = takes & ~asleep & taken.decodes & matters
+    fewer = steps_until(taken.first, taken.slope, jnp.where(cuts, wait, 0.0), cuts)
+    shorter = taken._replace(number=jnp.minimum(taken.number, fewer))
+    ends = plus(one.clock, shorter.duration + of.swap_time * one.moved.astype(float))
+    until = pick(cuts & (fewer < taken.number), ends, pick(wakes, clock, until))
+    return state._replace(
+        own=state.own.with_row(engine, own._replace(taken=shorter)),
+        until=Clock(*(part.at[engine].set(new) for part, new in zip(state.until, until, strict=True))),
+    )
+
+
+def _view(service: Service, state: ServiceState, request: Array, handed: Array | None) -> View:
+    """What the router of arrivals sees."""
+    engines, known, routing = service.engines, state.known, service.routing
+    isl = entry(engines.isl, request)
+    some = service.role != DECODE if handed is not None else jnp.ones_like(service.role, bool)
+    hit, group = jnp.zeros_like(known.requests), jnp.int32(-1)
+    if state.tree is not None:
+        all_engines = state.tree._replace(engine=None)
+        path = all_engines.path_of(engines._replace(caching=jnp.asarray(True)), request)
+        cached = jnp.minimum(all_engines.present(path), entry(engines.shared, request) // engines.size)
+        blocks = jnp.minimum(cached, (isl - 1) // engines.size)
+        hit = jnp.where(engines.caching, blocks * engines.size, 0)
+        group = _last(path.nodes)
+    return View(
+        eligible=some,
+        requests=known.requests,
+        tokens=known.tokens,
+        queued=known.queued,
+        hit=hit,
+        weight=routing.weight,
+        pace=routing.pace,
+        isl=isl,
+        request=request,
+        group=group,
+        routed=state.routed[0],
+        seed=routing.seed,
+        prefix_weight=routing.prefix,
+        load_weight=routing.load,
+    )
+
+
+def _last(nodes: Array) -> Array:
+    """The last node of a path; -1: none."""
+    count = jnp.sum(nodes >= 0, dtype=jnp.int32)
+    return jnp.where(count > 0, nodes[jnp.maximum(count - 1, 0)], -1)

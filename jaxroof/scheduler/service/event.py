@@ -1,0 +1,293 @@
+"""One iteration of a service: a delivery that is due, then the engine whose instant is next.
+
+An engine's instant is the time between two of its steps. It begins with the ends of sequences; then all that is due at
+that time is delivered; then caches that have arrived join or leave; then room is made and prompts are admitted, and its
+next steps begin. An iteration does the first thing of each kind, as in a simulation of one engine. Its work does not
+grow with the number of engines: their rows are read and written one at a time.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxroof.batch import Batch
+from jaxroof.numerics.arrays import entry, jax, jnp
+from jaxroof.numerics.struct import Array, Scalar, given
+from jaxroof.prices.prices import Price
+from jaxroof.scheduler.advance import Steps, after, planned
+from jaxroof.scheduler.arriving import completed
+from jaxroof.scheduler.blocks import evicted
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.iteration import decided
+from jaxroof.scheduler.service.agenda import begun_by, followed
+from jaxroof.scheduler.service.delivery import delivered
+from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
+from jaxroof.scheduler.service.lines import Line
+from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
+from jaxroof.scheduler.service.tree import PrefixTree
+from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, whole
+
+
+class Happening(NamedTuple):
+    """Record of one iteration; ids are -1 where there was none."""
+
+    high: Array  # the engine's clock, s
+    low: Array
+    came: Array  # s at which `delivered` came
+    ready: Array  # s at which the cache of `accepted` has arrived
+    pace: Array  # s of one of its last steps
+    ahead: Array  # as of `State`
+    engine: Array  # whose instant it is
+    began: Array  # bool: it is the first iteration of the instant
+    steps: Array  # that the engine has made before it
+    decoding: Array  # sequences in them
+    prompt: Array  # tokens in them
+    blocks: Array  # in use
+    running: Array
+    ended: Array  # request that was answered
+    handed: Array  # request whose prompt is complete and that goes on elsewhere
+    admitted: Array  # request that got its first work, with `hit` tokens of its prompt in the cache
+    hit: Array
+    produced: Array  # request whose prompt is complete with the coming step
+    preempted: Array
+    accepted: Array  # request that has found room for its cache
+    delivered: Array  # request that came, to engine `to`
+    to: Array
+    refused: Array  # bool: it is too long
+    rejected: Array  # bool: the queue was full
+
+
+FLOATS = 6
+"""The first fields of `Happening` are floats, the others whole numbers."""
+
+
+def happened(
+    service: Service, prices: Sequence[Price], kind: Array, shape: Shape, state: ServiceState
+) -> tuple[ServiceState, Happening]:
+    """The service after one iteration, and what it did.
+
+    Args:
+      prices: of steps, of every kind of engine.
+      kind: of every engine, a position in `prices`, shape [engines].
+    """
+    images = service.engines.encode is not None
+    nobody = jnp.int32(-1)
+    like = scalars(shape.pools, images)
+
+    # 1. A delivery, if one is due before the next instant of an engine.
+    come = delivered(service, shape, like, state)
+    state = come.state
+
+    # 2. The engine whose instant is next, and its steps since the last one.
+    engine = jnp.where(state.current >= 0, state.current, jnp.argmin(state.until.high).astype(jnp.int32))
+    until = Clock(*(part[engine] for part in state.until))
+    _, due = state.agenda.first()
+    allowed = jnp.isfinite(until.high) & ~(due < until.high)
+    own: Own = state.own.at(engine, like)
+    of = engine_at(service, engine, own.state.parked)
+    one = own.state._replace(
+        slots=_row(state.slots, engine),
+        phases=state.phases[engine],
+        groups=None if state.tree is None else state.tree._replace(engine=engine),
+        waiting=state.lines.of(
+            engine, state.agenda.due, jnp.asarray(True) if of.single is None else service.role[engine] != DECODE
+        ),
+    )
+    begins = allowed & (state.current < 0)
+    steps = jnp.where(begins & ~state.asleep[engine], own.taken.number, 0)
+    one = _begun(of, one, own, until, begins, steps)
+
+    # 3. Ends, one at a time.
+    owing = one.free < 0
+    one = evicted(one)
+    fresh = (one.step.prompt == 0) & ~owing & allowed
+    parked = one.slots.end
+    one, ended = completed(of, one, fresh)
+    one = _waiting_to_be_sent(one, parked)
+    stays = jnp.asarray(False) if of.single is None else ended.happened & of.single & (entry(of.osl, ended.request) > 1)
+    over = ended.happened & ~stays
+    state = _ended(service, state, engine, one, ended.request, over, stays)
+    _, due = state.agenda.first()
+    coming, opened = due <= until.high, fresh & ~ended.more
+
+    # 4. Caches that have arrived, once all that is due at this time was delivered.
+    settled, soonest = opened & ~coming, ended.next_end
+    if shape.pools:
+        joined = arrived(of, one, until.high, settled)
+        one, settled = joined.state, settled & ~joined.more
+        of, soonest = engine_at(service, engine, one.parked), next_end(one.slots.end)
+    # Where prompts have work already, the instant goes on from there.
+    settled = settled | (allowed & ~owing & (one.step.prompt > 0))
+    one = one._replace(gate=one.gate | (fresh & (one.running == 0) & (one.progress < 0)))
+
+    # 5. Room and admissions, of prompts and of caches that were sent for.
+    decision = decided(of, one, False, fresh, settled, soonest)
+    one, admission, runs = decision.state, decision.admission, decision.runs
+    accepted_request, ready = nobody, jnp.zeros((), float)
+    if shape.pools:
+        first = (one.lost == 0) & (one.progress < 0) & (decision.preempted < 0) & (service.role[engine] == DECODE)
+        line: Line = one.waiting  # type: ignore[assignment]
+        taken = accepted(of, one, line, one.step.need, decision.admits & first)
+        state, one, ready = _sent(service, state, taken, engine, until)
+        accepted_request = jnp.where(taken.happened, taken.request, nobody)
+        runs = runs & ~taken.happened
+
+    # 6. The next steps.
+    first_work = jnp.maximum(admission.admitted, accepted_request)
+    wait = next_ready(one) - one.clock.high if shape.pools else None
+    matters = None if wait is None else jnp.isfinite(wait) & (wait > 0.0)
+    plan = planned(of, _price(prices, kind, engine), one, decision.next_end, wait, matters)
+    works = runs & (plan.prompts | (one.running > 0))
+    state = _written(state, engine, of, one, plan, runs, works)
+    asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
+    known = state.known._replace(queued=state.known.queued.at[engine].add(-asked))
+    state = state._replace(
+        known=known,
+        current=jnp.where(runs, nobody, jnp.where(allowed, engine, state.current)),
+        opened=opened,
+    )
+    return state, Happening(
+        high=one.clock.high,
+        low=one.clock.low,
+        came=come.time,
+        ready=ready,
+        pace=one.pace,
+        ahead=one.ahead,
+        engine=jnp.where(allowed, engine, nobody),
+        began=begins,
+        steps=steps,
+        decoding=jnp.where(steps > 0, own.taken.members, 0),
+        prompt=jnp.where(steps > 0, own.state.step.prompt, 0),
+        blocks=of.blocks - jnp.maximum(one.free, 0),
+        running=one.running + whole(one.progress >= 0),
+        ended=jnp.where(over, ended.request, nobody),
+        handed=jnp.where(stays, ended.request, nobody),
+        admitted=admission.admitted,
+        hit=admission.hit,
+        produced=admission.produced,
+        preempted=decision.preempted,
+        accepted=accepted_request,
+        delivered=come.request,
+        to=come.engine,
+        refused=come.refused,
+        rejected=come.rejected,
+    )
+
+
+def _row(stack: Slots, engine: Array) -> Slots:
+    """The slots of one engine."""
+    return Slots(*(None if part is None else part[engine] for part in stack))  # type: ignore[arg-type]
+
+
+def _with_row(stack: Slots, engine: Array, row: Slots) -> Slots:
+    """The slots of all engines with those of one."""
+    pairs = zip(stack, row, strict=True)
+    return Slots(*(None if part is None else part.at[engine].set(new) for part, new in pairs))  # type: ignore[arg-type]
+
+
+def _scalars(state: State) -> State:
+    """A state without its arrays."""
+    return state._replace(slots=None, groups=None, waiting=None, phases=None)  # type: ignore[arg-type]
+
+
+def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array) -> State:
+    """The engine at the beginning of its instant: after its steps, or after waiting."""
+    made = own.taken._replace(number=jnp.maximum(own.taken.number, 1))
+    later, _ = after(engine, one, made)
+    waited = one._replace(preempted=jnp.zeros_like(one.preempted))
+    now = pick(begins, pick(steps > 0, _scalars(later), _scalars(waited)), _scalars(one))
+    now = now._replace(clock=pick(begins, until, one.clock))
+    return now._replace(slots=one.slots, groups=one.groups, waiting=one.waiting, phases=one.phases)
+
+
+def _waiting_to_be_sent(one: State, before: Array) -> State:
+    """The engine whose newly parked sequence waits until a decoding engine has room for it."""
+    if one.slots.ready is None:
+        return one
+    newly = (one.slots.end == PARKED) & (before != PARKED)
+    return one._replace(slots=one.slots._replace(ready=jnp.where(newly, jnp.inf, one.slots.ready)))
+
+
+def _ended(
+    service: Service, state: ServiceState, engine: Array, one: State, request: Array, over: Array, stays: Array
+) -> ServiceState:
+    """The service after a request was answered, or its prompt completed: what follows it is planned."""
+    isl = entry(service.engines.isl, request)
+    gone = over | stays
+    known = state.known._replace(
+        requests=state.known.requests.at[engine].add(-whole(gone)),
+        tokens=state.known.tokens.at[engine].add(-jnp.where(gone, isl, 0)),
+    )
+    agenda = followed(state.agenda, service.turns, request, one.clock, over)
+    agenda, clients = begun_by(agenda, state.clients, request, one.clock, over)
+    state = state._replace(known=known, agenda=agenda, clients=clients, left=state.left - whole(over))
+    if state.holder is None or state.spent is None:
+        return state
+    place = jnp.where(stays, request, state.holder.shape[0])
+    return state._replace(
+        agenda=agenda.planned(request, one.clock, stays),
+        holder=state.holder.at[place].set(engine, mode="drop"),
+        spent=state.spent.at[place].set(one.pace, mode="drop"),
+    )
+
+
+def _sent(
+    service: Service, state: ServiceState, taken: Acceptance, engine: Array, until: Clock
+) -> tuple[ServiceState, State, Array]:
+    """The service and the decoding engine with a cache on its way, and the time in s at which it arrives."""
+    one, request, happens = taken.state, taken.request, taken.happened
+    holder, spent, busy = given(state.holder, "holders"), given(state.spent, "times"), given(state.busy, "links")
+    sender = jnp.maximum(entry(holder, request), 0)
+    start = jnp.maximum(until.high, jnp.maximum(busy[sender], busy[engine]))
+    isl = entry(service.engines.isl, request)
+    ready = arrival(given(service.transfer, "links"), isl, start, sender, engine, entry(spent, request))
+    here = at_slot(one.slots, taken.slot, happens)
+    one = one._replace(slots=one.slots._replace(ready=jnp.where(here, ready, one.slots.ready)))
+    # The engine that computed the prompt keeps its blocks until then.
+    row = _row(state.slots, sender)
+    there = (row.end == PARKED) & (row.request == request) & happens
+    ends = jnp.where(there, ready, given(row.ready, "times of arrival"))
+    wakes = happens & state.asleep[sender] & (ready < state.until.high[sender])
+    now = Clock(*(part[sender] for part in state.until))
+    woken = pick(wakes, Clock(ready, jnp.zeros_like(ready)), now)
+    taking = jnp.where(happens, ready, busy[engine])
+    state = state._replace(
+        slots=state.slots._replace(ready=given(state.slots.ready, "times of arrival").at[sender].set(ends)),
+        until=Clock(*(part.at[sender].set(new) for part, new in zip(state.until, woken, strict=True))),
+        busy=busy.at[engine].set(taking).at[sender].set(jnp.where(happens, ready, busy[sender])),
+    )
+    return state, one, ready
+
+
+def _price(prices: Sequence[Price], kind: Array, engine: Array) -> Price:
+    """The price of an engine's steps."""
+    if len(prices) == 1:
+        return prices[0]
+
+    def price(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+        return jax.lax.switch(kind[engine], [functools.partial(one, batch, rows) for one in prices])
+
+    return price
+
+
+def _written(
+    state: ServiceState, engine: Array, of: Engine, one: State, plan: Steps, runs: Array, works: Array
+) -> ServiceState:
+    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits until then."""
+    ends = plus(one.clock, plan.duration + of.swap_time * one.moved.astype(float))
+    wakes = jnp.asarray(jnp.inf) if one.slots.ready is None else next_ready(one)
+    waits = Clock(wakes, jnp.zeros_like(wakes))
+    before = Clock(*(part[engine] for part in state.until))
+    until = pick(runs, pick(works, ends, waits), before)
+    line: Line = one.waiting  # type: ignore[assignment]
+    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    plan = plan._replace(number=jnp.where(works, plan.number, 0))
+    return state._replace(
+        own=state.own.with_row(engine, Own(_scalars(one), plan)),
+        slots=_with_row(state.slots, engine, one.slots),
+        phases=state.phases.at[engine].set(one.phases),
+        until=Clock(*(part.at[engine].set(new) for part, new in zip(state.until, until, strict=True))),
+        asleep=state.asleep.at[engine].set(jnp.where(runs, ~works, state.asleep[engine])),
+        lines=line.put_back(),
+        tree=None if tree is None else tree._replace(engine=jnp.int32(0)),
+    )

@@ -1,0 +1,48 @@
+"""Scalars of many engines as rows of two arrays: one gather and one write for all of them."""
+
+from typing import Any, NamedTuple
+
+from jaxroof.numerics.arrays import jax, jnp
+from jaxroof.numerics.struct import Array
+
+
+class Rows(NamedTuple):
+    """Scalars of every engine."""
+
+    wholes: Array  # int32, shape [engines, whole numbers and conditions]
+    floats: Array  # shape [engines, floats]
+
+    def at(self, engine: Array, like: Any) -> Any:
+        """The tree of one engine's scalars.
+
+        Args:
+          like: a tree of this structure and these types.
+        """
+        leaves, structure = jax.tree.flatten(like)
+        wholes, floats = self.wholes[engine], self.floats[engine]
+        found, places = [], [0, 0]
+        for leaf in leaves:
+            real = jnp.issubdtype(leaf.dtype, jnp.floating)
+            row = floats if real else wholes
+            found.append(row[places[real]].astype(leaf.dtype))
+            places[real] += 1
+        return jax.tree.unflatten(structure, found)
+
+    def with_row(self, engine: Array, tree: Any) -> "Rows":
+        """The rows with the scalars of one engine."""
+        wholes, floats = _kinds([jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)])
+        return Rows(self.wholes.at[engine].set(jnp.stack(wholes)), self.floats.at[engine].set(jnp.stack(floats)))
+
+
+def rows(tree: Any, engines: int) -> Rows:
+    """Rows of engines that begin with these scalars, of shape () or [engines]."""
+    leaves = [jnp.broadcast_to(jnp.asarray(leaf), (engines,)) for leaf in jax.tree.leaves(tree)]
+    wholes, floats = _kinds(leaves)
+    return Rows(jnp.stack(wholes, axis=1), jnp.stack(floats, axis=1))
+
+
+def _kinds(leaves: list[Array]) -> tuple[list[Array], list[Array]]:
+    """Whole numbers and conditions, as int32, and floats, in their order."""
+    real = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
+    wholes = [leaf.astype(jnp.int32) for leaf, is_float in zip(leaves, real, strict=True) if not is_float]
+    return wholes, [leaf for leaf, is_float in zip(leaves, real, strict=True) if is_float]

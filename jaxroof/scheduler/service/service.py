@@ -1,0 +1,311 @@
+"""Service of several engines: what does not change while it is simulated, and its state between two iterations."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from jaxroof.batch import Policy, Traffic
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.numerics.tree import mapped
+from jaxroof.scheduler.advance import NOTHING, Steps
+from jaxroof.scheduler.engine import Engine, rules, whole
+from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
+from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
+from jaxroof.scheduler.service.lines import Lines, empty_lines
+from jaxroof.scheduler.service.packing import Rows, rows
+from jaxroof.scheduler.service.tree import PrefixTree, empty_tree
+from jaxroof.scheduler.state import NEVER, Clock, Slots, State
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Fixed shapes of a service: structure, one compiled program each."""
+
+    engines: int
+    slots: int  # sequences that are in one engine at once
+    iterations: int
+    block: int = 16  # the largest block size, in tokens
+    nodes: int = 0  # of the prefix tree; 0: no prefix cache
+    turns: int = 0  # requests that wait for the same answer at most; 0: none waits
+    pools: bool = False  # whether prompts and what follows them have engines of their own
+    router: str = "round_robin"
+    decode_router: str = "least_requests"
+
+
+class Routing(NamedTuple):
+    """Numbers that routers go by."""
+
+    weight: Array  # speed of every engine relative to the others, shape [engines]
+    pace: Array  # s per prompt token of every engine, shape [engines]
+    seed: Array  # int32
+    prefix: Array  # weight of a prompt's share in the cache
+    load: Array  # weight of an engine's load
+
+
+class Service(NamedTuple):
+    """What does not change. Fields of `engines` are of shape () where all engines have the same, else [engines]."""
+
+    engines: Engine
+    role: Array  # of every engine, a position in `ROLES`, shape [engines]
+    routing: Routing
+    transfer: Transfer | None
+    turns: Turns | None
+
+
+class Known(NamedTuple):
+    """What routers know of the engines, int32, shape [engines]."""
+
+    requests: Array  # sent to it and not answered or handed over
+    tokens: Array  # of their prompts
+    queued: Array  # prompt tokens of those that have not been admitted
+
+
+class Own(NamedTuple):
+    """Scalars of one engine: those of its state, and the steps that it is making."""
+
+    state: State  # without arrays
+    taken: Steps  # of `number` 0: it waits
+
+
+class ServiceState(NamedTuple):
+    """All that the next iteration depends on."""
+
+    own: Rows  # `Own` of every engine
+    slots: Slots  # shape [engines, slots]
+    phases: Array  # shape [engines, block + 1]
+    until: Clock  # when each engine's next instant is, infinite: when something comes, shape [engines]
+    asleep: Array  # bool: it makes no steps, shape [engines]
+    lines: Lines
+    known: Known
+    tree: PrefixTree | None
+    agenda: Agenda
+    clients: Clients | None
+    holder: Array | None  # engine that holds the cache of a completed prompt, -1: none, shape [requests]
+    spent: Array | None  # s of the step that completed a prompt, shape [requests]
+    busy: Array | None  # s until which the links of every engine are taken, shape [engines]
+    routed: Array  # requests that each router has sent, shape [2]
+    current: Array  # engine whose instant is not over; -1: none
+    opened: Array  # bool: all that ends at that instant has
+    left: Array  # requests that may still be answered
+
+
+class ServiceRun(NamedTuple):
+    """A simulation of a service that can go on."""
+
+    service: Service
+    state: ServiceState
+
+
+def begin(
+    traffic: Traffic,
+    policies: Policy,
+    blocks: Array,
+    shape: Shape,
+    *,
+    role: Array | None = None,
+    routing: Routing | None = None,
+    transfer: Transfer | None = None,
+    delay: Scalar = 0.0,
+    longest: Scalar = 2.0**30,
+) -> ServiceRun:
+    """A simulation of a service before its first iteration.
+
+    Args:
+      traffic: requests; `path` and `starts`, or `group`, where `shape` has nodes; `after` and `pause` where it has
+        turns.
+      policies: of all engines, leaves of shape () or [engines].
+      blocks: of KV cache of every engine, shape [engines].
+      role: of every engine; None: all serve requests to their end.
+      routing: None: all engines are equally fast.
+      transfer: None: without pools.
+      delay: s between the sending of a request and its delivery.
+      longest: decode steps that an iteration may take together.
+    """
+    role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
+    even = jnp.ones(shape.engines)
+    routing = Routing(even, 0.0 * even, jnp.int32(0), jnp.ones(()), jnp.ones(())) if routing is None else routing
+    isl, osl = whole(traffic.isl), whole(traffic.osl)
+    requests = isl.shape[0]
+    delayed = jnp.asarray(delay, float)
+    engines = _engines(traffic, policies, whole(blocks), shape, role, delayed, longest, (isl, osl))
+    turns = None if not shape.turns else _turns(traffic, shape.turns, delayed)
+    due, clients = _first(traffic, osl, delayed)
+
+    no = jnp.asarray(False)
+    empty = jnp.zeros((shape.engines, shape.slots), jnp.int32)
+    each = jnp.zeros(shape.engines, jnp.int32)
+    ends = jnp.full(shape.engines, jnp.inf)
+    own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks), shape.engines)
+    priority = None if traffic.priority is None else whole(traffic.priority)
+    state = ServiceState(
+        own=own,
+        slots=Slots(
+            empty + NEVER,
+            empty,
+            empty,
+            empty if shape.nodes else None,
+            jnp.full((shape.engines, shape.slots), jnp.inf) if shape.pools else None,
+        ),
+        phases=jnp.zeros((shape.engines, shape.block + 1), jnp.int32),
+        until=Clock(ends, jnp.zeros(shape.engines)),
+        asleep=jnp.ones(shape.engines, bool),
+        lines=empty_lines(shape.engines, requests, priority),
+        known=Known(each, each, each),
+        tree=empty_tree(shape.nodes, shape.engines) if shape.nodes else None,
+        agenda=agenda(due),
+        clients=clients,
+        holder=jnp.full(requests, -1, jnp.int32) if shape.pools else None,
+        spent=jnp.zeros(requests, float) if shape.pools else None,
+        busy=jnp.zeros(shape.engines, float) if shape.pools else None,
+        routed=jnp.zeros(2, jnp.int32),
+        current=jnp.int32(-1),
+        opened=no,
+        left=jnp.sum(osl > 0, dtype=jnp.int32),
+    )
+    return ServiceRun(Service(engines, role, routing, transfer, turns), state)
+
+
+def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
+    """The scalars of an engine that has nothing to do.
+
+    Args:
+      free: blocks, shape () or [engines]; None: none.
+    """
+    zero, no, number = jnp.int32(0), jnp.asarray(False), jnp.zeros((), float)
+    step = mapped(lambda value: number if isinstance(value, float) else zero, NOTHING)
+    state = State(
+        clock=Clock(number, number),
+        count=zero,
+        slots=None,  # type: ignore[arg-type]
+        groups=None,
+        waiting=None,  # type: ignore[arg-type]
+        step=step._replace(encodes=zero if images else None),
+        running=zero,
+        offset=zero,
+        free=zero if free is None else free,
+        idle=zero,
+        phases=None,  # type: ignore[arg-type]
+        progress=jnp.int32(-1),
+        partial=zero,
+        foremost=jnp.int32(-1),
+        lost=zero,
+        admissions=jnp.int32(1),
+        event=jnp.int32(1),
+        moved=zero,
+        preempted=no,
+        gate=no,
+        pace=number,
+        ahead=number,
+        padding=zero,
+        padded=zero,
+        parked=zero if pools else None,
+    )
+    return Own(state, Steps(no, no, zero, zero, number, number))
+
+
+def engine_at(service: Service, engine: Array, parked: Array | None) -> Engine:
+    """The constants of one engine; parked sequences take of the number that may run."""
+    engines = service.engines
+    found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
+    if parked is not None:
+        found["sequences"] = found["sequences"] - parked
+    return engines._replace(**found)
+
+
+SCALARS = (
+    *("mixed", "gated", "static", "budget", "sequences", "chunked", "size", "blocks", "spare", "reserve", "swap"),
+    *("swap_time", "caching", "most_waiting", "graph_step", "graph_limit", "longest", "single"),
+)
+"""Fields of an `Engine` that differ between engines."""
+
+
+def _one(values: Any, engine: Array) -> Any:
+    return values if values is None or values.ndim == 0 else values[engine]
+
+
+def _engines(
+    traffic: Traffic,
+    policies: Policy,
+    blocks: Array,
+    shape: Shape,
+    role: Array,
+    delay: Array,
+    longest: Scalar,
+    lengths: tuple[Array, Array],
+) -> Engine:
+    isl, osl = lengths
+    fields = rules(policies, blocks, longest)
+    if shape.pools:
+        # What is found in a cache is of use where prompts are computed.
+        fields["caching"] = fields["caching"] & (role != DECODE)
+    path, starts = traffic.path, traffic.starts
+    if shape.nodes and path is None:
+        path = jnp.asarray(traffic.group)[:, None]
+        starts = jnp.zeros_like(path)
+    some = bool(shape.nodes)
+    return Engine(
+        **fields,
+        requests=jnp.int32(isl.shape[0]),
+        clients=jnp.int32(isl.shape[0]),
+        think=jnp.asarray(traffic.think, float),
+        delay=delay,
+        isl=isl,
+        osl=osl,
+        group=None,
+        shared=whole(traffic.shared) if some else None,
+        keep=whole(traffic.keep) if some else None,
+        encode=mapped(lambda number: jnp.asarray(number, dtype=float), traffic.encode),
+        single=role == PREFILL if shape.pools else None,
+        path=jnp.asarray(path, jnp.int32) if some else None,
+        starts=whole(starts) // whole(jnp.max(jnp.asarray(policies.block_size))) if some else None,
+    )
+
+
+def _turns(traffic: Traffic, most: int, delay: Array) -> Turns:
+    """Followers of every request as lists: its first one, and of each the next one that waits for the same answer."""
+    after = jnp.asarray(traffic.after, jnp.int32)
+    requests = after.shape[0]
+    places = jnp.arange(requests, dtype=jnp.int32)
+    # Sorted by what they wait for: those of one answer stand side by side, in their order.
+    order = jnp.argsort(jnp.where(after >= 0, after, requests), stable=True).astype(jnp.int32)
+    waited = after[order]
+    same = jnp.concatenate([waited[1:] == waited[:-1], jnp.zeros(1, bool)]) & (waited >= 0)
+    behind = jnp.where(same, jnp.roll(order, -1), -1)
+    sibling = jnp.zeros(requests, jnp.int32).at[order].set(behind)
+    first = jnp.full(requests, requests, jnp.int32).at[jnp.where(after >= 0, after, requests)].min(places, mode="drop")
+    return Turns(jnp.where(first < requests, first, -1), sibling, jnp.asarray(traffic.pause, float) + delay, most)
+
+
+def _first(traffic: Traffic, osl: Array, delay: Array) -> tuple[Array, Clients | None]:
+    """Times at which requests are delivered as far as they are known, and the clients of a closed loop."""
+    requests = osl.shape[0]
+    places = jnp.arange(requests, dtype=jnp.int32)
+    roots = jnp.ones(requests, bool) if traffic.after is None else jnp.asarray(traffic.after) < 0
+    known = roots & (osl > 0)
+    sent = jnp.asarray(traffic.arrival, float) + delay
+    if traffic.clients is None:
+        return jnp.where(known, sent, jnp.inf), None
+    opens = known if traffic.opens is None else known & (jnp.asarray(traffic.opens) > 0.5)
+    conversations = jnp.sum(opens, dtype=jnp.int32)
+    order = jnp.argsort(~opens, stable=True).astype(jnp.int32)
+    # A conversation ends with the last of its requests in their order.
+    number = jnp.cumsum(opens.astype(jnp.int32)) - 1
+    closes = _last(traffic, places, osl)
+    begun = jnp.minimum(whole(traffic.clients), conversations)
+    due = jnp.where(opens & (number < begun), sent, jnp.inf)
+    return due, Clients(order, closes, conversations, begun, jnp.asarray(traffic.think, float) + delay)
+
+
+def _last(traffic: Traffic, places: Array, osl: Array) -> Array:
+    """Whether each request is the last of its conversation: the one that nobody waits for, of several the latest."""
+    if traffic.after is None:
+        return osl > 0
+    after = jnp.asarray(traffic.after, jnp.int32)
+    requests = after.shape[0]
+
+    # Roots by doubling: a chain of n turns takes log2(n) rounds of pointers to pointers.
+    parent = jnp.where(after >= 0, after, places)
+    for _ in range(max(requests - 1, 1).bit_length()):
+        parent = parent[parent]
+    last = jnp.full(requests, -1, jnp.int32).at[parent].max(jnp.where(osl > 0, places, -1))
+    return (last[parent] == places) & (osl > 0)

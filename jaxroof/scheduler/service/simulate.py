@@ -1,0 +1,32 @@
+"""Simulation of a service: `lax.scan` over iterations of fixed shape."""
+
+from collections.abc import Sequence
+
+from jaxroof.numerics.arrays import jax, jnp
+from jaxroof.numerics.struct import Array
+from jaxroof.prices.prices import Price
+from jaxroof.scheduler.service.event import FLOATS, Happening, happened
+from jaxroof.scheduler.service.service import ServiceRun, ServiceState, Shape
+
+
+def proceed(prices: Sequence[Price], kind: Array, run: ServiceRun, shape: Shape) -> tuple[ServiceRun, Happening]:
+    """The simulation after `shape.iterations` more, and the record of each of them, shapes [iterations].
+
+    Args:
+      prices: of steps, of every kind of engine.
+      kind: of every engine, a position in `prices`, shape [engines].
+    """
+
+    def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
+        state, record = happened(run.service, prices, kind, shape, state)
+        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:]])
+        return state, (jnp.stack(record[:FLOATS]), wholes)
+
+    state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
+    columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
+    return run._replace(state=state), Happening(*columns)
+
+
+def remaining(run: ServiceRun) -> Array:
+    """Number of requests that have no answer yet and may get one, shape ()."""
+    return run.state.left

@@ -1,0 +1,211 @@
+"""Prefix trees in the caches of several engines: requests share system prompts, conversations and their branches.
+
+A node of the tree is a run of tokens that prompts have in common; a request's path goes from the root to its own
+node. An engine's cache has the first blocks of a node, its chain, which is of use as far as the nodes above are whole.
+Sequences hold the nodes that their blocks are in; of the nodes that nobody holds, the one that was used longest ago is
+evicted first, of those used together the deepest.
+"""
+
+import math
+from typing import NamedTuple
+
+from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.prefixes import Place
+from jaxroof.scheduler.state import NEVER, total_of, whole
+
+
+class Path(NamedTuple):
+    """Nodes of one request, shape [depth], int32."""
+
+    nodes: Array  # -1: none
+    starts: Array  # block of the prompt at which each begins
+    spans: Array  # blocks of each on this path; the last one's has no end
+
+    @property
+    def inside(self) -> Array:
+        """The nodes, any where there is none."""
+        return jnp.maximum(self.nodes, 0)
+
+    def part(self, blocks: Array) -> Array:
+        """Of the prompt's first `blocks`, those that are in every node."""
+        return jnp.where(self.nodes >= 0, jnp.clip(blocks - self.starts, 0, self.spans), 0)
+
+    def held(self, blocks: Array) -> Array:
+        """Whether a sequence with so many blocks in chains holds each node: the root always."""
+        first = jnp.arange(self.nodes.shape[0], dtype=jnp.int32) == 0
+        return (self.nodes >= 0) & (first | (self.part(blocks) > 0))
+
+
+class PrefixTree(NamedTuple):
+    """Nodes in the caches of all engines, int32, and the engine that looks at them."""
+
+    chain: Array  # blocks, shape [nodes, engines]
+    users: Array  # admitted sequences that hold on to them, shape [nodes, engines]
+    order: Array  # order of eviction, NEVER where a node has nothing to evict, shape [engines, rows, width]
+    least: Array  # the least of every row of `order`, shape [engines, rows]
+    engine: Array  # the one that looks, shape ()
+
+    def path_of(self, engine: Engine, request: Array) -> Path:
+        """Nodes of a request that the engine caches."""
+        nodes, starts = entry(engine.path, request), entry(engine.starts, request)
+        later = jnp.concatenate([starts[1:], jnp.full(1, NEVER, jnp.int32)])
+        last = jnp.concatenate([nodes[1:] < 0, jnp.ones(1, bool)])
+        spans = jnp.where(last, NEVER, later - starts)
+        return Path(jnp.where(engine.caching, nodes, -1), starts, spans)
+
+    def present(self, path: Path) -> Array:
+        """Blocks of the path that are in the cache of the engine, or of all engines, shape () or [engines].
+
+        A node counts as far as those above are whole.
+        """
+        chains = self.chain[path.inside] if self.engine is None else self.chain[path.inside, self.engine]
+        spans = path.spans.reshape(-1, *(1 for _ in chains.shape[1:]))
+        there = (path.nodes >= 0).reshape(spans.shape)
+        lengths = jnp.where(there, jnp.minimum(chains, spans), 0)
+        above = jnp.cumprod(whole(lengths == spans), axis=0)
+        complete = jnp.concatenate([jnp.ones_like(above[:1]), above[:-1]])
+        return total_of(lengths * complete, axis=0)
+
+    def place(self, engine: Engine, request: Array, isl: Array, target: Array) -> Place:
+        """Blocks of a sequence that are in chains: what it finds there, and what a later one will find."""
+        path = self.path_of(engine, request)
+        chains, users = self._at(self.chain, path), self._at(self.users, path)
+        some = path.nodes[0] >= 0
+        # Whole blocks, and never the whole prompt: its last token has to be computed.
+        cached = jnp.minimum(self.present(path), entry(engine.shared, request) // engine.size)
+        hit = jnp.where(some, jnp.minimum(cached, (target - 1) // engine.size), 0)
+        keep = jnp.minimum(keep_of(engine, request), isl) // engine.size
+        chained = jnp.where(some, jnp.maximum(hit, keep), 0)
+        part, held = path.part(chained), path.held(chained)
+        growth = jnp.where(held, jnp.maximum(part - chains, 0), 0)
+        # An idle chain is used by nobody, but still cached: taking it costs no block.
+        idle = jnp.where(held & (users == 0), chains, 0)
+        beyond = jnp.where(held, jnp.maximum(chains - part, 0), 0)
+        return Place(hit, chained, total_of(growth), total_of(idle), total_of(beyond), path)
+
+    def entered(self, place: Place, event: Array, enters: Array, cuts: Array) -> "PrefixTree":
+        """The tree after a sequence has taken hold of its nodes, if it `enters`; where it `cuts`, only its own blocks
+        stay in them.
+        """
+        path = place.path
+        part, held = path.part(place.chained), path.held(place.chained) & enters
+        tree = self
+        for depth in range(path.nodes.shape[0]):
+            chain, users = tree._one(path, depth)
+            own = part[depth]
+            tree = tree._set(path, depth, jnp.where(cuts, own, jnp.maximum(chain, own)), users + 1, event, held[depth])
+        return tree
+
+    def ended(
+        self, engine: Engine, request: Array, chained: Array, event: Array, ends: Array
+    ) -> tuple["PrefixTree", Array, Array]:
+        """The tree with the blocks of an ended sequence that a later one begins with, and without its hold.
+
+        Returns:
+          The tree; blocks that chains have grown by; blocks that nobody uses any more.
+        """
+        return self._released(engine, request, chained, keep_of(engine, request) // engine.size, event, ends)
+
+    def left(
+        self, engine: Engine, request: Array, chained: Array, event: Array, leaves: Array
+    ) -> tuple["PrefixTree", Array]:
+        """The tree after a sequence has let go of its nodes, and the blocks that this leaves idle."""
+        tree, _, idle = self._released(engine, request, chained, jnp.int32(0), event, leaves)
+        return tree, idle
+
+    def shortened(self, engine: Engine, request: Array, chained: Array, happens: Array) -> tuple["PrefixTree", Array]:
+        """The tree after a sequence has given up the blocks of its nodes that are not its own, and their number."""
+        path = self.path_of(engine, request)
+        part, held = path.part(chained), path.held(chained) & happens
+        tree, freed = self, jnp.int32(0)
+        for depth in range(path.nodes.shape[0]):
+            chain, users = tree._one(path, depth)
+            shorter = jnp.minimum(chain, part[depth])
+            tree = tree._set(path, depth, shorter, users, jnp.int32(0), held[depth])
+            freed = freed + jnp.where(held[depth], chain - shorter, 0)
+        return tree, freed
+
+    def evicted(self, missing: Array) -> tuple["PrefixTree", Array]:
+        """The tree without blocks of the node that is first in order, at most `missing`; their number."""
+        least = self.least[self.engine]
+        row = jnp.argmin(least).astype(jnp.int32)
+        places = self.order[self.engine, row]
+        column = jnp.argmin(places).astype(jnp.int32)
+        there = (places[column] < NEVER) & (missing > 0)
+        node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
+        chain = self.chain[node, self.engine]
+        taken = jnp.where(there, jnp.minimum(chain, missing), 0)
+        chains = self.chain.at[node, self.engine].set(chain - taken)
+        gone = there & (chain == taken)
+        return self._replace(chain=chains)._ordered(node, jnp.where(gone, NEVER, places[column]), there), taken
+
+    def _at(self, values: Array, path: Path) -> Array:
+        """Values of the path's nodes in this engine, shape [depth]."""
+        return values[path.inside, self.engine]
+
+    def _one(self, path: Path, depth: int) -> tuple[Array, Array]:
+        """Chain and users of one node of a path."""
+        node = path.inside[depth]
+        return self.chain[node, self.engine], self.users[node, self.engine]
+
+    def _released(
+        self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array, leaves: Array
+    ) -> tuple["PrefixTree", Array, Array]:
+        path = self.path_of(engine, request)
+        blocks = jnp.maximum(chained, keep)
+        part, held = path.part(blocks), path.held(blocks) & leaves
+        before = path.held(chained)
+        tree, growth, idle = self, jnp.int32(0), jnp.int32(0)
+        for depth in range(path.nodes.shape[0]):
+            chain, users = tree._one(path, depth)
+            longer = jnp.maximum(chain, part[depth])
+            now = users - whole(before[depth])
+            tree = tree._set(path, depth, longer, now, event, held[depth])
+            growth = growth + jnp.where(held[depth], longer - chain, 0)
+            # Idle blocks: of a node that it was the last to hold all of them, of one that nobody held what is new.
+            newly = jnp.where(before[depth], longer, longer - chain)
+            idle = idle + jnp.where(held[depth] & (now == 0), newly, 0)
+        return tree, growth, idle
+
+    def _set(self, path: Path, depth: int, chain: Array, users: Array, event: Array, happens: Array) -> "PrefixTree":
+        """The tree with chain and users of one node, used by this event, if it `happens`."""
+        node = path.inside[depth]
+        old, held = self.chain[node, self.engine], self.users[node, self.engine]
+        tree = self._replace(
+            chain=self.chain.at[node, self.engine].set(jnp.where(happens, chain, old)),
+            users=self.users.at[node, self.engine].set(jnp.where(happens, users, held)),
+        )
+        # Of nodes used by the same event the deepest goes first.
+        key = event * path.nodes.shape[0] + (path.nodes.shape[0] - 1 - depth)
+        return tree._ordered(node, jnp.where((users == 0) & (chain > 0), key, NEVER), happens)
+
+    def _ordered(self, node: Array, key: Array, happens: Array) -> "PrefixTree":
+        """The tree with this node's place in the order of eviction, if it `happens`."""
+        width = self.order.shape[2]
+        row, column = node // width, jnp.mod(node, width)
+        places = self.order[self.engine, row]
+        places = jnp.where(happens & (jnp.arange(width, dtype=jnp.int32) == column), key, places)
+        return self._replace(
+            order=self.order.at[self.engine, row].set(places),
+            least=self.least.at[self.engine, row].set(jnp.min(places)),
+        )
+
+
+def keep_of(engine: Engine, request: Array) -> Array:
+    """Tokens that a sequence leaves for a later one: where answers go on elsewhere, of its prompt alone."""
+    keep = entry(engine.keep, request)
+    if engine.single is None:
+        return keep
+    return jnp.where(engine.single, jnp.minimum(keep, entry(engine.isl, request)), keep)
+
+
+def empty_tree(nodes: int, engines: int) -> PrefixTree:
+    """The tree of engines that have nothing in their caches."""
+    # Rows of about the square root: least of a row and least of all rows are found equally fast.
+    width = max(2 ** math.ceil(math.log2(max(nodes, 1)) / 2), 1)
+    rows = -(-nodes // width)
+    none = jnp.zeros((nodes, engines), jnp.int32)
+    order = jnp.full((engines, rows, width), NEVER, jnp.int32)
+    return PrefixTree(none, none, order, jnp.full((engines, rows), NEVER, jnp.int32), jnp.int32(0))
