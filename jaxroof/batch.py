@@ -189,30 +189,57 @@ def waiting_steps(policy: Policy) -> Scalar:
 
 @struct
 class Traffic:
-    """Requests in the order of their arrival, arrays of shape [requests].
+    """Requests in the order of their arrival, arrays of shape [requests], or [requests, depth] where they say so.
 
-    Open loop: they arrive when they say. Closed loop: `clients` of them are under way at any time, and the one after
-    them is sent `think` s after one of these ends.
+    Open loop: they arrive when they say, or `pause` s after the answer that they wait for. Closed loop: `clients` of
+    them are under way at any time, and the one after them is sent `think` s after one of these ends. Where requests
+    wait for answers, a client holds a conversation: from a request that `opens` one to the answer that `closes` it.
     """
 
     arrival: Array = number("s", "arrival", "non-decreasing; of a closed loop those of the first `clients` count")
     isl: Array = count("prompt tokens", "at least 1")
     osl: Array = count("output tokens", "at least 1; 0: there is no such request", zero=True)
     group: Array | None = number(
-        "1", "group of requests that begin alike", "0 .. groups - 1, or -1; none: there are no groups", default=None
+        "1",
+        "group of requests that begin alike",
+        "0 .. groups - 1, the deepest of its path, or -1; none: there are no groups",
+        default=None,
     )
-    shared: Array | None = number(
-        "1", "prompt tokens that an earlier request of the group began with", zero=True, default=None
-    )
+    shared: Array | None = number("1", "prompt tokens that an earlier request began with", zero=True, default=None)
     keep: Array | None = number(
         "1",
-        "tokens that a later request of the group begins with",
+        "tokens that a later request begins with",
         "of prompt and output, but the last",
         zero=True,
         default=None,
     )
     kind: Array | None = number(
         "1", "class of the request", "0 .. classes - 1; none: there are no classes", zero=True, default=None
+    )
+    path: Array | None = number(
+        "1",
+        "groups from the root of the prefix tree to the request's own",
+        "[requests, depth], a parent's number is smaller, -1 after the last; none: no group branches off from another",
+        default=None,
+    )
+    starts: Array | None = number(
+        "1",
+        "tokens of the prompt at which each group of the path begins",
+        "[requests, depth], 0 first; where there is no group the end of prompt and output",
+        zero=True,
+        default=None,
+    )
+    after: Array | None = number(
+        "1",
+        "earlier request whose answer this one waits for",
+        "a position, or -1; none: no request waits; `arrival` is then the time by plan",
+        default=None,
+    )
+    pause: Array | None = number("s", "time between that answer and this request", zero=True, default=None)
+    priority: Array | None = number("1", "priority", "lower ones go first; none: all are alike", default=None)
+    opens: Array | None = switch("1 where a client begins a conversation", "none: every request is one", default=None)
+    closes: Array | None = switch(
+        "1 where the answer ends a client's conversation", "none: every request is one", default=None
     )
     encode: Encode | None = (
         None  # of every request, in the step that begins its prompt; None: there is no encoder's work

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from workloads.streams.classes import classes_of, mixed
-from workloads.streams.stream import ALONE, part, traffic
+from workloads.streams.stream import part, traffic
 from workloads.streams.streams import first, generated
+from workloads.streams.tree import ALONE
 
 CHAT = """
 [chat]
@@ -129,3 +130,14 @@ def test_a_class_without_any_request_is_refused(classes):
         mixed(4, classes, requests=1)
     with pytest.raises(ValueError, match="no such file"):
         classes_of("nowhere.toml")
+
+
+def test_a_class_may_go_first(written):
+    found = classes_of(written(CHAT.replace('slo = "ttft=5s"', "priority = -2")))
+    stream = mixed("poisson:4", found, requests=50)
+    assert stream.priority.tolist() == np.where(stream.kind == 1, -2.0, 0.0).tolist()
+    assert traffic(stream).priority.tolist() == stream.priority.tolist()
+    assert mixed("poisson:4", classes_of(written(CHAT)), requests=50).priority is None
+    for wrong in ("1.5", "true", "10000000"):
+        with pytest.raises(ValueError, match="summaries: priority = .* must be a whole number; lower ones go first"):
+            classes_of(written(CHAT.replace('slo = "ttft=5s"', f"priority = {wrong}")))

@@ -5,8 +5,9 @@ import pytest
 
 from workloads.streams.arrivals import parse_arrivals
 from workloads.streams.lengths import parse_lengths, parse_prefixes, parse_sessions
-from workloads.streams.stream import ALONE, numbered
+from workloads.streams.stream import numbered
 from workloads.streams.streams import first, generated, mean_rate, summary, with_rate
+from workloads.streams.tree import ALONE
 
 COLUMNS = ("arrival", "isl", "osl", "group", "shared")
 

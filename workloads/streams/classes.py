@@ -16,11 +16,14 @@ from workloads.streams.lengths import Lengths, Prefixes, parse_lengths, parse_pr
 from workloads.streams.stream import MOST_REQUESTS, Stream, alone, numbered
 from workloads.streams.streams import generated
 
-KEYS = ("share", "isl", "osl", "prefixes", "slo")
+KEYS = ("share", "isl", "osl", "prefixes", "slo", "priority")
 """Keys of a class; the first three are needed."""
 
 MOST_CLASSES = 20
 """Classes of one stream."""
+
+MOST_PRIORITY = 1_000_000
+"""Largest priority of a class, and the smallest with a sign."""
 
 ROUNDED = 1e-3
 """By how much the shares may miss 1: thirds are written 0.333."""
@@ -38,6 +41,7 @@ class RequestClass:
     osl: Lengths
     prefixes: Prefixes | None = None
     slo: str | Mapping[str, Any] | None = None  # what it has to keep in place of the question's limits, as given
+    priority: int | None = None  # of its requests, lower goes first; None: 0 where another class has one
 
     @property
     def text(self) -> str:
@@ -123,7 +127,10 @@ def mixed(
     words += [f"{requests} requests"] if requests is not None else []
     words += [f"{duration:g} s"] if duration is not None else []
     source = "; ".join([*words, f"seed {seed}"])
-    return Stream(name, arrival, isl, osl, numbered(group), shared, source, kind=kind)
+    priority = None
+    if any(one.priority is not None for one in classes):
+        priority = np.array([float(one.priority or 0) for one in classes])[kind]
+    return Stream(name, arrival, isl, osl, numbered(group), shared, source, kind=kind, priority=priority)
 
 
 def _class(path: str, name: str, table: Any) -> RequestClass:
@@ -146,6 +153,10 @@ def _class(path: str, name: str, table: Any) -> RequestClass:
     slo = table.get("slo")
     if slo is not None and (not isinstance(slo, str | Mapping) or not slo):
         raise ValueError(f"{where}: slo = {slo!r} must be a text such as ttft=1s,tpot=30ms, or a table of such limits")
+    priority = table.get("priority")
+    whole = isinstance(priority, int) and not isinstance(priority, bool)
+    if priority is not None and not (whole and abs(priority) <= MOST_PRIORITY):
+        raise ValueError(f"{where}: priority = {priority!r} must be a whole number; lower ones go first")
     read = functools.partial(_read, where, table)
     return RequestClass(
         name,
@@ -154,6 +165,7 @@ def _class(path: str, name: str, table: Any) -> RequestClass:
         read("osl", parse_lengths, (int, float, str)),
         read("prefixes", parse_prefixes, (str,)) if "prefixes" in table else None,
         slo,
+        priority,
     )
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from scipy import special
 
 from workloads.streams.kinds import Kind, Range, nearest, number, parsed, shown
-from workloads.streams.stream import ALONE, LARGEST_TOKENS, MOST_REQUESTS, numbered
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, numbered
+from workloads.streams.tree import ALONE
 
 RANGES = {
     **dict.fromkeys(("tokens", "low", "high", "max"), Range(1, LARGEST_TOKENS, whole=True)),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from workloads.streams.lengths import (
     shared_prefixes,
     turns_of,
 )
-from workloads.streams.stream import ALONE, LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered, part
+from workloads.streams.tree import ALONE
 
 
 def generated(
@@ -114,6 +116,8 @@ def mean_rate(stream: Stream) -> float:
 def with_rate(stream: Stream, rate: float) -> Stream:
     """The stream with its times stretched or shrunk so that its mean rate is `rate` requests per s.
 
+    Pauses between an answer and the request that waits for it stay: they are of users and tools.
+
     Raises:
       ValueError: one line: a rate that is no positive number, or a stream without a mean rate.
     """
@@ -128,7 +132,7 @@ def with_rate(stream: Stream, rate: float) -> Stream:
 
 
 def first(stream: Stream, requests: int) -> Stream:
-    """The first requests of a stream.
+    """The first requests of a stream; what they wait for is among them.
 
     Raises:
       ValueError: one line, unless `requests` is from 1 to the stream's number.
@@ -138,9 +142,14 @@ def first(stream: Stream, requests: int) -> Stream:
     requests = int(requests)
     if requests == len(stream):
         return stream
-    columns = {name: getattr(stream, name)[:requests] for name in ("arrival", "isl", "osl", "group", "shared")}
-    columns["kind"] = None if stream.kind is None else stream.kind[:requests]
     note = f"the first {requests} of {len(stream)} requests"
+    # Groups that branch off from others are made anew: of some of them there may be one request left.
+    if stream.parent is not None:
+        return dataclasses.replace(part(stream, slice(requests)), notes=(*stream.notes, note))
+    names = ("arrival", "isl", "osl", "group", "shared", "kind", "along", "after", "pause", "priority")
+    columns: dict[str, Any] = {
+        name: None if getattr(stream, name) is None else getattr(stream, name)[:requests] for name in names
+    }
     return dataclasses.replace(stream, **columns, notes=(*stream.notes, note))
 
 

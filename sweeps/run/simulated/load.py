@@ -20,8 +20,9 @@ from sweeps.run.simulated.spec import ServeSpec
 from workloads import model
 from workloads.models.images import image_sizes, prompt_images
 from workloads.streams.classes import RequestClass, classes_of, mixed
-from workloads.streams.stream import ALONE, LARGEST_TOKENS, Stream, part, span_text, traffic
+from workloads.streams.stream import LARGEST_TOKENS, Stream, part, span_text, traffic
 from workloads.streams.streams import first, generated, mean_rate, with_rate
+from workloads.streams.tree import ALONE
 from workloads.traces import read_trace
 
 

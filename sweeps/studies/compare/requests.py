@@ -12,8 +12,9 @@ from jaxroof.steady.steady_state import LEAST_STEPS, Demand
 from sweeps.run.simulated.load import Images, Load, load
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.streams.classes import RequestClass
-from workloads.streams.stream import ALONE, Stream, part
+from workloads.streams.stream import Stream, part
 from workloads.streams.streams import mean_rate
+from workloads.streams.tree import ALONE
 
 LEAST, MOST = 1000, 4000
 """Requests of a simulation where the user does not say how many."""
