@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from jaxroof.batch import ORDERS, Policy
-from tests.oracle.jobs import Requests
+from tests.oracle.serving.jobs import Requests
 from workloads.streams.streams import generated
 
 PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.floor)
