@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from jaxroof.batch import ORDERS, Batch, Decode, Encode, Prefill
 from tests.oracle.serving.jobs import FINISHED, REJECTED, Job, Place, Step
-from tests.oracle.serving.tree import Path, Tree, held, wanted
+from tests.oracle.serving.tree import Path, Tree, held
 
 MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
 
@@ -356,12 +356,12 @@ class Engine:
         assert self.free >= 0, "no more blocks than there are"
         outside = [*self.waiting, *self.preempted]
         assert not any(job.holds for job in outside) and len({*holders, *outside}) == len(holders) + len(outside)
-        counted = dict.fromkeys(self.tree.nodes, 0)
+        refs = dict.fromkeys(self.tree.nodes, 0)
         for job in holders:
-            for part, own in zip(job.path, wanted(job.path, job.chained), strict=True):
-                counted[part.node] += part in held(job.path, job.chained)
-                assert own <= self.tree.node(part).chain
-        assert counted == {index: node.refs for index, node in self.tree.nodes.items()}
+            for part in held(job.path, job.chained):
+                refs[part.node] += 1
+            assert self.tree.growth(job.path, job.chained) == 0, "blocks of its path"
+        assert refs == {index: node.refs for index, node in self.tree.nodes.items()}
         inside = len(holders) - (len(self.parked) if self.role == PREFILL else 0)
         assert inside <= self.most and (self.prompts or self.running)
 
