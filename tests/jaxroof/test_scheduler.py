@@ -12,8 +12,8 @@ from jaxroof.batch import STATUSES, Encode, Traffic
 from jaxroof.scheduler import Size, begin, proceed, served
 from jaxroof.scheduler.simulate import LONGEST
 from sweeps.run.precision import precision
-from tests.oracle.random_serving import case, tabulated_price
 from tests.oracle.serving import serve
+from tests.oracle.serving.random_engines import case, tabulated_price
 
 pytestmark = pytest.mark.xdist_group("scheduler")
 

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from jaxroof.batch import STATUSES, Policy
-from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Requests
-from tests.oracle.random_serving import case, keep_of, toy_price
 from tests.oracle.serving import serve
+from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Requests
+from tests.oracle.serving.random_engines import case, keep_of, toy_price
 
 CASES = 100
 

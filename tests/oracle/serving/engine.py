@@ -1,137 +1,147 @@
-"""An engine's work on requests over time: slow, one engine step after the other, and right by definition.
+"""An engine's work on requests over time, one instant and one step after the other.
 
-Plain Python, with nothing approximated: every block of the cache and every token is counted, and what is counted is
-checked against the closed forms that a fast simulator would use. `q` is the number of decode steps so far.
+An instant has parts, in this order: completions, deliveries of new requests, joins of sequences from another engine,
+room for those that decode, admissions, and the step that follows. Plain Python, with nothing approximated: every block
+of the cache and every token is counted. `q` is the number of decode steps so far.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from jaxroof.batch import ORDERS, Batch, Decode, Encode, Prefill
-from tests.oracle.jobs import FINISHED, REFUSED, REJECTED, Group, Job, Outcome, Place, Step, jobs, outcome
+from tests.oracle.serving.jobs import FINISHED, REJECTED, Job, Place, Step
+from tests.oracle.serving.tree import Path, Tree, held
 
 MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
 
-
-def serve(
-    price: Callable[..., tuple[float, float]],
-    requests: Any,
-    policy: Any,
-    blocks: int,
-    clients: int = 0,
-    think=0.0,
-    images: Encode | None = None,
-) -> Outcome:
-    """Serves all requests.
-
-    Args:
-      price: device and host s of a step: price(batch, rows=None), rows being those of padded matrix multiplies.
-      requests: arrays `arrival`, `isl`, `osl`, and `group`, `shared`, `keep` or None.
-      policy: a `jaxroof.batch.Policy` of plain numbers.
-      blocks: of the KV cache.
-      clients: of a closed loop; 0: an open loop.
-      think: s between an answer and its client's next request.
-      images: of every request; None: there are none.
-    """
-    return Engine(price, requests, policy, int(blocks), int(clients), float(think), images).run()
+WHOLE, PREFILL, DECODE = "whole", "prefill", "decode"
+"""Roles of an engine: both of the others; prompts, with the first token; the tokens after it."""
 
 
 class Engine:
     """The state between two steps, and the rules by which it changes."""
 
-    def __init__(self, price, requests, policy, blocks: int, clients: int, think: float, images: Encode | None):
-        self.images = images
-        self.price, self.policy, self.blocks, self.clients, self.think = price, policy, blocks, clients, think
+    def __init__(self, price, policy, blocks: int, images: Encode | None = None, role: str = WHOLE):
+        self.price, self.policy, self.blocks, self.images, self.role = price, policy, blocks, images, role
         self.order, self.size = int(policy.order), int(policy.block_size)
         self.budget, self.most = int(policy.token_budget), int(policy.max_sequences)
         self.mixed = self.order == MIXED
-        self.jobs = jobs(requests, bool(policy.prefix_caching))
-        self.groups = {job.group: Group() for job in self.jobs if job.group >= 0}
+        self.tree = Tree()
         self.clock, self.q, self.free = 0.0, 0, blocks
+        self.next = math.inf  # s, its next instant
+        self.idle = True  # no step is under way
         self.running: list[Job] = []
         self.partial: Job | None = None  # the prompt that is not complete; it stays the head if its blocks are taken
         self.preempted: list[Job] = []
         self.waiting: list[Job] = []
+        self.parked: list[Job] = []  # cache that is sent away (prefill), or on its way here (decode)
+        self.arrival: Callable[[Job, float], float]  # s at which a cache that is sent for now is here (decode)
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
-        self.admissions = self.events = self.completions = 0
+        self.admissions = 0
         self.steps: list[Step] = []
-        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "jumps", "over", "shortened")
+        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "over", "shortened", "parked")
         self.counts = dict.fromkeys(names, 0)
-        for job in self.jobs:
-            if self.ceil(job.total) > blocks:
-                job.status, job.arrival = REFUSED, math.nan
-        self.line = [job for job in self.jobs if job.status != REFUSED]  # those that arrive, in order
-        self.arrived = 0  # how many of them have
-        if clients:
-            for job in self.line[clients:]:
-                job.arrival = math.inf
+        self.prompts: list[tuple[int, int]] = []  # tokens in the cache, and worked on in the coming step
+        self.prompt_tokens = 0  # the latter together
+        self.begun = 0  # prompts of which they are the first ones
+        self.ready: list[Job] = []  # whose prompts become complete
 
-    def run(self) -> Outcome:
-        """Instants, each with the step that follows it, until there is nothing left to do."""
-        while True:
-            self.complete()
-            self.arrive()
-            self.prompts: list[tuple[int, int]] = []  # tokens in the cache, and worked on in the coming step
-            self.prompt_tokens = 0  # the latter together
-            self.begun = 0  # prompts of which they are the first ones
-            self.ready: list[Job] = []  # whose prompts become complete
-            if not (self.mixed and self.make_room()):
-                self.admit()
-            if self.prompts or self.running:
-                if not self.prompts and not self.mixed:
-                    self.make_room()
-                self.step()
-                continue
-            assert self.head() is None, "an idle engine admits whoever waits"
-            if self.arrived == len(self.line) or self.line[self.arrived].arrival == math.inf:
-                return outcome(self.jobs, self.steps, self.counts)
-            self.clock = self.line[self.arrived].arrival
-            self.counts["jumps"] += 1
+    # 1. Completions.
 
-    # 1. Completions and arrivals.
+    def complete(self) -> list[Job]:
+        """Sequences that leave at this instant, in order of admission: they end, or their cache is sent away.
 
-    def complete(self) -> None:
-        for job in sorted((job for job in self.running if job.end <= self.q), key=lambda job: job.number):
+        The latter are parked until it has gone.
+        """
+        due = [job for job in self.running if job.end <= self.q]
+        gone = [job for job in self.parked if job.ready <= self.clock] if self.role == PREFILL else []
+        for job in sorted(due + gone, key=lambda job: job.number):
             assert job.produced == job.osl, "as many tokens as were asked for"
             held = self.ceil(job.total) if self.policy.reserve else self.ceil(job.total - 1)
             assert job.own == held - job.chained, "blocks of a finished sequence"
+            if job in gone:
+                self.parked.remove(job)
+                self.leave(job)
+                continue
             self.running.remove(job)
-            self.free += job.own
-            if job.group >= 0:
-                growth = max(job.keep // self.size - self.groups[job.group].chain, 0)
-                self.groups[job.group].chain += growth
-                self.free -= growth
-            self.released(job)
-            self.evict()
-            job.status, job.finish = FINISHED, self.clock
             if self.order == STATIC:
                 self.padded += 1
                 self.padded_context += job.total
-            self.completed()
+            if job.more:
+                self.parked.append(job)
+                self.counts["parked"] = max(self.counts["parked"], len(self.parked))
+            else:
+                self.leave(job)
+                job.status, job.finish = FINISHED, self.clock
         if not self.running:
             self.gate = True
             if self.partial is None:
                 self.padded = self.padded_context = 0
+        return sorted(due, key=lambda job: job.number)
 
-    def completed(self) -> None:
-        """A client of a closed loop thinks about what comes next."""
-        following = self.clients + self.completions
-        self.completions += 1
-        if self.clients and following < len(self.line):
-            self.line[following].arrival = self.clock + self.think
+    def leave(self, job: Job) -> None:
+        """A sequence leaves to the prefix tree what later ones begin with."""
+        self.free += job.own - self.tree.end(job.path, job.chained, job.keep // self.size)
+        job.own, job.holds = 0, False
+        self.evict()
 
-    def arrive(self) -> None:
-        while self.arrived < len(self.line) and self.line[self.arrived].arrival <= self.clock:
-            job = self.line[self.arrived]
-            self.arrived += 1
-            if len(self.waiting) >= self.policy.max_waiting:
-                job.status = REJECTED
-                self.completed()
-            else:
-                self.waiting.append(job)
+    # 2. Deliveries and joins.
 
-    # 2. Blocks of decoding sequences.
+    def can_hold(self, tokens: int) -> bool:
+        return self.ceil(tokens) <= self.blocks
+
+    def queued(self, job: Job) -> bool:
+        """Whether a request may wait here; else it is rejected."""
+        if len(self.waiting) >= self.policy.max_waiting:
+            job.status = REJECTED
+            return False
+        self.waiting.append(job)
+        return True
+
+    def wake(self, time: float) -> None:
+        """An idle engine has its next instant at `time` if it had none earlier."""
+        if self.idle:
+            self.next = min(self.next, time)
+
+    def join(self) -> None:
+        """Sequences whose cache has come decode."""
+        here = [job for job in self.parked if job.ready <= self.clock] if self.role == DECODE else []
+        for job in sorted(here, key=lambda job: job.number):
+            self.parked.remove(job)
+            self.decode(job)
+
+    def decode(self, job: Job) -> None:
+        """A sequence whose cache holds all but its newest token decodes from the next step on."""
+        job.end = self.q + job.left
+        assert self.context(job) == job.target + 1
+        self.running.append(job)
+
+    def sequences(self) -> list[Job]:
+        """All that were delivered and have not ended here."""
+        parked = self.parked if self.role == DECODE else []
+        partial = [] if self.partial is None else [self.partial]
+        return [*self.waiting, *partial, *self.preempted, *parked, *self.running]
+
+    def hit(self, job: Job) -> int:
+        """Tokens of a prompt in the prefix cache."""
+        return self.place(job, job.isl).hit * self.size
+
+    # 3. Work.
+
+    def work(self) -> None:
+        """Room, admissions, and the step; without one the engine waits for a transfer, or for nothing."""
+        self.prompts, self.prompt_tokens, self.begun, self.ready = [], 0, 0, []
+        if not (self.mixed and self.make_room()):
+            self.admit()
+        if not self.prompts and not self.mixed:
+            self.make_room()
+        self.idle = not (self.prompts or self.running)
+        if self.idle:
+            self.next = min((job.ready for job in self.parked), default=math.inf)
+        else:
+            self.next = self.clock + self.step()
+
+    # 4. Blocks of decoding sequences.
 
     def context(self, job: Job) -> int:
         """Tokens that it attends to in the decode step that starts at q, the new one included."""
@@ -144,19 +154,16 @@ class Engine:
         """Blocks that the next decode step begins."""
         return sum(self.begins_block(self.context(job)) for job in self.running)
 
-    def evictable(self) -> int:
-        return sum(group.chain for group in self.groups.values() if group.refs == 0)
-
     def make_room(self) -> bool:
         """Preempts sequences until the others have their blocks; whether there were any."""
         any_preempted = False
-        while self.need() > self.free + self.evictable():
+        while self.need() > self.free + self.tree.idle():
             if self.partial is not None and self.partial.holds:
                 self.preempt(self.partial)
-            elif len(self.running) > 1:
+            elif len(self.running) > 1 or self.parked:
                 self.preempt(max(self.running, key=lambda job: job.number))
             else:
-                self.shorten(self.running[0].group, self.running[0].chained)
+                self.shorten(self.running[0].path, self.running[0].chained)
                 break
             any_preempted = True
         return any_preempted
@@ -172,41 +179,25 @@ class Engine:
             assert job.left == job.osl - job.produced
             self.moved += cached if self.policy.swap else 0
         self.free += job.own
-        self.released(job)
+        job.own, job.holds = 0, False
+        self.tree.release(job.path, job.chained)
         job.preemptions += 1
         self.counts["preempted_partial" if job is self.partial else "preempted"] += 1
 
-    def shorten(self, group: int, chained: int) -> None:
-        """A sequence that is alone does without the blocks that only others of its group would use."""
-        if group >= 0:
-            lost = max(self.groups[group].chain - chained, 0)
-            self.groups[group].chain -= lost
-            self.free += lost
-            self.counts["shortened"] += lost
-
-    def released(self, job: Job) -> None:
-        job.own, job.holds = 0, False
-        if job.group >= 0:
-            self.groups[job.group].refs -= 1
-            self.touched(job)
-
-    def touched(self, job: Job) -> None:
-        self.groups[job.group].last = self.events
-        self.events += 1
+    def shorten(self, path: Path, chained: int) -> None:
+        """A sequence that is alone does without the blocks that only others would use of its path."""
+        lost = self.tree.shorten(path, chained)
+        self.free += lost
+        self.counts["shortened"] += lost
 
     def evict(self) -> None:
-        """Idle prefixes make up for blocks that are missing, the one that was touched first before the others."""
-        while self.free < 0:
-            idle = [group for group in self.groups.values() if group.refs == 0 and group.chain > 0]
-            if not idle:
-                return
-            group = min(idle, key=lambda group: group.last)
-            lost = min(group.chain, -self.free)
-            group.chain -= lost
+        """Idle prefixes make up for blocks that are missing."""
+        if self.free < 0:
+            lost = self.tree.evict(-self.free)
             self.free += lost
             self.counts["evicted"] += lost
 
-    # 3. Admissions.
+    # 5. Admissions.
 
     def head(self) -> Job | None:
         if self.partial is not None:
@@ -214,7 +205,9 @@ class Engine:
         if self.preempted:
             return min(self.preempted, key=lambda job: job.number)
         if self.policy.queue == "shortest_first":
-            return min(self.waiting, key=lambda job: (job.isl, job.index), default=None)
+            return min(self.waiting, key=lambda job: job.isl, default=None)  # of equal ones the first
+        if self.policy.queue == "priority":
+            return min(self.waiting, key=lambda job: job.priority, default=None)
         return self.waiting[0] if self.waiting else None
 
     def admit(self) -> None:
@@ -228,11 +221,18 @@ class Engine:
                 if not self.fits(place, now):
                     return
                 self.take(job, place)
-                job.end = self.q + job.left
-                assert self.context(job) == place.target + 1
-                self.running.append(job)
+                self.decode(job)
                 self.moved += place.target
                 self.counts["swapped_in"] += 1
+                continue
+            if self.role == DECODE and job in self.waiting:
+                place = self.place(job, job.isl)
+                if not self.fits(place):
+                    return
+                self.take(job, place)
+                job.ready = job.first_token = self.arrival(job, self.clock)
+                self.parked.append(job)
+                self.counts["parked"] = max(self.counts["parked"], len(self.parked))
                 continue
             place = None if job.holds else self.place(job, job.total - job.left)
             if place is not None and not self.fits(place):
@@ -255,26 +255,24 @@ class Engine:
 
     def place(self, job: Job, target: int) -> Place:
         """What a sequence takes of the cache for `target` tokens."""
-        hit = chained = growth = 0
-        if job.group >= 0:
-            chain = self.groups[job.group].chain
-            hit = min(chain, job.shared // self.size, (target - 1) // self.size)
+        hit = chained = 0
+        if job.path:
+            hit = min(self.tree.present(job.path), job.shared // self.size, (target - 1) // self.size)
             chained = max(hit, min(job.keep, job.isl) // self.size)
-            growth = max(chained - chain, 0)
         own = self.ceil(job.total if self.policy.reserve else target) - chained
-        return Place(job.group, target, hit, chained, own, growth)
+        return Place(job.path, target, hit, chained, own, self.tree.growth(job.path, chained))
 
     def fits(self, place: Place, now: int = 0) -> bool:
         """Whether there is a slot and room for one more sequence, with `now` blocks for its decoding in this step."""
-        if len(self.running) + len(self.prompts) + 1 > self.most:
+        parked = len(self.parked) if self.role == DECODE else 0
+        if len(self.running) + len(self.prompts) + parked + 1 > self.most:
             return False
-        room = self.free + self.evictable() - (self.need() if self.mixed else 0)
-        if place.group >= 0 and self.groups[place.group].refs == 0:
-            room -= self.groups[place.group].chain
-        if self.running or self.prompts:
+        room = self.free + self.tree.idle() - (self.need() if self.mixed else 0)
+        room -= self.tree.idle_of(place.path, place.chained)
+        if self.running or self.prompts or self.parked:
             room -= self.policy.watermark * self.blocks
         elif place.own + place.growth + now > room:
-            self.shorten(place.group, place.chained)
+            self.shorten(place.path, place.chained)
             return True
         return place.own + place.growth + now <= room
 
@@ -297,16 +295,14 @@ class Engine:
         job.holds, job.target, job.past = True, place.target, place.hit * self.size
         job.chained, job.own = place.chained, place.own
         self.free -= place.own + place.growth
-        if job.group >= 0:
-            group = self.groups[job.group]
-            group.refs += 1
-            group.chain += place.growth
-            self.touched(job)
+        self.tree.grow(job.path, job.chained)
+        self.tree.hold(job.path, job.chained)
         self.evict()
 
-    # 4. The step.
+    # 6. The step.
 
-    def step(self) -> None:
+    def step(self) -> float:
+        """Its duration in s."""
         self.gate = self.gate and bool(self.prompts)
         decoding = list(self.running) if self.mixed or not self.prompts else []
         for job in decoding:
@@ -317,18 +313,19 @@ class Engine:
         batch, rows = self.batch(decoding)
         self.check()
         device, host = self.price(batch) if rows is None else self.price(batch, rows=rows)
-        time = device + host
-        start, self.clock = self.clock, self.clock + (time + self.policy.swap_time * self.moved)
+        time = (device + host) + self.policy.swap_time * self.moved
         self.moved = 0
         used, logits = self.blocks - self.free, int(batch.logits)
-        self.steps.append(Step(start, self.clock, self.prompt_tokens, len(decoding), logits, used))
+        end = self.clock + time
+        self.steps.append(Step(self.clock, end, self.prompt_tokens, len(decoding), logits, used))
         if decoding or self.mixed:
             self.q += 1
         for job in (*decoding, *self.ready):
             job.produced += 1
             if math.isnan(job.first_token):
-                job.first_token = self.clock
+                job.first_token = end
         self.running += self.ready
+        return time
 
     def batch(self, decoding: list[Job]) -> tuple[Batch, float | None]:
         """What the step works on, and the rows to which its matrix multiplies are padded."""
@@ -352,21 +349,21 @@ class Engine:
 
     def check(self) -> None:
         """What holds during every step."""
-        holders = [*self.running, *self.ready, *([self.partial] if self.partial and self.partial.holds else [])]
+        holders = [*self.running, *self.ready, *self.parked]
+        holders += [self.partial] if self.partial and self.partial.holds else []
         assert len(set(holders)) == len(holders) and all(job.holds and job.own >= 0 for job in holders)
-        chains = sum(group.chain for group in self.groups.values())
-        assert self.free + sum(job.own for job in holders) + chains == self.blocks, "every block is somewhere"
-        assert self.free >= 0 or self.over(holders), "no more blocks than there are"
-        self.counts["over"] += self.free < 0
-        for index, group in self.groups.items():
-            members = [job for job in holders if job.group == index]
-            assert group.refs == len(members) and all(job.chained <= group.chain for job in members)
-        assert len(holders) <= self.most and (self.prompts or self.running)
-
-    def over(self, holders: list[Job]) -> bool:
-        """Whether a sequence that is alone goes on beside a chain of its group that is longer than what it shares."""
-        (job, *others) = holders
-        return not others and job.group >= 0 and job.chained < self.groups[job.group].chain
+        assert self.free + sum(job.own for job in holders) + self.tree.blocks() == self.blocks, "blocks are somewhere"
+        assert self.free >= 0, "no more blocks than there are"
+        outside = [*self.waiting, *self.preempted]
+        assert not any(job.holds for job in outside) and len({*holders, *outside}) == len(holders) + len(outside)
+        refs = dict.fromkeys(self.tree.nodes, 0)
+        for job in holders:
+            for part in held(job.path, job.chained):
+                refs[part.node] += 1
+            assert self.tree.growth(job.path, job.chained) == 0, "blocks of its path"
+        assert refs == {index: node.refs for index, node in self.tree.nodes.items()}
+        inside = len(holders) - (len(self.parked) if self.role == PREFILL else 0)
+        assert inside <= self.most and (self.prompts or self.running)
 
     def ceil(self, tokens: int) -> int:
         """Blocks of so many tokens."""

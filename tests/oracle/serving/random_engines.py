@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from jaxroof.batch import ORDERS, Policy
-from tests.oracle.jobs import Requests
+from tests.oracle.serving.jobs import Requests
 from workloads.streams.streams import generated
 
 PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.floor)
@@ -62,7 +62,7 @@ def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
     """Requests, policy, blocks, clients and think time in s; the same seed gives the same case."""
     rng = np.random.Generator(np.random.PCG64(seed))
     split = rng.random() < 0.15  # long prompts in many parts, so that some are preempted before they are complete
-    policy = _policy(rng, split)
+    policy = random_policy(rng, split)
     clients = int(rng.integers(1, 13)) if rng.random() < 0.3 else 0
     think = float(rng.choice([0.0, rng.uniform(0.001, 0.2)])) if clients else 0.0
     requests = _requests(rng, clients > 0, split)
@@ -87,7 +87,7 @@ def keep_of(isl, osl, group, shared) -> np.ndarray:
     return keep
 
 
-def _policy(rng, split: bool) -> Policy:
+def random_policy(rng, split: bool) -> Policy:
     preempts = split or rng.random() < 0.85
     swap = float(preempts and rng.random() < 0.35)
     return Policy(

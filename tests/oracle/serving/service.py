@@ -1,0 +1,202 @@
+"""A service of several engines: events in their order, one after the other."""
+
+import dataclasses
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxroof.batch import STATUSES
+from tests.oracle.serving.engine import DECODE, PREFILL, Engine
+from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Job, Request, Step, job, listed
+from tests.oracle.serving.pools import Transfers
+from tests.oracle.serving.routers import Router, View
+
+
+@dataclasses.dataclass
+class Server:
+    """One engine of a service."""
+
+    policy: Any  # a `jaxroof.batch.Policy` of plain numbers, or alike
+    blocks: int  # of the KV cache
+    price: Callable[..., tuple[float, float]]  # device and host s of a step: price(batch, rows=None)
+    role: str = "whole"  # or prefill, decode
+    weight: float = 1.0  # relative speed, for routers
+    pace: float = 0.0  # s per prompt token, for the router slo
+    rate: float = math.inf  # tokens/s of KV cache that it sends or receives
+
+
+@dataclasses.dataclass
+class Service:
+    """Engines, the requests that they serve, and the way of a request to an engine."""
+
+    requests: Any  # arrays: `tests.oracle.serving.jobs.Requests`
+    engines: Sequence[Server]
+    router: str = "round_robin"
+    weights: tuple[float, float] = (1.0, 1.0)  # of hits and load, for the router prefix
+    decode_router: str = "round_robin"
+    seed: int = 0
+    delay: float = 0.0  # s between sending and delivery
+    transfer_latency: float = 0.0  # s
+    layers: int = 0  # of the model, where a cache is sent layer by layer; 0: it is sent whole
+
+
+@dataclasses.dataclass
+class ServiceOutcome:
+    """What became of the requests, a number each, and of the engines; times in s, NaN where it did not come to that."""
+
+    arrival: list[float]  # sent
+    engine: list[int]  # to which it was routed; -1: never sent
+    decode_engine: list[int]  # to which it was handed over, or -1
+    admitted: list[float]
+    first_token: list[float]
+    finish: list[float]
+    status: list[int]
+    preemptions: list[int]
+    cached: list[int]  # tokens found in the prefix cache of the first engine
+    steps: list[list[Step]]  # of every engine
+    engine_counts: list[dict[str, int]]
+    counts: dict[str, int]  # of all
+
+
+@dataclasses.dataclass
+class Record:
+    """One request, and where it is."""
+
+    request: Request
+    sent: float = math.nan
+    status: int = UNFINISHED
+    answered: float = math.nan
+    engines: list[int] = dataclasses.field(default_factory=list)
+    jobs: list[Job] = dataclasses.field(default_factory=list)
+
+
+def serve_service(service: Service) -> ServiceOutcome:
+    """Serves all requests."""
+    return Events(service).run()
+
+
+class Events:
+    """The engines, the deliveries to come, and the rules by which one event follows the other."""
+
+    def __init__(self, service: Service):
+        self.service = service
+        self.engines = [Engine(each.price, each.policy, each.blocks, role=each.role) for each in service.engines]
+        self.fronts = [i for i, engine in enumerate(self.engines) if engine.role != DECODE]
+        self.decodes = [i for i, engine in enumerate(self.engines) if engine.role == DECODE]
+        self.router = Router(service.router, service.seed, service.weights)
+        self.decode_router = Router(service.decode_router, service.seed, service.weights)
+        rates = {engine: each.rate for engine, each in zip(self.engines, service.engines, strict=True)}
+        self.transfers = Transfers(rates, service.transfer_latency, service.layers)
+        for engine in self.engines:
+            engine.arrival = self.transfers.arrival
+        self.records = [Record(request) for request in listed(service.requests)]
+        self.deliveries: list[tuple[float, int]] = []  # time and request, a heap
+        self.handed_over = 0
+        for record in self.records:
+            if record.request.after < 0:
+                self.send(record, record.request.arrival)
+
+    def run(self) -> ServiceOutcome:
+        """Deliveries before the next instant of any engine, then that instant, until there is nothing left to do."""
+        while True:
+            engine = min(self.engines, key=lambda engine: engine.next)  # the first one of equals
+            if self.deliveries and self.deliveries[0][0] < engine.next:
+                self.deliver()
+            elif engine.next < math.inf:
+                self.instant(engine)
+            else:
+                return self.outcome()
+
+    def instant(self, engine: Engine) -> None:
+        """What one engine does between two of its steps."""
+        engine.clock = engine.next
+        for each in engine.complete():
+            if each.more:
+                self.hand_over(engine, each)
+            else:
+                self.answer(self.records[each.index], FINISHED, engine.clock)
+        while self.deliveries and self.deliveries[0][0] <= engine.clock:
+            self.deliver()
+        engine.join()
+        engine.work()
+
+    # Requests.
+
+    def send(self, record: Record, time: float) -> None:
+        record.sent = time
+        heapq.heappush(self.deliveries, (time + self.service.delay, record.request.index))
+
+    def deliver(self) -> None:
+        """The earliest delivery: to an engine, or refused or rejected there."""
+        time, index = heapq.heappop(self.deliveries)
+        record = self.records[index]
+        request = record.request
+        found = self.routed(self.router, request, self.fronts)
+        engine = self.engines[found]
+        each = job(request, engine.policy)
+        if engine.role == PREFILL:  # which works on it as if its first token were the last
+            each.osl, each.left, each.more, each.keep = 1, 1, request.osl - 1, min(request.keep, request.isl)
+        record.engines.append(found)
+        record.jobs.append(each)
+        whole = request.isl + request.osl
+        held = [engine.can_hold(each.total), *(self.engines[i].can_hold(whole) for i in self.decodes)]
+        if not all(held):
+            self.answer(record, REFUSED, time)
+        elif not engine.queued(each):
+            self.answer(record, REJECTED, time)
+        else:
+            engine.wake(time)
+
+    def answer(self, record: Record, status: int, time: float) -> None:
+        """The end of a request; those that wait for it are sent after their pause."""
+        record.status, record.answered = status, time
+        for other in self.records:
+            if other.request.after == record.request.index:
+                self.send(other, time + other.request.pause)
+
+    def hand_over(self, source: Engine, prompt: Job) -> None:
+        """A complete prompt goes on in an engine of decode, whose queue it joins; its cache stays until it is sent."""
+        record = self.records[prompt.index]
+        found = self.routed(self.decode_router, record.request, self.decodes)
+        target = self.engines[found]
+        rest = self.transfers.hand_over(record.request, prompt, source, target)
+        record.engines.append(found)
+        record.jobs.append(rest)
+        target.waiting.append(rest)
+        target.wake(source.clock)
+        self.handed_over += 1
+
+    def routed(self, router: Router, request: Request, engines: list[int]) -> int:
+        views = []
+        for i in engines:
+            engine, server = self.engines[i], self.service.engines[i]
+            there = engine.sequences()
+            hit = 0 if engine.role == DECODE else engine.hit(job(request, engine.policy))
+            tokens, queued = sum(each.isl for each in there), sum(each.isl for each in engine.waiting)
+            views.append(View(len(there), tokens, queued, hit, server.weight, server.pace))
+        return engines[router.choice(request.index, request.isl, request.nodes, views)]
+
+    # What became of them.
+
+    def outcome(self) -> ServiceOutcome:
+        columns: dict[str, list] = {field.name: [] for field in dataclasses.fields(ServiceOutcome)[:9]}
+        for record in self.records:
+            first, last = (record.jobs[0], record.jobs[-1]) if record.jobs else (None, None)
+            columns["arrival"].append(record.sent)
+            columns["engine"].append(record.engines[0] if record.engines else -1)
+            columns["decode_engine"].append(record.engines[1] if len(record.engines) > 1 else -1)
+            columns["admitted"].append(first.admitted if first else math.nan)
+            columns["first_token"].append(last.first_token if last else math.nan)
+            columns["finish"].append(record.answered if record.status == FINISHED else math.nan)
+            columns["status"].append(record.status)
+            columns["preemptions"].append(sum(each.preemptions for each in record.jobs))
+            columns["cached"].append(first.cached if first else 0)
+        each_count = [engine.counts for engine in self.engines]
+        counts = {name: sum(counts[name] for counts in each_count) for name in each_count[0] if name != "parked"}
+        for name, role in (("parked", PREFILL), ("coming", DECODE)):
+            counts[name] = max((engine.counts["parked"] for engine in self.engines if engine.role == role), default=0)
+        counts["handed_over"] = self.handed_over
+        counts |= {name: columns["status"].count(index) for index, name in enumerate(STATUSES)}
+        steps = [engine.steps for engine in self.engines]
+        return ServiceOutcome(**columns, steps=steps, engine_counts=each_count, counts=counts)
