@@ -114,8 +114,9 @@ admitted, else decoding (vLLM v0). decode_first: prompts only when nothing decod
 keeps its size until its longest sequence ends.
 """
 
-QUEUES = ("fcfs", "shortest_first")
-"""Which of the waiting requests is next: the one that came first, or the one with the shortest prompt."""
+QUEUES = ("fcfs", "shortest_first", "priority")
+"""Which of the waiting requests is next: the one that came first, the one with the shortest prompt, or the one with the
+lowest priority number."""
 
 MOST = 2.0**30
 """Tokens, sequences and the like that a policy may name."""

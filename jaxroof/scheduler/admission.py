@@ -85,19 +85,18 @@ class Work(NamedTuple):
     offset: Array  # its context less that count
 
 
-def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed: Array) -> Admission:
+def admitted(engine: Engine, state: State, need: Array, allowed: Array) -> Admission:
     """The state after the next prompt has got its work for this step, if there is one and if it fits.
 
     A candidate needs a slot, blocks for its tokens with `Engine.spare` left over, and a share of the token budget.
 
     Args:
-      shortest: whether the queue is ordered by the length of prompts.
       need: blocks that decoding sequences begin in the coming step, where they take part in it.
       allowed: bool, whether anything may be admitted at this point.
     """
     # 1. Who is next; 2. blocks that it shares with its group; 3. whether it fits; 4. its tokens of the step; 5. what it
     # does with them; 6. the state with it.
-    candidate = _candidate(engine, state, shortest)
+    candidate = _candidate(engine, state)
     place = _place(engine, state, candidate)
     room = _room(engine, state, candidate, place, need)
     share = _share(engine, state, candidate, place)
@@ -119,7 +118,7 @@ def admitted(engine: Engine, state: State, shortest: bool, need: Array, allowed:
     )
 
 
-def _candidate(engine: Engine, state: State, shortest: bool) -> AdmissionCandidate:
+def _candidate(engine: Engine, state: State) -> AdmissionCandidate:
     """The prompt under way; else, of the preempted sequences, the one admitted first; else the first of the queue."""
     slots = state.slots
     under_way = state.progress >= 0
@@ -130,7 +129,7 @@ def _candidate(engine: Engine, state: State, shortest: bool) -> AdmissionCandida
     returning = jnp.where(state.foremost >= 0, state.foremost, returning)
     # First come, first served over all three kinds: the prompt under way, preempted ones, then the queue.
     slot = jnp.where(under_way, state.partial, jnp.where(preempted, returning, empty))
-    queued = state.waiting.next_request(engine, state.clock, shortest)
+    queued = state.waiting.next_request(engine, state.clock)
     request = jnp.where(holds_slot, entry(slots.request, slot), queued.request)
     end = entry(slots.end, slot)
     left = jnp.where(holds_slot, tokens_left(end), osl_of(engine, request))

@@ -39,6 +39,7 @@ class Engine(NamedTuple):
     shared: Array | None  # tokens of the prompt that an earlier one of the group has too, shape [requests]
     keep: Array | None  # tokens with which a later one of the group begins, shape [requests]
     encode: Encode | None  # images of every request, floats; None: there are none
+    rank: Array | None = None  # the lowest of the queue goes first, shape [requests]; None: the first that came
     single: Array | None = None  # bool: answers end here with their first token; None: none do
     path: Array | None = None  # nodes of the prefix tree, from the root on, -1: none, shape [requests, depth]
     starts: Array | None = None  # blocks of the prompt at which they begin, shape [requests, depth]
@@ -97,6 +98,7 @@ def engine(
         shared=ordered(traffic.shared),
         keep=ordered(traffic.keep),
         encode=mapped(lambda number: jnp.asarray(number, dtype=float), traffic.encode),
+        rank=ordered(rank(traffic, policy.queue)),
     )
     return constants, Clock(sent, jnp.zeros_like(sent)), order
 
@@ -133,6 +135,13 @@ def rules(policy: Policy, blocks: Array, longest: Scalar) -> dict[str, Array]:
         "graph_limit": whole(policy.graph_limit),
         "longest": whole(longest),
     }
+
+
+def rank(traffic: Traffic, queue: str) -> Array | None:
+    """Of every request its rank in a queue of this kind, shape [requests]; None: the first that came goes first."""
+    if queue == "shortest_first":
+        return traffic.isl
+    return traffic.priority if queue == "priority" else None
 
 
 def whole(value: Scalar) -> Array:

@@ -13,7 +13,7 @@ from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Record, State, tied, whole, with_parked
 
 
-def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: State) -> tuple[State, Record]:
+def iterated(engine: Engine, price: Price, closed: bool, state: State) -> tuple[State, Record]:
     """The state after one iteration, and what it did.
 
     At one instant between engine steps, sequences end one by one, then arrivals join the queue, then cache is taken
@@ -24,7 +24,6 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
 
     Args:
       closed: structure: whether requests are sent when others end.
-      shortest: structure: whether the shortest prompt is next.
     """
     # Idle prefixes give way until no block is missing; then the instant begins, unless prompts have work already.
     owing = state.free < 0
@@ -41,7 +40,7 @@ def iterated(engine: Engine, price: Price, closed: bool, shortest: bool, state: 
     state = state._replace(gate=state.gate | (fresh & (state.running == 0) & (state.progress < 0)))
 
     # 3. and 4. Room for the next tokens, and admissions; then the step.
-    decision = decided(engine, state, shortest, fresh, settled, ended.next_end)
+    decision = decided(engine, state, fresh, settled, ended.next_end)
     admission = decision.admission
     advance = advanced(engine, price, decision.state, decision.next_end, decision.runs)
     state = advance.state
@@ -76,11 +75,10 @@ class Decision(NamedTuple):
     next_end: Array  # count of decode steps at which the next sequence ends
 
 
-def decided(engine: Engine, state: State, shortest: bool, fresh: Array, settled: Array, next_end: Array) -> Decision:
+def decided(engine: Engine, state: State, fresh: Array, settled: Array, next_end: Array) -> Decision:
     """Room for the next tokens, and one preemption or admission.
 
     Args:
-      shortest: structure: whether the shortest prompt is next.
       fresh: bool: no prompt has work yet at this instant.
       settled: bool: all ends and arrivals of this instant are over.
       next_end: count of decode steps at which the next sequence ends.
@@ -94,7 +92,7 @@ def decided(engine: Engine, state: State, shortest: bool, fresh: Array, settled:
 
     # Where nothing is admitted and room is short, a sequence loses its cache; one that is alone keeps it and gives up
     # shared blocks.
-    admission = admitted(engine, state, shortest, need, admits)
+    admission = admitted(engine, state, need, admits)
     state = tied(admission.state, state.waiting.arrival_of(admission.admitted), fresh & (admission.admitted >= 0))
     short = short & ~admission.happened & (state.running > 0)
     state, lost = preempted(engine, state, short & ~alone)

@@ -38,14 +38,13 @@ class Waiting(NamedTuple):
         high, low = (entry(part, inside) for part in self.arrival)
         return Clock(jnp.where(jnp.isfinite(high), high, 0.0), low)
 
-    def next_request(self, engine: Engine, clock: Clock, shortest: bool) -> Next:
-        """The first of the queue, or of those with the shortest prompt."""
+    def next_request(self, engine: Engine, clock: Clock) -> Next:
+        """The first of the queue, or of those with the lowest rank."""
         if self.waits is None:
             arrived = self.until(engine, clock, self.next) <= 0.0
             return Next(jnp.minimum(self.next, engine.isl.shape[0] - 1), arrived)
         places = jnp.arange(engine.isl.shape[0], dtype=jnp.int32)
-        # Shortest prompt first, or first come first served: the key that is minimised.
-        key = engine.isl if shortest else places
+        key = places if engine.rank is None else engine.rank
         least = jnp.min(jnp.where(self.waits, key, NEVER))
         # Ties go to the earlier one.
         request = jnp.min(jnp.where(self.waits & (key == least), places, places.shape[0] - 1))

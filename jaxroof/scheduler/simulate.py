@@ -89,7 +89,7 @@ class Size:
     rows: int = 8192  # tokens of the largest step
     context: int = 2**17  # tokens of the longest sequence
     groups: int = 0  # of requests that begin alike; 0: no prefix cache
-    ranked: bool = False  # whether requests may be turned away, or the shortest goes first
+    ranked: bool = False  # whether requests may be turned away, or some go before others
 
 
 def begin(
@@ -139,10 +139,10 @@ def begin(
 
 def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size) -> tuple[Run, Record]:
     """The simulation after `size.iterations` more, and the record of each of them, shapes [iterations]."""
-    closed, shortest = traffic.clients is not None, policy.queue == "shortest_first"
+    closed = traffic.clients is not None
 
     def one(state: State, _: None) -> tuple[State, tuple[Array, Array]]:
-        state, record = iterated(run.engine, price, closed, shortest, state)
+        state, record = iterated(run.engine, price, closed, state)
         # Floats and whole numbers are stacked apart: two arrays per iteration instead of sixteen, which scan copies
         # faster.
         return state, (jnp.stack(record[:FLOATS]), jnp.stack(record[FLOATS:]))

@@ -121,7 +121,7 @@ def happened(
     one = one._replace(gate=one.gate | (fresh & (one.running == 0) & (one.progress < 0)))
 
     # 5. Room and admissions, of prompts and of caches that were sent for.
-    decision = decided(of, one, False, fresh, settled, soonest)
+    decision = decided(of, one, fresh, settled, soonest)
     one, admission, runs = decision.state, decision.admission, decision.runs
     accepted_request, ready = nobody, jnp.zeros((), float)
     if shape.pools:
@@ -138,7 +138,7 @@ def happened(
     matters = None if wait is None else jnp.isfinite(wait) & (wait > 0.0)
     plan = planned(of, _price(prices, kind, engine), one, decision.next_end, wait, matters)
     works = runs & (plan.prompts | (one.running > 0))
-    state = _written(state, engine, of, one, plan, runs, works)
+    state = _written(state, engine, of, one, own.taken, plan, runs, works)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
     known = state.known._replace(queued=state.known.queued.at[engine].add(-asked))
     state = state._replace(
@@ -271,7 +271,7 @@ def _price(prices: Sequence[Price], kind: Array, engine: Array) -> Price:
 
 
 def _written(
-    state: ServiceState, engine: Array, of: Engine, one: State, plan: Steps, runs: Array, works: Array
+    state: ServiceState, engine: Array, of: Engine, one: State, before_it: Steps, plan: Steps, runs: Array, works: Array
 ) -> ServiceState:
     """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits until then."""
     ends = plus(one.clock, plan.duration + of.swap_time * one.moved.astype(float))
@@ -281,9 +281,9 @@ def _written(
     until = pick(runs, pick(works, ends, waits), before)
     line: Line = one.waiting  # type: ignore[assignment]
     tree: PrefixTree | None = one.groups  # type: ignore[assignment]
-    plan = plan._replace(number=jnp.where(works, plan.number, 0))
+    taken = pick(runs, plan._replace(number=jnp.where(works, plan.number, 0)), before_it)
     return state._replace(
-        own=state.own.with_row(engine, Own(_scalars(one), plan)),
+        own=state.own.with_row(engine, Own(_scalars(one), taken)),
         slots=_with_row(state.slots, engine, one.slots),
         phases=state.phases.at[engine].set(one.phases),
         until=Clock(*(part.at[engine].set(new) for part, new in zip(state.until, until, strict=True))),

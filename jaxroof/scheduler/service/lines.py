@@ -17,7 +17,8 @@ class Lines(NamedTuple):
     count: Array  # requests in each, shape [engines]
     link: Array  # the request behind each, shape [requests]
     place: Array | None  # engine in whose queue each is, -1: in none, shape [requests]; None: in order of delivery
-    rank: Array | None  # the lowest goes first, then the earliest delivery, shape [requests]
+    rank: Array | None  # the lowest goes first, then the earliest delivery, shape [queues, requests]
+    kind: Array | None  # of every engine's queue, a position in the first axis of `rank`, shape [engines]
     number: Array | None  # of every request's delivery, shape [requests]
 
     def joined(self, request: Array, engine: Array, number: Array, happens: Array) -> "Lines":
@@ -68,11 +69,12 @@ class Line(NamedTuple):
         """The request that is next; any where there is none."""
         if self.lines.place is None:
             return jnp.clip(self.head, 0, self.lines.link.shape[0] - 1)
-        rank = jnp.where(self.lines.place == self.engine, self.lines.rank, NEVER)
-        number = jnp.where(rank == jnp.min(rank), self.lines.number, NEVER)
+        ranks: Array = self.lines.rank[self.lines.kind[self.engine]]  # type: ignore[index]
+        rank = jnp.where(self.lines.place == self.engine, ranks, NEVER)
+        number = jnp.where((rank == jnp.min(rank)) & (rank < NEVER), self.lines.number, NEVER)
         return jnp.argmin(number).astype(jnp.int32)
 
-    def next_request(self, engine: Engine, clock: Clock, shortest: bool) -> Next:
+    def next_request(self, engine: Engine, clock: Clock) -> Next:
         """The request that is next, where prompts are admitted here."""
         return Next(self.first(), self.others_wait(engine, clock))
 
@@ -101,8 +103,13 @@ class Line(NamedTuple):
         )
 
 
-def empty_lines(engines: int, requests: int, rank: Array | None) -> Lines:
-    """Queues in which nobody is; `rank`: of every request, None: the first delivered is the first admitted."""
+def empty_lines(engines: int, requests: int, ranks: Array | None, kind: Array | None) -> Lines:
+    """Queues in which nobody is.
+
+    Args:
+      ranks: of every request in queues of each kind, shape [queues, requests]; None: the first delivered goes first.
+      kind: of every engine's queue, shape [engines].
+    """
     each, none = jnp.zeros(engines, jnp.int32), jnp.zeros(requests, jnp.int32)
-    ranked = rank is not None
-    return Lines(each, each, each, none, none - 1 if ranked else None, rank, none if ranked else None)
+    ranked = ranks is not None
+    return Lines(each, each, each, none, none - 1 if ranked else None, ranks, kind, none if ranked else None)

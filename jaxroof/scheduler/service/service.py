@@ -8,7 +8,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import NOTHING, Steps
-from jaxroof.scheduler.engine import Engine, rules, whole
+from jaxroof.scheduler.engine import Engine, rank, rules, whole
 from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
@@ -30,6 +30,7 @@ class Shape:
     pools: bool = False  # whether prompts and what follows them have engines of their own
     router: str = "round_robin"
     decode_router: str = "least_requests"
+    queues: tuple[str, ...] = ("fcfs",)  # of the engines, or one for all
 
 
 class Routing(NamedTuple):
@@ -136,7 +137,11 @@ def begin(
     each = jnp.zeros(shape.engines, jnp.int32)
     ends = jnp.full(shape.engines, jnp.inf)
     own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks), shape.engines)
-    priority = None if traffic.priority is None else whole(traffic.priority)
+    kinds = tuple(dict.fromkeys(shape.queues))
+    ranks = [rank(traffic, queue) for queue in kinds]
+    each_rank = jnp.stack([jnp.zeros(requests, jnp.int32) if one is None else whole(one) for one in ranks])
+    ordered = all(one is None for one in ranks)
+    kind = jnp.asarray([kinds.index(queue) for queue in shape.queues] * (shape.engines // len(shape.queues)), jnp.int32)
     state = ServiceState(
         own=own,
         slots=Slots(
@@ -149,7 +154,7 @@ def begin(
         phases=jnp.zeros((shape.engines, shape.block + 1), jnp.int32),
         until=Clock(ends, jnp.zeros(shape.engines)),
         asleep=jnp.ones(shape.engines, bool),
-        lines=empty_lines(shape.engines, requests, priority),
+        lines=empty_lines(shape.engines, requests, None if ordered else each_rank, None if ordered else kind),
         known=Known(each, each, each),
         tree=empty_tree(shape.nodes, shape.engines) if shape.nodes else None,
         agenda=agenda(due),
