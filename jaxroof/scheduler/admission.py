@@ -260,7 +260,7 @@ def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, work
     here = at_slot(slots, candidate.slot, work.takes)
     entered = at_slot(slots, candidate.slot, work.enters)
     end = jnp.where(work.decodes, work.end, held_back(candidate.left, jnp.asarray(False)))
-    return Slots(
+    return slots._replace(
         end=jnp.where(here, end, slots.end),
         number=jnp.where(entered, state.admissions, slots.number),
         request=jnp.where(entered, candidate.request, slots.request),
