@@ -53,9 +53,13 @@ def test_every_request_comes_to_an_end(random_services):
 
 def fits(service, index, engine) -> bool:
     isl, osl = service.requests.isl[index], service.requests.osl[index]
-    needs = [(service.engines[engine], isl + (1 if service.engines[engine].role == "prefill" else osl))]
-    needs += [(each, isl + osl) for each in service.engines if each.role == "decode"]
-    return all(-(-tokens // int(each.policy.block_size)) <= each.blocks for each, tokens in needs)
+    first, decodes = service.engines[engine], [each for each in service.engines if each.role == "decode"]
+
+    def holds(each, tokens):
+        return -(-tokens // int(each.policy.block_size)) <= each.blocks
+
+    after = not decodes or any(holds(each, isl + osl) for each in decodes)
+    return holds(first, isl + (1 if first.role == "prefill" else osl)) and after
 
 
 def test_time_runs_forward(random_services):

@@ -250,10 +250,12 @@ def test_a_sequence_makes_room_for_caches_under_way():
 
 
 def test_refusal_in_pools():
-    # 9 + 1 tokens fit in the prefill engine, 10 + 1 do not; 12 fit in the smallest of the others, 13 do not.
-    pools = server("prefill", blocks=10), server("decode", blocks=20), server("decode", blocks=12)
-    out = served(requests([9, 10, 9, 9], [1, 1, 3, 4]), *pools)
-    assert out.status == [FINISHED, REFUSED, FINISHED, REFUSED]
+    # 9 + 1 tokens fit in the prefill engine, 10 + 1 do not; 12 fit in the last engine, 13 in none. Those of decode take
+    # turns: the third request has one to choose from, and the last one, the second to be handed over, has two.
+    pools = server("prefill", blocks=10), server("decode", blocks=8), server("decode", blocks=12)
+    out = served(requests([9, 10, 9, 9, 3], [1, 1, 3, 4, 2]), *pools)
+    assert out.status == [FINISHED, REFUSED, FINISHED, REFUSED, FINISHED]
+    assert out.decode_engine == [-1, -1, 2, -1, 2]
 
 
 def test_a_prompt_leaves_its_prefix_when_its_cache_has_gone():
