@@ -139,9 +139,7 @@ class Events:
             each.osl, each.left, each.more, each.keep = 1, 1, request.osl - 1, min(request.keep, request.isl)
         record.engines.append(found)
         record.jobs.append(each)
-        whole = request.isl + request.osl
-        held = [engine.can_hold(each.total), *(self.engines[i].can_hold(whole) for i in self.decodes)]
-        if not all(held):
+        if not engine.can_hold(each.total) or (self.decodes and not self.able(request)):
             self.answer(record, REFUSED, time)
         elif not engine.queued(each):
             self.answer(record, REJECTED, time)
@@ -158,7 +156,7 @@ class Events:
     def hand_over(self, source: Engine, prompt: Job) -> None:
         """A complete prompt goes on in an engine of decode, whose queue it joins; its cache stays until it is sent."""
         record = self.records[prompt.index]
-        found = self.routed(self.decode_router, record.request, self.decodes)
+        found = self.routed(self.decode_router, record.request, self.able(record.request))
         target = self.engines[found]
         rest = self.transfers.hand_over(record.request, prompt, source, target)
         record.engines.append(found)
@@ -166,6 +164,10 @@ class Events:
         target.waiting.append(rest)
         target.wake(source.clock)
         self.handed_over += 1
+
+    def able(self, request: Request) -> list[int]:
+        """Engines of decode that have room for a request."""
+        return [i for i in self.decodes if self.engines[i].can_hold(request.isl + request.osl)]
 
     def routed(self, router: Router, request: Request, engines: list[int]) -> int:
         views = []
