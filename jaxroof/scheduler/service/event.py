@@ -113,7 +113,7 @@ def happened(
     # 4. Caches that have arrived, once all that is due at this time was delivered.
     settled, soonest = opened & ~coming, ended.next_end
     if shape.pools:
-        joined = arrived(of, one, until.high, settled)
+        joined = arrived(of, one, until.high, settled & (begins | ~state.admitting))
         one, settled = joined.state, settled & ~joined.more
         of, soonest = engine_at(service, engine, one.parked), next_end(one.slots.end)
     # Where prompts have work already, the instant goes on from there.
@@ -145,6 +145,7 @@ def happened(
         known=known,
         current=jnp.where(runs, nobody, jnp.where(allowed, engine, state.current)),
         opened=opened,
+        admitting=settled & ~runs,
     )
     return state, Happening(
         high=one.clock.high,

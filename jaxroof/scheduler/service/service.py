@@ -87,6 +87,7 @@ class ServiceState(NamedTuple):
     routed: Array  # requests that each router has sent, shape [2]
     current: Array  # engine whose instant is not over; -1: none
     opened: Array  # bool: all that ends at that instant has
+    admitting: Array  # bool: and all that comes or joins at it
     left: Array  # requests that may still be answered
 
 
@@ -165,6 +166,7 @@ def begin(
         routed=jnp.zeros(2, jnp.int32),
         current=jnp.int32(-1),
         opened=no,
+        admitting=no,
         left=jnp.sum(osl > 0, dtype=jnp.int32),
     )
     return ServiceRun(Service(engines, role, routing, transfer, turns), state)
