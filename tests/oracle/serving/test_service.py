@@ -229,6 +229,13 @@ def test_links_of_both_ends_are_busy():
     assert (out.decode_engine, out.first_token, out.finish) == ([1, 2], [9.0, 11.0], [19.0, 21.0])
 
 
+def test_prompts_of_one_step_are_handed_over_as_they_were_numbered():
+    # The second one, which is shorter, is admitted first; the first one still has the first turn, and the link.
+    pools = server("prefill", rate=2.0, queue="shortest_first"), server("decode"), server("decode")
+    out = served(requests([4, 2], [2, 2]), *pools, transfer_latency=1.0)
+    assert (out.decode_engine, out.first_token) == ([1, 2], [9.0, 11.0])
+
+
 def test_one_token_needs_no_hand_over():
     out = served(requests([4, 3], [1, 2]), server("prefill"), server("decode"))
     assert (out.decode_engine, out.finish) == ([-1, 1], [7.0, 17.0])
