@@ -39,7 +39,7 @@ class Engine:
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
         self.admissions = 0
         self.steps: list[Step] = []
-        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "over", "shortened", "parked")
+        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "shortened", "parked")
         self.counts = dict.fromkeys(names, 0)
         self.prompts: list[tuple[int, int]] = []  # tokens in the cache, and worked on in the coming step
         self.prompt_tokens = 0  # the latter together
@@ -57,8 +57,8 @@ class Engine:
         gone = [job for job in self.parked if job.ready <= self.clock] if self.role == PREFILL else []
         for job in sorted(due + gone, key=lambda job: job.number):
             assert job.produced == job.osl, "as many tokens as were asked for"
-            held = self.ceil(job.total) if self.policy.reserve else self.ceil(job.total - 1)
-            assert job.own == held - job.chained, "blocks of a finished sequence"
+            needed = self.ceil(job.total if self.policy.reserve else job.total - 1)
+            assert job.own == needed - job.chained, "blocks of a finished sequence"
             if job in gone:
                 self.parked.remove(job)
                 self.leave(job)

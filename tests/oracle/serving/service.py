@@ -109,9 +109,9 @@ class Events:
                 return self.outcome()
 
     def instant(self, engine: Engine) -> None:
-        """What one engine does between two of its steps."""
+        """What one engine does between two of its steps; complete prompts are handed over in the order of requests."""
         engine.clock = engine.next
-        for each in engine.complete():
+        for each in sorted(engine.complete(), key=lambda each: each.index):
             if each.more:
                 self.hand_over(engine, each)
             else:

@@ -70,11 +70,14 @@ def test_least_tokens():
     assert out.engine == [0, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize(("weights", "engine"), [((1.0, 1.0), 1), ((1.3, 1.0), 0), ((1.0, 0.0), 0)])
-def test_prefix_against_load(weights, engine):
-    # At 26 s the first engine has 8 of 10 tokens, and one request, the most of all: 0.8 w_prefix - w_load against 0.
+@pytest.mark.parametrize(
+    ("weights", "weight", "engine"), [((1.0, 1.0), 1.0, 1), ((1.3, 1.0), 1.0, 0), ((0.5, 1.0), 4.0, 0)]
+)
+def test_prefix_against_load(weights, weight, engine):
+    # At 26 s the first engine has 8 of 10 tokens, and one request, the most of all: 0.8 w_prefix - w_load against 0. At
+    # four times the speed that is a quarter of a request, below the least that counts as the most: 0.4 - 0.25.
     asked = requests([8, 5, 10], [2, 1, 1], [0.0, 25.0, 26.0], group=[0, -1, 0], shared=[0, 0, 8], keep=[8, 0, 8])
-    out = served(asked, server(order=0.0), server(order=0.0), router="prefix", weights=weights)
+    out = served(asked, server(weight=weight), server(), router="prefix", weights=weights)
     assert out.engine == [0, 0, engine]
     assert out.cached == [0, 0, 8 if engine == 0 else 0]
 
@@ -87,6 +90,9 @@ def test_slo_counts_queues_and_hits():
     asked = requests([20, 20, 10], arrival=[0.0, 0.0, 200.0], group=[1, 0, 0], shared=[0, 0, 9], keep=[0, 9, 0])
     out = served(asked, server(), server(pace=1.5), router="slo")
     assert out.engine == [0, 1, 1] and out.cached[2] == 9
+    # The first one is worked on at 1 s and waits no longer: 4 against 6.
+    out = served(requests([4, 4], arrival=[0.0, 1.0]), server(), server(pace=1.5), router="slo")
+    assert out.engine == [0, 0]
 
 
 def test_a_router_counts_those_in_a_step_until_its_end():
@@ -167,16 +173,30 @@ def test_the_deepest_node_of_one_event_is_evicted_first():
     assert out.cached == [0, 0, 4] and out.counts["evicted"] == 2
 
 
-def test_a_node_that_is_not_held_may_go():
-    # 10 blocks of one token. The first leaves 3 of the root and 3 of its child. The second holds the root alone and
-    # needs 6 more blocks, of which 4 are free: the child loses two. The last one finds 3 and 1.
+@pytest.mark.parametrize("child", [-1, 1])
+def test_a_node_that_is_not_held_may_go(child):
+    # 10 blocks of one token. The first leaves 3 of the root and 3 of its child. The second shares the root alone,
+    # whether or not it begins a child, and needs 6 more blocks, of which 4 are free: the child loses two. The last one
+    # finds 3 and 1.
     asked = requests(
         [6, 9, 6], arrival=[0.0, 20.0, 40.0], shared=[0, 3, 6], keep=[6, 3, 0],
-        nodes=[[0, 1], [0, -1], [0, 1]], starts=[[0, 3]] * 3,
+        nodes=[[0, 1], [0, child], [0, 1]], starts=[[0, 3]] * 3,
     )  # fmt: skip
     out = served(asked, server(blocks=10))
     assert out.counts["evicted"] == 2
     assert out.cached == [0, 3, 4]
+
+
+def test_what_is_behind_a_gap_is_not_found():
+    # As above, but the second shares 1 token and needs 8 more blocks: alone, it cuts the root to 1, and then, with 6
+    # free, the child to 1. The last one finds the root's token, but not the child's, two tokens behind it.
+    asked = requests(
+        [6, 9, 6], arrival=[0.0, 20.0, 40.0], shared=[0, 1, 6], keep=[6, 1, 0],
+        nodes=[[0, 1], [0, -1], [0, 1]], starts=[[0, 3]] * 3,
+    )  # fmt: skip
+    out = served(asked, server(blocks=10))
+    assert (out.counts["shortened"], out.counts["evicted"]) == (2, 2)
+    assert out.cached == [0, 1, 1]
 
 
 # Pools. 2 tokens/s and 1 s: the cache of 4 tokens takes 3 s.
@@ -207,6 +227,13 @@ def test_links_of_both_ends_are_busy():
         requests([4, 2], [2, 2]), server("prefill", rate=2.0), server("decode"), server("decode"), transfer_latency=1.0
     )
     assert (out.decode_engine, out.first_token, out.finish) == ([1, 2], [9.0, 11.0], [19.0, 21.0])
+
+
+def test_prompts_of_one_step_are_handed_over_as_they_were_numbered():
+    # The second one, which is shorter, is admitted first; the first one still has the first turn, and the link.
+    pools = server("prefill", rate=2.0, queue="shortest_first"), server("decode"), server("decode")
+    out = served(requests([4, 2], [2, 2]), *pools, transfer_latency=1.0)
+    assert (out.decode_engine, out.first_token) == ([1, 2], [9.0, 11.0])
 
 
 def test_one_token_needs_no_hand_over():
