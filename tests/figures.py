@@ -164,7 +164,7 @@ def _settings(pick: Any) -> dict[str, str]:
 def scenarios(point: Deployed, random: np.random.Generator, sweeps: int = 3) -> Iterator[tuple[str, Scenario]]:
     """The scenario that every question makes of one deployment, by the question's name.
 
-    Questions that refuse it are left out: a simulation prices no context parallelism.
+    Questions that refuse it are left out.
 
     Args:
       sweeps: how many of the ways to write the point as one of a sweep's.

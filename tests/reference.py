@@ -1,11 +1,13 @@
 """Pages that are generated from declarations and files: `python -m tests.reference` writes them anew."""
 
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hwspaces import engine_names
 from hwspaces.quantities.units import formatted
 from jaxroof.numerics.struct import NO_DEFAULT, Declaration
-from tests import scenario_page
+from tests import engine_pages, scenario_page
 
 FOLDER = Path(__file__).parents[1] / "docs"
 
@@ -110,6 +112,7 @@ PAGES = {
     "reference/numbers.md": numbers,
     "reference/variables.md": variables,
     "evidence/scenarios.md": scenario_page.whole_page,
+    **{f"reference/engines/{name}.md": functools.partial(engine_pages.page, name, table) for name in engine_names()},
 }
 
 

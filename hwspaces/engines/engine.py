@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hwspaces.engines.launch import LaunchWords, launch_words
+from hwspaces.engines.rules import SchedulerRule, ruled, scheduler_rules
 from hwspaces.files import document
 from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.units import nearest, quantity
@@ -36,7 +37,7 @@ RELEASED = ("policy", "deployment", "precisions", "host")
 TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
-_KEYS = (*TEXTS, "vendor", *RELEASED, "sources", "releases", "slower", "runs", "collectives", "launch")
+_KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases", "slower", "runs", "collectives", "launch")
 _RELEASE = ("date", "source", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER = ("vendor", "with", "without", "before", "step_time", "source")
@@ -118,6 +119,8 @@ class EngineEntry:
     released: datetime.date | None  # a day by which the last release whose rules these are was out; None: not known
     vendor: str | None  # whose devices alone it runs on
     policy: Mapping[str, Any]  # fields of `jaxroof.batch.Policy`, SI; words as codes where they have codes
+    rules: tuple[SchedulerRule, ...]  # of the scheduler, with the fields of the policy that say them
+    read: str  # versions whose source the rules are from
     deployment: Mapping[str, Any]  # fields of `jaxroof.deployment.Deployment`, SI
     precisions: EnginePrecisions
     host: HostTimes
@@ -212,11 +215,14 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         if numbers(known) <= numbers(version):
             _merge(rules, table, where)
             released = table["date"]
-    sources = tables.get("sources", {})
-    # Every number needs a source: of its table as a whole, or of its own.
+    sources, scheduler = tables.get("sources", {}), scheduler_rules(tables.get("rules", ()), f"{file}: rules")
+    if scheduler and not isinstance(tables.get("read"), str):
+        raise ValueError(f"{file}: read is missing, or no text: versions whose source the rules are from")
+    # Every number needs a source: of its table as a whole, of its own, or of a rule of the scheduler.
+    said = {*sources, *(f"policy.{field}" for field in ruled(scheduler))}
     for path in RELEASED:
         for key in tables.get(path, {}):
-            if path not in sources and f"{path}.{key}" not in sources:
+            if path not in said and f"{path}.{key}" not in said:
                 raise ValueError(f"{file}: {path}.{key} has no source")
     # What no release changes is read from the file's tables as they stand.
     return EngineEntry(
@@ -229,6 +235,8 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         released=released,
         vendor=tables.get("vendor"),
         policy=rules["policy"],
+        rules=scheduler,
+        read=tables.get("read", ""),
         deployment=rules["deployment"],
         precisions=EnginePrecisions(**({"cache": {}} | rules["precisions"])),
         host=HostTimes(**rules["host"]),

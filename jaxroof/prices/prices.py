@@ -222,7 +222,7 @@ def step_prices(
       are differentiable in every leaf of hardware, model, deployment and efficiency.
 
     Raises:
-      ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
+      ValueError: one line, for a model that does not generate, which a scheduler cannot price.
     """
     parts = Parts(hardware, model, deployment, efficiency)
     # Tables depend on the place alone and may be shared by many simulations.
@@ -237,9 +237,12 @@ def _micro_batch_price(
     tables: StepPrices, parts: Parts, prompts: bool, encode: Encode | None, batch: Batch, rows: Scalar
 ) -> tuple[Array, Array]:
     """Cost of one micro-batch's step in all stages, shape [quantities], and s of its host, shape ()."""
-    decoding = given(batch.decode, "decode part of the step")
+    decoding, step_rows = given(batch.decode, "decode part of the step"), parts.rows(batch, rows)
     # GEMMs and collectives: one read of a table over rows, linear in between (nodes are dense, 128 per octave).
     spent = _between(*_read(tables.rows, rows, ROWS))
+    # Context-parallel devices have a part of the prompts' rows in their layers, but experts see those of all.
+    if tables.split is not None:
+        spent = spent + _between(*_read(tables.split, step_rows.each, ROWS))
     some = decoding.sequences > 0
     # A division by zero sequences would be nan even where it is not selected.
     sequences = jnp.where(some, decoding.sequences, 1.0)
@@ -262,12 +265,12 @@ def _micro_batch_price(
             for length, least in ((prompt.sequences, 1.0), (prompt.tokens, 1.0), (prompt.past, 0.0))
         )
         # Prompts' attention depends on lengths in more ways than a table holds: the op is priced on the spot.
-        spent = spent + jnp.where(work, parts.sums("prompt", prompt=lengths, rows=rows), 0.0)
+        spent = spent + jnp.where(work, parts.sums("prompt", prompt=lengths, rows=step_rows), 0.0)
     # Ops of several dependences at once, such as overlap's saved time, have no table at all.
     if parts.has("all"):
         lengths = prompt.sequences, prompt.tokens, prompt.past
         context = decoding.sequences, decoding.context
-        spent = spent + parts.sums("all", prompt=lengths, decoding=context, logits=batch.logits, rows=rows)
+        spent = spent + parts.sums("all", prompt=lengths, decoding=context, logits=batch.logits, rows=step_rows)
     return spent, sampled[-1]
 
 

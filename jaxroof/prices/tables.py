@@ -18,7 +18,7 @@ from jaxroof.numerics.derivatives import example, output_dependence
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.numerics.tree import mapped
 from jaxroof.op import Ops
-from jaxroof.step.forward import as_run
+from jaxroof.step.forward import Rows, as_run, split_rows
 from jaxroof.step.overlap import HIDDEN, overlapped_ops
 from jaxroof.step.placed import placed_ops
 from jaxroof.step.step import HOST, times_of
@@ -53,6 +53,7 @@ class StepPrices:
     decode: Array  # shape [octaves(context, CONTEXT) - 1, octaves(sequences, DECODE) - 1, 4, quantities]
     logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
     encoder: Array | None = None  # over requests, shape [octaves(sequences, LOGITS) - 1, 2, quantities]; None: it rests
+    split: Array | None = None  # as `rows`, over those of one context-parallel device; None: there is one device
 
 
 Terms = list[dict[str, Scalar]]
@@ -60,7 +61,10 @@ Terms = list[dict[str, Scalar]]
 cores' voltage, and that of memory and links."""
 
 OpKinds = dict[str, frozenset[str]]
-"""Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
+"""Names of the ops that depend on all rows, on those of a context-parallel device, on decoding or logits alone, on
+prompts and rows, and on anything else."""
+
+ONE = Rows(1.0)
 
 
 class Parts:
@@ -73,7 +77,7 @@ class Parts:
       kinds: of a place of the same structure, where they are known already.
 
     Raises:
-      ValueError: one line, for what a scheduler cannot price: context parallelism, and a model that does not generate.
+      ValueError: one line, for a model that does not generate, which a scheduler cannot price.
     """
 
     def __init__(
@@ -84,7 +88,8 @@ class Parts:
         efficiency: Efficiency,
         kinds: list[OpKinds] | None = None,
     ):
-        _check(model, deployment)
+        if not model.generates:
+            raise ValueError("a model that does not generate tokens has no decode steps to schedule")
         self._place = hardware, as_run(model, hardware), deployment, efficiency
         self._known = kinds
 
@@ -103,6 +108,10 @@ class Parts:
         """Shape of the columns, without their two dimensions of nodes."""
         return jnp.shape(self._place[0].memory.hbm.bandwidth)[:-2]
 
+    def rows(self, batch: Batch, rows: Scalar) -> Rows:
+        """Rows of a step of `batch` whose GEMMs have so many on all devices."""
+        return split_rows(rows, batch, self._place[2])
+
     def has(self, kind: str) -> bool:
         """Whether anything is of this kind."""
         return any(of[kind] for of in self.kinds)
@@ -113,7 +122,7 @@ class Parts:
         prompt: tuple[Any, ...] = (1.0, 1.0, 0.0),
         decoding: tuple[Any, ...] = (1.0, 1.0),
         logits: Scalar = 1.0,
-        rows: Scalar = 1.0,
+        rows: Rows = ONE,
     ) -> Array:
         """Sums of all quantities over the ops of one kind, shape [quantities].
 
@@ -136,7 +145,7 @@ class Parts:
     def host(self, logits: Scalar) -> Array:
         """Time in s of the host, shape [1]."""
         none: list[frozenset[str]] = [frozenset() for _ in self.kinds]
-        return _sum(_terms(self._place, (1.0, 1.0, 0.0), (1.0, 1.0), logits, 1.0, none)[0], {HOST})[..., None]
+        return _sum(_terms(self._place, (1.0, 1.0, 0.0), (1.0, 1.0), logits, ONE, none)[0], {HOST})[..., None]
 
 
 def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: Encode | None = None) -> StepPrices:
@@ -160,8 +169,11 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
         values = function(first[:, None], second[None, :])
         return jnp.broadcast_to(values, (*parts.lanes, len(first), len(second), values.shape[-1]))
 
-    # GEMMs, collectives and norms: functions of the rows alone.
-    rows = table(lambda n, _: parts.sums("rows", rows=n), octaves(most_rows, ROWS))
+    def of_rows(kind: str) -> Array:
+        """Of GEMMs, collectives and norms, which are functions of the rows alone."""
+        nodes = table(lambda n, _: parts.sums(kind, rows=Rows(n)), octaves(most_rows, ROWS))
+        return _intervals(nodes[..., 0, :])
+
     # Decode attention: sequences times mean context.
     decode = table(
         lambda context, n: parts.sums("decode", decoding=(n, n * context)),
@@ -173,10 +185,11 @@ def price_tables(parts: Parts, deployment: Deployment, limits: Limits, encode: E
     if encode is not None:
         images = _intervals(table(lambda n, _: parts.encoder(n, encode), sampled)[..., 0, :])
     return StepPrices(
-        rows=_intervals(rows[..., 0, :]),
+        rows=of_rows("rows"),
         decode=_cells(decode),
         logits=_intervals(jnp.concatenate(logits, axis=-1)[..., 0, :]),
         encoder=images,
+        split=of_rows("split") if parts.has("split") else None,
     )
 
 
@@ -187,19 +200,12 @@ def octaves(most: int, per_octave: int) -> Array:
     return jnp.asarray([math.ldexp(1.0 + place / per_octave, octave) for octave, place in places], dtype=float)
 
 
-def _check(model: Model, deployment: Deployment) -> None:
-    if not model.generates:
-        raise ValueError("a model that does not generate tokens has no decode steps to schedule")
-    if deployment.cp is not None:
-        raise ValueError("deployment.cp is set; the scheduler does not price it")
-
-
 def _terms(
     place: tuple[Any, ...],
     prompt: tuple[Any, ...],
     decoding: tuple[Any, ...],
     logits: Scalar,
-    rows: Scalar,
+    rows: Rows,
     names: list[frozenset[str]] | None = None,
 ) -> Terms:
     """Of a micro-batch's step in a place: hardware, model, deployment, efficiency.
@@ -257,20 +263,24 @@ def _cells(values: Array) -> Array:
 
 def _probe(place: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Arguments of any size for `_terms`, and what each of their leaves is called; those of `place` have no name."""
-    mark = {name: frozenset((name,)) for name in ("prompt", "decode", "logits", "rows")}
-    values = (2.0, 64.0, 16.0), (2.0, 64.0), 3.0, 66.0
-    marks = (mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"], mark["rows"]
-    return (example(place), *values), (mapped(lambda _: frozenset(), place), *marks)
+    mark = {name: frozenset((name,)) for name in ("prompt", "decode", "logits", "rows", "split")}
+    values = (2.0, 64.0, 16.0), (2.0, 64.0), 3.0
+    marks = (mark["prompt"],) * 3, (mark["decode"],) * 2, mark["logits"]
+    if place[2].cp is None:
+        rows, names = Rows(66.0), Rows(mark["rows"])
+    else:
+        rows, names = Rows(66.0, 34.0), Rows(mark["rows"], mark["split"])
+    return (example(place), *values, rows), (mapped(lambda _: frozenset(), place), *marks, names)
 
 
 def _kinds(marks: dict[str, frozenset[str]]) -> OpKinds:
-    """Names of the ops that depend on rows, decoding or logits alone, on prompts and rows, and on anything else."""
-    kinds: dict[str, set[str]] = {kind: set() for kind in ("rows", "decode", "logits", "prompt", "all")}
+    """Names of the ops by what they depend on, as `OpKinds` has them."""
+    kinds: dict[str, set[str]] = {kind: set() for kind in ("rows", "split", "decode", "logits", "prompt", "all")}
     for name, mark in marks.items():
         if name == HOST:
             continue
-        alone = next((kind for kind in ("rows", "decode", "logits") if mark <= {kind}), None)
-        kinds[alone or ("prompt" if mark <= {"prompt", "rows"} else "all")].add(name)
+        alone = next((kind for kind in ("rows", "split", "decode", "logits") if mark <= {kind}), None)
+        kinds[alone or ("prompt" if mark <= {"prompt", "rows", "split"} else "all")].add(name)
     return {kind: frozenset(names) for kind, names in kinds.items()}
 
 

@@ -11,6 +11,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.arrays import is_traced, jnp
 from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.prices.tables import OpKinds, Parts
+from jaxroof.step.forward import Rows
 
 ROWS = (
     *(2.0**octave for octave in range(6)),
@@ -59,29 +60,34 @@ class StepCosts:
     decode: Lines  # of attention
     logits: Lines
     host: Lines  # s
+    split: Lines | None  # of the rows of one context-parallel device; None: there is one device
     encoder: Lines | None  # without the host; None: it has no work
     encode: Encode | None  # of every request
 
     def cost(self, batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         """Cost of a micro-batch and s of its host: a `jaxroof.prices.prices.MicroBatch`; numbers of shape [..., n]."""
-        prompt, decoding = prompts_and_decoding(batch)
+        (prompt, decoding), step_rows = prompts_and_decoding(batch), self.parts.rows(batch, rows)
         # Zero sequences would be priced at the first node, 1: they are left out.
         some = jnp.asarray(decoding.sequences) > 0
         spent = self.rows.at(rows)
+        if self.split is not None:
+            spent = spent + self.split.at(step_rows.each)
         spent = spent + jnp.where(some[..., None], self.decode.at(decoding.sequences), 0.0)
         # Less than one sampled row: of several micro-batches some have none, and pay nothing.
         spent = spent + self.logits.at(batch.logits) * jnp.minimum(batch.logits, 1.0)[..., None]
         if self.encoder is not None and batch.encode is not None:
             requests = batch.encode.tokens / given(self.encode, "encoder's work of a request").tokens
             spent = spent + self.encoder.at(requests) * jnp.minimum(requests, 1.0)[..., None]
-        spent = spent + self._prompts(batch, rows)
+        spent = spent + self._prompts(batch, step_rows)
         if self.parts.has("all"):
             lengths = prompt.sequences, prompt.tokens, prompt.past
             context = decoding.sequences, decoding.context
-            spent = spent + self.parts.sums("all", prompt=lengths, decoding=context, logits=batch.logits, rows=rows)
+            spent = spent + self.parts.sums(
+                "all", prompt=lengths, decoding=context, logits=batch.logits, rows=step_rows
+            )
         return spent, self.host.at(batch.logits)[..., 0]
 
-    def _prompts(self, batch: Batch, rows: Scalar) -> Array | float:
+    def _prompts(self, batch: Batch, rows: Rows) -> Array | float:
         """Cost of the ops that depend on prompts; 0 where there are none, whose ops would divide by zero."""
         prompt, _ = prompts_and_decoding(batch)
         work = jnp.asarray(prompt.tokens) > 0
@@ -112,14 +118,15 @@ def step_costs(
       kinds: as `Parts` takes them.
     """
     parts = Parts(hardware, model, deployment, efficiency, kinds)
-    sequences = jnp.asarray(SEQUENCES)
+    sequences, nodes = jnp.asarray(SEQUENCES), Rows(jnp.asarray(rows))
     # Each op is priced at the nodes of what it depends on alone: a few dozen evaluations for all batches of a search.
     return StepCosts(
         parts=parts,
-        rows=Lines(rows, parts.sums("rows", rows=jnp.asarray(rows))),
+        rows=Lines(rows, parts.sums("rows", rows=nodes)),
         decode=Lines(SEQUENCES, parts.sums("decode", decoding=(sequences, sequences * context))),
         logits=Lines(SEQUENCES, parts.sums("logits", logits=sequences)),
         host=Lines(SEQUENCES, parts.host(sequences)),
+        split=Lines(rows, parts.sums("split", rows=nodes)) if parts.has("split") else None,
         encoder=None if encode is None else Lines(SEQUENCES, parts.encoder(sequences, encode)),
         encode=encode,
     )

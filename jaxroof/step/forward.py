@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxroof.batch import Batch, divided
 from jaxroof.deployment import (
@@ -12,7 +12,6 @@ from jaxroof.deployment import (
     request_groups,
     splits_requests,
     stage_devices,
-    token_groups,
     tokens_per_sequence,
 )
 from jaxroof.deployment.speculation import draft_deployment, drafter
@@ -102,8 +101,27 @@ def _changed(tree: Any, change: Callable[[WeightFormat], WeightFormat]) -> Any:
 # Ops of one engine step on one device: those of every layer, in order, by name.
 
 
+class Rows(NamedTuple):
+    """Tokens that go through every layer in one step, those of padded CUDA graphs included."""
+
+    all: Scalar  # of all attention groups, as experts see them
+    split: Scalar | None = None  # what of these a context-parallel device has: its part of prompts, all that decode
+
+    @property
+    def each(self) -> Scalar:
+        """Those of all groups on one context-parallel device."""
+        return self.all if self.split is None else self.split
+
+
+def split_rows(rows: Scalar, batch: Batch, deployment: Deployment) -> Rows:
+    """Rows of a step from those of all its devices: cp divides those of prompts."""
+    if deployment.cp is None or batch.prefill is None:
+        return Rows(rows)
+    return Rows(rows, rows - batch.prefill.tokens * (1.0 - 1.0 / deployment.cp))
+
+
 def step_ops(
-    model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None, sampled: Scalar | None = None
+    model: Model, deployment: Deployment, batch: Batch, rows: Rows | None = None, sampled: Scalar | None = None
 ) -> Ops:
     """Ops of one step on one device, in the order they first run; with pipeline stages, on one device after another.
 
@@ -111,7 +129,7 @@ def step_ops(
     Layers of one block run `count` times. With several blocks, names carry the block's number: `1.qkv_proj`.
 
     Args:
-      rows: tokens that go through every layer, those of padded CUDA graphs included; None: those of the batch.
+      rows: tokens that go through every layer; None: those of the batch.
       sampled: rows of the output head; None: those that sample and those that are verified.
     """
     # Data-parallel attention: each group sees its own sequences, while experts see the tokens of all groups.
@@ -120,7 +138,7 @@ def step_ops(
         tokens, group_tokens = device_tokens(local, deployment), stage_tokens(batch, deployment)
     else:
         # Padded CUDA graphs run rows that nobody asked for: GEMMs see them, attention does not.
-        tokens, group_tokens = rows / token_groups(deployment), rows
+        tokens, group_tokens = rows.each / request_groups(deployment), rows.all
     ops: Ops = {}
     if local.encode is not None and model.encoder is not None:
         ops |= encoder_ops(model.encoder, deployment, local.encode)

@@ -8,8 +8,9 @@ from jaxroof.hardware import Hardware
 from jaxroof.model import Model
 from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.tree import mapped
 from jaxroof.op import PRODUCTS, AnyOp, Collective, Copy, Kernel, Ops
-from jaxroof.step.forward import step_ops
+from jaxroof.step.forward import Rows, step_ops
 
 HIDDEN = "hidden"
 """Name under which the time that overlap saves stands among the ops, as a negative number."""
@@ -21,7 +22,7 @@ Source: Chang et al., arXiv:2406.06858 (Flux), section 3, where tiles are commun
 """
 
 
-def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Scalar | None = None) -> Ops:
+def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Rows | None = None) -> Ops:
     """Ops of one step as they are launched: of two halves of the batch, each with kernels of its own, or of it all.
 
     Args:
@@ -30,7 +31,7 @@ def overlapped_ops(model: Model, deployment: Deployment, batch: Batch, rows: Sca
     if deployment.overlap != "two_batch":
         return step_ops(model, deployment, batch, rows)
     # Two half batches, each launched on its own: launches and reads of weights double, while work stays.
-    ops = step_ops(model, deployment, divided(batch, 2.0), None if rows is None else rows / 2.0)
+    ops = step_ops(model, deployment, divided(batch, 2.0), mapped(lambda every: every / 2.0, rows))
     return {name: dataclasses.replace(op, count=2.0 * op.count) for name, op in ops.items()}
 
 

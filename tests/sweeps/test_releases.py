@@ -147,6 +147,7 @@ def test_names_that_are_no_engine(words, said):
         hwspaces.engine(words)
 
 
+RULE = {"rule": "chunks", "fields": ["chunked"], "engine": "it splits prompts", "source": "scheduler.py, v1"}
 PLAIN = {"title": "X", "newest": "1", "evidence": "none", "efficiency": "derated"}
 
 
@@ -161,6 +162,13 @@ PLAIN = {"title": "X", "newest": "1", "evidence": "none", "efficiency": "derated
         ({"policy": {"token_budgets": 1}}, "there is no policy.token_budgets"),
         ({"policy": {"chunked": 2}}, "policy.chunked = 2 must be 0 or 1"),
         ({"policy": {"chunked": 1}}, "policy.chunked has no source"),
+        ({"rules": [RULE]}, "read is missing"),
+        ({"rules": [RULE | {"fields": ["chunks"]}]}, "rules.0.fields: there is no policy.chunks; did you mean chunked"),
+        ({"rules": [RULE | {"fields": "chunked"}]}, "rules.0.fields = 'chunked' must be a list of texts"),
+        ({"rules": [RULE | {"engine": 1}]}, "rules.0.engine = 1 must be a text"),
+        ({"rules": [RULE | {"value": "1"}]}, "rules.0: there is no key value"),
+        ({"rules": [{"rule": "order", "fields": []}]}, "rules.0: engine is missing"),
+        ({"rules": ["order"]}, "rules.0 = 'order' must be a table"),
         ({"collectives": {"kernels": ["three_shot"]}}, "'three_shot' must be one_shot or two_shot"),
         ({"collectives": {"kernels": [], "largest": "8 MiB"}}, "collectives.source is missing"),
         ({"collectives": {"source": "ours"}}, "collectives.largest is missing"),

@@ -248,7 +248,6 @@ def test_policies_in_words_and_as_data():
 @pytest.mark.parametrize(
     "keys, message",
     [
-        ({"deployment": {"cp": 2}}, "deployment.cp = 2: the scheduler does not price it"),
         ({"model": "whisper-large-v3"}, "attends to an encoder's output"),
         ({"slo": "speed=3"}, "slo: there is no limit speed"),
         ({"engine": "tgi"}, "engine = 'tgi' is not known"),

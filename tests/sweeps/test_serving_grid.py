@@ -152,7 +152,6 @@ BAD = [
     ({"output": {"breakdown": True}}, "output.breakdown"),
     ({"output": {"variables": ["ttft_p98"]}}, "ttft_p98"),
     ({"deployment": {"tp": [1, 3]}}, "tp = 3 does not divide"),
-    ({"deployment": {"cp": 2}}, "deployment.cp = 2: the scheduler does not price it"),
     ({"model": ["Llama-3.1-8B", "whisper-large-v3"]}, "Whisper-large-v3 attends to an encoder's output"),
     ({"job": "request"}, "policy = "),
 ]
@@ -164,6 +163,15 @@ def test_bad_input_is_refused_in_one_line(change, said, tmp_path):
         sweeps.sweep_to_file(tmp_path / "out.nc", {**SPEC, **change})
     assert said in str(error.value) and "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_context_parallel_devices_are_an_axis():
+    """Of 1, 2 and 4 devices per prompt: prompts are sooner done, and twice the devices hold about twice the blocks."""
+    long = {"rate": 1, "isl": 4000, "osl": 20, "requests": 30}
+    spec = {"job": "serve", "model": "Llama-3.1-8B", "hardware": "H100-SXM", "efficiency": "derated", "workload": long}
+    found = sweeps.sweep(spec | {"deployment": {"cp": [1, 2, 4]}})
+    assert (found.finished == 30).all() and list(found.devices.values) == [1, 2, 4]
+    assert (np.diff(found.ttft_mean) < 0).all() and (np.diff(found.kv_blocks) > 0.9 * found.kv_blocks[:-1]).all()
 
 
 def test_illegal_splits_are_masked_on_request():

@@ -137,8 +137,6 @@ def require_priced(name: str, model: Model, deployment: Deployment) -> None:
         raise ValueError(f"{name} is an encoder and generates nothing: `jaxroof request` times its batches")
     if any(block.cross is not None for block in model.blocks):
         raise ValueError(f"{name} attends to an encoder's output, which the scheduler does not price")
-    if deployment.cp is not None:
-        raise ValueError(f"deployment.cp = {deployment.cp:g}: the scheduler does not price it; leave it out")
     if drafted_tokens(deployment) > MOST_DRAFTED:
         raise ValueError(
             f"deployment.drafts = {deployment.drafts:g}: the scheduler prices at most {MOST_DRAFTED} drafted tokens "
