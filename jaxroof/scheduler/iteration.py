@@ -98,7 +98,8 @@ def decided(engine: Engine, state: State, fresh: Array, settled: Array, next_end
     state, lost = preempted(engine, state, short & ~alone)
     state = shortened(engine, state, short & alone)
 
-    runs = settled & ~admission.again & ~short & (state.free >= 0)
+    # Room is looked at again where a sequence has come back from host memory to decode in the coming step.
     returned = admission.happened & (state.step.prompt == 0)
+    runs = settled & ~admission.again & ~short & (state.free >= 0) & (engine.mixed | ~returned)
     next_end = jnp.minimum(next_end, jnp.where(returned, admission.last, NEVER))
     return Decision(state, admission, admits, lost, runs, next_end)

@@ -109,16 +109,17 @@ def happened(
     state = _ended(service, state, engine, one, ended.request, over, stays)
     _, due = state.agenda.first()
     coming, opened = due <= until.high, fresh & ~ended.more
+    begun = begins | ~state.admitting
+    one = one._replace(gate=one.gate | (opened & begun & (one.running == 0) & (one.progress < 0)))
 
     # 4. Caches that have arrived, once all that is due at this time was delivered.
     settled, soonest = opened & ~coming, ended.next_end
     if shape.pools:
-        joined = arrived(of, one, until.high, settled & (begins | ~state.admitting))
+        joined = arrived(of, one, until.high, settled & begun)
         one, settled = joined.state, settled & ~joined.more
         of, soonest = engine_at(service, engine, one.parked), next_end(one.slots.end)
     # Where prompts have work already, the instant goes on from there.
     settled = settled | (allowed & ~owing & (one.step.prompt > 0))
-    one = one._replace(gate=one.gate | (fresh & (one.running == 0) & (one.progress < 0)))
 
     # 5. Room and admissions, of prompts and of caches that were sent for.
     decision = decided(of, one, fresh, settled, soonest)
@@ -134,8 +135,9 @@ def happened(
 
     # 6. The next steps.
     first_work = jnp.maximum(admission.admitted, accepted_request)
-    wait = next_ready(one) - one.clock.high if shape.pools else None
-    matters = None if wait is None else jnp.isfinite(wait) & (wait > 0.0)
+    # Decode steps end when a cache arrives; one that is there already joins after the next step.
+    wait = jnp.maximum(next_ready(one) - one.clock.high, 0.0) if shape.pools else None
+    matters = None if wait is None else jnp.isfinite(wait)
     plan = planned(of, _price(prices, kind, engine), one, decision.next_end, wait, matters)
     works = runs & (plan.prompts | (one.running > 0))
     state = _written(state, engine, of, one, own.taken, plan, runs, works)

@@ -49,20 +49,10 @@ class Engine:
     # 1. Completions.
 
     def complete(self) -> list[Job]:
-        """Sequences that leave at this instant, in order of admission: they end, or their cache is sent away.
-
-        The latter are parked until it has gone.
-        """
-        due = [job for job in self.running if job.end <= self.q]
-        gone = [job for job in self.parked if job.ready <= self.clock] if self.role == PREFILL else []
-        for job in sorted(due + gone, key=lambda job: job.number):
+        """Sequences that end at this instant, in order of admission, or are parked until their cache has gone."""
+        due = sorted((job for job in self.running if job.end <= self.q), key=lambda job: job.number)
+        for job in due:
             assert job.produced == job.osl, "as many tokens as were asked for"
-            needed = self.ceil(job.total if self.policy.reserve else job.total - 1)
-            assert job.own == needed - job.chained, "blocks of a finished sequence"
-            if job in gone:
-                self.parked.remove(job)
-                self.leave(job)
-                continue
             self.running.remove(job)
             if self.order == STATIC:
                 self.padded += 1
@@ -77,10 +67,12 @@ class Engine:
             self.gate = True
             if self.partial is None:
                 self.padded = self.padded_context = 0
-        return sorted(due, key=lambda job: job.number)
+        return due
 
     def leave(self, job: Job) -> None:
         """A sequence leaves to the prefix tree what later ones begin with."""
+        needed = self.ceil(job.total if self.policy.reserve else job.total - 1)
+        assert job.own == needed - job.chained, "blocks of a finished sequence"
         self.free += job.own - self.tree.end(job.path, job.chained, job.keep // self.size)
         job.own, job.holds = 0, False
         self.evict()
@@ -104,11 +96,11 @@ class Engine:
             self.next = min(self.next, time)
 
     def join(self) -> None:
-        """Sequences whose cache has come decode."""
-        here = [job for job in self.parked if job.ready <= self.clock] if self.role == DECODE else []
-        for job in sorted(here, key=lambda job: job.number):
+        """Sequences whose cache has come decode, those whose cache has gone leave, in order of admission."""
+        over = [job for job in self.parked if job.ready <= self.clock]
+        for job in sorted(over, key=lambda job: job.number):
             self.parked.remove(job)
-            self.decode(job)
+            (self.decode if self.role == DECODE else self.leave)(job)
 
     def decode(self, job: Job) -> None:
         """A sequence whose cache holds all but its newest token decodes from the next step on."""
@@ -264,8 +256,7 @@ class Engine:
 
     def fits(self, place: Place, now: int = 0) -> bool:
         """Whether there is a slot and room for one more sequence, with `now` blocks for its decoding in this step."""
-        parked = len(self.parked) if self.role == DECODE else 0
-        if len(self.running) + len(self.prompts) + parked + 1 > self.most:
+        if len(self.running) + len(self.prompts) + len(self.parked) + 1 > self.most:
             return False
         room = self.free + self.tree.idle() - (self.need() if self.mixed else 0)
         room -= self.tree.idle_of(place.path, place.chained)
@@ -362,8 +353,7 @@ class Engine:
                 refs[part.node] += 1
             assert self.tree.growth(job.path, job.chained) == 0, "blocks of its path"
         assert refs == {index: node.refs for index, node in self.tree.nodes.items()}
-        inside = len(holders) - (len(self.parked) if self.role == PREFILL else 0)
-        assert inside <= self.most and (self.prompts or self.running)
+        assert len(holders) <= self.most and (self.prompts or self.running)
 
     def ceil(self, tokens: int) -> int:
         """Blocks of so many tokens."""

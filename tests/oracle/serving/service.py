@@ -139,7 +139,8 @@ class Events:
             each.osl, each.left, each.more, each.keep = 1, 1, request.osl - 1, min(request.keep, request.isl)
         record.engines.append(found)
         record.jobs.append(each)
-        if not engine.can_hold(each.total) or (self.decodes and not self.able(request)):
+        nowhere = engine.role == PREFILL and request.osl > 1 and not self.able(request)
+        if not engine.can_hold(each.total) or nowhere:
             self.answer(record, REFUSED, time)
         elif not engine.queued(each):
             self.answer(record, REJECTED, time)
