@@ -36,6 +36,10 @@ def show(stream: Any, numbers: Any) -> None:
     # Prompt tokens that repeat a prefix of an earlier request, and the groups that share prefixes.
     cached = f"{percent(numbers.cacheable)} of the prompt tokens"
     groups = f"{numbers.groups:,} groups with {percent(numbers.grouped)} of the requests"
-    out.print(f"prefix cache  could have {cached}, in {groups}")
+    more = f", from which {numbers.branches:,} groups branch off" if numbers.branches else ""
+    out.print(f"prefix cache  could have {cached}, in {groups}{more}")
+    if numbers.waiting:
+        pause = f"{span_text(numbers.pause)} after it on average"
+        out.print(f"turns         {percent(numbers.waiting)} of the requests wait for an answer, and come {pause}")
     for note in stream.notes:
         out.print(f"note          {note}")

@@ -21,7 +21,7 @@ OF_DISTRIBUTIONS = ("isl", "osl", "requests", "duration", "prefixes", "sessions"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="a trace or a benchmark's results; FILE#2: its run 2")
-    what = "arrivals: 8 (requests/s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
+    what = "arrivals: 8 (requests, or conversations, per s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
     parser.add_argument("--rate", metavar="TEXT", help=what)
     parser.add_argument("--first", metavar="N", help="only the first N requests")
     parser.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
@@ -45,7 +45,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--requests", metavar="N", help=f"how many (default {REQUESTS}, unless --duration or stages)")
     drawn.add_argument("--duration", metavar="S", help="seconds, as many requests as arrive within them")
     drawn.add_argument("--prefixes", metavar="TEXT", help="system prompts: groups=10,tokens=1000,zipf=1")
-    drawn.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30")
+    what = "conversations: turns=2..8,think=30; agents: turns=5,tools=0..3"
+    drawn.add_argument("--sessions", metavar="TEXT", help=what)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.batch import Encode, Traffic
-from workloads.streams.tree import ALONE, branches, kept_tokens, paths
+from workloads.streams.tree import ALONE, branches, kept_tokens, paths, shared_tokens
 
 TIME_UNITS = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 """Units of time and their seconds, the largest first."""
@@ -88,8 +88,10 @@ def part(stream: Stream, chosen: slice | np.ndarray) -> Stream:
         along = None if stream.along is None else stream.along[chosen]
         ends = (stream.isl + stream.osl)[chosen]
         found = branches(stream.group[chosen], stream.parent, stream.base, stream.shared[chosen], ends, along)
-        group, shared = found.group, found.shared
         tree = {"parent": found.parent, "base": found.base, "along": found.along}
+        # Those that a request shared with may have been left out.
+        group, along = found.group, ends if found.along is None else found.along
+        shared = shared_tokens(*paths(group, found.parent, found.base), found.shared, along)
     return dataclasses.replace(
         stream,
         arrival=stream.arrival[chosen],
