@@ -29,7 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     picture_argument(parser, "a .png or .svg to draw", "-o", "--output")
     files = parser.add_argument_group("of a file")
     what = "auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm, "
-    files.add_argument("--format", metavar="NAME", help=what + "inference-perf, sharegpt or columns")
+    files.add_argument(
+        "--format", metavar="NAME", help=what + "inference-perf, sharegpt, llmservingsim, tracelab or columns"
+    )
     what = "of a CSV or JSON lines of any names: arrival=ts,prompt=prompt_tokens,output=answer_tokens"
     files.add_argument("--columns", metavar="NAME=COLUMN,..", help=what)
     files.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns (default: as the format has them)")

@@ -43,8 +43,8 @@ class Stream:
     another: conversations from their system prompt, sub-agents from a conversation. All groups are then a tree, and a
     request's `group` is the deepest one of its path; there are at most as many groups as requests.
 
-    A request with `after` is sent `pause` s after the answer to that request. Its `arrival` is its time by plan, as if
-    answers took no time: whoever knows nothing of turns takes that.
+    A request with `after` is sent `pause` s after the answer to that request. Its `arrival` is its time by plan: as if
+    answers took no time, or when a trace recorded it. Whoever knows nothing of turns takes that.
     """
 
     name: str

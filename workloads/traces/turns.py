@@ -24,7 +24,7 @@ def previous(key: np.ndarray) -> np.ndarray:
     return found
 
 
-def named(names: np.ndarray) -> np.ndarray:
+def numbers_of(names: np.ndarray) -> np.ndarray:
     """Numbers for names, equal for equal ones; -1 for the empty name. Shape [requests]."""
     known, key = np.unique(names.astype(str), return_inverse=True)
     return np.where(known[key] == "", -1, key)
