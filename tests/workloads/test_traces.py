@@ -113,6 +113,7 @@ def test_wrong_tables_are_one_line(write, content, said):
         ('{"timestamp": 9e9, "input_length": 5, "output_length": 0, "hash_ids": []}', "output_length is 0"),
         ('{"timestamp": 9e9, "input_length": 512, "output_length": 1, "hash_ids": [1, 2]}', "hash_ids has 2 blocks"),
         ('{"timestamp": 9e9, "input_length": 512, "output_length": 1, "hash_ids": ["a"]}', "hash_ids holds 'a'"),
+        ('{"timestamp": 9e9, "input_length": 512, "output_length": 1, "hash_ids": [null]}', "hash_ids holds None"),
         ('{"timestamp": 1, "input_length": 5, "output_length": 5, "hash_ids": []}', "before the row above it, 29482"),
         ("[1]", "it must be a JSON object"),
         ("{", "not JSON"),

@@ -206,8 +206,7 @@ def _require_blocks(rows: Rows, counts: np.ndarray, size: int) -> None:
 def _hashes(record: TraceRecord) -> list[int]:
     """The hashes of a request's blocks."""
     hashes = record.items(HASHES)
-    wrong = next((h for h in hashes if type(h) is not int), None)
-    if wrong is not None:
+    for wrong in (one for one in hashes if type(one) is not int):
         raise ValueError(f"{record.place}: {HASHES} holds {shown(wrong)}; it must be a list of whole numbers")
     return hashes
 
