@@ -277,6 +277,7 @@ def test_a_tree_of_hashes_says_what_a_comparison_of_all_blocks_says(write, seed)
     ("records", "said"),
     [
         ([{"request_id": "a", "wait_for": ["b"]}], "row 1: wait_for names 'b'; it must be a request_id of a row above"),
+        ([{"request_id": "a", "wait_for": ["a"]}], "row 1: wait_for names 'a'; it must be a request_id of a row above"),
         ([{"session_id": "a"}], "row 1: timestamp is missing"),
         ([{"session_id": "a", "timestamp": 1}, {"session_id": "a", "delay": -1}], "row 2: delay is -1; it must be a"),
         ([{"session_id": "a", "timestamp": 1}, {"session_id": "a"}], "row 2: timestamp is missing"),

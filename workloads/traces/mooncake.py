@@ -107,8 +107,6 @@ class Links:
         if record.values.keys().isdisjoint(OF_TURNS):
             self.follows.append(NONE)
             return
-        if "request_id" in record:
-            self._names[str(record.values["request_id"])] = row
         if any(key in record for key in OF_GRAPHS):
             self.milliseconds = True
             found = self._latest(record) if record.values.get("wait_for") else NONE
@@ -119,6 +117,9 @@ class Links:
         elif "chat_id" in record:
             found = self._names.get(str(record.values.get("parent_chat_id", NONE)), NONE)
             self._names[str(record.values["chat_id"])] = row
+        # Last, so that no row waits for itself.
+        if "request_id" in record:
+            self._names[str(record.values["request_id"])] = row
         self.follows.append(found)
 
     def time(self, record: TraceRecord) -> float:
