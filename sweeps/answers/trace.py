@@ -6,9 +6,11 @@ from typing import Any
 
 
 def record(stream: Any, numbers: Any) -> dict[str, Any]:
-    """A stream's numbers for machines."""
+    """A stream's numbers for machines; those of branches and of turns that wait only where there are some."""
     about = {"name": stream.name, "source": stream.source}
-    return {**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)}
+    absent = {"branches": not numbers.branches, "waiting": not numbers.waiting, "pause": not numbers.waiting}
+    there = {name: value for name, value in dataclasses.asdict(numbers).items() if not absent.get(name)}
+    return {**about, **there, "notes": list(stream.notes)}
 
 
 def show(stream: Any, numbers: Any) -> None:
