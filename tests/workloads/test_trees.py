@@ -121,6 +121,9 @@ def test_two_conversations_under_one_system_prompt():
     assert arrays.starts.tolist() == [[0, 100], [0, 100], [0, 100], [0, 115], [0, 100]]
     more = padded(arrays, 7)
     assert more.path.shape == more.starts.shape == (7, 2) and more.path[5:].tolist() == [[-1, -1]] * 2
+    deeper = padded(arrays, 5, 3)
+    assert deeper.path.tolist() == [[*path, -1] for path in arrays.path.tolist()]
+    assert deeper.starts[:, 2].tolist() == (stream.isl + stream.osl).tolist()
     # Without the last two requests the second conversation has one request, and is no group.
     left = part(stream, np.array([True, True, True, False, False]))
     assert left.group.tolist() == [1, 0, 1] and left.shared.tolist() == [0, 100, 115]

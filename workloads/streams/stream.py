@@ -1,4 +1,4 @@
-"""Times of a stream in words."""
+"""Request streams: arrivals, lengths, what prompts share and what they wait for; and as the scheduler takes them."""
 
 import dataclasses
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.batch import Encode, Traffic
+from jaxroof.numerics.struct import given
 from workloads.streams.tree import ALONE, branches, kept_tokens, paths, shared_tokens
 
 TIME_UNITS = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
@@ -231,8 +232,20 @@ def traffic(
     return padded(unpadded, pad)
 
 
-def padded(requests: Traffic, count: int) -> Traffic:
-    """The requests, and absent ones up to `count`, so that traffic of several lengths stacks."""
+def levels_of(requests: Traffic) -> int:
+    """Groups on the longest path of a request; 0 where no group branches off from another."""
+    return 0 if requests.path is None else int(requests.path.shape[1])
+
+
+def padded(requests: Traffic, count: int, levels: int = 0) -> Traffic:
+    """The requests, and absent ones up to `count`, with paths of `levels`: traffic of several lengths then stacks."""
+    if 0 < levels_of(requests) < levels:
+        longer = [(0, 0), (0, levels - levels_of(requests))]
+        path = np.pad(given(requests.path, "paths"), longer, constant_values=ALONE)
+        # No group begins where the request ends.
+        ends = np.asarray(requests.isl + requests.osl)[:, None]
+        starts = np.concatenate([requests.starts, np.repeat(ends, longer[1][1], axis=1)], axis=1)
+        requests = dataclasses.replace(requests, path=path, starts=starts)
     more = count - len(requests.isl)
     if more <= 0:
         return requests
