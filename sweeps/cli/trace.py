@@ -47,8 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--requests", metavar="N", help=f"how many (default {REQUESTS}, unless --duration or stages)")
     drawn.add_argument("--duration", metavar="S", help="seconds, as many requests as arrive within them")
     drawn.add_argument("--prefixes", metavar="TEXT", help="system prompts: groups=10,tokens=1000,zipf=1")
-    what = "conversations: turns=2..8,think=30; agents: turns=5,tools=0..3"
-    drawn.add_argument("--sessions", metavar="TEXT", help=what)
+    drawn.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30; or turns=5,tools=0..3")
 
 
 def run(options: argparse.Namespace) -> None:
