@@ -34,6 +34,48 @@ MOONCAKE = "\n".join(
         (29482, 1100, [46, 48, 50]),  # one: 48 stood elsewhere
     )
 )
+TURNS = "\n".join(
+    json.dumps({"input_length": 1100, "output_length": 9} | record)
+    for record in (
+        {"session_id": "a", "timestamp": 1000, "hash_ids": [1, 2, 3]},
+        {"session_id": "a", "delay": 50.5, "tool_wait_ms": 9, "hash_ids": [1, 2, 4]},
+        {"request_id": "r", "timestamp": 1200, "prefix_reset": True, "hash_ids": [1, 5]},
+        {"request_id": "s", "wait_for": ["r"], "delay": 5, "hash_ids": [1, 5, 6]},
+        {"chat_id": 7, "parent_chat_id": -1, "timestamp": 1300},
+        {"chat_id": 8, "parent_chat_id": 7, "timestamp": 1400},
+    )
+)
+"""Mooncake's form with turns that wait for answers."""
+
+CALLS = "\n".join(
+    json.dumps(record)
+    for record in (
+        {
+            "session_id": "task",
+            "arrival_time_ns": 4_000_000,
+            "sub_requests": [
+                {"input_toks": 20, "output_toks": 3, "tool_duration_ns": 200_000_000, "input_tok_ids": [*range(20)]},
+                {"input_toks": 40, "output_toks": 5, "tool_duration_ns": 0, "input_tok_ids": [*range(40)]},
+            ],
+        },
+        {"input_toks": 128, "output_toks": 512, "arrival_time_ns": 104_000_000},
+    )
+)
+STEPS = "\n".join(
+    json.dumps(
+        {
+            "session_id": "a",
+            "input_tokens_total": total,
+            "prefix_tokens": prefix,
+            "output_tokens": 20,
+            "timing_events": [
+                {"event_type": "user_message", "timestamp": f"2026-01-01T00:00:{second}.5Z"},
+                {"event_type": "text", "timestamp": f"2026-01-01T00:00:{second + 1}Z"},
+            ],
+        }
+    )
+    for total, prefix, second in ((100, 64, 10), (160, 112, 20), (90, 30, 30))
+)
 BLIS_HEADER = "trace_version: 2\ntime_unit: microseconds\nmode: real\nwarm_up_requests: 0\n"
 BLIS_COLUMNS = (
     "request_id,client_id,tenant_id,slo_class,session_id,round_index,prefix_group,prefix_length,streaming,"

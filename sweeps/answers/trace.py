@@ -6,9 +6,11 @@ from typing import Any
 
 
 def record(stream: Any, numbers: Any) -> dict[str, Any]:
-    """A stream's numbers for machines."""
+    """A stream's numbers for machines; those of branches and of turns that wait only where there are some."""
     about = {"name": stream.name, "source": stream.source}
-    return {**about, **dataclasses.asdict(numbers), "notes": list(stream.notes)}
+    absent = {"branches": not numbers.branches, "waiting": not numbers.waiting, "pause": not numbers.waiting}
+    there = {name: value for name, value in dataclasses.asdict(numbers).items() if not absent.get(name)}
+    return {**about, **there, "notes": list(stream.notes)}
 
 
 def show(stream: Any, numbers: Any) -> None:
@@ -36,6 +38,10 @@ def show(stream: Any, numbers: Any) -> None:
     # Prompt tokens that repeat a prefix of an earlier request, and the groups that share prefixes.
     cached = f"{percent(numbers.cacheable)} of the prompt tokens"
     groups = f"{numbers.groups:,} groups with {percent(numbers.grouped)} of the requests"
-    out.print(f"prefix cache  could have {cached}, in {groups}")
+    more = f", from which {numbers.branches:,} groups branch off" if numbers.branches else ""
+    out.print(f"prefix cache  could have {cached}, in {groups}{more}")
+    if numbers.waiting:
+        pause = f"{span_text(numbers.pause)} after it on average"
+        out.print(f"turns         {percent(numbers.waiting)} of the requests wait for an answer, and come {pause}")
     for note in stream.notes:
         out.print(f"note          {note}")

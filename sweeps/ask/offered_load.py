@@ -12,7 +12,8 @@ class OfferedLoad:
     """Requests as a user writes them: names, numbers in SI units, or text with units.
 
     One of: a `trace`; an open loop of `rate` or `arrivals` with `isl` and `osl`, or with the classes of a `traffic`
-    file; a closed loop of `concurrency` clients with these, or with the lengths of a `trace`.
+    file; a closed loop of `concurrency` clients with these, or with the lengths of a `trace`. With `sessions` a rate
+    counts conversations that start, and a client holds one conversation at a time.
     """
 
     trace: str | None = text(
@@ -52,7 +53,8 @@ class OfferedLoad:
     rate: float | str | None = number(
         "1/s",
         "requests sent per second",
-        "to all replicas, as a Poisson stream; with sessions conversations that start; scales the times of a trace",
+        "to all replicas, as a Poisson stream; with sessions it counts conversations that start, each of several "
+        "requests; scales the times of a trace",
         condition=True,
         default=None,
         flag="R",
@@ -66,13 +68,19 @@ class OfferedLoad:
     )
     concurrency: int | str | None = count(
         "clients with a request under way",
-        "each sends when its last request ended; of all replicas",
+        "each sends when its last request ended; with sessions each holds one; of all replicas",
         condition=True,
         default=None,
         flag="N",
     )
     think: float | str = number(
-        "s", "time between an answer and its client's next request", zero=True, condition=True, default=0.0, flag="TIME"
+        "s",
+        "time between an answer and its client's next request",
+        "with sessions its next conversation",
+        zero=True,
+        condition=True,
+        default=0.0,
+        flag="TIME",
     )
     isl: float | str | None = count(
         "prompt tokens per request", "1024, lognormal:mean=1024,sigma=0.8", condition=True, default=None, flag="TEXT"
@@ -109,7 +117,11 @@ class OfferedLoad:
         flag="SHARE",
     )
     sessions: str | None = text(
-        "conversations that requests are turns of", "turns=2..8,think=30", condition=True, default=None, flag="TEXT"
+        "conversations or agents that requests are turns of",
+        "turns=2..8,think=30; turns=5,tools=0..3",
+        condition=True,
+        default=None,
+        flag="TEXT",
     )
     seed: int | str = count("seed of the requests that are drawn", zero=True, condition=True, default=0, flag="N")
 

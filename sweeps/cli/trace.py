@@ -21,7 +21,7 @@ OF_DISTRIBUTIONS = ("isl", "osl", "requests", "duration", "prefixes", "sessions"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="a trace or a benchmark's results; FILE#2: its run 2")
-    what = "arrivals: 8 (requests/s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
+    what = "arrivals: 8 (requests, or conversations, per s), gamma:rate=8,cv=3, stages:8x60,16x30; scales a FILE's"
     parser.add_argument("--rate", metavar="TEXT", help=what)
     parser.add_argument("--first", metavar="N", help="only the first N requests")
     parser.add_argument("--seed", metavar="N", default="0", help="of what is drawn (default 0)")
@@ -29,7 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     picture_argument(parser, "a .png or .svg to draw", "-o", "--output")
     files = parser.add_argument_group("of a file")
     what = "auto (default), azure, splitwise, mooncake, burstgpt, servegen, blis, vllm, sglang, guidellm, "
-    files.add_argument("--format", metavar="NAME", help=what + "inference-perf, sharegpt or columns")
+    files.add_argument(
+        "--format", metavar="NAME", help=what + "inference-perf, sharegpt, llmservingsim, tracelab or columns"
+    )
     what = "of a CSV or JSON lines of any names: arrival=ts,prompt=prompt_tokens,output=answer_tokens"
     files.add_argument("--columns", metavar="NAME=COLUMN,..", help=what)
     files.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns (default: as the format has them)")
@@ -45,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--requests", metavar="N", help=f"how many (default {REQUESTS}, unless --duration or stages)")
     drawn.add_argument("--duration", metavar="S", help="seconds, as many requests as arrive within them")
     drawn.add_argument("--prefixes", metavar="TEXT", help="system prompts: groups=10,tokens=1000,zipf=1")
-    drawn.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30")
+    drawn.add_argument("--sessions", metavar="TEXT", help="conversations: turns=2..8,think=30; or turns=5,tools=0..3")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -48,7 +48,11 @@ def test_distributions_are_drawn_with_their_seed(capsys):
     shared = printed(
         capsys, *DRAWN, "--duration", "20", "--prefixes", "groups=1,tokens=500", "--sessions", "turns=2,think=1"
     )
-    assert "in 1 groups with 100.0 % of the requests" in shared
+    assert "in 1 groups with 100.0 % of the requests, from which " in shared
+    waiting = printed(capsys, *DRAWN, "--sessions", "turns=2,think=5,wait=1")
+    assert "% of the requests wait for an answer, and come 5" in waiting or "come 4" in waiting
+    turns = json.loads(printed(capsys, *DRAWN, "--sessions", "turns=2,think=5,wait=1", "--json"))
+    assert 0.3 < turns["waiting"] < 0.5 and 4 < turns["pause"] < 6 and "branches" not in turns
 
 
 def test_all_at_once_has_no_rate(capsys):

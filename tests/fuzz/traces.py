@@ -25,7 +25,8 @@ def targets() -> list[Target]:
     return [
         Target("trace_csv", in_file("own.csv", _read("auto")), _texts(*tables), Csv),
         Target("trace_blis", in_file("own.csv", _read("blis"), header), _texts(files.BLIS), Csv),
-        Target("trace_mooncake", in_file("own.jsonl", _read("auto")), _texts(files.MOONCAKE), Lines),
+        Target("trace_mooncake", in_file("own.jsonl", _read("auto")), _texts(files.MOONCAKE, files.TURNS), Lines),
+        Target("trace_agents", in_file("own.jsonl", _read("auto")), _texts(files.CALLS, files.STEPS), Lines),
         Target(
             "trace_bench",
             in_file("own.json", _read("auto")),

@@ -92,7 +92,8 @@ def _condition(data: bytes) -> None:
 def _described(data: bytes) -> None:
     from sweeps.run.simulated.objective import parse_slo
     from workloads.streams.arrivals import parse_arrivals
-    from workloads.streams.lengths import parse_lengths, parse_prefixes, parse_sessions
+    from workloads.streams.lengths import parse_lengths, parse_prefixes
+    from workloads.streams.sessions import parse_sessions
 
     text = data.decode()
     errors = []

@@ -46,6 +46,8 @@ def loaders() -> dict[str, tuple[str, Read]]:
         "trace, blis": ("own.csv", trace("blis")),
         "trace, servegen": ("chunk-1-trace.csv", trace("servegen")),
         "trace, mooncake": ("own.jsonl", trace("mooncake")),
+        "trace, llmservingsim": ("own.jsonl", trace("llmservingsim")),
+        "trace, tracelab": ("own.jsonl", trace("tracelab")),
         "trace, vllm": ("own.json", trace("vllm")),
         "trace, sglang": ("own.jsonl", trace("sglang")),
         "trace, guidellm": ("own.json", trace("guidellm")),

@@ -1,5 +1,7 @@
 """Limit on requests at once: the cache, the policy's sequences, or nothing."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,16 @@ def test_nothing_binds_where_all_run(bound):
     assert bound() is None
 
 
-def test_sessions_are_refused_in_a_closed_loop():
-    with pytest.raises(ValueError, match=r"sessions = turns=4 cannot be given with concurrency: .*; give rate, which"):
-        load(serve_spec(**ASKED | {"sessions": "turns=4"}))
+def test_clients_hold_conversations():
+    """16 clients, 32 requests: eight conversations of four turns, the first turns of all of them first."""
+    found = load(serve_spec(**ASKED | {"sessions": "turns=4,think=5", "think": "2s"}))
+    assert found.text == "32 requests of 2,340 + 60 tokens on average from 16 clients, 2 s after each conversation"
+    arrays = found.traffic
+    assert arrays.clients == 16.0 and arrays.think == 2.0
+    assert arrays.opens.tolist() == (arrays.after < 0).tolist() == [True] * 8 + [False] * 24
+    assert arrays.closes.sum() == 8 and (arrays.isl[arrays.closes > 0] == 4 * 900 + 3 * 60).all()
+    # Two replicas have four whole conversations each.
+    half = dataclasses.replace(found, clients=16).replica(2)
+    assert (half.stream.after < 0).sum() == 4 and len(half.stream) == 16 and half.clients == 8
+    with pytest.raises(ValueError, match="wait = 0 cannot be given with concurrency"):
+        load(serve_spec(**ASKED | {"sessions": "turns=4,think=5,wait=0"}))

@@ -5,7 +5,10 @@ import functools
 import numpy as np
 import pytest
 
+from tests.stream_checks import lawful
 from tests.trace_files import columns, refused, written
+from workloads.streams.stream import kept
+from workloads.streams.tree import paths
 from workloads.traces import read_trace
 
 SERVEGEN = "0,2.0,1.5,Gamma,0.4444,1.125\n600,0,0,,0,0\n1200,0.5,2.0,Weibull,0.5,1.0\n"
@@ -68,12 +71,18 @@ def test_inference_perf_goes_through_its_prompts_in_turn(write):
     found = read_trace(write("c.yaml", PERF), seed=3)
     assert found.arrival[5] == pytest.approx(3.0) and found.arrival[7] == pytest.approx(10.0)  # stages fill their time
     assert found.arrival[6] > 8.0 and len(found) == 8  # 3 s, 5 s of pause, 2 s
-    assert set(found.isl) == {150.0} and set(found.osl) == {5.0} and set(found.group) == {0, 1}
-    firsts = [np.argmax(found.group == g) for g in (0, 1)]
+    assert set(found.isl) == {150.0} and set(found.osl) == {5.0}
+    # Two system prompts of 100 tokens, and two prompts behind each.
+    roots = paths(found.group, found.parent, found.base)[0][:, 0]
+    assert len(set(roots)) == 2 and len(set(found.group)) == 4 and set(found.base[found.parent >= 0]) == {100.0}
+    assert found.group[:4].tolist() == found.group[4:].tolist()
+    firsts = [np.argmax(roots == g) for g in set(roots)]
     assert [found.shared[i] for i in range(4)] == [0.0 if i in firsts else 100.0 for i in range(4)]
     assert found.shared[4:].tolist() == [150.0] * 4  # every prompt a second time
+    assert kept(lawful(found))[:4].tolist() == [150.0] * 4
     turns = read_trace(write("d.yaml", PERF.replace("chat: false", "chat: true")))
     assert turns.isl[4:].tolist() == [205.0] * 4 and turns.shared[4:].tolist() == [155.0] * 4
+    assert kept(lawful(turns))[:4].tolist() == [154.0] * 4  # all but the last token of an answer
 
 
 def test_inference_perf_with_random_lengths_and_in_blis_form(write):

@@ -3,10 +3,13 @@
 import functools
 import json
 
+import numpy as np
 import pytest
 
 from sweeps.cli import main
+from tests.stream_checks import lawful
 from tests.trace_files import columns, refused, written
+from workloads.streams.stream import kept
 from workloads.traces import format_of, read_trace
 
 
@@ -180,3 +183,105 @@ def test_the_flags_of_the_verb(write, capsys):
     assert json.loads(capsys.readouterr().out)["cacheable"] == pytest.approx(0.5)
     assert main(["trace", "--rate", "1", "--isl", "1", "--osl", "1", "--block-tokens", "64"]) == 2
     assert "--block-tokens cannot be given: it needs a FILE" in capsys.readouterr().err
+
+
+def lines(*records) -> str:
+    """JSON lines of prompts of 100 tokens and answers of 9, with what each record says."""
+    return "\n".join(json.dumps({"input_length": 100, "output_length": 9} | record) for record in records)
+
+
+def turns(stream) -> list[list[float]]:
+    """Arrival, after and pause."""
+    return [np.round(getattr(stream, name), 9).tolist() for name in ("arrival", "after", "pause")]
+
+
+def test_sessions_with_delays(write):
+    """The turns of a stand together, and come by plan 50 and 250 ms after the first; b has a time of its own."""
+    content = lines(
+        {"session_id": "a", "timestamp": 1000},
+        {"session_id": "a", "delay": 50},
+        {"session_id": "a", "delay": 150.5, "tool_wait_ms": 49.5},
+        {"session_id": "b", "timestamp": 1100},
+        {"session_id": "b", "timestamp": 1160},
+        {"timestamp": 1200},
+    )
+    path = write("a.jsonl", content)
+    assert format_of(path) == "mooncake"
+    stream = lawful(read_trace(path))
+    assert turns(stream) == [[0, 0.05, 0.1, 0.16, 0.2, 0.25], [-1, 0, -1, 2, -1, 1], [0, 0.05, 0, 0.06, 0, 0.2]]
+    assert "pauses of turns are the times between recorded arrivals" in " ".join(stream.notes)
+
+
+def test_requests_that_wait_for_others_by_name(write):
+    """A sub-agent begins 5 ms after the first answer; the fourth waits for it and for the second, 2.51 s more."""
+    stream = lawful(
+        read_trace(
+            write(
+                "a.jsonl",
+                lines(
+                    {"request_id": "r", "session_id": "s", "timestamp": 1000.5, "prefix_reset": True},
+                    {"request_id": "r2", "session_id": "s", "wait_for": ["r"], "tool_wait_ms": 100},
+                    {"request_id": "c", "session_id": "s:child", "wait_for": ["r"], "delay": 5},
+                    {"request_id": "r3", "session_id": "s", "wait_for": ["r2", "c"], "delay": 10, "tool_wait_ms": 2500},
+                ),
+            )
+        )
+    )
+    assert turns(stream) == [[0, 0.005, 0.1, 2.61], [-1, 0, 0, 2], [0, 0.005, 0.1, 2.51]]
+    assert "1 requests wait for several answers" in " ".join(stream.notes)
+
+
+def test_chats_with_parents_and_hashes_of_16_tokens(write):
+    """The second chat goes on with the first and a third one too, from its first two blocks on."""
+    common = {"type": "text", "output_length": 10}
+    content = lines(
+        {"chat_id": 7, "parent_chat_id": -1, "timestamp": 61.5, "input_length": 33, "hash_ids": [1, 2, 3]} | common,
+        {"chat_id": 9, "parent_chat_id": 7, "timestamp": 70, "input_length": 64, "hash_ids": [1, 2, 4, 5]} | common,
+        {"chat_id": 8, "parent_chat_id": 7, "timestamp": 71, "input_length": 64, "hash_ids": [1, 2, 6, 7]} | common,
+        {"chat_id": 4, "parent_chat_id": 9, "timestamp": 75, "input_length": 80, "hash_ids": [1, 2, 4, 5, 8]} | common,
+        {"chat_id": 5, "parent_chat_id": 8, "timestamp": 76, "input_length": 70, "hash_ids": [1, 2, 6, 7, 9]} | common,
+        {"chat_id": 6, "parent_chat_id": 1, "timestamp": 77, "input_length": 16, "hash_ids": [20]} | common,
+    )
+    stream = lawful(read_trace(write("a.jsonl", content)))
+    assert turns(stream) == [
+        [0, 8.5, 9.5, 13.5, 14.5, 15.5],
+        [-1, 0, 0, 1, 2, -1],
+        [0, 8.5, 9.5, 5.0, 5.0, 0],
+    ]
+    assert stream.group.tolist() == [0, 1, 2, 1, 2, -1] and stream.shared.tolist() == [0, 32, 32, 64, 64, 0]
+    assert stream.parent.tolist() == [-1, 0, 0] and stream.base.tolist() == [0, 32, 32]
+    assert kept(stream).tolist() == [32, 64, 64, 32, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_tree_of_hashes_says_what_a_comparison_of_all_blocks_says(write, seed):
+    rng = np.random.Generator(np.random.PCG64(seed))
+    ids = [[0] * int(rng.integers(0, 3)) + rng.integers(0, 3, rng.integers(1, 6)).tolist() for _ in range(60)]
+    content = rows(*((time, 512 * len(one), one) for time, one in enumerate(ids)))
+    stream = lawful(read_trace(write("a.jsonl", content)))
+
+    def common(one, other):
+        return next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+
+    def blocks(one, other):
+        place = common(one, other)
+        return min(len(one), len(other)) if place is None else place
+
+    for request, one in enumerate(ids):
+        assert stream.shared[request] == 512 * max((blocks(one, before) for before in ids[:request]), default=0)
+        later = 512 * max((blocks(one, after) for after in ids[request + 1 :]), default=0)
+        assert kept(stream)[request] == later
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([{"request_id": "a", "wait_for": ["b"]}], "row 1: wait_for names 'b'; it must be a request_id of a row above"),
+        ([{"request_id": "a", "wait_for": ["a"]}], "row 1: wait_for names 'a'; it must be a request_id of a row above"),
+        ([{"session_id": "a"}], "row 1: timestamp is missing"),
+        ([{"session_id": "a", "timestamp": 1}, {"session_id": "a", "delay": -1}], "row 2: delay is -1; it must be a"),
+        ([{"session_id": "a", "timestamp": 1}, {"session_id": "a"}], "row 2: timestamp is missing"),
+    ],
+)
+def test_turns_that_are_wrong_are_one_line(write, records, said):
+    assert said in refused(read_trace, write("a.jsonl", lines(*records)))

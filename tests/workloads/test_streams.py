@@ -3,32 +3,16 @@
 import numpy as np
 import pytest
 
+from tests.stream_checks import COLUMNS, lawful
 from workloads.streams.arrivals import parse_arrivals
-from workloads.streams.lengths import parse_lengths, parse_prefixes, parse_sessions
+from workloads.streams.lengths import parse_lengths, parse_prefixes
+from workloads.streams.sessions import parse_sessions
 from workloads.streams.stream import numbered
 from workloads.streams.streams import first, generated, mean_rate, summary, with_rate
-from workloads.streams.tree import ALONE
-
-COLUMNS = ("arrival", "isl", "osl", "group", "shared")
 
 
 def drawn(words, count=100_000):
     return parse_lengths(words).drawn(np.random.Generator(np.random.PCG64(1)), count)
-
-
-def lawful(stream):
-    """What `Stream` says of its arrays."""
-    assert all(len(getattr(stream, name)) == len(stream) for name in COLUMNS)
-    assert stream.arrival[0] >= 0 and (np.diff(stream.arrival) >= 0).all()
-    assert (stream.isl >= 1).all() and (stream.osl >= 1).all()
-    assert ((stream.shared >= 0) & (stream.shared <= stream.isl)).all()
-    assert (stream.shared[stream.group == ALONE] == 0).all()
-    assert stream.group.dtype == np.int32
-    seen = [g for g in dict.fromkeys(stream.group.tolist()) if g != ALONE]
-    assert seen == list(range(len(seen)))
-    for group in seen:  # the first of a group shares nothing
-        assert stream.shared[np.argmax(stream.group == group)] == 0
-    return stream
 
 
 @pytest.mark.parametrize(
@@ -190,7 +174,9 @@ def test_a_conversation_with_a_system_prompt_has_both():
     found = lawful(generated("1", 10, 5, requests=4, prefixes="groups=1,tokens=100", sessions="turns=2,think=0"))
     assert found.isl.tolist() == [110, 125, 110, 125]
     assert found.shared.tolist() == [0, 115, 100, 115]
-    assert set(found.group) == {0}
+    # The system prompt is group 0, the conversations branch off from it behind its 100 tokens.
+    assert found.group.tolist() == [1, 1, 2, 2]
+    assert found.parent.tolist() == [-1, 0, 0] and found.base.tolist() == [0, 100, 100]
 
 
 @pytest.mark.parametrize(
@@ -267,5 +253,10 @@ def test_a_summary_by_hand():
     assert found.isl.mean == found.isl.max == 200 and found.osl.total == 50
     assert found.cacheable == pytest.approx(400 / 1000)  # 100 of 200, but not of the first
     assert (found.groups, found.grouped) == (1, 1.0)
+    assert (found.branches, found.waiting) == (0, 0.0) and np.isnan(found.pause)
+    # Two conversations of two turns behind one system prompt: half of the requests wait.
+    talks = {"prefixes": "groups=1,tokens=100", "sessions": "turns=2,think=1,wait=1"}
+    turns = summary(generated("once", 10, 5, requests=4, **talks))
+    assert (turns.groups, turns.branches, turns.grouped, turns.waiting) == (1, 2, 1.0, 0.5)
     alone = summary(generated("once", 1, 1, requests=1))
     assert np.isnan([alone.rate, alone.burstiness]).all() and alone.groups == 0

@@ -65,7 +65,7 @@ def test_a_trace_is_found_out_and_read(write, name, content, format, expected):
 
 def test_what_is_left_out_is_said(write):
     assert "1 of 3 requests failed" in read_trace(write("a.csv", BURST)).notes[0]
-    assert "columns not used: Elapsed time, Model" in " ".join(read_trace(write("b.csv", BURST_3)).notes)
+    assert "columns not used: Model, Total tokens" in " ".join(read_trace(write("b.csv", BURST_3)).notes)
     assert read_trace(write("c.json", VLLM)).notes[0] == "1 of 3 requests failed and are left out"
     assert "of which 8 were sent at a time" in read_trace(write("d.jsonl", SGLANG)).notes[-1]
     assert "1 errored requests left out" in read_trace(write("e.json", GUIDE)).notes
@@ -113,6 +113,7 @@ def test_wrong_tables_are_one_line(write, content, said):
         ('{"timestamp": 9e9, "input_length": 5, "output_length": 0, "hash_ids": []}', "output_length is 0"),
         ('{"timestamp": 9e9, "input_length": 512, "output_length": 1, "hash_ids": [1, 2]}', "hash_ids has 2 blocks"),
         ('{"timestamp": 9e9, "input_length": 512, "output_length": 1, "hash_ids": ["a"]}', "hash_ids holds 'a'"),
+        ('{"timestamp": 9e9, "input_length": 512, "output_length": 1, "hash_ids": [null]}', "hash_ids holds None"),
         ('{"timestamp": 1, "input_length": 5, "output_length": 5, "hash_ids": []}', "before the row above it, 29482"),
         ("[1]", "it must be a JSON object"),
         ("{", "not JSON"),

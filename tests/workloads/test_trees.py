@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.stream_checks import lawful
 from workloads.streams.stream import NONE, Stream, kept, padded, part, sessions_of, traffic
 from workloads.streams.streams import first, with_rate
-from workloads.streams.tree import ALONE, MOST_LEVELS, branches, paths
+from workloads.streams.tree import ALONE, MOST_LEVELS, branches
 
 
 def common(one, other) -> int:
@@ -62,23 +63,6 @@ def streamed(seed: int, **sizes):
     )
 
 
-def lawful(stream: Stream) -> None:
-    """What `Stream` says of groups and their parents."""
-    assert ((stream.shared >= 0) & (stream.shared <= stream.isl)).all()
-    assert (stream.shared[stream.group == ALONE] == 0).all()
-    nodes, starts = paths(stream.group, stream.parent, stream.base)
-    seen = list(dict.fromkeys(nodes[nodes >= 0].tolist()))
-    assert seen == list(range(len(seen))) and len(seen) <= len(stream)
-    if stream.parent is None:
-        return
-    assert len(stream.parent) == len(stream.base) == len(seen) and nodes.shape[1] <= MOST_LEVELS
-    assert (stream.parent < np.arange(len(seen))).all() and (stream.base[stream.parent < 0] == 0).all()
-    # Along a path every group begins behind the one above, and no group has one request alone.
-    inside = (nodes[:, 1:] >= 0) & (nodes[:, :-1] >= 0)
-    assert (np.diff(np.where(np.isinf(starts), 0, starts), axis=1)[inside] > 0).all()
-    assert (np.bincount(nodes[nodes >= 0]) >= 2).all()
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_a_tree_says_what_a_comparison_of_all_tokens_says(seed):
     stream, tokens, shared = streamed(seed)
@@ -101,6 +85,8 @@ def test_a_part_of_a_tree_is_the_tree_of_the_part(seed):
     places = np.flatnonzero(chosen)
     prompts = [tokens[place][: int(stream.isl[place])] for place in places]
     for request, place in enumerate(places):
+        earlier = (common(prompts[request], tokens[before]) for before in places[:request])
+        assert left.shared[request] == max(earlier, default=0)
         later = max((common(tokens[place][:-1], prompt) for prompt in prompts[request + 1 :]), default=0)
         assert kept(left)[request] == later
     lawful(first(stream, 20))
@@ -135,6 +121,9 @@ def test_two_conversations_under_one_system_prompt():
     assert arrays.starts.tolist() == [[0, 100], [0, 100], [0, 100], [0, 115], [0, 100]]
     more = padded(arrays, 7)
     assert more.path.shape == more.starts.shape == (7, 2) and more.path[5:].tolist() == [[-1, -1]] * 2
+    deeper = padded(arrays, 5, 3)
+    assert deeper.path.tolist() == [[*path, -1] for path in arrays.path.tolist()]
+    assert deeper.starts[:, 2].tolist() == (stream.isl + stream.osl).tolist()
     # Without the last two requests the second conversation has one request, and is no group.
     left = part(stream, np.array([True, True, True, False, False]))
     assert left.group.tolist() == [1, 0, 1] and left.shared.tolist() == [0, 100, 115]

@@ -89,6 +89,31 @@ def number(word: str, key: str, allowed: Range, text: str) -> float:
     return value
 
 
+def words_of(text: str, known: Iterable[str], example: str) -> dict[str, str]:
+    """Name and words of every value in "name=words,name=words". Case and spaces do not matter.
+
+    The words may be those of a distribution with parameters of its own: what follows belongs to them up to the next
+    known name, as in "time=lognormal:p50=2,p90=9,calls=3".
+
+    Raises:
+      ValueError: one line: what is not NAME=VALUE, an unknown name with the nearest known, a name twice.
+    """
+    known, words, last = list(known), dict[str, str](), ""
+    for item in re.sub(r"\s+", "", text).lower().split(","):
+        key, equals, value = item.partition("=")
+        if key not in known and ":" in words.get(last, ""):
+            words[last] += f",{item}"
+            continue
+        if not equals or not value:
+            raise ValueError(f"{text!r}: {item!r} is not NAME=VALUE; such as {example}")
+        if key not in known:
+            raise ValueError(f"{text!r}: {key!r} is not known{nearest(key, known)}")
+        if key in words:
+            raise ValueError(f"{text!r}: {key} is given twice")
+        words[key], last = value, key
+    return words
+
+
 def shown(kind: str, values: Mapping[str, float]) -> str:
     """The words of a kind and its parameters, as `parsed` reads them."""
     return f"{kind}:{','.join(f'{key}={value:.12g}' for key, value in values.items())}" if values else kind

@@ -2,14 +2,13 @@
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping
 
 import numpy as np
 from scipy import special
 
-from workloads.streams.kinds import Kind, Range, nearest, number, parsed, shown
-from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, numbered
+from workloads.streams.kinds import Kind, Range, number, parsed, shown, words_of
+from workloads.streams.stream import LARGEST_TOKENS, numbered
 from workloads.streams.tree import ALONE
 
 RANGES = {
@@ -146,15 +145,22 @@ class Lengths:
         )
 
 
-def parse_lengths(text: "str | int | float | Lengths") -> Lengths:
+def parse_lengths(
+    text: "str | int | float | Lengths", kinds: Mapping[str, Kind] = KINDS, ranges: Mapping[str, Range] = RANGES
+) -> Lengths:
     """The distribution that `text` describes: "1024", "uniform:128..2048", "lognormal:mean=1024,sigma=0.8".
+
+    Args:
+      text: the words, or what they describe.
+      kinds: those that are allowed.
+      ranges: what each parameter may be.
 
     Raises:
       ValueError: one line that names the word, what is known or allowed, and the nearest.
     """
     if isinstance(text, Lengths):
         return text
-    kind, values = parsed(str(text), KINDS, "fixed", RANGES)
+    kind, values = parsed(str(text), kinds, "fixed", ranges)
     lengths = Lengths(kind, values)
     if "low" in values and values["low"] > values["high"]:
         raise ValueError(f"{text!r}: low is {values['low']:g}, above high, {values['high']:g}")
@@ -167,15 +173,12 @@ def parse_lengths(text: "str | int | float | Lengths") -> Lengths:
     return lengths
 
 
-# Prompts with a common beginning: system prompts of many requests, and conversations of several turns.
+# Prompts with a common beginning: system prompts of many requests.
 
 
 _GROUPS = Range(1, 1_000_000, whole=True)
 _EXPONENT = Range(0, 10)
-_THINK = Range(0, 1e7)
-
-MOST_TURNS = 10_000
-"""Turns of one conversation."""
+_PREFIXES = "groups=10,tokens=1000,zipf=1"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,41 +203,16 @@ class Prefixes:
         return group, lengths[group]
 
 
-@dataclasses.dataclass(frozen=True)
-class Sessions:
-    """Conversations: every turn's prompt is all that was said before, with that turn's new tokens after it.
-
-    The next turn arrives an exponential time of mean `think` after the turn before it arrived: how long the answer
-    takes is not known here, so `think` has to include it.
-    """
-
-    turns: Lengths  # requests of a conversation
-    think: float  # s between arrivals of turns, mean
-
-    @property
-    def text(self) -> str:
-        """The words for it, which `parse_sessions` reads where `turns` is a number or a range."""
-        return f"turns={self.turns.text},think={self.think:.12g}"
-
-
 def parse_prefixes(text: "str | Prefixes | None") -> Prefixes | None:
     """System prompts from "groups=10,tokens=1000,zipf=1"; tokens may be a range, 500..2000. None stays None."""
     if text is None or isinstance(text, Prefixes):
         return text
-    words = _words(text, ("groups", "tokens"), {"zipf": "0"}, "groups=10,tokens=1000,zipf=1")
+    words = {"zipf": "0"} | words_of(text, ("groups", "tokens", "zipf"), _PREFIXES)
+    for key in ("groups", "tokens"):
+        if key not in words:
+            raise ValueError(f"{text!r}: {key} is missing; such as {_PREFIXES}")
     groups = number(words["groups"], "groups", _GROUPS, text)
     return Prefixes(int(groups), parse_lengths(words["tokens"]), number(words["zipf"], "zipf", _EXPONENT, text))
-
-
-def parse_sessions(text: "str | Sessions | None") -> Sessions | None:
-    """Conversations from "turns=4,think=30"; turns may be a range, 2..8. None stays None."""
-    if text is None or isinstance(text, Sessions):
-        return text
-    words = _words(text, ("turns", "think"), {}, "turns=2..8,think=30")
-    turns = parse_lengths(words["turns"])
-    if max(turns.values.values()) > MOST_TURNS:
-        raise ValueError(f"{text!r}: turns is {words['turns']}; a conversation has at most {MOST_TURNS}")
-    return Sessions(turns, number(words["think"], "think", _THINK, text))
 
 
 def shared_prefixes(key: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -252,52 +230,3 @@ def shared_prefixes(key: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np
     shared = np.where(group == ALONE, 0.0, tokens)
     shared[first] = 0.0
     return group, shared
-
-
-def turns_of(
-    sessions: Sessions, rng: np.random.Generator, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Arrival in s, conversation and index of the turn of every turn of conversations that start at `starts`.
-
-    Sorted by conversation, then turn; shape [turns] each. ValueError where they are too many.
-    """
-    counts = sessions.turns.drawn(rng, len(starts)).astype(np.int64)
-    if counts.sum() > MOST_REQUESTS:
-        raise ValueError(f"{len(starts)} conversations have {counts.sum()} turns; at most {MOST_REQUESTS} are allowed")
-    session = np.repeat(np.arange(len(starts)), counts)
-    # Position within the conversation: that among all turns, less that of the conversation's first turn.
-    turn = np.arange(len(session)) - np.repeat(np.cumsum(counts) - counts, counts)
-    gaps = rng.exponential(sessions.think, size=len(session)) if sessions.think else np.zeros(len(session))
-    # One running sum over all conversations, less its value where each of them starts.
-    passed = np.cumsum(np.where(turn == 0, 0.0, gaps))
-    arrival = starts[session] + passed - passed[np.cumsum(counts) - counts][session]
-    return arrival, session, turn
-
-
-def accumulated(session: np.ndarray, turn: np.ndarray, new: np.ndarray, osl: np.ndarray) -> np.ndarray:
-    """Tokens that were said in a conversation before each turn's new ones; 0 for a first turn. Shape [turns].
-
-    Args:
-      session, turn: as of `turns_of`, in its order.
-      new: tokens that a turn adds to its prompt.
-      osl: tokens of its answer.
-    """
-    said = np.cumsum(new + osl) - (new + osl)
-    return said - said[turn == 0][session]
-
-
-def _words(text: str, needed: tuple[str, ...], defaults: dict[str, str], example: str) -> dict[str, str]:
-    known, words = (*needed, *defaults), {}
-    for item in re.sub(r"\s+", "", text).lower().split(","):
-        key, equals, value = item.partition("=")
-        if not equals or not value:
-            raise ValueError(f"{text!r}: {item!r} is not NAME=VALUE; such as {example}")
-        if key not in known:
-            raise ValueError(f"{text!r}: {key!r} is not known{nearest(key, known)}")
-        if key in words:
-            raise ValueError(f"{text!r}: {key} is given twice")
-        words[key] = value
-    missing = [key for key in needed if key not in words]
-    if missing:
-        raise ValueError(f"{text!r}: {missing[0]} is missing; such as {example}")
-    return {**defaults, **words}

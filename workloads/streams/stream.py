@@ -1,4 +1,4 @@
-"""Times of a stream in words."""
+"""Request streams: arrivals, lengths, what prompts share and what they wait for; and as the scheduler takes them."""
 
 import dataclasses
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from jaxroof.batch import Encode, Traffic
-from workloads.streams.tree import ALONE, branches, kept_tokens, paths
+from jaxroof.numerics.struct import given
+from workloads.streams.tree import ALONE, branches, kept_tokens, paths, shared_tokens
 
 TIME_UNITS = (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 """Units of time and their seconds, the largest first."""
@@ -43,8 +44,8 @@ class Stream:
     another: conversations from their system prompt, sub-agents from a conversation. All groups are then a tree, and a
     request's `group` is the deepest one of its path; there are at most as many groups as requests.
 
-    A request with `after` is sent `pause` s after the answer to that request. Its `arrival` is its time by plan, as if
-    answers took no time: whoever knows nothing of turns takes that.
+    A request with `after` is sent `pause` s after the answer to that request. Its `arrival` is its time by plan: as if
+    answers took no time, or when a trace recorded it. Whoever knows nothing of turns takes that.
     """
 
     name: str
@@ -88,8 +89,10 @@ def part(stream: Stream, chosen: slice | np.ndarray) -> Stream:
         along = None if stream.along is None else stream.along[chosen]
         ends = (stream.isl + stream.osl)[chosen]
         found = branches(stream.group[chosen], stream.parent, stream.base, stream.shared[chosen], ends, along)
-        group, shared = found.group, found.shared
         tree = {"parent": found.parent, "base": found.base, "along": found.along}
+        # Those that a request shared with may have been left out.
+        group, along = found.group, ends if found.along is None else found.along
+        shared = shared_tokens(*paths(group, found.parent, found.base), found.shared, along)
     return dataclasses.replace(
         stream,
         arrival=stream.arrival[chosen],
@@ -229,8 +232,20 @@ def traffic(
     return padded(unpadded, pad)
 
 
-def padded(requests: Traffic, count: int) -> Traffic:
-    """The requests, and absent ones up to `count`, so that traffic of several lengths stacks."""
+def levels_of(requests: Traffic) -> int:
+    """Groups on the longest path of a request; 0 where no group branches off from another."""
+    return 0 if requests.path is None else int(requests.path.shape[1])
+
+
+def padded(requests: Traffic, count: int, levels: int = 0) -> Traffic:
+    """The requests, and absent ones up to `count`, with paths of `levels`: traffic of several lengths then stacks."""
+    if 0 < levels_of(requests) < levels:
+        longer = [(0, 0), (0, levels - levels_of(requests))]
+        path = np.pad(given(requests.path, "paths"), longer, constant_values=ALONE)
+        # No group begins where the request ends.
+        ends = np.asarray(requests.isl + requests.osl)[:, None]
+        starts = np.concatenate([requests.starts, np.repeat(ends, longer[1][1], axis=1)], axis=1)
+        requests = dataclasses.replace(requests, path=path, starts=starts)
     more = count - len(requests.isl)
     if more <= 0:
         return requests

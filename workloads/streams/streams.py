@@ -7,19 +7,10 @@ from typing import Any
 import numpy as np
 
 from workloads.streams.arrivals import Arrivals, parse_arrivals
-from workloads.streams.lengths import (
-    Lengths,
-    Prefixes,
-    Sessions,
-    accumulated,
-    parse_lengths,
-    parse_prefixes,
-    parse_sessions,
-    shared_prefixes,
-    turns_of,
-)
-from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered, part
-from workloads.streams.tree import ALONE
+from workloads.streams.lengths import Lengths, Prefixes, parse_lengths, parse_prefixes, shared_prefixes
+from workloads.streams.sessions import Sessions, Turns, accumulated, parse_sessions, single, turns_of, whole_sessions
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, NONE, Stream, numbered, part
+from workloads.streams.tree import ALONE, branches
 
 
 def generated(
@@ -44,7 +35,7 @@ def generated(
       requests: how many, turns counted; None: as many as arrive within `duration`.
       duration: s; requests that arrive later are cut away. One of the two is needed, unless `arrivals` ends.
       prefixes: system prompts: "groups=10,tokens=1000,zipf=1".
-      sessions: conversations: "turns=4,think=30".
+      sessions: conversations: "turns=4,think=30", or agents: "turns=5,tools=0..3".
       seed: of NumPy's PCG64.
       name: of the stream.
 
@@ -57,51 +48,85 @@ def generated(
     # One generator, in a fixed order of draws: arrivals, turns, lengths, system prompts.
     rng = np.random.Generator(np.random.PCG64(seed))
 
-    # When requests arrive; of conversations, which one each belongs to and which of its turns it is.
+    # When requests arrive; of conversations, which one each belongs to and which request it follows.
     starts = arrivals.drawn(rng, requests, duration)
-    arrival, session, turn = starts, np.arange(len(starts)), np.zeros(len(starts), np.int64)
-    if sessions is not None:
-        arrival, session, turn = turns_of(sessions, rng, starts)
-    count = len(arrival)
+    turns = single(starts) if sessions is None else turns_of(sessions, rng, starts)
+    count = len(turns.arrival)
     if not count:
         raise ValueError(f"{arrivals.text}: no request arrives within {duration:g} s")
     if count > MOST_REQUESTS:
         raise ValueError(f"{count} requests; at most {MOST_REQUESTS} are allowed")
 
-    # A prompt is the system prompt, the turns before and what is new.
+    # A prompt is the system prompt, what was said before, and what is new: a user's words or a tool's output.
     new, outputs = isl.drawn(rng, count), osl.drawn(rng, count)
-    key, prefix = session, np.zeros(count)
+    text, tokens = np.full(len(starts), -1), np.zeros(len(starts))
     if prefixes is not None:
-        text, tokens = prefixes.drawn(rng, session[-1] + 1)
-        key, prefix = text[session], tokens[session]
-    said = accumulated(session, turn, new, outputs)
-    prompt = prefix + said + new
+        text, tokens = prefixes.drawn(rng, len(starts))
+    if sessions is not None and sessions.tool_tokens is not None:
+        new = np.where(turns.tool, sessions.tool_tokens.drawn(rng, count), new)
+    before = tokens[turns.session[turns.thread]] + accumulated(turns, new, outputs)
+    if (before + new).max() > LARGEST_TOKENS:
+        raise ValueError(f"a prompt grows to {(before + new).max():.0f} tokens; at most {LARGEST_TOKENS} are allowed")
 
     # In the order of arrival, without what is later than `duration` or beyond `requests`.
-    order = np.argsort(arrival, kind="stable")
+    order = np.argsort(turns.arrival, kind="stable")
     if duration is not None:
-        order = order[arrival[order] < duration]
+        order = order[turns.arrival[order] < duration]
+    waits = sessions is not None and sessions.waits
+    if waits and arrivals.kind == "once" and requests is not None:
+        # All conversations are there from the start: as many of them as have that number of requests.
+        order = order[whole_sessions(turns, requests)[order]]
     # As many conversations start as requests are wanted, so their turns are cut to that number.
     order = order[:requests]
-    if prompt.max() > LARGEST_TOKENS:
-        raise ValueError(f"a prompt grows to {prompt.max():.0f} tokens; at most {LARGEST_TOKENS} are allowed")
-
-    # What prompts begin with alike: a system prompt, and in later turns all that was said before.
-    group, shared = alone(len(order))
-    if prefixes is not None:
-        group, shared = shared_prefixes(key[order], prefix[order])
-    elif sessions is not None:
-        group = numbered(key[order])
-    shared = np.where(turn[order] > 0, (prefix + said)[order], shared)
     return Stream(
         name,
-        arrival[order],
-        prompt[order],
+        turns.arrival[order],
+        (before + new)[order],
         outputs[order],
-        group,
-        shared,
-        _source(arrivals, isl, osl, prefixes, sessions, requests, duration, seed),
+        source=_source(arrivals, isl, osl, prefixes, sessions, requests, duration, seed),
+        **_beginnings(turns, order, text, tokens, before, before + new + outputs),
+        **(_waits(turns, order) if waits else {}),
     )
+
+
+def _beginnings(
+    turns: Turns, order: np.ndarray, text: np.ndarray, tokens: np.ndarray, before: np.ndarray, ends: np.ndarray
+) -> dict[str, Any]:
+    """Groups of requests, and what they share: a system prompt, and all that was said before.
+
+    Args:
+      turns: the requests.
+      order: those of the stream, in its order.
+      text, tokens: system prompt of each conversation, -1: none, and its length; shape [conversations].
+      before: tokens of the prompt before what is new, of all requests.
+      ends: tokens of prompt and output, likewise.
+    """
+    conversations, threads = len(text), len(turns.session)
+    thread = turns.thread[order]
+    key, length = text[turns.session[thread]], tokens[turns.session[thread]]
+    # The first request of a conversation shares its system prompt, where another one came before; later ones share all.
+    group, shared = shared_prefixes(key, length)
+    shared = np.where(turns.first[order] & (turns.after[order] == NONE), shared, before[order])
+    # Without a conversation of several requests system prompts are all, without these conversations are.
+    if len(turns.thread) == conversations:
+        return {"group": group, "shared": shared}
+    if threads == conversations and (text < 0).all():
+        return {"group": numbered(thread), "shared": shared}
+    # Nodes are system prompts, the conversations below them, and sub-agents below these.
+    texts = int(text.max()) + 1
+    parent = np.concatenate([np.full(texts, -1), text, turns.session[conversations:] + texts])
+    base = np.concatenate([np.zeros(texts), tokens, before[turns.first][conversations:]])
+    found = branches(thread + texts, parent, base, shared, ends[order])
+    columns = {"parent": found.parent, "base": found.base, "along": found.along}
+    return {"group": found.group, "shared": found.shared, **columns}
+
+
+def _waits(turns: Turns, order: np.ndarray) -> dict[str, Any]:
+    """What requests wait for, by their places in `order`, and their pauses."""
+    place = np.full(len(turns.thread) + 1, NONE, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    after = place[turns.after[order]]
+    return {"after": after, "pause": turns.pause[order]} if (after != NONE).any() else {}
 
 
 def mean_rate(stream: Stream) -> float:
@@ -213,14 +238,19 @@ class Summary:
     isl: LengthSummary
     osl: LengthSummary
     cacheable: float  # share of prompt tokens that an earlier request began with
-    groups: int  # of requests that begin alike
+    groups: int  # of requests that begin alike, those not counted that branch off from others
+    branches: int  # groups that branch off from others
     grouped: float  # share of requests in groups
+    waiting: float  # share of requests that wait for an answer
+    pause: float  # s between an answer and the request that waits for it, mean; nan where none waits
 
 
 def summary(stream: Stream) -> Summary:
     """The numbers of a stream of at least one request."""
     gaps = np.diff(stream.arrival)
     mean = float(gaps.mean()) if len(gaps) > 1 else 0.0
+    branching = 0 if stream.parent is None else int((stream.parent >= 0).sum())
+    waiting = np.zeros(len(stream), bool) if stream.after is None else stream.after != NONE
     return Summary(
         requests=len(stream),
         duration=float(stream.arrival[-1] - stream.arrival[0]),
@@ -230,8 +260,11 @@ def summary(stream: Stream) -> Summary:
         isl=_lengths(stream.isl),
         osl=_lengths(stream.osl),
         cacheable=float(stream.shared.sum() / stream.isl.sum()),
-        groups=int(stream.group.max()) + 1,
+        groups=int(stream.group.max()) + 1 - branching,
+        branches=branching,
         grouped=float((stream.group != ALONE).mean()),
+        waiting=float(waiting.mean()),
+        pause=float(stream.pause[waiting].mean()) if stream.pause is not None and waiting.any() else math.nan,
     )
 
 

@@ -127,6 +127,13 @@ def kept_tokens(nodes: np.ndarray, starts: np.ndarray, shared: np.ndarray, along
     return keep
 
 
+def shared_tokens(nodes: np.ndarray, starts: np.ndarray, shared: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """Tokens of every prompt that an earlier request had, of at most `shared`; arguments as of `kept_tokens`."""
+    # The same with the order of time reversed.
+    nodes, starts = nodes[::-1], starts[::-1]
+    return kept_tokens(nodes, starts, along[::-1], shared[::-1])[::-1]
+
+
 def _most_of_later(group: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """The largest of `tokens` among the later requests of the same group; 0 without one. Shape [requests]."""
     # From the last group to the first, and the latest request first: each one comes after its follower.

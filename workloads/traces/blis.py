@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,14 @@ from workloads.streams.stream import Stream, numbered
 from workloads.traces.documents import TraceRecord, yaml_object
 from workloads.traces.rows import Checked, Measured, ReadOptions, Rows, checked, mean_gap
 from workloads.traces.table import COUNT, INTEGER, TEXT, Table, table
+from workloads.traces.turns import GAPS, numbers_of, previous, waiting
 
 COLUMNS = ("arrival_time_us", "input_tokens", "output_tokens")
 TIMES = ("send_time_us", "first_chunk_time_us", "last_chunk_time_us")
 WANTED = {
     **dict(zip(COLUMNS, (INTEGER, COUNT, COUNT), strict=True)),
     **dict.fromkeys(("prefix_group", "status", "session_id"), TEXT),
-    **dict.fromkeys(("prefix_length", "server_input_tokens"), COUNT),
+    **dict.fromkeys(("prefix_length", "server_input_tokens", "vllm_priority"), COUNT),
     **dict.fromkeys(TIMES, INTEGER),
 }
 STATUSES = ("ok", "error", "timeout", "incomplete")
@@ -29,10 +31,11 @@ def read(path: str, options: ReadOptions) -> Stream:
 
     `path` is the CSV or the YAML; the other one has the same name with the other ending. `input_tokens` of a request
     with a prefix group are those after the prefix, so its prompt is `prefix_length` longer. Without one,
-    `server_input_tokens` goes first where it is not 0.
+    `server_input_tokens` goes first where it is not 0. The turns of a session wait for one another: a turn comes as
+    long after the last chunk of the turn before it as it was recorded to. `vllm_priority` is the priority.
 
     Source: inference-sim/inference-sim, sim/workload/tracev2.go (columns, header; "InputTokens records the
-    suffix-only count") and replay.go (`effectiveInputTokenCount`).
+    suffix-only count"; vLLM's priority, "0=highest urgency") and replay.go (`effectiveInputTokenCount`, sessions).
     """
     return _parts(path, options)[0]
 
@@ -65,7 +68,7 @@ def _parts(path: str, options: ReadOptions) -> tuple[Stream, Checked, Table, Tra
     data, header_file = _pair(path)
     header = yaml_object(header_file)
     _check(header)
-    trace = table(data, WANTED, optional=("server_input_tokens",))
+    trace = table(data, WANTED, optional=("server_input_tokens", "vllm_priority"))
     time, own, osl = (trace.columns[name] for name in COLUMNS)
     ok = _ok(trace)
     grouped = trace.columns["prefix_group"] != ""
@@ -79,8 +82,21 @@ def _parts(path: str, options: ReadOptions) -> tuple[Stream, Checked, Table, Tra
     key = np.where(grouped[requests.rows], np.unique(names, return_inverse=True)[1], -1)
     group = numbered(key)
     shared = _shared(group, prefix[requests.rows])
-    stream = requests.stream(data, _notes(trace, header, ok, requests), (group, shared))
+    turns, gaps = _turns(trace, requests)
+    priority = trace.columns.get("vllm_priority")
+    more = turns | ({} if priority is None else {"priority": priority[requests.rows]})
+    stream = requests.stream(data, (*_notes(trace, header, ok, requests), *gaps), (group, shared), **more)
     return stream, requests, trace, header
+
+
+def _turns(trace: Table, requests: Checked) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the turns of sessions wait for, and what to say of it."""
+    after = previous(numbers_of(trace.columns["session_id"][requests.rows]))
+    arrival, ended = (trace.columns[name][requests.rows] for name in (COLUMNS[0], TIMES[2]))
+    # A generated trace has no last chunks: 0.
+    answered = np.where(ended > 0, ended, arrival)
+    turns = waiting(after, (arrival - answered[after]) * 1e-6)
+    return turns, (GAPS,) if turns and not (ended > 0).all() else ()
 
 
 def _pair(path: str) -> tuple[str, str]:

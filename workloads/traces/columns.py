@@ -1,40 +1,47 @@
 """Requests of a CSV or of JSON lines whose columns the caller names."""
 
 import csv
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from workloads.streams.kinds import nearest
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
 from workloads.traces.documents import TraceRecord, json_lines
-from workloads.traces.rows import UNITS, Checked, ReadOptions, Rows, checked, listed
+from workloads.traces.rows import UNITS, ReadOptions, Rows, checked, listed
 from workloads.traces.table import COUNT, LARGEST_FILE, LONGEST_ROW, NUMBER, TEXT, TIMESTAMP, lines, table
+from workloads.traces.turns import numbers_of, previous, waiting
 
 NEEDED = ("prompt", "output")
-KNOWN = ("arrival", *NEEDED, "session")
-"""What a column may be: time of arrival, prompt and output tokens, and what requests of one conversation share."""
+KNOWN = ("arrival", *NEEDED, "session", "pause")
+"""What a column may be: time of arrival, prompt and output tokens, name of the conversation, and time between an answer
+and the turn after it, with which turns wait for answers."""
 
 EXAMPLE = "arrival=ts,prompt=prompt_tokens,output=answer_tokens"
 
 JSON = (".json", ".jsonl", ".ndjson")
+
+OF_TURNS = {"session": TEXT, "pause": NUMBER}
+"""Columns that say what requests wait for."""
 
 
 def read(path: str, options: ReadOptions) -> Stream:
     """The stream of the columns that `options.columns` names; times count from the first request.
 
     Times are seconds, or of `options.time_unit`, or dates; without a column of them all requests come at once. In JSON
-    lines a name with dots is one inside of others: usage.prompt_tokens. Sessions are groups that share nothing.
+    lines a name with dots is one inside of others: usage.prompt_tokens. Sessions are groups that share nothing; with a
+    column of pauses their turns wait for the answers before them.
     """
     names = named(options.columns)
     tick = UNITS[options.time_unit or "s"]
-    rows, keys, unused = (_of_lines if path.lower().endswith(JSON) else _of_table)(path, names, tick)
+    rows, turns, unused = (_of_lines if path.lower().endswith(JSON) else _of_table)(path, names, tick)
     requests = checked(rows, options)
-    if keys is None:
+    if "session" not in turns:
         return requests.stream(path, unused)
     notes = ("sessions are groups; what their turns share is not in the file and counts as 0", *unused)
-    return requests.stream(path, notes, (_groups(keys, requests), np.zeros(len(requests.rows))))
+    key = numbers_of(turns["session"][requests.rows])
+    pauses = turns["pause"][requests.rows] * tick if "pause" in turns else None
+    waits = {} if pauses is None else waiting(previous(key), pauses)
+    return requests.stream(path, notes, (numbered(key), np.zeros(len(key))), **waits)
 
 
 def named(text: str | None) -> dict[str, str]:
@@ -52,11 +59,14 @@ def named(text: str | None) -> dict[str, str]:
     for key in NEEDED:
         if key not in names:
             raise ValueError(f"columns is {text!r}: {key} is missing; it must be such as {EXAMPLE}")
+    if "pause" in names and "session" not in names:
+        raise ValueError(f"columns is {text!r}: pause cannot be given without session, whose turns wait")
     return names
 
 
-def _of_table(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.ndarray | None, tuple[str, ...]]:
-    wanted = {names[key]: COUNT for key in NEEDED} | ({names["session"]: TEXT} if "session" in names else {})
+def _of_table(path: str, names: dict[str, str], tick: float) -> tuple[Rows, dict[str, np.ndarray], tuple[str, ...]]:
+    kinds = {**dict.fromkeys(NEEDED, COUNT), **OF_TURNS}
+    wanted = {names[key]: kind for key, kind in kinds.items() if key in names}
     # Without times all requests arrive at once.
     if "arrival" not in names:
         trace = table(path, wanted)
@@ -68,8 +78,7 @@ def _of_table(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.n
         dated = _dated(path, names["arrival"])
         trace = table(path, wanted | {names["arrival"]: TIMESTAMP if dated else NUMBER})
         rows = listed(trace, (names["arrival"], names["prompt"], names["output"]), UNITS["ns"] if dated else tick)
-    keys = trace.columns[names["session"]] if "session" in names else None
-    return rows, keys, trace.unused()
+    return rows, {key: trace.columns[names[key]] for key in OF_TURNS if key in names}, trace.unused()
 
 
 def _dated(path: str, name: str) -> bool:
@@ -85,8 +94,8 @@ def _dated(path: str, name: str) -> bool:
     return ":" in value
 
 
-def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.ndarray | None, tuple[str, ...]]:
-    numbers, times, isl, osl, keys = [], [], [], [], []
+def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, dict[str, np.ndarray], tuple[str, ...]]:
+    numbers, times, isl, osl, keys, pauses = [], [], [], [], [], []
     for number, record in json_lines(path):
         numbers.append(number)
         prompt, output = (_inner(record, names[key]) for key in NEEDED)
@@ -96,6 +105,9 @@ def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.n
         if "session" in names:
             owner, key = _inner(record, names["session"])
             keys.append(str(owner.values.get(key, "")))
+        if "pause" in names:
+            owner, key = _inner(record, names["pause"])
+            pauses.append(owner.number(key))
         if len(numbers) > MOST_REQUESTS:
             raise ValueError(f"{path}: more than {MOST_REQUESTS} requests, the most that are read")
     called = (names.get("arrival", "arrival"), names["prompt"], names["output"])
@@ -112,7 +124,8 @@ def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, np.n
         np.array(isl, float),
         np.array(osl, float),
     )
-    return rows, np.array(keys, object) if keys else None, ()
+    turns = {"session": np.array(keys, object), "pause": np.array(pauses, float)}
+    return rows, {key: column for key, column in turns.items() if key in names}, ()
 
 
 def _time(record: TraceRecord, key: str, tick: float) -> float | int:
@@ -134,10 +147,3 @@ def _inner(record: TraceRecord, name: str) -> tuple[TraceRecord, str]:
     for part in outer:
         record = record.table(part)
     return record, last
-
-
-def _groups(keys: Iterable[Any], kept: Checked) -> np.ndarray:
-    """Groups of rows with one key; rows of an empty key are alone."""
-    words = np.array(keys, object)[kept.rows].astype(str)
-    names, place = np.unique(words, return_inverse=True)
-    return numbered(np.where(names[place] == "", -1, place))

@@ -13,10 +13,12 @@ from workloads.traces import (
     columns,
     guidellm,
     inference_perf,
+    llmservingsim,
     mooncake,
     servegen,
     sharegpt,
     splitwise,
+    tracelab,
 )
 from workloads.traces.documents import TraceRecord, json_lines, json_object, run_of, yaml_object
 from workloads.traces.table import header_of
@@ -33,6 +35,8 @@ FORMATS = {
     "guidellm": (guidellm, "JSON report of GuideLLM"),
     "inference-perf": (inference_perf, "YAML config of inference-perf"),
     "sharegpt": (sharegpt, "JSON or JSON lines of conversations"),
+    "llmservingsim": (llmservingsim, "JSON lines of LLMServingSim: input_toks, output_toks, perhaps sub_requests"),
+    "tracelab": (tracelab, "JSON lines of TraceLab: input_tokens_total, prefix_tokens, timing_events"),
     "columns": (columns, "any CSV or JSON lines, with columns arrival=...,prompt=...,output=..."),
 }
 """Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`, and how it looks."""
@@ -97,6 +101,10 @@ def _first(names: Mapping[str, Collection[str]], there: Container[str] | TraceRe
 def _of_object(record: TraceRecord) -> str | None:
     if "hash_ids" in record or "input_length" in record:
         return "mooncake"
+    if llmservingsim.CALLS in record or llmservingsim.COLUMNS[1] in record:
+        return "llmservingsim"
+    if tracelab.COLUMNS[1] in record and tracelab.PREFIX in record:
+        return "tracelab"
     if sharegpt.is_conversation(record.values):
         return "sharegpt"
     if "benchmarks" in record:

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from workloads.streams.kinds import nearest
-from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone, numbered
+from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
+from workloads.streams.tree import Branches, branches
 from workloads.traces.documents import TraceRecord, yaml_object
 from workloads.traces.rows import ReadOptions, stream_name
 
@@ -57,7 +58,9 @@ def read(path: str, options: ReadOptions) -> Stream:
     if kind != "shared_prefix":
         isl, osl = (_lengths(data, key, rng, len(arrival)) for key in ("input_distribution", "output_distribution"))
         return Stream(name, arrival, isl, osl, *alone(len(arrival)), source, notes)
-    return Stream(name, arrival, *_shared(data.table("shared_prefix"), rng, len(arrival)), source, notes)
+    isl, osl, groups = _shared(data.table("shared_prefix"), rng, len(arrival))
+    tree = {"along": groups.along, "parent": groups.parent, "base": groups.base}
+    return Stream(name, arrival, isl, osl, groups.group, groups.shared, source, notes, **tree)
 
 
 def _arrivals(load: TraceRecord, rng: np.random.Generator) -> np.ndarray:
@@ -89,10 +92,8 @@ def _arrivals(load: TraceRecord, rng: np.random.Generator) -> np.ndarray:
     return arrival
 
 
-def _shared(
-    shared: TraceRecord, rng: np.random.Generator, requests: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """isl, osl, group and shared of requests that go through the prompts in turn. Shape [requests] each."""
+def _shared(shared: TraceRecord, rng: np.random.Generator, requests: int) -> tuple[np.ndarray, np.ndarray, Branches]:
+    """isl, osl and groups of requests that go through the prompts in turn. Shape [requests] each."""
     _known(shared, SHARED_KEYS)
     groups, users = (
         _count(shared, *keys)
@@ -113,7 +114,6 @@ def _shared(
     prompt, turn = order[np.arange(requests) % prompts], np.arange(requests) // prompts
     key = prompt // users
     before, own, osl = system[key], question[prompt], output[prompt]
-    group = numbered(key)
     # False for the first request of each system prompt, which has nobody to share it with.
     seen = np.ones(requests, bool)
     seen[np.unique(key, return_index=True)[1]] = False
@@ -131,7 +131,13 @@ def _shared(
         raise ValueError(
             f"{shared.place}: prompts are from {isl.min():g} to {isl.max():g} tokens; 1 to {LARGEST_TOKENS} are allowed"
         )
-    return isl, osl, group, common
+    # Every prompt branches off behind its system prompt; without one it is a root.
+    owner = np.where(system > 0.0, np.arange(groups), -1)[np.arange(prompts) // users]
+    parent = np.concatenate([np.full(groups, -1), owner])
+    base = np.concatenate([np.zeros(groups), system[np.arange(prompts) // users]])
+    # A prompt that is sent again has nothing of its answers; what is said in a chat has them.
+    along = None if shared.values.get("enable_multi_turn_chat", False) else isl
+    return isl, osl, branches(groups + prompt, parent, base, common, isl + osl, along)
 
 
 def _known(record: TraceRecord, known: tuple[str, ...]) -> None:

@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, alone
+from workloads.streams.tree import Branches
 from workloads.traces.table import Table
 
 
@@ -83,12 +85,25 @@ class Checked:
     notes: tuple[str, ...]
 
     def stream(
-        self, file: str, notes: tuple[str, ...] = (), groups: tuple[np.ndarray, np.ndarray] | None = None
+        self,
+        file: str,
+        notes: tuple[str, ...] = (),
+        groups: tuple[np.ndarray, np.ndarray] | Branches | None = None,
+        **more: Any,
     ) -> Stream:
-        """The stream of these rows, with its `group` and `shared`; without these, requests begin like no other."""
-        group, shared = groups or alone(len(self.rows))
+        """The stream of these rows.
+
+        Args:
+          file: the trace.
+          notes: what else to say.
+          groups: `group` and `shared`, or a tree of groups; None: requests begin like no other.
+          more: further columns of the `Stream`.
+        """
+        group, shared = alone(len(self.rows)) if groups is None else groups[:2]
+        if isinstance(groups, Branches):
+            more |= {"along": groups.along, "parent": groups.parent, "base": groups.base}
         columns = self.arrival, self.isl, self.osl, group, shared
-        return Stream(stream_name(file), *columns, source=file, notes=(*notes, *self.notes))
+        return Stream(stream_name(file), *columns, source=file, notes=(*notes, *self.notes), **more)
 
 
 def stream_name(file: str) -> str:

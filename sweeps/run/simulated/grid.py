@@ -24,7 +24,7 @@ from sweeps.ask.precisions import compute_precisions
 from sweeps.run.simulated.classes import of_classes, padded_objective
 from sweeps.run.simulated.lanes import are_short, each, power
 from sweeps.run.simulated.simulation import simulated, size_for
-from workloads.streams.stream import padded
+from workloads.streams.stream import levels_of, padded
 
 WIDTH = 32
 """Simulations of one call: more of them at once are no faster on a CPU."""
@@ -143,14 +143,15 @@ def bounds(points: Sequence[Scenario]) -> Metrics:
 def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Scenario]:
     """Points of one structure as one tree of arrays, and the axis of every leaf: 0, or -1 where all points share it.
 
-    Requests are filled up to the same number.
+    Requests are filled up to the same number, and their paths to the same length.
 
     Args:
       once: keep arrays that are the same object at every point once, such as the tables of an efficiency.
     """
     # Shapes have to agree for stacking: requests are padded to the longest traffic.
     requests = max(len(point.workload.traffic.isl) for point in points)
-    works = [_filled_up(point.workload, requests) for point in points]
+    levels = max(levels_of(point.workload.traffic) for point in points)
+    works = [_filled_up(point.workload, requests, levels) for point in points]
     trees = [dataclasses.replace(point, workload=work) for point, work in zip(points, works, strict=True)]
     times = {id(tree.workload.traffic.arrival) for tree in trees}  # those differ next time
     columns, axes = [], []
@@ -164,10 +165,10 @@ def stacked(points: Sequence[Scenario], once: bool = True) -> tuple[Scenario, Sc
     return jax.tree.unflatten(structure, columns), jax.tree.unflatten(structure, axes)
 
 
-def _filled_up(work: Service, requests: int) -> Service:
-    """The workload with absent requests up to this number."""
+def _filled_up(work: Service, requests: int, levels: int) -> Service:
+    """The workload with absent requests up to this number, and paths of as many levels."""
     objective = padded_objective(work.objective, requests)
-    return dataclasses.replace(work, traffic=padded(work.traffic, requests), objective=objective)
+    return dataclasses.replace(work, traffic=padded(work.traffic, requests, levels), objective=objective)
 
 
 def _of_one_structure(points: Sequence[Scenario]) -> list[np.ndarray]:

@@ -20,7 +20,8 @@ from sweeps.run.simulated.spec import ServeSpec
 from workloads import model
 from workloads.models.images import image_sizes, prompt_images
 from workloads.streams.classes import RequestClass, classes_of, mixed
-from workloads.streams.stream import LARGEST_TOKENS, Stream, part, span_text, traffic
+from workloads.streams.sessions import parse_sessions
+from workloads.streams.stream import LARGEST_TOKENS, Stream, part, sessions_of, span_text, traffic
 from workloads.streams.streams import first, generated, mean_rate, with_rate
 from workloads.streams.tree import ALONE
 from workloads.traces import read_trace
@@ -130,7 +131,8 @@ class Load:
             of += f" ({', '.join(f'{100 * one.share:.3g} % {one.name}' for one in self.classes)})"
         of += "" if self.images is None else f" with {self.images.text}"
         if self.clients is not None:
-            think = f", {span_text(self.think)} after each answer" if self.think else ""
+            each = "answer" if self.stream.after is None else "conversation"
+            think = f", {span_text(self.think)} after each {each}" if self.think else ""
             return f"{count} {of} from {self.clients:,} client{'s' * (self.clients > 1)}{think}"
         rate = mean_rate(self.stream)
         # All requests at time 0 have an infinite rate.
@@ -151,6 +153,8 @@ class Load:
     def replica(self, replicas: int) -> "Load":
         """Load of one of `replicas`: every `replicas`-th request, and an equal part of the clients.
 
+        Requests that wait for an answer stay together: every `replicas`-th conversation.
+
         Raises:
           ValueError: one line, where the clients cannot be shared evenly.
         """
@@ -162,7 +166,11 @@ class Load:
             if clients % replicas:
                 raise ValueError(f"concurrency = {clients} must be a multiple of the {replicas} replicas (dp)")
             clients //= replicas
-        return dataclasses.replace(self, stream=part(self.stream, slice(None, None, replicas)), clients=clients)
+        chosen: Any = slice(None, None, replicas)
+        if self.stream.after is not None:
+            _, conversation = np.unique(sessions_of(self.stream.after), return_inverse=True)
+            chosen = conversation % replicas == 0
+        return dataclasses.replace(self, stream=part(self.stream, chosen), clients=clients)
 
 
 def load(asked: ServeSpec) -> Load:
@@ -212,7 +220,13 @@ def _text_load(asked: ServeSpec) -> Load:
         classes = classes_of(str(specification(asked.traffic)))
         several = mixed(arrivals, classes, **counts, name=asked.traffic)
         return Load(_found(several, asked.hit_rate), clients, think, classes)
-    shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": asked.sessions}
+    sessions = parse_sessions(asked.sessions)
+    if sessions is not None and clients is not None:
+        # A client has an answer before it sends the next turn.
+        if sessions.wait is False:
+            raise ValueError(f"sessions = {asked.sessions}: wait = 0 cannot be given with concurrency: clients wait")
+        sessions = dataclasses.replace(sessions, wait=True)
+    shared: dict[str, Any] = {"prefixes": asked.prefixes, "sessions": sessions}
     if asked.isl is None or asked.osl is None:
         raise ValueError("isl and osl are missing: the tokens of a request; or give a trace")
     stream = generated(arrivals, asked.isl, asked.osl, **counts, **shared)
@@ -266,11 +280,6 @@ def _check_together(asked: ServeSpec) -> None:
         for key in ("isl", "osl") if asked.traffic is None else ():
             if getattr(asked, key) is None:
                 raise ValueError(f"{key} is missing: the tokens of a request; or give a trace")
-    if asked.concurrency is not None and asked.sessions is not None:
-        raise ValueError(
-            f"sessions = {asked.sessions} cannot be given with concurrency: clients of a closed loop send single "
-            "requests, no turns that wait for the answer before; give rate, which counts conversations"
-        )
     if asked.concurrency is None and not is_zero(asked.think, "s"):
         raise ValueError(f"think = {asked.think}: only the clients of a concurrency wait before they ask again")
     if asked.concurrency is not None and asked.duration is not None:

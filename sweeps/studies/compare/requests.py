@@ -14,7 +14,7 @@ from sweeps.run.simulated.spec import ServeSpec
 from workloads.streams.classes import RequestClass
 from workloads.streams.stream import Stream, part
 from workloads.streams.streams import mean_rate
-from workloads.streams.tree import ALONE
+from workloads.streams.tree import ALONE, paths
 
 LEAST, MOST = 1000, 4000
 """Requests of a simulation where the user does not say how many."""
@@ -105,13 +105,14 @@ def demand(stream: Stream, caching: bool) -> Demand:
     """Means of a stream's requests.
 
     Args:
-      caching: whether the engine finds the beginnings of prompts in its cache. All but the first of a group find what
-        they share.
+      caching: whether the engine finds the beginnings of prompts in its cache. All find what they share, but the first
+        of groups that do not branch off from others.
     """
     isl, osl = stream.isl, stream.osl
     # At least one token of a prompt is computed: its output is the first token.
     cached = np.where((stream.group != ALONE) & caching, np.minimum(stream.shared, isl - 1.0), 0.0)
-    cached[_first_of_groups(stream.group)] = 0.0
+    roots = paths(stream.group, stream.parent, stream.base)[0][:, 0]
+    cached[_first_of_groups(roots)] = 0.0
     prompt, steps = isl - cached, np.maximum(osl - 1.0, LEAST_STEPS)
     # Mean over all decode steps of the prompt and half of the output: long answers weigh by their steps.
     context = float(np.sum(steps * (isl + 0.5 * osl)) / np.sum(steps))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxroof.batch import ORDERS, Policy
 from tests.oracle.serving.jobs import Requests
 from workloads.streams.streams import generated
+from workloads.streams.tree import paths
 
 PLAIN = SimpleNamespace(maximum=max, minimum=min, frexp=math.frexp, floor=math.floor)
 
@@ -130,6 +131,8 @@ def _requests(rng, closed: bool, split: bool) -> Requests:
         if rng.random() < 0.25:
             arrival[i] = arrival[i - 1]  # a burst
     arrival = np.maximum.accumulate(np.zeros(count) if closed else arrival)
-    group = stream.group if kind != "alone" or rng.random() < 0.5 else None
-    keep = keep_of(stream.isl, stream.osl, stream.group, stream.shared)
+    # One level of groups: conversations of one system prompt are one.
+    roots = paths(stream.group, stream.parent, stream.base)[0][:, 0]
+    group = roots if kind != "alone" or rng.random() < 0.5 else None
+    keep = keep_of(stream.isl, stream.osl, roots, stream.shared)
     return Requests(arrival, stream.isl, stream.osl, group, group if group is None else stream.shared, keep)
