@@ -71,6 +71,7 @@ class Decision(NamedTuple):
     admission: Admission
     admits: Array  # bool: prompts may be admitted
     preempted: Array  # request that has lost its cache; -1: none
+    gave_way: Array  # bool: one has, or gave up blocks that it shares
     runs: Array  # bool: nothing else is due at this instant
     next_end: Array  # count of decode steps at which the next sequence ends
 
@@ -102,4 +103,4 @@ def decided(engine: Engine, state: State, fresh: Array, settled: Array, next_end
     returned = admission.happened & (state.step.prompt == 0)
     runs = settled & ~admission.again & ~short & (state.free >= 0) & (engine.mixed | ~returned)
     next_end = jnp.minimum(next_end, jnp.where(returned, admission.last, NEVER))
-    return Decision(state, admission, admits, lost, runs, next_end)
+    return Decision(state, admission, admits, lost, short, runs, next_end)

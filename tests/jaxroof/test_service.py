@@ -11,10 +11,10 @@ import pytest
 from jaxroof.batch import STATUSES, Policy, Traffic
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
+from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
-from sweeps.run.precision import precision
-from tests.oracle.serving.random_services import case, scaled_price
+from tests.oracle.serving.random_services import scaled_price
 from tests.oracle.serving.service import Service, serve_service
 
 pytestmark = pytest.mark.xdist_group("services")
@@ -55,11 +55,13 @@ def compiled(service: Service, longest: float = 2.0**30, iterations: int = 4000)
         nodes=NODES,
         turns=TURNS,
         pools=any(one.role == "decode" for one in engines),
-        router=service.router,
-        decode_router=service.decode_router,
         queues=tuple(one.policy.queue for one in engines),
     )
-    fields = {name: np.array([getattr(one.policy, name) for one in engines]) for name in Policy.__dataclass_fields__ if name != "queue"}
+    fields = {
+        name: np.array([getattr(one.policy, name) for one in engines])
+        for name in Policy.__dataclass_fields__
+        if name != "queue"
+    }
     numbers = dict(
         traffic=traffic(service.requests),
         policies=Policy(**fields),
@@ -71,6 +73,8 @@ def compiled(service: Service, longest: float = 2.0**30, iterations: int = 4000)
             seed=np.int32(service.seed),
             prefix=np.float64(service.weights[0]),
             load=np.float64(service.weights[1]),
+            router=np.int32(list(ROUTERS).index(service.router)),
+            decode_router=np.int32(list(ROUTERS).index(service.decode_router)),
         ),
         transfer=Transfer(
             rate=np.array([one.rate for one in engines]),
@@ -92,15 +96,14 @@ def _program(shape: Shape):
         slowness = numbers.pop("slowness")
         start = begin(numbers.pop("traffic"), numbers.pop("policies"), numbers.pop("blocks"), shape, **numbers)
 
-        def price(one):
-            def priced(batch, rows):
-                device, host = scaled_price(batch, rows, jnp, slowness[one])
+        def prices(engine):
+            def price(batch, rows):
+                device, host = scaled_price(batch, rows, jnp, slowness[engine])
                 return jnp.asarray(device), jnp.asarray(host)
 
-            return priced
+            return price
 
-        prices = [price(one) for one in range(shape.engines)]
-        run, records = proceed(prices, jnp.arange(shape.engines), start, shape)
+        run, records = proceed(prices, start, shape)
         return (*outcomes(run, records), run.state.left)
 
     return run

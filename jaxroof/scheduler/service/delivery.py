@@ -13,7 +13,7 @@ from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
 from jaxroof.scheduler.service.routing import View, chosen
-from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
+from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, engine_at
 from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
 
 
@@ -28,7 +28,7 @@ class Delivered(NamedTuple):
     rejected: Array  # bool: the queue is full
 
 
-def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
+def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
     """The service after the first delivery that is due, if one is."""
     request, time = state.agenda.first()
     current = jnp.maximum(state.current, 0)
@@ -44,13 +44,13 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
     isl, osl = entry(engines.isl, request), entry(engines.osl, request)
     total = isl + osl
     view = _view(service, state, request, handed)
-    engine = chosen(shape.router, view)
+    engine = chosen(service.routing.router, view)
     if handed is not None:
         fits = blocks_of(total, engines.size) <= engines.blocks
         later = view._replace(
             eligible=(service.role == DECODE) & fits, hit=jnp.zeros_like(view.hit), routed=state.routed[1]
         )
-        engine = jnp.where(handed, chosen(shape.decode_router, later), engine)
+        engine = jnp.where(handed, chosen(service.routing.decode_router, later), engine)
 
     # 2. Whether it takes the request.
     of = engine_at(service, engine, None)
@@ -131,9 +131,8 @@ def _view(service: Service, state: ServiceState, request: Array, handed: Array |
     some = service.role != DECODE if handed is not None else jnp.ones_like(service.role, bool)
     hit, group = jnp.zeros_like(known.requests), jnp.int32(-1)
     if state.tree is not None:
-        all_engines = state.tree._replace(engine=None)
-        path = all_engines.path_of(engines._replace(caching=jnp.asarray(True)), request)
-        cached = jnp.minimum(all_engines.present(path), entry(engines.shared, request) // engines.size)
+        path = state.tree.path_of(engines._replace(caching=jnp.asarray(True)), request)
+        cached = jnp.minimum(state.tree.known(path), entry(engines.shared, request) // engines.size)
         blocks = jnp.minimum(cached, (isl - 1) // engines.size)
         hit = jnp.where(engines.caching, blocks * engines.size, 0)
         group = _last(path.nodes)

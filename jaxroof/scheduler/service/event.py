@@ -6,13 +6,11 @@ next steps begin. An iteration does the first thing of each kind, as in a simula
 grow with the number of engines: their rows are read and written one at a time.
 """
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxroof.batch import Batch
-from jaxroof.numerics.arrays import entry, jax, jnp
-from jaxroof.numerics.struct import Array, Scalar, given
+from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
 from jaxroof.scheduler.advance import Steps, after, planned
 from jaxroof.scheduler.arriving import completed
@@ -62,20 +60,19 @@ FLOATS = 6
 
 
 def happened(
-    service: Service, prices: Sequence[Price], kind: Array, shape: Shape, state: ServiceState
+    service: Service, prices: Callable[[Array], Price], shape: Shape, state: ServiceState
 ) -> tuple[ServiceState, Happening]:
     """The service after one iteration, and what it did.
 
     Args:
-      prices: of steps, of every kind of engine.
-      kind: of every engine, a position in `prices`, shape [engines].
+      prices: of an engine's number, the price of its steps.
     """
     images = service.engines.encode is not None
     nobody = jnp.int32(-1)
     like = scalars(shape.pools, images)
 
     # 1. A delivery, if one is due before the next instant of an engine.
-    come = delivered(service, shape, like, state)
+    come = delivered(service, like, state)
     state = come.state
 
     # 2. The engine whose instant is next, and its steps since the last one.
@@ -138,16 +135,20 @@ def happened(
     # Decode steps end when a cache arrives; one that is there already joins after the next step.
     wait = jnp.maximum(next_ready(one) - one.clock.high, 0.0) if shape.pools else None
     matters = None if wait is None else jnp.isfinite(wait)
-    plan = planned(of, _price(prices, kind, engine), one, decision.next_end, wait, matters)
+    plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
     works = runs & (plan.prompts | (one.running > 0))
     state = _written(state, engine, of, one, own.taken, plan, runs, works)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
+    changed = (state.changed & ~begins) | ended.happened | admission.happened | decision.gave_way
+    if state.tree is not None:
+        state = state._replace(tree=state.tree.with_picture(engine, changed & allowed))
     known = state.known._replace(queued=state.known.queued.at[engine].add(-asked))
     state = state._replace(
         known=known,
         current=jnp.where(runs, nobody, jnp.where(allowed, engine, state.current)),
         opened=opened,
         admitting=settled & ~runs,
+        changed=changed,
     )
     return state, Happening(
         high=one.clock.high,
@@ -260,17 +261,6 @@ def _sent(
         busy=busy.at[engine].set(taking).at[sender].set(jnp.where(happens, ready, busy[sender])),
     )
     return state, one, ready
-
-
-def _price(prices: Sequence[Price], kind: Array, engine: Array) -> Price:
-    """The price of an engine's steps."""
-    if len(prices) == 1:
-        return prices[0]
-
-    def price(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
-        return jax.lax.switch(kind[engine], [functools.partial(one, batch, rows) for one in prices])
-
-    return price
 
 
 def _written(

@@ -85,16 +85,20 @@ ROUTERS: dict[str, Callable[[View], Array]] = {
     "session": session,
     "slo": slo,
 }
-"""Routers by name."""
+"""Routers by name; a number stands for each, so that they are an axis like any other."""
 
 BLIND = ("round_robin", "random", "session")
 """Routers that look at no engine: engines are independent of each other."""
 
 
-def chosen(router: str, view: View) -> Array:
-    """The engine that the request is sent to, int32."""
-    score = jnp.where(view.eligible, ROUTERS[router](view), jnp.inf)
-    return jnp.argmin(score).astype(jnp.int32)
+def chosen(router: Array, view: View) -> Array:
+    """The engine that the request is sent to, int32.
+
+    Args:
+      router: its position in `ROUTERS`.
+    """
+    scores = jnp.stack([one(view) for one in ROUTERS.values()])
+    return jnp.argmin(jnp.where(view.eligible, scores[router], jnp.inf)).astype(jnp.int32)
 
 
 def hashed(key: Array, seed: Array) -> Array:

@@ -28,8 +28,6 @@ class Shape:
     nodes: int = 0  # of the prefix tree; 0: no prefix cache
     turns: int = 0  # requests that wait for the same answer at most; 0: none waits
     pools: bool = False  # whether prompts and what follows them have engines of their own
-    router: str = "round_robin"
-    decode_router: str = "least_requests"
     queues: tuple[str, ...] = ("fcfs",)  # of the engines, or one for all
 
 
@@ -41,6 +39,8 @@ class Routing(NamedTuple):
     seed: Array  # int32
     prefix: Array  # weight of a prompt's share in the cache
     load: Array  # weight of an engine's load
+    router: Array  # of requests, a position in `ROUTERS`
+    decode_router: Array  # of prompts that go on elsewhere
 
 
 class Service(NamedTuple):
@@ -88,6 +88,7 @@ class ServiceState(NamedTuple):
     current: Array  # engine whose instant is not over; -1: none
     opened: Array  # bool: all that ends at that instant has
     admitting: Array  # bool: and all that comes or joins at it
+    changed: Array  # bool: the set of its sequences has changed at that instant
     left: Array  # requests that may still be answered
 
 
@@ -125,7 +126,8 @@ def begin(
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
-    routing = Routing(even, 0.0 * even, jnp.int32(0), jnp.ones(()), jnp.ones(())) if routing is None else routing
+    first = jnp.int32(0)
+    routing = Routing(even, 0.0 * even, first, jnp.ones(()), jnp.ones(()), first, first) if routing is None else routing
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
@@ -167,6 +169,7 @@ def begin(
         current=jnp.int32(-1),
         opened=no,
         admitting=no,
+        changed=no,
         left=jnp.sum(osl > 0, dtype=jnp.int32),
     )
     return ServiceRun(Service(engines, role, routing, transfer, turns), state)

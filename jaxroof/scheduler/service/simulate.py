@@ -1,6 +1,6 @@
 """Simulation of a service: `lax.scan` over iterations of fixed shape."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array
@@ -9,16 +9,15 @@ from jaxroof.scheduler.service.event import FLOATS, Happening, happened
 from jaxroof.scheduler.service.service import ServiceRun, ServiceState, Shape
 
 
-def proceed(prices: Sequence[Price], kind: Array, run: ServiceRun, shape: Shape) -> tuple[ServiceRun, Happening]:
+def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> tuple[ServiceRun, Happening]:
     """The simulation after `shape.iterations` more, and the record of each of them, shapes [iterations].
 
     Args:
-      prices: of steps, of every kind of engine.
-      kind: of every engine, a position in `prices`, shape [engines].
+      prices: of an engine's number, the price of its steps.
     """
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
-        state, record = happened(run.service, prices, kind, shape, state)
+        state, record = happened(run.service, prices, shape, state)
         wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:]])
         return state, (jnp.stack(record[:FLOATS]), wholes)
 

@@ -4,6 +4,9 @@ A node of the tree is a run of tokens that prompts have in common; a request's p
 node. An engine's cache has the first blocks of a node, its chain, which is of use as far as the nodes above are whole.
 Sequences hold the nodes that their blocks are in; of the nodes that nobody holds, the one that was used longest ago is
 evicted first, of those used together the deepest.
+
+What routers know of an engine's cache is as of the last time at which its set of sequences changed: of evictions for the
+tokens of decoding sequences they hear then.
 """
 
 import math
@@ -43,6 +46,9 @@ class PrefixTree(NamedTuple):
 
     chain: Array  # blocks, shape [nodes, engines]
     users: Array  # admitted sequences that hold on to them, shape [nodes, engines]
+    before: Array  # blocks before evictions that routers do not know of, shape [nodes, engines]
+    evicted_in: Array  # picture during which a node was evicted last, shape [nodes, engines]
+    picture: Array  # number of the picture that routers have of an engine's cache, shape [engines]
     order: Array  # order of eviction, NEVER where a node has nothing to evict, shape [engines, rows, width]
     least: Array  # the least of every row of `order`, shape [engines, rows]
     engine: Array  # the one that looks, shape ()
@@ -55,18 +61,15 @@ class PrefixTree(NamedTuple):
         spans = jnp.where(last, NEVER, later - starts)
         return Path(jnp.where(engine.caching, nodes, -1), starts, spans)
 
-    def present(self, path: Path) -> Array:
-        """Blocks of the path that are in the cache of the engine, or of all engines, shape () or [engines].
+    def known(self, path: Path) -> Array:
+        """Blocks of the path in the cache of every engine, as far as routers know, shape [engines]."""
+        nodes = path.inside
+        chains = jnp.where(self.evicted_in[nodes] == self.picture, self.before[nodes], self.chain[nodes])
+        return _present(path, chains)
 
-        A node counts as far as those above are whole.
-        """
-        chains = self.chain[path.inside] if self.engine is None else self.chain[path.inside, self.engine]
-        spans = path.spans.reshape(-1, *(1 for _ in chains.shape[1:]))
-        there = (path.nodes >= 0).reshape(spans.shape)
-        lengths = jnp.where(there, jnp.minimum(chains, spans), 0)
-        above = jnp.cumprod(whole(lengths == spans), axis=0)
-        complete = jnp.concatenate([jnp.ones_like(above[:1]), above[:-1]])
-        return total_of(lengths * complete, axis=0)
+    def with_picture(self, engine: Array, changed: Array) -> "PrefixTree":
+        """The tree of which routers know all that happened to this engine's cache, if its sequences have `changed`."""
+        return self._replace(picture=self.picture.at[engine].add(whole(changed)))
 
     def place(self, engine: Engine, request: Array, isl: Array, target: Array) -> Place:
         """Blocks of a sequence that are in chains: what it finds there, and what a later one will find."""
@@ -74,7 +77,7 @@ class PrefixTree(NamedTuple):
         chains, users = self._at(self.chain, path), self._at(self.users, path)
         some = path.nodes[0] >= 0
         # Whole blocks, and never the whole prompt: its last token has to be computed.
-        cached = jnp.minimum(self.present(path), entry(engine.shared, request) // engine.size)
+        cached = jnp.minimum(_present(path, chains), entry(engine.shared, request) // engine.size)
         hit = jnp.where(some, jnp.minimum(cached, (target - 1) // engine.size), 0)
         keep = jnp.minimum(keep_of(engine, request), isl) // engine.size
         chained = jnp.where(some, jnp.maximum(hit, keep), 0)
@@ -137,9 +140,17 @@ class PrefixTree(NamedTuple):
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
         chain = self.chain[node, self.engine]
         taken = jnp.where(there, jnp.minimum(chain, missing), 0)
-        chains = self.chain.at[node, self.engine].set(chain - taken)
         gone = there & (chain == taken)
-        return self._replace(chain=chains)._ordered(node, jnp.where(gone, NEVER, places[column]), there), taken
+        # Routers go on with what was there before the first eviction of this picture.
+        known = self.evicted_in[node, self.engine] == self.picture[self.engine]
+        before = jnp.where(there & ~known, chain, self.before[node, self.engine])
+        picture = jnp.where(there, self.picture[self.engine], self.evicted_in[node, self.engine])
+        tree = self._replace(
+            chain=self.chain.at[node, self.engine].set(chain - taken),
+            before=self.before.at[node, self.engine].set(before),
+            evicted_in=self.evicted_in.at[node, self.engine].set(picture),
+        )
+        return tree._ordered(node, jnp.where(gone, NEVER, places[column]), there), taken
 
     def _at(self, values: Array, path: Path) -> Array:
         """Values of the path's nodes in this engine, shape [depth]."""
@@ -193,6 +204,20 @@ class PrefixTree(NamedTuple):
         )
 
 
+def _present(path: Path, chains: Array) -> Array:
+    """Blocks of the path that are of use: a node's as far as those above are whole, shape () or [engines].
+
+    Args:
+      chains: of its nodes, shape [depth] or [depth, engines].
+    """
+    spans = path.spans.reshape(-1, *(1 for _ in chains.shape[1:]))
+    there = (path.nodes >= 0).reshape(spans.shape)
+    lengths = jnp.where(there, jnp.minimum(chains, spans), 0)
+    above = jnp.cumprod(whole(lengths == spans), axis=0)
+    complete = jnp.concatenate([jnp.ones_like(above[:1]), above[:-1]])
+    return total_of(lengths * complete, axis=0)
+
+
 def keep_of(engine: Engine, request: Array) -> Array:
     """Tokens that a sequence leaves for a later one: where answers go on elsewhere, of its prompt alone."""
     keep = entry(engine.keep, request)
@@ -208,4 +233,13 @@ def empty_tree(nodes: int, engines: int) -> PrefixTree:
     rows = -(-nodes // width)
     none = jnp.zeros((nodes, engines), jnp.int32)
     order = jnp.full((engines, rows, width), NEVER, jnp.int32)
-    return PrefixTree(none, none, order, jnp.full((engines, rows), NEVER, jnp.int32), jnp.int32(0))
+    return PrefixTree(
+        none,
+        none,
+        none,
+        none - 1,
+        jnp.zeros(engines, jnp.int32),
+        order,
+        jnp.full((engines, rows), NEVER, jnp.int32),
+        jnp.int32(0),
+    )

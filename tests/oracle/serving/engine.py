@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from jaxroof.batch import ORDERS, Batch, Decode, Encode, Prefill
 from tests.oracle.serving.jobs import FINISHED, REJECTED, Job, Place, Step
-from tests.oracle.serving.tree import Path, Tree, held
+from tests.oracle.serving.tree import Path, Tree, held, present
 
 MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
 
@@ -27,6 +27,7 @@ class Engine:
         self.budget, self.most = int(policy.token_budget), int(policy.max_sequences)
         self.mixed = self.order == MIXED
         self.tree = Tree()
+        self.picture: dict[int, int] = {}  # blocks of its nodes, as routers know them
         self.clock, self.q, self.free = 0.0, 0, blocks
         self.next = math.inf  # s, its next instant
         self.idle = True  # no step is under way
@@ -67,6 +68,8 @@ class Engine:
             self.gate = True
             if self.partial is None:
                 self.padded = self.padded_context = 0
+        if due:
+            self.changed()
         return due
 
     def leave(self, job: Job) -> None:
@@ -115,18 +118,25 @@ class Engine:
         return [*self.waiting, *partial, *self.preempted, *parked, *self.running]
 
     def hit(self, job: Job) -> int:
-        """Tokens of a prompt in the prefix cache."""
-        return self.place(job, job.isl).hit * self.size
+        """Tokens of a prompt in the prefix cache, as of the last time at which the set of its sequences changed."""
+        return min(present(job.path, self.picture), job.shared // self.size, (job.isl - 1) // self.size) * self.size
+
+    def changed(self) -> None:
+        """Routers learn what is in the cache."""
+        self.picture = {index: node.chain for index, node in self.tree.nodes.items()}
 
     # 3. Work.
 
     def work(self) -> None:
         """Room, admissions, and the step; without one the engine waits for a transfer, or for nothing."""
         self.prompts, self.prompt_tokens, self.begun, self.ready = [], 0, 0, []
+        number, changes = self.admissions, sum(self.counts.values())
         if not (self.mixed and self.make_room()):
             self.admit()
         if not self.prompts and not self.mixed:
             self.make_room()
+        if (number, changes) != (self.admissions, sum(self.counts.values())):
+            self.changed()
         self.idle = not (self.prompts or self.running)
         if self.idle:
             self.next = min((job.ready for job in self.parked), default=math.inf)

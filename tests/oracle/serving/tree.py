@@ -8,7 +8,7 @@ chain.
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -53,6 +53,17 @@ def held(path: Path, blocks: int) -> Path:
     return tuple(part for part, own in zip(path, wanted(path, blocks), strict=True) if own > 0 or part.depth == 0)
 
 
+def present(path: Path, chains: Mapping[int, int]) -> int:
+    """Blocks of a path, up to the first that is not there, where nodes have chains of so many blocks."""
+    found = 0
+    for part in path:
+        length = int(min(chains.get(part.node, 0), part.span))
+        found += length
+        if length < part.span:
+            break
+    return found
+
+
 class Tree:
     """The nodes of an engine, and what happened to them."""
 
@@ -77,13 +88,7 @@ class Tree:
 
     def present(self, path: Path) -> int:
         """Blocks of a path in the cache, up to the first that is not there."""
-        found = 0
-        for part in path:
-            length = int(min(self.node(part).chain, part.span))
-            found += length
-            if length < part.span:
-                break
-        return found
+        return present(path, {part.node: self.node(part).chain for part in path})
 
     def growth(self, path: Path, blocks: int) -> int:
         """Blocks that the nodes of a path get, so that `blocks` of it are there."""
