@@ -75,7 +75,7 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
     """The state after these steps, and the s that they have taken, with cache that is moved before them."""
     step = state.step
     # Swapping moves cache over the host link before the step runs.
-    worked = taken.duration + engine.swap_time * state.moved.astype(float)
+    worked = taken.duration + swap_time(engine, state)
     # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
     beside_prompts = jnp.where(engine.mixed, step.need, 0)
     decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
@@ -94,6 +94,11 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & taken.prompts,
     ), worked
+
+
+def swap_time(engine: Engine, state: State) -> Array:
+    """s that cache takes to or from host memory before the coming step."""
+    return engine.swap_time * state.moved.astype(float)
 
 
 def planned(
@@ -127,7 +132,7 @@ def planned(
     first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, _encode(engine, step))
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     if wait is not None and matters is not None:
-        most = jnp.minimum(most, steps_until(first, slope, wait, matters))
+        most = jnp.minimum(most, steps_until(first, slope, wait - swap_time(engine, state), matters))
     return Steps(prompts, decodes, members, jnp.where(decodes, most, 1), first, slope)
 
 
@@ -189,7 +194,7 @@ def steps_until(first: Array, slope: Array, wait: Array, matters: Array) -> Arra
     """
     # The number of steps is a decision without a gradient.
     first, slope = jax.lax.stop_gradient((first, slope))
-    wait = jax.lax.stop_gradient(jnp.where(matters, wait, 0.0))
+    wait = jax.lax.stop_gradient(jnp.where(matters, jnp.maximum(wait, 0.0), 0.0))
     # k first + slope k (k - 1) / 2 = wait, solved in the form that does not cancel for small slopes.
     half = first - 0.5 * slope
     root = jnp.sqrt(jnp.maximum(half * half + 2.0 * slope * wait, 0.0))

@@ -2,99 +2,87 @@
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxroof.batch import STATUSES, Policy, Traffic
+from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
-from tests.oracle.serving.random_services import scaled_price
-from tests.oracle.serving.service import Service, serve_service
+from sweeps.run.precision import precision
+from tests.oracle.serving import Service, serve_service
+from tests.oracle.serving.random_services import case, scaled_price
 
 pytestmark = pytest.mark.xdist_group("services")
 
-REQUESTS, NODES, DEPTH, SLOTS, TURNS = 64, 96, 3, 48, 2
+ENGINES, REQUESTS, NODES, DEPTH, SLOTS, TURNS = 4, 64, 96, 3, 32, 2
+ITERATIONS = 6000
+SEEDS = range(200)
 COLUMNS = ("arrival", "admitted", "first_token", "finish")
 
 
-def traffic(requests) -> Traffic:
-    def padded(values, fill, depth=None):
-        array = np.full((REQUESTS, depth) if depth else REQUESTS, float(fill))
-        if values is not None:
-            values = np.asarray(values, float)
-            array[tuple(slice(0, length) for length in values.shape)] = values
-        return array
-
-    return Traffic(
-        arrival=padded(requests.arrival, math.inf),
-        isl=padded(requests.isl, 1.0),
-        osl=padded(requests.osl, 0.0),
-        shared=padded(requests.shared, 0.0),
-        keep=padded(requests.keep, 0.0),
-        path=padded(requests.nodes, -1.0, DEPTH),
-        starts=padded(requests.starts, 0.0, DEPTH),
-        after=padded(requests.after, -1.0),
-        pause=padded(requests.pause, 0.0),
-        priority=padded(requests.priority, 0.0),
-    )
+def padded(values: Any, fill: float, depth: int | None = None) -> np.ndarray:
+    array = np.full((REQUESTS, depth) if depth else REQUESTS, float(fill))
+    if values is not None:
+        values = np.asarray(values, float)
+        array[tuple(slice(0, length) for length in values.shape)] = values
+    return array
 
 
-def compiled(service: Service, longest: float = 2.0**30, iterations: int = 4000):
-    """What the compiled simulator makes of a service."""
+def traffic(requests: Any) -> Traffic:
+    fills = {"arrival": math.inf, "isl": 1.0, "after": -1.0}
+    names = ("arrival", "isl", "osl", "shared", "keep", "after", "pause", "priority")
+    columns = {name: padded(getattr(requests, name), fills.get(name, 0.0)) for name in names}
+    return Traffic(**columns, path=padded(requests.nodes, -1.0, DEPTH), starts=padded(requests.starts, 0.0, DEPTH))
+
+
+def numbers(service: Service) -> dict[str, Any]:
+    """What `begin` takes, and how slow every engine is."""
     engines = service.engines
-    shape = Shape(
-        engines=len(engines),
-        slots=SLOTS,
-        iterations=iterations,
-        nodes=NODES,
-        turns=TURNS,
-        pools=any(one.role == "decode" for one in engines),
-        queues=tuple(one.policy.queue for one in engines),
-    )
-    fields = {
-        name: np.array([getattr(one.policy, name) for one in engines])
-        for name in Policy.__dataclass_fields__
-        if name != "queue"
-    }
-    numbers = dict(
-        traffic=traffic(service.requests),
-        policies=Policy(**fields),
-        blocks=np.array([float(one.blocks) for one in engines]),
-        role=np.array([ROLES.index(one.role) for one in engines]),
-        routing=Routing(
-            weight=np.array([one.weight for one in engines]),
-            pace=np.array([one.pace for one in engines]),
+    names = [name for name in Policy.__dataclass_fields__ if name != "queue"]
+
+    def each(value: Any) -> np.ndarray:
+        return np.array([float(value(one)) for one in engines])
+
+    return {
+        "traffic": traffic(service.requests),
+        "policies": Policy(**{name: each(lambda one, name=name: getattr(one.policy, name)) for name in names}),
+        "blocks": each(lambda one: one.blocks),
+        "role": each(lambda one: ROLES.index(one.role)),
+        "queue": each(lambda one: QUEUES.index(one.policy.queue)),
+        "routing": Routing(
+            weight=each(lambda one: one.weight),
+            pace=each(lambda one: one.pace),
             seed=np.int32(service.seed),
             prefix=np.float64(service.weights[0]),
             load=np.float64(service.weights[1]),
             router=np.int32(list(ROUTERS).index(service.router)),
             decode_router=np.int32(list(ROUTERS).index(service.decode_router)),
         ),
-        transfer=Transfer(
-            rate=np.array([one.rate for one in engines]),
-            latency=np.float64(service.transfer_latency),
-            layers=np.float64(service.layers),
+        "transfer": Transfer(
+            each(lambda one: one.rate), np.float64(service.transfer_latency), np.float64(service.layers)
         ),
-        delay=service.delay,
-        longest=longest,
-        slowness=np.array([one.price.keywords["slowness"] for one in engines]),
-    )
-    return jax.device_get(_program(shape)(numbers))
+        "delay": np.float64(service.delay),
+        "slowness": each(lambda one: one.price.keywords["slowness"]),
+    }
 
 
-@functools.cache
-def _program(shape: Shape):
-    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    def run(numbers):
-        numbers = dict(numbers)
-        slowness = numbers.pop("slowness")
-        start = begin(numbers.pop("traffic"), numbers.pop("policies"), numbers.pop("blocks"), shape, **numbers)
+def simulated(services: list[Service], pools: bool) -> list[tuple[Any, Any, Any]]:
+    """What the compiled simulator makes of services: outcomes, engines and requests that are left."""
+    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools)
+
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
+    @jax.vmap
+    def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
+        slowness = given["slowness"]
+        words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay")}
+        start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
 
         def prices(engine):
             def price(batch, rows):
@@ -103,26 +91,38 @@ def _program(shape: Shape):
 
             return price
 
-        run, records = proceed(prices, start, shape)
-        return (*outcomes(run, records), run.state.left)
+        over, records = proceed(prices, start, shape)
+        return (*outcomes(over, records), over.state.left)
 
-    return run
+    together = jax.tree.map(lambda *leaves: np.stack(leaves), *map(numbers, services))
+    found = jax.device_get(run(together))
+    return [jax.tree.map(lambda leaf, lane=lane: leaf[lane], found) for lane in range(len(services))]
 
 
-def compared(service: Service, label: str, **words) -> float:
+def difference(service: Service, found: tuple[Any, Any, Any], label: str) -> float:
     """The largest relative difference of a time; asserts that everything else is the same."""
-    outcome = serve_service(service)
-    found, places, left = compiled(service, **words)
+    outcome, (mine, places, left) = serve_service(service), found
     count = len(outcome.arrival)
-    assert [STATUSES[s] for s in found.status[:count]] == [STATUSES[s] for s in outcome.status], label
+    assert [STATUSES[s] for s in mine.status[:count]] == [STATUSES[s] for s in outcome.status], label
     np.testing.assert_array_equal(places.first[:count], outcome.engine, err_msg=label)
     np.testing.assert_array_equal(places.then[:count], outcome.decode_engine, err_msg=label)
+    np.testing.assert_array_equal(mine.preemptions[:count], outcome.preemptions, err_msg=label)
+    np.testing.assert_array_equal(mine.cached[:count], outcome.cached, err_msg=label)
+    assert left == outcome.status.count(STATUSES.index("unfinished")), label
     largest = 0.0
     for name in COLUMNS:
-        mine, right = getattr(found, name)[:count], np.asarray(getattr(outcome, name), float)
-        np.testing.assert_allclose(mine, right, rtol=1e-9, atol=1e-12, err_msg=f"{label}: {name}")
-        largest = max(largest, np.nanmax(np.abs(mine - right) / np.maximum(np.abs(right), 1e-12), initial=0.0))
-    np.testing.assert_array_equal(found.preemptions[:count], outcome.preemptions, err_msg=label)
-    np.testing.assert_array_equal(found.cached[:count], outcome.cached, err_msg=label)
-    assert left == outcome.status.count(STATUSES.index("unfinished"))
+        one, right = getattr(mine, name)[:count], np.asarray(getattr(outcome, name), float)
+        np.testing.assert_allclose(one, right, rtol=1e-9, atol=1e-12, err_msg=f"{label}: {name}")
+        largest = max(largest, np.nanmax(np.abs(one - right) / np.maximum(np.abs(right), 1e-12), initial=0.0))
     return largest
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_every_request_of_a_service_is_served_as_by_the_plain_simulator(pools):
+    """All routers, unlike engines, turns, trees of prefixes and priorities, with and without pools."""
+    services = [case(seed, engines=ENGINES, pools=pools) for seed in SEEDS if seed % 2 == pools]
+    assert {one.router for one in services} == set(ROUTERS)
+    with precision("float64"):
+        found = simulated(services, pools)
+    for seed, (service, one) in enumerate(zip(services, found, strict=True)):
+        difference(service, one, f"case {seed} with {service.router}, pools {pools}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
-from jaxroof.scheduler.advance import steps_until
+from jaxroof.scheduler.advance import steps_until, swap_time
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
@@ -114,9 +114,10 @@ def _met(state: ServiceState, engine: Array, own: Own, of: Engine, clock: Clock,
         running = one.running if one.parked is None else one.running + one.parked
         matters = matters & ~of.gated & (one.lost == 0) & (running < of.sequences)
     cuts = takes & ~asleep & taken.decodes & matters
-    fewer = steps_until(taken.first, taken.slope, jnp.where(cuts, wait, 0.0), cuts)
+    swap = swap_time(of, one)
+    fewer = steps_until(taken.first, taken.slope, jnp.where(cuts, wait - swap, 0.0), cuts)
     shorter = taken._replace(number=jnp.minimum(taken.number, fewer))
-    ends = plus(one.clock, shorter.duration + of.swap_time * one.moved.astype(float))
+    ends = plus(one.clock, shorter.duration + swap)
     until = pick(cuts & (fewer < taken.number), ends, pick(wakes, clock, until))
     return state._replace(
         own=state.own.with_row(engine, own._replace(taken=shorter)),

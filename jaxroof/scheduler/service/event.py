@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.advance import Steps, after, planned
+from jaxroof.scheduler.advance import Steps, after, planned, swap_time
 from jaxroof.scheduler.arriving import completed
 from jaxroof.scheduler.blocks import evicted
 from jaxroof.scheduler.engine import Engine
@@ -133,7 +133,7 @@ def happened(
     # 6. The next steps.
     first_work = jnp.maximum(admission.admitted, accepted_request)
     # Decode steps end when a cache arrives; one that is there already joins after the next step.
-    wait = jnp.maximum(next_ready(one) - one.clock.high, 0.0) if shape.pools else None
+    wait = next_ready(one) - one.clock.high if shape.pools else None
     matters = None if wait is None else jnp.isfinite(wait)
     plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
     works = runs & (plan.prompts | (one.running > 0))
@@ -266,8 +266,8 @@ def _sent(
 def _written(
     state: ServiceState, engine: Array, of: Engine, one: State, before_it: Steps, plan: Steps, runs: Array, works: Array
 ) -> ServiceState:
-    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits until then."""
-    ends = plus(one.clock, plan.duration + of.swap_time * one.moved.astype(float))
+    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits."""
+    ends = plus(one.clock, plan.duration + swap_time(of, one))
     wakes = jnp.asarray(jnp.inf) if one.slots.ready is None else next_ready(one)
     waits = Clock(wakes, jnp.zeros_like(wakes))
     before = Clock(*(part[engine] for part in state.until))

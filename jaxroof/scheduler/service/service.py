@@ -8,7 +8,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import NOTHING, Steps
-from jaxroof.scheduler.engine import Engine, rank, rules, whole
+from jaxroof.scheduler.engine import Engine, rules, whole
 from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
@@ -28,7 +28,6 @@ class Shape:
     nodes: int = 0  # of the prefix tree; 0: no prefix cache
     turns: int = 0  # requests that wait for the same answer at most; 0: none waits
     pools: bool = False  # whether prompts and what follows them have engines of their own
-    queues: tuple[str, ...] = ("fcfs",)  # of the engines, or one for all
 
 
 class Routing(NamedTuple):
@@ -106,6 +105,7 @@ def begin(
     shape: Shape,
     *,
     role: Array | None = None,
+    queue: Array | None = None,
     routing: Routing | None = None,
     transfer: Transfer | None = None,
     delay: Scalar = 0.0,
@@ -119,6 +119,7 @@ def begin(
       policies: of all engines, leaves of shape () or [engines].
       blocks: of KV cache of every engine, shape [engines].
       role: of every engine; None: all serve requests to their end.
+      queue: of every engine, a position in `QUEUES`; None: all are "fcfs".
       routing: None: all engines are equally fast.
       transfer: None: without pools.
       delay: s between the sending of a request and its delivery.
@@ -140,11 +141,8 @@ def begin(
     each = jnp.zeros(shape.engines, jnp.int32)
     ends = jnp.full(shape.engines, jnp.inf)
     own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks), shape.engines)
-    kinds = tuple(dict.fromkeys(shape.queues))
-    ranks = [rank(traffic, queue) for queue in kinds]
-    each_rank = jnp.stack([jnp.zeros(requests, jnp.int32) if one is None else whole(one) for one in ranks])
-    ordered = all(one is None for one in ranks)
-    kind = jnp.asarray([kinds.index(queue) for queue in shape.queues] * (shape.engines // len(shape.queues)), jnp.int32)
+    ranks = None if queue is None else _ranks(traffic, isl)
+    kind = None if queue is None else jnp.broadcast_to(jnp.asarray(queue, jnp.int32), (shape.engines,))
     state = ServiceState(
         own=own,
         slots=Slots(
@@ -157,7 +155,7 @@ def begin(
         phases=jnp.zeros((shape.engines, shape.block + 1), jnp.int32),
         until=Clock(ends, jnp.zeros(shape.engines)),
         asleep=jnp.ones(shape.engines, bool),
-        lines=empty_lines(shape.engines, requests, None if ordered else each_rank, None if ordered else kind),
+        lines=empty_lines(shape.engines, requests, ranks, kind),
         known=Known(each, each, each),
         tree=empty_tree(shape.nodes, shape.engines) if shape.nodes else None,
         agenda=agenda(due),
@@ -173,6 +171,12 @@ def begin(
         left=jnp.sum(osl > 0, dtype=jnp.int32),
     )
     return ServiceRun(Service(engines, role, routing, transfer, turns), state)
+
+
+def _ranks(traffic: Traffic, isl: Array) -> Array:
+    """Of every request its rank in queues of each kind in `QUEUES`, shape [queues, requests]."""
+    priority = jnp.zeros_like(isl) if traffic.priority is None else whole(traffic.priority)
+    return jnp.stack([jnp.zeros_like(isl), isl, priority])
 
 
 def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:

@@ -5,8 +5,8 @@ node. An engine's cache has the first blocks of a node, its chain, which is of u
 Sequences hold the nodes that their blocks are in; of the nodes that nobody holds, the one that was used longest ago is
 evicted first, of those used together the deepest.
 
-What routers know of an engine's cache is as of the last time at which its set of sequences changed: of evictions for the
-tokens of decoding sequences they hear then.
+What routers know of an engine's cache is as of the last time at which its set of sequences changed: then they hear of
+evictions for the tokens of decoding sequences.
 """
 
 import math
@@ -64,7 +64,7 @@ class PrefixTree(NamedTuple):
     def known(self, path: Path) -> Array:
         """Blocks of the path in the cache of every engine, as far as routers know, shape [engines]."""
         nodes = path.inside
-        chains = jnp.where(self.evicted_in[nodes] == self.picture, self.before[nodes], self.chain[nodes])
+        chains = jnp.where(self.evicted_in[nodes] == self.picture[None, :], self.before[nodes], self.chain[nodes])
         return _present(path, chains)
 
     def with_picture(self, engine: Array, changed: Array) -> "PrefixTree":
