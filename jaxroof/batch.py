@@ -25,6 +25,13 @@ class Decode:
 
     sequences: Scalar = number("1", "decoding sequences")
     context: Scalar = number("1", "tokens that are attended to", "the new one included, summed over sequences")
+    drafted: Scalar | None = number(
+        "1",
+        "tokens drafted per sequence in this step",
+        "none: those of the deployment, and the step's share of one kept token",
+        zero=True,
+        default=None,
+    )
 
 
 @struct

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.blocks import begins_block, counted
+from jaxroof.scheduler.drafts import drafted, missing_of_returned
 from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.prefixes import Place, no_place
 from jaxroof.scheduler.state import (
@@ -58,7 +59,7 @@ class Room(NamedTuple):
 
     fits: Array  # bool: there is room
     blocks: Array  # that it takes outside of its group's chain
-    starts_block: Array  # bool: back from host memory, its next token begins a block
+    starts: Array  # blocks that it begins in the coming step, back from host memory
     cuts_chain: Array  # bool: it fits only without the blocks of its group's chain that are not its own
 
 
@@ -165,9 +166,8 @@ def _room(engine: Engine, state: State, candidate: AdmissionCandidate, place: Pl
     # Reservation takes blocks for the whole output at once: no preemption later, but fewer sequences.
     tokens = jnp.where(engine.reserve, candidate.total, candidate.target)
     blocks = blocks_of(tokens, engine.size) - place.chained
-    next_begins = begins_block(candidate.target + 1, engine.size)
-    starts_block = candidate.swapped & engine.mixed & ~engine.reserve & next_begins
-    demand = blocks + place.growth + whole(starts_block)
+    starts = _begun_in_first_step(engine, state, candidate, blocks, place)
+    demand = blocks + place.growth + starts
     # Idle prefixes count as free, as they can be evicted; those of the candidate itself cannot.
     available = state.free + state.idle - place.idle - jnp.where(engine.mixed, need, 0)
 
@@ -177,7 +177,18 @@ def _room(engine: Engine, state: State, candidate: AdmissionCandidate, place: Pl
     spare = jnp.where(alone, 0.0, engine.spare)
     enough = candidate.under_way | cuts_chain | (demand.astype(float) <= available.astype(float) - spare)
     below_limit = (state.running + state.step.finished < engine.sequences) & candidate.free_slot
-    return Room(enough & (candidate.under_way | below_limit), blocks, starts_block, cuts_chain)
+    return Room(enough & (candidate.under_way | below_limit), blocks, starts, cuts_chain)
+
+
+def _begun_in_first_step(
+    engine: Engine, state: State, candidate: AdmissionCandidate, blocks: Array, place: Place
+) -> Array:
+    """Blocks that a candidate which is back from host memory begins in the coming step, beside those that it takes."""
+    if engine.drafts is not None:
+        lacks = missing_of_returned(engine, state, candidate.total, candidate.target, blocks + place.chained)
+        return jnp.where(candidate.swapped & engine.mixed, lacks, 0)
+    next_begins = begins_block(candidate.target + 1, engine.size)
+    return whole(candidate.swapped & engine.mixed & ~engine.reserve & next_begins)
 
 
 def _share(engine: Engine, state: State, candidate: AdmissionCandidate, place: Place) -> Share:
@@ -189,11 +200,17 @@ def _share(engine: Engine, state: State, candidate: AdmissionCandidate, place: P
     past = jnp.where(candidate.under_way, state.progress, place.hit * engine.size)
     remaining = candidate.target - past
     # Decoding sequences have their token of the budget first (decode-prioritised chunking).
-    budget = engine.budget - jnp.where(engine.mixed, state.running, 0) - prompt
+    budget = engine.budget - jnp.where(engine.mixed, _rows(engine, state), 0) - prompt
     all_or_none = jnp.where((remaining <= budget) | (prompt == 0), remaining, 0)
     # Chunked prefill takes what is left of the budget, at least one token; else all or nothing.
     chunk = jnp.where(engine.chunked, jnp.minimum(remaining, budget), all_or_none)
     return Share(past, remaining, budget, chunk)
+
+
+def _rows(engine: Engine, state: State) -> Array:
+    """Tokens of the coming step that are decoding sequences', with those that it verifies."""
+    running = state.running
+    return running if engine.drafts is None else running * (1 + drafted(engine, running))
 
 
 def _work(engine: Engine, state: State, candidate: AdmissionCandidate, share: Share, fits: Array) -> Work:
@@ -234,10 +251,10 @@ def _after(
     cuts_chain = room.cuts_chain & work.enters
     freed = jnp.where(cuts_chain, place.beyond, 0)
     return state._replace(
-        slots=_slots_after(state, candidate, place, work),
+        slots=_slots_after(state, candidate, place, room, work),
         groups=None if state.groups is None else state.groups.entered(place, state.event, work.enters, cuts_chain),
         waiting=state.waiting.popped(candidate.request, work.takes & ~candidate.holds_slot),
-        step=_step_after(state.step, share, work, need + whole(room.starts_block & work.returns)),
+        step=_step_after(state.step, share, work, need + room.starts * whole(work.returns)),
         running=state.running + whole(work.returns),
         offset=state.offset + jnp.where(work.returns, work.offset, 0),
         # Blocks are taken at admission for all tokens of the prompt, so that its later chunks cannot run out.
@@ -254,7 +271,7 @@ def _after(
     )
 
 
-def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, work: Work) -> Slots:
+def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, room: Room, work: Work) -> Slots:
     """The slots with the candidate in its own: it decodes, or holds the place of a prompt that is not complete."""
     slots = state.slots
     here = at_slot(slots, candidate.slot, work.takes)
@@ -265,6 +282,8 @@ def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, work
         number=jnp.where(entered, state.admissions, slots.number),
         request=jnp.where(entered, candidate.request, slots.request),
         chained=None if slots.chained is None else jnp.where(entered, place.chained, slots.chained),
+        held=None if slots.held is None else jnp.where(entered, room.blocks + place.chained, slots.held),
+        joins=None if slots.joins is None else jnp.where(here, work.completes, slots.joins),
     )
 
 

@@ -9,8 +9,9 @@ from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.blocks import begun, lasting
+from jaxroof.scheduler.drafts import drafted, progress
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Clock, State, Step, pick, plus
+from jaxroof.scheduler.state import NEVER, Clock, Slots, State, Step, pick, plus
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -76,24 +77,34 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
     step = state.step
     # Swapping moves cache over the host link before the step runs.
     worked = taken.duration + swap_time(engine, state)
-    # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
-    beside_prompts = jnp.where(engine.mixed, step.need, 0)
-    decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
+    slots, offset, blocks = _decoded(engine, state, taken)
     nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
     return state._replace(
         clock=plus(state.clock, worked),
+        slots=slots,
         # `count` is the number of decode steps so far: ends are counts, so that running sequences need no update.
         count=state.count + jnp.where(taken.decodes | engine.mixed, taken.number, 0),
         step=jax.tree.map(lambda new, old: jnp.asarray(new, dtype=old.dtype), nothing, step),
         running=state.running + step.finished,
-        offset=state.offset + step.joining,
-        free=state.free - jnp.where(taken.prompts, beside_prompts, decoding_alone),
+        offset=offset + step.joining,
+        free=state.free - blocks,
         # Kept for gradients: time of one step at this moment.
         pace=worked / taken.number.astype(float),
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & taken.prompts,
     ), worked
+
+
+def _decoded(engine: Engine, state: State, taken: Steps) -> tuple[Slots, Array, Array]:
+    """Slots and `State.offset` after these steps, and the blocks that decoding sequences have begun in them."""
+    if engine.drafts is not None:
+        made = progress(engine, state, taken.decodes | engine.mixed)
+        return made.slots, state.offset + made.right, made.begun
+    # In a step with prompts they were counted when these were admitted.
+    beside_prompts = jnp.where(engine.mixed, state.step.need, 0)
+    decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
+    return state.slots, state.offset, jnp.where(taken.prompts, beside_prompts, decoding_alone)
 
 
 def swap_time(engine: Engine, state: State) -> Array:
@@ -124,12 +135,16 @@ def planned(
     # CUDA graphs: decoding batches run at the next captured size.
     rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
 
-    most = _most_steps(engine, state, next_end)
+    # Drafts come at random: every step is one of its own.
+    drafts = engine.drafts is not None
+    most = jnp.int32(1) if drafts else _most_steps(engine, state, next_end)
+    further = jnp.where(members > 0, drafted(engine, members), 0).astype(float) if drafts else None
     # Rematerialised in the backward pass: a scan keeps little per iteration.
     times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
     # Two contexts suffice, the first step's and the last one's, as time is linear in between.
     contexts = jnp.stack([context, context + (most - 1) * members])
-    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, _encode(engine, step))
+    encode = _encode(engine, step)
+    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, encode, further)
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     if wait is not None and matters is not None:
         most = jnp.minimum(most, steps_until(first, slope, wait - swap_time(engine, state), matters))
@@ -225,11 +240,12 @@ def _times(
     finished: Array,
     rows: Array,
     encode: Encode | None,
+    further: Array | None,
 ) -> Array:
     """s of steps that differ in the context alone, shape [steps]: the device, and what its host adds."""
 
     def of(context: Array) -> Array:
-        decoding = Decode(sequences=sequences.astype(float), context=context)
+        decoding = Decode(sequences=sequences.astype(float), context=context, drafted=further)
         logits = (sequences + finished).astype(float)
         batch = Batch(prefill=prompt, decode=decoding, logits=logits, encode=encode)
         device, host = price(batch, rows.astype(float))

@@ -2,6 +2,7 @@
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.drafts import missing
 from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.state import (
     NEVER,
@@ -25,6 +26,8 @@ def begins_block(context: Array, size: Array) -> Array:
 
 def begun(state: State, engine: Engine, steps: Array) -> Array:
     """Blocks that the decoding sequences begin in the next `steps` decode steps."""
+    if engine.drafts is not None:  # which makes one step at a time
+        return total_of(missing(engine, state))
     # Sequences are counted by phase, their offset modulo the block size, which decoding does not change: one cumulative
     # histogram stands for all their lengths.
     below, following = state.phases, _following(state, engine)
@@ -110,10 +113,11 @@ def preempted(engine: Engine, state: State, happens: Array) -> tuple[State, Arra
     left = jnp.where(under_way, tokens_left(end), end - state.count)
     offset = total - end
     cached = total - left - whole(~under_way)  # tokens that have a place in the cache: the newest one has none yet
+    held = blocks_of(cached, engine.size) if slots.held is None else entry(slots.held, slot)
     # A partial prompt is recomputed, never swapped.
     swaps = engine.swap & ~under_way
 
-    freed = blocks_of(cached, engine.size)
+    freed = held
     groups, idle = state.groups, 0
     if groups is not None:
         chained = entry(slots.chained, slot)

@@ -1,12 +1,15 @@
 """Constants of a simulation: the policy in whole numbers, the cache, and the requests in their order."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxroof.batch import ORDERS, Encode, Policy, Traffic
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.state import Clock, State, blocks_of, total_of
+
+if TYPE_CHECKING:
+    from jaxroof.scheduler.drafts import Drafts
 
 
 class Engine(NamedTuple):
@@ -43,6 +46,7 @@ class Engine(NamedTuple):
     single: Array | None = None  # bool: answers end here with their first token; None: none do
     path: Array | None = None  # nodes of the prefix tree, from the root on, -1: none, shape [requests, depth]
     starts: Array | None = None  # blocks of the prompt at which they begin, shape [requests, depth]
+    drafts: "Drafts | None" = None  # None: nothing is drafted
 
 
 class Run(NamedTuple):

@@ -61,6 +61,7 @@ def iterated(engine: Engine, price: Price, closed: bool, state: State) -> tuple[
         last=admission.last,
         preempted=decision.preempted,
         rejected=rejected,
+        ended=None if engine.drafts is None else jnp.where(ended.happened, ended.request, -1),
     )
 
 
@@ -86,7 +87,9 @@ def decided(engine: Engine, state: State, fresh: Array, settled: Array, next_end
     """
     # Where room is short, mixed steps admit nothing; prompts that run alone are admitted.
     # Whether the next decode step's new blocks fit is asked before admissions take any.
-    need = jnp.where(fresh, begun(state, engine, jnp.int32(1)), state.step.need)
+    need = begun(state, engine, jnp.int32(1))
+    if engine.drafts is None:
+        need = jnp.where(fresh, need, state.step.need)
     short = fresh & settled & (need > state.free + state.idle)
     alone = with_parked(state, state.running) + whole(state.progress >= 0) == 1
     admits = settled & ~state.preempted & ~(short & engine.mixed) & (state.gate | ~engine.gated)

@@ -108,6 +108,11 @@ def _events(records: Record, requests: int, step: Array) -> Events:
     # unless it has lost its cache since; at the earliest with the step that completed the prompt.
     complete, lost = last(records.produced), last(records.preempted)
     target = records.last[jnp.maximum(complete, 0)]
+    done = (complete > lost) & (complete >= 0)
+    if records.ended is not None:
+        # With drafts the count is known when it has ended: between two steps, the second of which may follow at once.
+        ended = last(records.ended)
+        target, done = records.count[jnp.maximum(ended - 1, 0)], ended >= 0
     # Counts of decode steps grow monotonically: binary search finds when the target is reached.
     reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
     over = jnp.maximum(reached, _at(step, complete, iterations))
@@ -116,7 +121,7 @@ def _events(records: Record, requests: int, step: Array) -> Events:
         admitted=first(records.admitted),
         produced=first(records.produced),
         complete=complete,
-        over=jnp.where((complete > lost) & (complete >= 0), over, iterations),
+        over=jnp.where(done, over, iterations),
         preemptions=summed(records.preempted, jnp.ones_like(places)),
         rejected=summed(records.rejected, jnp.ones_like(places)) > 0,
         cached=summed(records.admitted, hits),

@@ -12,6 +12,7 @@ from jaxroof.numerics.arrays import jax, jnp, repeated
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import Price, step_prices
 from jaxroof.prices.tables import Limits
+from jaxroof.scheduler.drafts import Drafts
 from jaxroof.scheduler.engine import Run, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.outcomes import served, with_first_time
@@ -93,7 +94,13 @@ class Size:
 
 
 def begin(
-    traffic: Traffic, policy: Policy, blocks: Scalar, size: Size, delay: Scalar = 0.0, longest: Scalar = LONGEST
+    traffic: Traffic,
+    policy: Policy,
+    blocks: Scalar,
+    size: Size,
+    delay: Scalar = 0.0,
+    longest: Scalar = LONGEST,
+    drafts: Drafts | None = None,
 ) -> Run:
     """A simulation before its first iteration.
 
@@ -101,8 +108,11 @@ def begin(
       blocks: of KV cache, all attention groups together.
       delay: s between a request and its place in the queue.
       longest: decode steps that an iteration may take together; 1: each on its own.
+      drafts: of every decode step; None: nothing is drafted.
     """
     constants, arrival, order = engine(traffic, policy, jnp.asarray(blocks), jnp.asarray(delay), jnp.asarray(longest))
+    if drafts is not None:
+        constants = constants._replace(drafts=drafts._replace(number=order))
     zero, no = jnp.int32(0), jnp.asarray(False)
     empty = jnp.zeros(size.slots, dtype=jnp.int32)
     requests = constants.isl.shape[0]
@@ -111,7 +121,14 @@ def begin(
     state = State(
         clock=Clock(number, number),
         count=zero,
-        slots=Slots(empty + NEVER, empty, empty, empty if size.groups else None),
+        slots=Slots(
+            empty + NEVER,
+            empty,
+            empty,
+            empty if size.groups else None,
+            held=None if drafts is None else empty,
+            joins=None if drafts is None else empty > 0,
+        ),
         groups=PrefixGroups(some, some, some) if size.groups else None,
         waiting=Waiting(zero, jnp.zeros(requests, dtype=bool) if size.ranked else None, arrival, zero),
         step=Step(zero, number, number, zero, zero, zero, None if traffic.encode is None else zero),
@@ -119,7 +136,7 @@ def begin(
         offset=zero,
         free=constants.blocks,
         idle=zero,
-        phases=jnp.zeros(size.block + 1, dtype=jnp.int32),
+        phases=jnp.zeros(size.block + 1 if drafts is None else 0, dtype=jnp.int32),
         progress=jnp.int32(-1),
         partial=zero,
         foremost=jnp.int32(-1),
@@ -145,7 +162,7 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
         state, record = iterated(run.engine, price, closed, state)
         # Floats and whole numbers are stacked apart: two arrays per iteration instead of sixteen, which scan copies
         # faster.
-        return state, (jnp.stack(record[:FLOATS]), jnp.stack(record[FLOATS:]))
+        return state, (jnp.stack(record[:FLOATS]), jnp.stack([part for part in record[FLOATS:] if part is not None]))
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=size.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]

@@ -46,6 +46,8 @@ class Slots(NamedTuple):
     request: Array
     chained: Array | None  # its blocks that are in its group's chain; None: there are no groups
     ready: Array | None = None  # s, float: when a parked one's cache has arrived; None: none is ever parked
+    held: Array | None = None  # its blocks, those of the chain too; None: nothing is drafted
+    joins: Array | None = None  # bool: its prompt is complete with the coming step; None: nothing is drafted
 
 
 class Step(NamedTuple):
@@ -73,7 +75,7 @@ class State(NamedTuple):
     offset: Array  # sum over them of total tokens - end: their context is offset + running * count
     free: Array  # blocks; below zero until idle prefixes are evicted
     idle: Array  # blocks of prefixes that nobody uses
-    phases: Array  # growing sequences with offset mod block size below each place, shape [phases + 1]
+    phases: Array  # growing sequences with offset mod block size below each place, shape [phases + 1]; [0] with drafts
     progress: Array  # tokens in the cache of the prompt that takes several steps; -1: there is none
     partial: Array  # its slot
     foremost: Array  # slot of a prompt that has lost its cache on the way, and is the next to be admitted; -1: none
@@ -158,6 +160,7 @@ class Record(NamedTuple):
     last: Array
     preempted: Array
     rejected: Array
+    ended: Array | None = None  # request that was answered before the step; None: it is known from `last`
 
 
 FLOATS = 4

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxroof.batch import STATUSES, Encode
+from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.engine import Engine
 from tests.oracle.serving.jobs import REFUSED, Job, Outcome, job, listed
 
@@ -17,6 +18,7 @@ def serve(
     clients: int = 0,
     think=0.0,
     images: Encode | None = None,
+    drafts: Drafts | None = None,
 ) -> Outcome:
     """Serves all requests.
 
@@ -28,9 +30,10 @@ def serve(
       clients: of a closed loop; 0: an open loop.
       think: s between an answer and its client's next request.
       images: of every request; None: there are none.
+      drafts: of every decode step; None: there are none.
     """
     jobs = [job(request, policy) for request in listed(requests)]
-    return Alone(Engine(price, policy, int(blocks), images), jobs, int(clients), float(think)).run()
+    return Alone(Engine(price, policy, int(blocks), images, drafts=drafts), jobs, int(clients), float(think)).run()
 
 
 class Alone:

@@ -5,10 +5,12 @@ room for those that decode, admissions, and the step that follows. Plain Python,
 of the cache and every token is counted. `q` is the number of decode steps so far.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 
 from jaxroof.batch import ORDERS, Batch, Decode, Encode, Prefill
+from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.jobs import FINISHED, REJECTED, Job, Place, Step
 from tests.oracle.serving.tree import Path, Tree, held, present
 
@@ -21,7 +23,16 @@ WHOLE, PREFILL, DECODE = "whole", "prefill", "decode"
 class Engine:
     """The state between two steps, and the rules by which it changes."""
 
-    def __init__(self, price, policy, blocks: int, images: Encode | None = None, role: str = WHOLE):
+    def __init__(
+        self,
+        price,
+        policy,
+        blocks: int,
+        images: Encode | None = None,
+        role: str = WHOLE,
+        drafts: Drafts | None = None,
+    ):
+        self.drafts = drafts
         self.price, self.policy, self.blocks, self.images, self.role = price, policy, blocks, images, role
         self.order, self.size = int(policy.order), int(policy.block_size)
         self.budget, self.most = int(policy.token_budget), int(policy.max_sequences)
@@ -40,7 +51,7 @@ class Engine:
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
         self.admissions = 0
         self.steps: list[Step] = []
-        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "shortened", "parked")
+        names = ("preempted", "preempted_partial", "evicted", "swapped_in", "shortened", "parked", "right")
         self.counts = dict.fromkeys(names, 0)
         self.prompts: list[tuple[int, int]] = []  # tokens in the cache, and worked on in the coming step
         self.prompt_tokens = 0  # the latter together
@@ -149,12 +160,19 @@ class Engine:
         """Tokens that it attends to in the decode step that starts at q, the new one included."""
         return job.total - job.end + self.q
 
-    def begins_block(self, context: int) -> bool:
-        return not self.policy.reserve and context % self.size == 1 % self.size
+    def drafted(self, sequences: int) -> int:
+        """Tokens drafted per sequence in a step in which so many decode."""
+        return 0 if self.drafts is None else self.drafts.made(sequences)
+
+    def ahead(self, job: Job, drafted: int) -> int:
+        """Blocks that it lacks for what the next decode step may write."""
+        written = min(self.context(job) + drafted, job.total - 1)
+        return max(self.ceil(written) - job.own - job.chained, 0)
 
     def need(self) -> int:
         """Blocks that the next decode step begins."""
-        return sum(self.begins_block(self.context(job)) for job in self.running)
+        drafted = self.drafted(len(self.running))
+        return sum(self.ahead(job, drafted) for job in self.running)
 
     def make_room(self) -> bool:
         """Preempts sequences until the others have their blocks; whether there were any."""
@@ -173,7 +191,9 @@ class Engine:
     def preempt(self, job: Job) -> None:
         """A running sequence goes on later with the tokens it has; a partial prompt starts again, still the head."""
         cached = job.target if job is self.partial else self.context(job) - 1
-        assert job.own == self.ceil(cached) - job.chained, "blocks of what is in the cache"
+        kept = 0 if self.drafts is None else self.drafts.tokens  # blocks for drafts that were wrong
+        least, most = (self.ceil(tokens) - job.chained for tokens in (cached, min(cached + kept, job.total)))
+        assert job.own == least or least < job.own <= most, "blocks of what is in the cache"
         if job is not self.partial:
             self.running.remove(job)
             self.preempted.append(job)
@@ -219,7 +239,8 @@ class Engine:
         while (job := self.head()) is not None:
             if self.policy.swap and job in self.preempted:
                 place = self.place(job, job.total - job.left - 1)  # the newest token is not in the cache yet
-                now = 1 if self.mixed and self.begins_block(place.target + 1) else 0
+                now = self.ceil(min(place.target + 1 + self.drafted(len(self.running) + 1), job.total - 1))
+                now = max(now - place.own - place.chained, 0) if self.mixed else 0
                 if not self.fits(place, now):
                     return
                 self.take(job, place)
@@ -279,7 +300,8 @@ class Engine:
 
     def chunk(self, remaining: int) -> int:
         """Tokens of a prompt that this step works on."""
-        left = self.budget - (len(self.running) if self.mixed else 0) - self.prompt_tokens
+        decoding = len(self.running) if self.mixed else 0
+        left = self.budget - decoding * (1 + self.drafted(decoding)) - self.prompt_tokens
         if self.policy.chunked:
             return min(remaining, left)
         return remaining if remaining <= left or not self.prompts else 0
@@ -306,12 +328,13 @@ class Engine:
         """Its duration in s."""
         self.gate = self.gate and bool(self.prompts)
         decoding = list(self.running) if self.mixed or not self.prompts else []
+        drafted = self.drafted(len(decoding))
         for job in decoding:
-            begun = int(self.begins_block(self.context(job)))
+            begun = self.ahead(job, drafted)
             job.own += begun
             self.free -= begun
         self.evict()
-        batch, rows = self.batch(decoding)
+        batch, rows = self.batch(decoding, drafted)
         self.check()
         device, host = self.price(batch) if rows is None else self.price(batch, rows=rows)
         time = (device + host) + self.policy.swap_time * self.moved
@@ -321,6 +344,12 @@ class Engine:
         self.steps.append(Step(self.clock, end, self.prompt_tokens, len(decoding), logits, used))
         if decoding or self.mixed:
             self.q += 1
+        for job in decoding if self.drafts is not None else []:
+            right = self.drafts.right(drafted, job.index, job.produced)
+            right = min(right, job.osl - job.produced - 1)
+            job.produced += right
+            job.end -= right
+            self.counts["right"] += right
         for job in (*decoding, *self.ready):
             job.produced += 1
             if math.isnan(job.first_token):
@@ -328,7 +357,7 @@ class Engine:
         self.running += self.ready
         return time
 
-    def batch(self, decoding: list[Job]) -> tuple[Batch, float | None]:
+    def batch(self, decoding: list[Job], drafted: int) -> tuple[Batch, float | None]:
         """What the step works on, and the rows to which its matrix multiplies are padded."""
         prefill, decode, rows = None, None, None
         if self.prompts:
@@ -340,6 +369,8 @@ class Engine:
         if n:
             context = sum(self.context(job) for job in decoding) + tokens
             decode = Decode(sequences=float(n), context=float(context))
+            if self.drafts is not None:
+                decode = dataclasses.replace(decode, drafted=float(drafted))
         if not self.prompts and self.policy.graph_step > 0 and n <= self.policy.graph_limit:
             multiple = self.policy.graph_step
             rows = float((0, 1, 2, 4, 4)[n] if n <= 4 else math.ceil(n / multiple) * multiple)

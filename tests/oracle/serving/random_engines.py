@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from jaxroof.batch import ORDERS, Policy
+from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.jobs import Requests
 from workloads.streams.streams import generated
 from workloads.streams.tree import paths
@@ -18,7 +19,7 @@ def toy_price(batch, rows=None, xp=PLAIN):
     """Device and host s of a step, not linear in anything; `xp` has `maximum` and `minimum`, such as `jax.numpy`.
 
     Milliseconds: weights 1.1, 0.0125 a row, 0.6 per 1000 tokens of context, 1.3 per 1e6 pairs of prompt attention, 9
-    per 1000 tokens of an encoder. A part that is None costs what a part of zeros does.
+    per 1000 tokens of an encoder, 0.07 to 0.09 a drafted token. A part that is None costs what a part of zeros does.
     """
     prompts, past, tokens, sequences, context = 1.0, 0.0, 0.0, 0.0, 0.0
     if batch.prefill is not None:
@@ -27,12 +28,16 @@ def toy_price(batch, rows=None, xp=PLAIN):
         sequences, context = batch.decode.sequences, batch.decode.context
     if rows is None:
         rows = tokens + sequences
+    if batch.decode is not None and batch.decode.drafted is not None:
+        rows = rows + sequences * batch.decode.drafted
     multiplies = xp.maximum(1.1e-3, 1.25e-5 * rows)
     pairs = tokens * (past + 0.5 * tokens) / xp.maximum(prompts, 1.0)
     attention = xp.maximum(1.3e-9 * pairs, 1.7e-8 * (tokens + past)) + xp.maximum(6e-7 * context, 2.1e-5 * sequences)
     device = multiplies + attention + xp.minimum(2e-6 * batch.logits, 3.1e-5)
     if batch.encode is not None:
         device = device + xp.maximum(2.3e-3 * xp.minimum(batch.encode.sequences, 1.0), 9e-6 * batch.encode.tokens)
+    if batch.decode is not None and batch.decode.drafted is not None:
+        device = device + batch.decode.drafted * (7e-5 + xp.minimum(3e-6 * sequences, 2e-5))
     host = 3e-4 + xp.maximum(1.9e-5 * (prompts - 1.0), 1.3e-5 * batch.logits)
     return device, host
 
@@ -73,6 +78,15 @@ def case(seed: int) -> tuple[Requests, Policy, int, int, float]:
     if rng.random() < 0.2:
         blocks = int(longest[-int(rng.integers(2, 6))])  # some requests are too long
     return requests, policy, blocks, clients, think
+
+
+def random_drafts(seed: int, most: int) -> Drafts:
+    """Up to `most` drafted tokens, right with any probability; one that goes with the case of this seed."""
+    rng = np.random.Generator(np.random.PCG64([seed, 1]))
+    tokens = int(rng.integers(0 if rng.random() < 0.1 else 1, most + 1))
+    chance = rng.uniform(0.0, 1.0, most) if rng.random() < 0.5 else np.full(most, rng.choice([0.0, 0.6, 0.9, 1.0]))
+    limit = float(rng.integers(0, 10)) if rng.random() < 0.4 else math.inf
+    return Drafts(tokens, tuple(float(each) for each in chance), limit, int(rng.integers(1000)))
 
 
 def keep_of(isl, osl, group, shared) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxroof.batch import ORDERS
 from tests.oracle.serving.jobs import Requests
-from tests.oracle.serving.random_engines import PLAIN, random_policy, tabulated_price
+from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, tabulated_price
 from tests.oracle.serving.routers import ROUTERS
 from tests.oracle.serving.service import Server, Service
 
@@ -31,6 +31,7 @@ def case(
     turns: bool | None = None,
     priority: bool | None = None,
     unlike: bool | None = None,
+    drafts: int = 0,
 ) -> Service:
     """A service; the same words give the same one.
 
@@ -43,6 +44,7 @@ def case(
       turns: whether requests wait for answers; None: in 50 %.
       priority: whether some requests go before others; None: in 25 %.
       unlike: whether engines differ in policy, blocks and speed; None: in 60 %.
+      drafts: tokens per sequence and step at most, another number in every engine; 0: none.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     pools, trees, turns, priority, unlike = (
@@ -52,9 +54,13 @@ def case(
     count = int(rng.integers(2 if pools else 1, 7)) if engines is None else engines
     requests = _requests(rng, count, trees, turns, priority)
     any_router, any_decode_router = (str(rng.choice(ROUTERS)) for _ in range(2))
+    servers = _servers(rng, requests, _roles(rng, count, pools), priority, unlike)
+    if drafts:
+        of_engines = enumerate(servers)
+        servers = [dataclasses.replace(each, drafts=random_drafts(8 * seed + i, drafts)) for i, each in of_engines]
     return Service(
         requests=requests,
-        engines=_servers(rng, requests, _roles(rng, count, pools), priority, unlike),
+        engines=servers,
         router=router or any_router,
         weights=(float(rng.uniform(0.2, 2.0)), float(rng.uniform(0.2, 2.0))),
         decode_router=router or any_decode_router,

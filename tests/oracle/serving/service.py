@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxroof.batch import STATUSES
+from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.engine import DECODE, PREFILL, Engine
 from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Job, Request, Step, job, listed
 from tests.oracle.serving.pools import Transfers
@@ -24,6 +25,7 @@ class Server:
     weight: float = 1.0  # relative speed, for routers
     pace: float = 0.0  # s per prompt token, for the router slo
     rate: float = math.inf  # tokens/s of KV cache that it sends or receives
+    drafts: Drafts | None = None
 
 
 @dataclasses.dataclass
@@ -81,7 +83,9 @@ class Events:
 
     def __init__(self, service: Service):
         self.service = service
-        self.engines = [Engine(each.price, each.policy, each.blocks, role=each.role) for each in service.engines]
+        self.engines = [
+            Engine(each.price, each.policy, each.blocks, role=each.role, drafts=each.drafts) for each in service.engines
+        ]
         self.fronts = [i for i, engine in enumerate(self.engines) if engine.role != DECODE]
         self.decodes = [i for i, engine in enumerate(self.engines) if engine.role == DECODE]
         self.router = Router(service.router, service.seed, service.weights)
