@@ -36,13 +36,13 @@ class Drafts(NamedTuple):
     number: Array | None = None  # of every request, which is hashed, shape [requests]; None: its place
 
 
-def drafts(acceptance: Array, tokens: Scalar, limit: Scalar = jnp.inf, seed: Scalar = 0) -> Drafts:
+def drafts(tokens: Scalar, acceptance: Array, limit: Scalar = jnp.inf, seed: Scalar = 0) -> Drafts:
     """What an engine drafts.
 
     Args:
+      tokens: per sequence and step, shape [...]; 0: none.
       acceptance: probability that the draft of each position is right, given that those before it are, shape
         [..., most]; more tokens are never drafted.
-      tokens: per sequence and step, shape [...]; 0: none.
       limit: decoding sequences up to which they are drafted; infinite: always.
       seed: of the random numbers.
     """

@@ -12,9 +12,12 @@ from jaxroof.scheduler import Size, begin, proceed, served
 from jaxroof.scheduler.drafts import Drafts, drafts
 from sweeps.run.precision import precision
 from tests.jaxroof.test_scheduler import GROUPS, ITERATIONS, OPTIMISED, SLOTS, compared, price, traffic
+from tests.jaxroof.test_service import ENGINES, difference
+from tests.jaxroof.test_service import simulated as service_outcomes
 from tests.oracle.serving import serve
 from tests.oracle.serving.drafts import Drafts as PlainDrafts
 from tests.oracle.serving.random_engines import case, random_drafts, tabulated_price
+from tests.oracle.serving.random_services import case as service_case
 
 pytestmark = pytest.mark.xdist_group("drafts")
 
@@ -24,7 +27,7 @@ MOST = 4  # drafted tokens per sequence and step
 
 def given(plain: PlainDrafts) -> Drafts:
     """Drafts of the compiled simulator."""
-    return drafts(np.asarray(plain.acceptance), plain.tokens, plain.limit, plain.seed)
+    return drafts(plain.tokens, np.asarray(plain.acceptance), plain.limit, plain.seed)
 
 
 def simulated(cases: list) -> list:
@@ -55,3 +58,13 @@ def test_every_request_of_an_engine_is_served_as_by_the_plain_simulator():
     right = [serve(tabulated_price, *given, drafts=own) for *given, own in chosen]
     for index, (outcome, (mine, _)) in enumerate(zip(right, found, strict=True)):
         compared(outcome, mine, 1e-9, f"case {index}")
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_every_request_of_a_service_is_served_as_by_the_plain_simulator(pools):
+    """Every engine drafts another number of tokens."""
+    services = [service_case(seed, engines=ENGINES, pools=pools, drafts=MOST) for seed in range(pools, 100, 2)]
+    with precision("float64"):
+        found = service_outcomes(services, pools)
+    for seed, (service, one) in enumerate(zip(services, found, strict=True)):
+        difference(service, one, f"case {seed} with {service.router}, pools {pools}")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
+from jaxroof.scheduler.drafts import drafts
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
@@ -70,6 +71,7 @@ def numbers(service: Service) -> dict[str, Any]:
         ),
         "delay": np.float64(service.delay),
         "slowness": each(lambda one: one.price.keywords["slowness"]),
+        "drafts": None if engines[0].drafts is None else drafts(*map(np.array, zip(*(own.drafts for own in engines)))),
     }
 
 
@@ -81,7 +83,7 @@ def simulated(services: list[Service], pools: bool) -> list[tuple[Any, Any, Any]
     @jax.vmap
     def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
         slowness = given["slowness"]
-        words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay")}
+        words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay", "drafts")}
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
 
         def prices(engine):
@@ -94,7 +96,7 @@ def simulated(services: list[Service], pools: bool) -> list[tuple[Any, Any, Any]
         over, records = proceed(prices, start, shape)
         return (*outcomes(over, records), over.state.left)
 
-    together = jax.tree.map(lambda *leaves: np.stack(leaves), *map(numbers, services))
+    together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *map(numbers, services))
     found = jax.device_get(run(together))
     return [jax.tree.map(lambda leaf, lane=lane: leaf[lane], found) for lane in range(len(services))]
 

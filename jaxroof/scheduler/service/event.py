@@ -201,7 +201,8 @@ def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, st
     waited = one._replace(preempted=jnp.zeros_like(one.preempted))
     now = pick(begins, pick(steps > 0, _scalars(later), _scalars(waited)), _scalars(one))
     now = now._replace(clock=pick(begins, until, one.clock))
-    return now._replace(slots=one.slots, groups=one.groups, waiting=one.waiting, phases=one.phases)
+    slots = one.slots if engine.drafts is None else pick(begins & (steps > 0), later.slots, one.slots)
+    return now._replace(slots=slots, groups=one.groups, waiting=one.waiting, phases=one.phases)
 
 
 def _waiting_to_be_sent(one: State, before: Array) -> State:

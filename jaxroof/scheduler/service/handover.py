@@ -74,6 +74,7 @@ def accepted(engine: Engine, state: State, line: Line, need: Array, allowed: Arr
         number=jnp.where(here, state.admissions, state.slots.number),
         request=jnp.where(here, request, state.slots.request),
         chained=None if state.slots.chained is None else jnp.where(here, 0, state.slots.chained),
+        held=None if state.slots.held is None else jnp.where(here, blocks, state.slots.held),
     )
     state = state._replace(
         slots=slots,

@@ -8,6 +8,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import NOTHING, Steps
+from jaxroof.scheduler.drafts import Drafts
 from jaxroof.scheduler.engine import Engine, rules, whole
 from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
@@ -110,6 +111,7 @@ def begin(
     transfer: Transfer | None = None,
     delay: Scalar = 0.0,
     longest: Scalar = 2.0**30,
+    drafts: Drafts | None = None,
 ) -> ServiceRun:
     """A simulation of a service before its first iteration.
 
@@ -124,6 +126,7 @@ def begin(
       transfer: None: without pools.
       delay: s between the sending of a request and its delivery.
       longest: decode steps that an iteration may take together.
+      drafts: of every engine, leaves with a leading axis for them; None: nothing is drafted.
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
@@ -132,7 +135,7 @@ def begin(
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
-    engines = _engines(traffic, policies, whole(blocks), shape, role, delayed, longest, (isl, osl))
+    engines = _engines(traffic, policies, whole(blocks), shape, role, delayed, longest, (isl, osl), drafts)
     turns = None if not shape.turns else _turns(traffic, shape.turns, delayed)
     due, clients = _first(traffic, osl, delayed)
 
@@ -151,8 +154,10 @@ def begin(
             empty,
             empty if shape.nodes else None,
             jnp.full((shape.engines, shape.slots), jnp.inf) if shape.pools else None,
+            None if drafts is None else empty,
+            None if drafts is None else empty > 0,
         ),
-        phases=jnp.zeros((shape.engines, shape.block + 1), jnp.int32),
+        phases=jnp.zeros((shape.engines, shape.block + 1 if drafts is None else 0), jnp.int32),
         until=Clock(ends, jnp.zeros(shape.engines)),
         asleep=jnp.ones(shape.engines, bool),
         lines=empty_lines(shape.engines, requests, ranks, kind),
@@ -223,7 +228,9 @@ def engine_at(service: Service, engine: Array, parked: Array | None) -> Engine:
     found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
     if parked is not None:
         found["sequences"] = found["sequences"] - parked
-    return engines._replace(**found)
+    own = engines.drafts
+    drafts = None if own is None else Drafts(*(None if part is None else part[engine] for part in own))  # type: ignore[arg-type]
+    return engines._replace(**found, drafts=drafts)
 
 
 SCALARS = (
@@ -246,6 +253,7 @@ def _engines(
     delay: Array,
     longest: Scalar,
     lengths: tuple[Array, Array],
+    drafts: Drafts | None,
 ) -> Engine:
     isl, osl = lengths
     fields = rules(policies, blocks, longest)
@@ -272,6 +280,7 @@ def _engines(
         single=role == PREFILL if shape.pools else None,
         path=jnp.asarray(path, jnp.int32) if some else None,
         starts=whole(starts) // whole(jnp.max(jnp.asarray(policies.block_size))) if some else None,
+        drafts=drafts,
     )
 
 
