@@ -180,8 +180,15 @@ class Policy:
         "1", "steps that a new request is held back, for others to join it", zero=True, most=MOST, default=0.0
     )
     poll_steps: Scalar = number("1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0)
-    acceptance: Scalar = share(
-        "probability that a drafted token is right", "given that those before it are", zero=True, open=True, default=0.0
+    acceptance: Scalar | tuple[Scalar, ...] = share(
+        "probability that a drafted token is right",
+        "given that those before it are; several by position",
+        zero=True,
+        open=True,
+        default=0.0,
+    )
+    draft_limit: Scalar = count(
+        "decoding sequences with which tokens are drafted", "with more of them none are", zero=True, default=math.inf
     )
     queue: str = word("which waiting request is next", QUEUES, default="fcfs")
 

@@ -60,6 +60,24 @@ def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
     return expected
 
 
+def chances(deployment: Deployment, acceptance: Acceptance, most: int) -> Array:
+    """Probability that a draft of each position is right, given that those before it are, shape [most].
+
+    Of a tree, that some draft of each depth is.
+    """
+    if deployment.tree is None and not isinstance(acceptance, tuple):
+        return jnp.full(most, acceptance)
+    found = _by_depth(deployment.tree, acceptance)[:most]
+    return jnp.stack([*found, *[jnp.zeros_like(found[0])] * (most - len(found))])
+
+
+def undrafted(deployment: Deployment) -> Deployment:
+    """The deployment in a step in which nothing is drafted, of the same structure."""
+    if deployment.drafts is None:
+        return deployment
+    return dataclasses.replace(deployment, drafts=jnp.zeros_like(jnp.asarray(deployment.drafts, dtype=float)))
+
+
 def drafter(model: Model, deployment: Deployment) -> Model | None:
     """The model that drafts for `model` in every step; None where there is none, or nothing is drafted."""
     return None if deployment.drafts is None else model.draft

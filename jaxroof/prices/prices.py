@@ -1,11 +1,12 @@
 """Price of one engine's step from that of a micro-batch: pipeline stages, electrical power, drafted tokens."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
 from jaxroof.batch import Batch, Encode, Prefill, divided, prompts_and_decoding
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
-from jaxroof.deployment.speculation import expected_tokens
+from jaxroof.deployment.speculation import Acceptance, expected_tokens, undrafted
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import Joules
 from jaxroof.energy.governor import PowerLimit, limited_energy, power_limit, time_within
@@ -31,24 +32,30 @@ def step_price(
     model: Model,
     deployment: Deployment,
     overlap: tuple[Scalar, Scalar],
-    acceptance: Scalar = 0.0,
+    acceptance: Acceptance = 0.0,
+    plain: MicroBatch | None = None,
 ) -> Price:
     """The function that prices a whole step, which takes the sum of both times.
 
     With pipeline stages as many micro-batches as stages are under way, or one per sequence where these are fewer, and
     a step is the time from one step of a micro-batch to its next. The time is the one under the limit of electrical
     power: `limited_time`. With drafted tokens a step adds one token to every sequence, as without them, and takes its
-    share of a step that adds several: `_share_of_drafting_step`.
+    share of a step that adds several: `_share_of_drafting_step`. Where the batch says how many tokens are drafted
+    (`Decode.drafted`), it takes the time of the whole step.
 
     Args:
       micro_batch: its cost, for example from tables (`jaxroof.prices.prices`).
       overlap: s of the host per step of a micro-batch, whatever is in it, and 1 where its work for every sequence runs
         beside the device, 0 where after it: `visible_host_time`.
       acceptance: probability that a drafted token is right, given that those before it are.
+      plain: cost of a micro-batch of a step in which nothing is drafted; None: every step drafts.
     """
-    price = functools.partial(_step_price, micro_batch, power_limit(hardware), model, deployment, overlap)
+
+    def price(micro_batch: MicroBatch) -> Price:
+        return functools.partial(_step_price, micro_batch, power_limit(hardware), model, deployment, overlap)
+
     # Drafting changes what a step yields, not what it costs: it is wrapped around the price of a plain step.
-    return _of_one_token(price, deployment, acceptance)
+    return _of_one_token(price(micro_batch), deployment, acceptance, None if plain is None else price(plain))
 
 
 def step_energy(
@@ -57,7 +64,7 @@ def step_energy(
     model: Model,
     deployment: Deployment,
     overlap: tuple[Scalar, Scalar],
-    acceptance: Scalar = 0.0,
+    acceptance: Acceptance = 0.0,
 ) -> Price:
     """The function that gives a step's energy in J on one device beside static power, and 0; arguments as `step_price`.
 
@@ -73,12 +80,44 @@ def step_energy(
     return _of_one_token(energy, deployment, acceptance)
 
 
-def _of_one_token(price: Price, deployment: Deployment, acceptance: Scalar) -> Price:
-    """The price of a step that adds one token to every sequence, where a step with drafts adds several."""
+def _of_one_token(
+    price: Price, deployment: Deployment, acceptance: Acceptance, plain: Price | None = None
+) -> Price:
+    """The price of a step that adds one token to every sequence, where a step with drafts adds several.
+
+    Of a batch that says how many tokens it drafts it is that of the whole step.
+    """
     if deployment.drafts is None:
         return price
-    expected = expected_tokens(deployment, acceptance)
-    return functools.partial(_share_of_drafting_step, price, drafted_tokens(deployment), expected)
+    further, expected = drafted_tokens(deployment), expected_tokens(deployment, acceptance)
+
+    def of(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
+        decoding = given(batch.decode, "decode part of the step")
+        if decoding.drafted is None:
+            return _share_of_drafting_step(price, further, expected, batch, rows)
+        alike = dataclasses.replace(batch, decode=dataclasses.replace(decoding, drafted=None))
+        return _drafting_step(price, plain, further, alike, rows, decoding.drafted)
+
+    return of
+
+
+def _drafting_step(
+    price: Price, plain: Price | None, further: Scalar, batch: Batch, rows: Scalar, drafted: Scalar
+) -> tuple[Array, Array]:
+    """Time in s of a step that verifies `further` more tokens of every decoding sequence, on the device and its host.
+
+    Args:
+      plain: of steps in which nothing is drafted.
+      drafted: 0: it is one of these.
+    """
+    sequences = given(batch.decode, "decode part of the step").sequences
+    drafting = price(batch, rows + further * sequences)
+    if plain is None:
+        return drafting
+    # The drafting model works on prompts in any case.
+    drafts = (drafted > 0.0) | (sequences <= 0.0)
+    device, host = (jnp.where(drafts, *both) for both in zip(drafting, plain(batch, rows), strict=True))
+    return device, host
 
 
 def _share_of_drafting_step(
@@ -192,11 +231,12 @@ def step_prices(
     deployment: Deployment,
     efficiency: Efficiency,
     limits: Limits,
-    acceptance: Scalar = 0.0,
+    acceptance: Acceptance = 0.0,
     hidden_host: Scalar = 0.0,
     tables: StepPrices | None = None,
     prompts: bool = True,
     encode: Encode | None = None,
+    plain: bool = False,
 ) -> tuple[StepPrices, Price]:
     """Tables of one engine's steps, and the function that reads them.
 
@@ -216,6 +256,7 @@ def step_prices(
       tables: where they are known already; None: they are computed.
       prompts: False: batches have none, and nothing that depends on their lengths is traced.
       encode: of every request, of which a batch with `encode` has some; None: no batch has.
+      plain: whether a deployment that drafts makes steps without drafts too; of `tables` that are known it is read off.
 
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
@@ -225,12 +266,20 @@ def step_prices(
       ValueError: one line, for a model that does not generate, which a scheduler cannot price.
     """
     parts = Parts(hardware, model, deployment, efficiency)
+    without = undrafted(deployment)
+    parts_without = Parts(hardware, model, without, efficiency)
     # Tables depend on the place alone and may be shared by many simulations.
-    step_tables = price_tables(parts, deployment, limits, encode) if tables is None else tables
-    tables = mapped(jnp.asarray, step_tables)
+    if tables is None:
+        tables = price_tables(parts, deployment, limits, encode)
+        if plain and deployment.drafts is not None:
+            tables = dataclasses.replace(tables, plain=price_tables(parts_without, without, limits, encode))
+    tables = mapped(jnp.asarray, tables)
     micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
+    of_plain = None
+    if tables.plain is not None:
+        of_plain = functools.partial(_micro_batch_price, tables.plain, parts_without, prompts, encode)
     overlap = on_host(efficiency.host.step_time, hardware), hidden_host
-    return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance)
+    return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance, of_plain)
 
 
 def _micro_batch_price(

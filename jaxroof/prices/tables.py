@@ -54,6 +54,7 @@ class StepPrices:
     logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
     encoder: Array | None = None  # over requests, shape [octaves(sequences, LOGITS) - 1, 2, quantities]; None: it rests
     split: Array | None = None  # as `rows`, over those of one context-parallel device; None: there is one device
+    plain: "StepPrices | None" = None  # of steps in which nothing is drafted; None: all that can draft do
 
 
 Terms = list[dict[str, Scalar]]

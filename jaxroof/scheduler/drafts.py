@@ -15,10 +15,15 @@ K tokens are drafted for every decoding sequence in a decode step, and in the de
 A prompt that is complete with a step adds one token in it.
 """
 
+import math
 from typing import NamedTuple
 
+from jaxroof.batch import Policy
+from jaxroof.deployment import Deployment, drafted_tokens
+from jaxroof.deployment.speculation import chances
 from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array, Scalar, given
+from jaxroof.prices.tables import MOST_DRAFTED
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import Slots, State, blocks_of, is_decoding, total_of
 
@@ -29,29 +34,47 @@ WEYL, FIRST, SECOND = 0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35
 class Drafts(NamedTuple):
     """What an engine drafts; of several engines, every array has a leading axis for them."""
 
-    reached: Array  # probability that so many drafts are right: p_1 ... p_k, shape [most]
+    reached: Array  # probability that so many drafts are right: p_1 ... p_k, 0 of those not made, shape [most]
     tokens: Array  # per sequence and step, int32
     limit: Array  # decoding sequences up to which they are drafted, float
     seed: Array  # int32
     number: Array | None = None  # of every request, which is hashed, shape [requests]; None: its place
 
 
-def drafts(tokens: Scalar, acceptance: Array, limit: Scalar = jnp.inf, seed: Scalar = 0) -> Drafts:
+def drafts(
+    tokens: Scalar, acceptance: Array, limit: Scalar = math.inf, seed: Scalar = 0, depth: Scalar | None = None
+) -> Drafts:
     """What an engine drafts.
 
     Args:
       tokens: per sequence and step, shape [...]; 0: none.
       acceptance: probability that the draft of each position is right, given that those before it are, shape
-        [..., most]; more tokens are never drafted.
+        [..., most]; those beyond are never right.
       limit: decoding sequences up to which they are drafted; infinite: always.
       seed: of the random numbers.
+      depth: of the tokens that may be kept at most, in a tree of them; None: they are a chain.
     """
     # Which drafts are right is a decision without a gradient.
     reached = jnp.cumprod(jax.lax.stop_gradient(jnp.asarray(acceptance, dtype=float)), axis=-1)
     lead, most = reached.shape[:-1], reached.shape[-1]
-    tokens = jnp.minimum(jnp.asarray(tokens, dtype=float), float(most)).astype(jnp.int32)
+    tokens = jnp.asarray(tokens, dtype=float).astype(jnp.int32)
+    deepest = tokens if depth is None else jnp.asarray(depth, dtype=float).astype(jnp.int32)
+    places = jnp.broadcast_to(jnp.arange(most, dtype=jnp.int32), reached.shape)
+    reached = jnp.where(places < deepest[..., None], reached, 0.0)
     limit, seed = jnp.asarray(limit, dtype=float), jnp.asarray(seed).astype(jnp.int32)
     return Drafts(reached, *(jnp.broadcast_to(each, lead) for each in (tokens, limit, seed)))
+
+
+def drafts_of(deployment: Deployment, policy: Policy, seed: Scalar = 0) -> Drafts | None:
+    """What an engine drafts by its deployment and its policy; None where nothing can be.
+
+    Of a tree, one draft of each depth is kept at most.
+    """
+    if deployment.drafts is None:
+        return None
+    lengths = [len(each) for each in (deployment.tree, policy.acceptance) if isinstance(each, tuple)]
+    right = chances(deployment, policy.acceptance, min([MOST_DRAFTED, *lengths]))
+    return drafts(drafted_tokens(deployment), right, policy.draft_limit, seed, deployment.drafts)
 
 
 def drafted(engine: Engine, sequences: Array) -> Array | int:
@@ -103,9 +126,8 @@ def progress(engine: Engine, state: State, decodes: Array) -> Progress:
     begun = jnp.where(decodes, missing(engine, state), 0)
     request = slots.request if own.number is None else entry(own.number, slots.request)
     luck = uniform(own.seed, request, entry(engine.osl, slots.request) - left)
-    made = jnp.arange(own.reached.shape[0], dtype=jnp.int32) < drafted(engine, state.running)
-    right = total_of((luck[:, None] < own.reached[None, :]) & made[None, :], axis=1)
-    right = jnp.where(part, jnp.minimum(right, left - 1), 0)
+    right = jnp.minimum(total_of(luck[:, None] < own.reached[None, :], axis=1), left - 1)
+    right = jnp.where(part & (drafted(engine, state.running) > 0), right, 0)
     held = given(slots.held, "blocks of slots") + begun
     slots = slots._replace(end=slots.end - right, held=held, joins=jnp.zeros_like(part))
     return Progress(slots, total_of(right), total_of(begun))

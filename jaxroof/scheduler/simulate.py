@@ -12,7 +12,7 @@ from jaxroof.numerics.arrays import jax, jnp, repeated
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import Price, step_prices
 from jaxroof.prices.tables import Limits
-from jaxroof.scheduler.drafts import Drafts
+from jaxroof.scheduler.drafts import Drafts, drafts_of
 from jaxroof.scheduler.engine import Run, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.outcomes import served, with_first_time
@@ -212,11 +212,11 @@ def simulate(
     """
     limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
     place, beside = (hardware, model, deployment, efficiency), (policy.acceptance, policy.hidden_host)
-    tables, price = step_prices(*place, limits, *beside, encode=traffic.encode)
+    tables, price = step_prices(*place, limits, *beside, encode=traffic.encode, plain=True)
     blocks = cache_blocks(hardware, model, deployment, policy)
     # The same tables, without prompts' ops, as a waiting request meets decode steps.
     waits = step_prices(*place, limits, *beside, tables, prompts=False)[1]
     delay = front_delay(waits, traffic, policy, blocks, efficiency.host.request_time)
-    run = begin(traffic, policy, blocks, size, delay, longest)
+    run = begin(traffic, policy, blocks, size, delay, longest, drafts_of(deployment, policy))
     outcomes, timeline = served(*proceed(price, run, traffic, policy, size))
     return with_first_time(outcomes, traffic, policy), timeline
