@@ -139,7 +139,7 @@ NEEDS: dict[str, Need] = {
     ),
     # Speculative decoding: a fixed workload has its acceptance, a simulated engine has it in its policy.
     **dict.fromkeys(
-        ("workload.acceptance", "policy.acceptance"),
+        ("workload.acceptance", "policy.acceptance", "policy.draft_limit"),
         Need(lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
     ),
     # A sharing is stored as its place in SHARINGS.

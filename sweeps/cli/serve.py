@@ -26,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.case_arguments(parser)
     common.word_arguments(parser, "draft")
     load_arguments(parser)
+    parser.add_argument("--acceptance", metavar="SHARE", help=common.ACCEPTANCE_HELP)
     common.word_arguments(parser, "engine", "policy", "slo")
     dataset_argument(parser, "every request and iteration, as netCDF", "RUN.nc")
     what = "steps and requests, for Perfetto"
@@ -48,6 +49,10 @@ def offered(options: argparse.Namespace) -> dict[str, Any]:
 def question(options: argparse.Namespace) -> Any:
     """The `ServeSpec` that the flags describe; ValueError in one line when they do not."""
     policy, case_settings = common.policy_settings(options.policy), common.case_words(options)
+    if (right := getattr(options, "acceptance", None)) is not None:
+        if "acceptance" in policy:
+            raise ValueError("--acceptance and --policy acceptance are the same: give one")
+        policy["acceptance"] = right
     compilation_cache()
     from sweeps.run.simulated.spec import ServeSpec
 

@@ -59,7 +59,9 @@ def _price(structure: Any, shapes: tuple[tuple[int, ...], ...], most: Limits, dt
     given = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes])
     number = jax.ShapeDtypeStruct((), dtype)
     begun = None if given[3] is None else Encode(sequences=number, tokens=number)
-    asked = Prefill(sequences=number, tokens=number, past=number), Decode(sequences=number, context=number)
+    drafted = None if given[0][2].drafts is None else number
+    decode = Decode(sequences=number, context=number, drafted=drafted)
+    asked = Prefill(sequences=number, tokens=number, past=number), decode
 
     def price(given: Any, asked: Any) -> Any:
         place, acceptance, hidden_host, encode, tables = given

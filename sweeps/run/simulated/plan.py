@@ -30,7 +30,15 @@ from sweeps.run.points import scenario_at
 from sweeps.run.simulated.grid import bounds, outcomes
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import FIELDS, chosen_policy, policy_value, policy_values, profiled, require_priced
+from sweeps.run.simulated.policies import (
+    FIELDS,
+    chosen_policy,
+    number_along,
+    policy_value,
+    policy_values,
+    profiled,
+    require_priced,
+)
 from sweeps.run.simulated.spec import ServeSpec
 
 TIMES = ("workload.think", "workload.duration")
@@ -211,7 +219,7 @@ def _parsed(path: str, value: Any) -> float | str:
     """One value along an axis: a number, or words that are read where the point is made."""
     root, _, name = path.partition(".")
     if root == "policy":
-        found = policy_value(name, value)
+        found = number_along(name, value)
         return value if name in ("order", "queue") else found
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{path} = {value!r} must be a number or text")

@@ -17,6 +17,7 @@ from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Declaration, declarations
 from jaxroof.prices.tables import MOST_DRAFTED
+from sweeps.ask.deployments import ACCEPTANCE, acceptance
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 
@@ -60,8 +61,8 @@ def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
     return dataclasses.replace(deployment, sampled_rows=np.ceil(most / request_groups(deployment)))
 
 
-def policy_value(name: str, value: Any) -> float | str:
-    """The value of the policy's field `name`: its order as an index into `ORDERS`.
+def policy_value(name: str, value: Any) -> float | str | tuple[float, ...]:
+    """The value of the policy's field `name`: its order as an index into `ORDERS`; acceptance by position as several.
 
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
@@ -74,6 +75,11 @@ def policy_value(name: str, value: Any) -> float | str:
         return float(words.index(value)) if declared.codes else value
     if declared.unit != "1":
         return declared_quantity(value, declared, where)
+    if name == "acceptance" and (isinstance(value, list | tuple) or (isinstance(value, str) and "," in value)):
+        chances = acceptance(value, where)
+        if not all(chance == 0.0 or declared.allows(chance) for chance in np.atleast_1d(chances)):
+            raise ValueError(f"{where} = {value!r} must be {ACCEPTANCE}, all below 1")
+        return chances
     found = _number(value)
     endless = found == math.inf == declared.most
     if not endless and not (declared.zero and found == 0.0) and not declared.allows(found):
@@ -91,9 +97,22 @@ def _range(declared: Declaration) -> str:
     return declared.words or f"a share {declared.range}"
 
 
+def number_along(name: str, value: Any) -> float | str:
+    """As `policy_value`, along an axis: one number, not several.
+
+    Raises:
+      ValueError: as `policy_value`, and for several.
+    """
+    found = policy_value(name, value)
+    if isinstance(found, tuple):
+        raise ValueError(f"policy.{name} = {value!r} cannot be on an axis: by position it is the same at all points")
+    return found
+
+
 def policy_values(policy: Policy) -> dict[str, tuple[Any, ...]]:
     """Every number of a policy by its leaf's path, as `sweeps.ask.effects` takes values."""
-    return {f"policy.{name}": (getattr(policy, name),) for name in FIELDS}
+    values = {f"policy.{name}": getattr(policy, name) for name in FIELDS}
+    return {path: value if isinstance(value, tuple) else (value,) for path, value in values.items()}
 
 
 def policy_text(policy: Policy) -> str:
@@ -101,7 +120,9 @@ def policy_text(policy: Policy) -> str:
     parts = [ORDERS[int(policy.order)], policy.queue]
     for name in FIELDS:
         value = getattr(policy, name)
-        if DECLARED[name].discrete:
+        if isinstance(value, tuple):
+            parts.append(f"{name} {', '.join(number(each, 4) for each in value)}")
+        elif DECLARED[name].discrete:
             parts += [name.replace("_", " ")] if value else []
         elif name == "swap_time":
             parts += [f"{formatted(value, 's')} per swapped token"] if value else []
@@ -114,10 +135,13 @@ def policy_text(policy: Policy) -> str:
     return ", ".join(parts)
 
 
-def policy_record(policy: Policy) -> dict[str, float | str | None]:
+def policy_record(policy: Policy) -> dict[str, float | str | list[float] | None]:
     """A policy as plain data: order by its name, what is not limited as None."""
     values = {name: getattr(policy, name) for name in FIELDS}
-    found = {name: value if isinstance(value, str) or math.isfinite(value) else None for name, value in values.items()}
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        plain = list(value) if isinstance(value, tuple) else value
+        found[name] = plain if isinstance(plain, str | list) or math.isfinite(plain) else None
     return found | {"order": ORDERS[int(policy.order)]}
 
 

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
+from jaxroof.deployment.speculation import undrafted
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, remaining, served
+from jaxroof.scheduler.drafts import drafts_of
 from jaxroof.scheduler.outcomes import with_first_time
 from jaxroof.scheduler.state import Record
 from sweeps.run.simulated.lanes import are_short, compiled, each, power, simulations
@@ -91,6 +93,9 @@ _kept, _keeping = _Kept(), threading.Lock()
 PIECE = 1.25
 """Iterations per request between two looks at whether all simulations have ended."""
 
+DRAFTING = 4
+"""Times as many iterations per request where tokens are drafted."""
+
 FEWEST_PIECES = 2
 """Pieces that the programs of their outcomes are compiled for at least."""
 
@@ -160,7 +165,9 @@ def simulated(
     number = places * np.shape(together.workload.traffic.isl)[-1]
     short = are_short(places, number) if short is None else short
     place = together.hardware, together.model, together.deployment, together.efficiency
-    tables = tables_of((*place, together.workload.traffic.encode), limits(size), places)
+    tables = _tables(place, together.workload, size, places)
+    if together.deployment.drafts is not None:  # every step is an iteration
+        size = dataclasses.replace(size, iterations=DRAFTING * size.iterations)
     go, read = piece(together, tables, size, varied, short)
     own = together.workload.traffic, together.workload.policy
     run = each(_starting(size, waits), short, together, tables, axes=varied)
@@ -180,13 +187,27 @@ def simulated(
         return with_first_time(found, together.workload.traffic, together.workload.policy), timeline
 
 
+def _tables(place: tuple[Any, ...], work: Any, size: Size, places: int) -> StepPrices:
+    """Price tables of every simulation, and those of steps in which nothing is drafted where there are some."""
+    hardware, model, deployment, efficiency = place
+    tables = tables_of((*place, work.traffic.encode), limits(size), places)
+    if deployment.drafts is None or np.all(np.isinf(work.policy.draft_limit)):
+        return tables
+    with eager():
+        without = undrafted(deployment)
+    plain = tables_of((hardware, model, without, efficiency, work.traffic.encode), limits(size), places)
+    return dataclasses.replace(tables, plain=plain)
+
+
 def _joined(pieces: Sequence[Record], iterations: int, short: bool) -> Record:
     """The records of all pieces; where a program reads them, and of iterations in which nothing happens up to a power
     of two of pieces, since it is compiled for every length.
     """
     more = 0 if short else iterations * (power(len(pieces), FEWEST_PIECES) - len(pieces))
 
-    def filled(name: str, *parts: Any) -> np.ndarray:
+    def filled(name: str, *parts: Any) -> np.ndarray | None:
+        if parts[0] is None:
+            return None
         values = np.concatenate([np.asarray(part) for part in parts], axis=-1)
         # Clock and counts stay as they are; no time passes, no step is made, no request is met.
         last = values[:, -1:] if name in ("high", "low", "count", "ahead") else 0 if name in RESTING else -1
@@ -239,7 +260,7 @@ def _starting(size: Size, waits: bool) -> Callable[[Scenario, StepPrices], Any]:
             acceptance, hidden = work.policy.acceptance, work.policy.hidden_host
             _, price = step_prices(*place, one.efficiency, limits(size), acceptance, hidden, tables, prompts=False)
         delay = front_delay(price, work.traffic, work.policy, blocks, host.request_time)
-        return begin(work.traffic, work.policy, blocks, size, delay)
+        return begin(work.traffic, work.policy, blocks, size, delay, drafts=drafts_of(one.deployment, work.policy))
 
     return start
 

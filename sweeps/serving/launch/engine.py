@@ -66,8 +66,10 @@ def notes(engine: LaunchedEngine, pool: LaunchedPool) -> list[str]:
         lines.append(f"{name} = {_text(policy[name])} has no flag in {engine.title}")
     for name, value in sorted(pool.rest.items()):
         lines.append(f"{name} = {_text(value)} has no flag here")
-    if float(pool.policy.acceptance):
-        lines.append(f"predicted for drafted tokens that are right with probability {float(pool.policy.acceptance):g}")
+    right = pool.policy.acceptance
+    if right:
+        chances = ", ".join(f"{float(each):g}" for each in (right if isinstance(right, tuple) else (right,)))
+        lines.append(f"predicted for drafted tokens that are right with probability {chances}")
     return lines
 
 

@@ -11,7 +11,7 @@ from sweeps.ask.offered_load import LOAD
 from sweeps.ask.question import unsampled
 from sweeps.ask.spec import Spec
 from sweeps.run.simulated.objective import LIMITS, SHARE, parse_target
-from sweeps.run.simulated.policies import chosen_policy, policy_value, profiled, require_priced
+from sweeps.run.simulated.policies import chosen_policy, number_along, profiled, require_priced
 from sweeps.studies.compare.requests import ServedRequests
 
 RATE = "workload.rate"
@@ -93,7 +93,7 @@ def served_case(spec: Spec) -> ServedCase:
 def _number(path: str, value: Any) -> float:
     """A value along an axis."""
     if path.startswith("policy."):
-        return float(policy_value(path.partition(".")[2], value))
+        return float(number_along(path.partition(".")[2], value))
     return quantity(value, "1", path)
 
 
