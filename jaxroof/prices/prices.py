@@ -80,9 +80,7 @@ def step_energy(
     return _of_one_token(energy, deployment, acceptance)
 
 
-def _of_one_token(
-    price: Price, deployment: Deployment, acceptance: Acceptance, plain: Price | None = None
-) -> Price:
+def _of_one_token(price: Price, deployment: Deployment, acceptance: Acceptance, plain: Price | None = None) -> Price:
     """The price of a step that adds one token to every sequence, where a step with drafts adds several.
 
     Of a batch that says how many tokens it drafts it is that of the whole step.

@@ -24,21 +24,11 @@ from jaxroof.deployment.speculation import chances
 from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.prices.tables import MOST_DRAFTED
-from jaxroof.scheduler.engine import Engine
+from jaxroof.scheduler.engine import Drafts, Engine
 from jaxroof.scheduler.state import Slots, State, blocks_of, is_decoding, total_of
 
 WEYL, FIRST, SECOND = 0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35
 """Factors of a hash: 2^32 over the golden ratio, and those of MurmurHash3."""
-
-
-class Drafts(NamedTuple):
-    """What an engine drafts; of several engines, every array has a leading axis for them."""
-
-    reached: Array  # probability that so many drafts are right: p_1 ... p_k, 0 of those not made, shape [most]
-    tokens: Array  # per sequence and step, int32
-    limit: Array  # decoding sequences up to which they are drafted, float
-    seed: Array  # int32
-    number: Array | None = None  # of every request, which is hashed, shape [requests]; None: its place
 
 
 def drafts(

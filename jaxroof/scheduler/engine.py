@@ -1,6 +1,6 @@
 """Constants of a simulation: the policy in whole numbers, the cache, and the requests in their order."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jaxroof.batch import ORDERS, Encode, Policy, Traffic
 from jaxroof.numerics.arrays import entry, jnp
@@ -8,8 +8,15 @@ from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.state import Clock, State, blocks_of, total_of
 
-if TYPE_CHECKING:
-    from jaxroof.scheduler.drafts import Drafts
+
+class Drafts(NamedTuple):
+    """What an engine drafts; of several engines, every array has a leading axis for them."""
+
+    reached: Array  # probability that so many drafts are right: p_1 ... p_k, 0 of those not made, shape [most]
+    tokens: Array  # per sequence and step, int32
+    limit: Array  # decoding sequences up to which they are drafted, float
+    seed: Array  # int32
+    number: Array | None = None  # of every request, which is hashed, shape [requests]; None: its place
 
 
 class Engine(NamedTuple):
@@ -46,7 +53,7 @@ class Engine(NamedTuple):
     single: Array | None = None  # bool: answers end here with their first token; None: none do
     path: Array | None = None  # nodes of the prefix tree, from the root on, -1: none, shape [requests, depth]
     starts: Array | None = None  # blocks of the prompt at which they begin, shape [requests, depth]
-    drafts: "Drafts | None" = None  # None: nothing is drafted
+    drafts: Drafts | None = None  # None: nothing is drafted
 
 
 class Run(NamedTuple):

@@ -12,8 +12,8 @@ from jaxroof.numerics.arrays import jax, jnp, repeated
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import Price, step_prices
 from jaxroof.prices.tables import Limits
-from jaxroof.scheduler.drafts import Drafts, drafts_of
-from jaxroof.scheduler.engine import Run, engine
+from jaxroof.scheduler.drafts import drafts_of
+from jaxroof.scheduler.engine import Drafts, Run, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.outcomes import served, with_first_time
 from jaxroof.scheduler.prefixes import PrefixGroups

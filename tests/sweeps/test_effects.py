@@ -48,6 +48,7 @@ USED = {
     "workload.overlap": (0.5, DENSE, {"dp": 2}),
     "workload.host_bandwidth": (5e10, DENSE, {}),
     "policy.acceptance": (0.8, DENSE, {"drafts": 2}),
+    "policy.draft_limit": (4.0, DENSE, {"drafts": 2}),
     "policy.swap_time": (1e-6, DENSE, {}),
     "policy.graph_limit": (64.0, DENSE, {}),
 }

@@ -119,6 +119,7 @@ def happened(
     settled = settled | (allowed & ~owing & (one.step.prompt > 0))
 
     # 5. Room and admissions, of prompts and of caches that were sent for.
+    admissions = one.admissions
     decision = decided(of, one, fresh, settled, soonest)
     one, admission, runs = decision.state, decision.admission, decision.runs
     accepted_request, ready = nobody, jnp.zeros((), float)
@@ -139,7 +140,9 @@ def happened(
     works = runs & (plan.prompts | (one.running > 0))
     state = _written(state, engine, of, one, own.taken, plan, runs, works)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
-    changed = (state.changed & ~begins) | ended.happened | admission.happened | decision.gave_way
+    # The next part of a prompt changes nothing that routers know.
+    entered = decision.state.admissions > admissions
+    changed = (state.changed & ~begins) | ended.happened | entered | decision.gave_way
     if state.tree is not None:
         state = state._replace(tree=state.tree.with_picture(engine, changed & allowed))
     known = state.known._replace(queued=state.known.queued.at[engine].add(-asked))

@@ -8,8 +8,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import NOTHING, Steps
-from jaxroof.scheduler.drafts import Drafts
-from jaxroof.scheduler.engine import Engine, rules, whole
+from jaxroof.scheduler.engine import Drafts, Engine, rules, whole
 from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
