@@ -293,3 +293,4 @@ class Timeline:
     blocks: Array = number("1", "KV blocks in use after it", "those of idle prefixes included")
     joined: Array = number("1", "prompts that its step completes")
     running: Array = number("1", "sequences that were admitted and have not ended, after it")
+    right: Array | None = number("1", "drafted tokens of its step that are right", "none: nothing drafts", default=None)

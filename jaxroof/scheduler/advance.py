@@ -28,6 +28,7 @@ class Advance(NamedTuple):
     steps: Array
     decoding: Array
     prompt: Array
+    right: Array | None  # drafts; None: there are none
 
 
 class Steps(NamedTuple):
@@ -69,6 +70,8 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
         steps=jnp.where(works, taken.number, 0),
         decoding=jnp.where(works, taken.members, 0),
         prompt=jnp.where(works, state.step.prompt, 0),
+        # Tokens that decoding sequences are ahead of one per step.
+        right=None if engine.drafts is None else jnp.where(works, later.offset - state.offset - state.step.joining, 0),
     )
 
 

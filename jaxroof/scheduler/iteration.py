@@ -62,6 +62,7 @@ def iterated(engine: Engine, price: Price, closed: bool, state: State) -> tuple[
         preempted=decision.preempted,
         rejected=rejected,
         ended=None if engine.drafts is None else jnp.where(ended.happened, ended.request, -1),
+        right=advance.right,
     )
 
 

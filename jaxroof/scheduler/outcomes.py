@@ -48,6 +48,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
         blocks=records.blocks,
         joined=scattered("add", jnp.zeros(iterations, jnp.int32), step, completes),
         running=records.running,
+        right=records.right,
     )
     # Requests were sorted (refused last): back into the order that they came in.
     given = jnp.argsort(run.order)

@@ -162,7 +162,8 @@ def proceed(price: Price, run: Run, traffic: Traffic, policy: Policy, size: Size
         state, record = iterated(run.engine, price, closed, state)
         # Floats and whole numbers are stacked apart: two arrays per iteration instead of sixteen, which scan copies
         # faster.
-        return state, (jnp.stack(record[:FLOATS]), jnp.stack([part for part in record[FLOATS:] if part is not None]))
+        parts = [part for part in record if part is not None]
+        return state, (jnp.stack(parts[:FLOATS]), jnp.stack(parts[FLOATS:]))
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=size.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]

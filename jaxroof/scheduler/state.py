@@ -160,7 +160,8 @@ class Record(NamedTuple):
     last: Array
     preempted: Array
     rejected: Array
-    ended: Array | None = None  # request that was answered before the step; None: it is known from `last`
+    ended: Array | None = None  # request that was answered before the step; None: nothing is drafted
+    right: Array | None = None  # drafts of its step that were right; None: nothing is drafted
 
 
 FLOATS = 4

@@ -88,7 +88,7 @@ def with_host(
     return dataclasses.replace(efficiency, host=slower_host)
 
 
-def policy(engine: str, **values: float | str) -> Policy:
+def policy(engine: str, **values: float | str | tuple[float, ...]) -> Policy:
     """The policy of an engine, as `hwspaces.engines.engine` takes it, with some of its numbers replaced.
 
     Raises:

@@ -82,6 +82,7 @@ OF_ITERATIONS = {
     "blocks": Metric("1", "KV blocks in use at the iteration's end, those of idle prefixes included"),
     "running": Metric("1", "sequences that were admitted and have not ended, during the iteration"),
     "waiting": Metric("1", "requests that wait in the queue during the iteration"),
+    "right_drafts": Metric("1", "drafted tokens of the step that are right"),
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 

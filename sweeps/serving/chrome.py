@@ -37,9 +37,10 @@ def _engine(simulation: Simulation) -> Iterator[dict[str, Any]]:
     starts = simulation.start
     for i, steps in enumerate(timeline.steps.tolist()):
         prompt, decoding = int(timeline.prompt_tokens[i]), int(timeline.decoding[i])
+        output = decoding if timeline.right is None else decoding + int(timeline.right[i])
         counters = {
             "requests": {"running": int(timeline.running[i]), "waiting": int(queue[i])},
-            "tokens per step": {"prompt": prompt, "output": decoding},
+            "tokens per step": {"prompt": prompt, "output": output},
             "KV cache (%)": {"in use": round(100.0 * float(timeline.blocks[i]) / simulation.blocks, 3)},
         }
         for name, values in counters.items():

@@ -43,6 +43,8 @@ def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
     timeline = simulation.timeline
     counts = {name: getattr(timeline, name) for name in ("steps", "decoding", "prompt_tokens", "blocks", "running")}
     counts["waiting"] = waiting(simulation)
+    if timeline.right is not None:
+        counts["right_drafts"] = timeline.right
     times = {"end": timeline.end, "iteration_time": timeline.duration}
     return times | {name: values.astype(np.int32) for name, values in counts.items()}
 

@@ -120,7 +120,8 @@ def _steps(axes: Any, data: xr.Dataset) -> None:
     # Steps in each range of time; the floor avoids a division by zero.
     count = np.maximum(_sums(data, steps, edges), 1e-30)
     # Means per step: tokens in the range over steps in the range.
-    output = _sums(data, steps * data.decoding.values, edges) / count
+    tokens = steps * data.decoding.values
+    output = _sums(data, tokens + data.right_drafts.values if "right_drafts" in data else tokens, edges) / count
     prompt = _sums(data, data.prompt_tokens.values.astype(float), edges) / count
     times = edges / scale
     axes.stairs(output + prompt, times, baseline=output, fill=True, color=BLUE, alpha=0.35, lw=0, label="prompt tokens")

@@ -117,6 +117,7 @@ def test_sequences_keep_the_expected_tokens_per_step(deployment, acceptance, flo
     found, timeline = run()
     assert np.all(found.status == STATUSES.index("finished"))
     steps = np.sum(timeline.decoding * timeline.steps)
+    assert steps + np.sum(timeline.right) == 32 * 1999
     # 3 drafts of a last step are cut off at most, of 2,000 tokens.
     assert 32 * 1999 / steps == pytest.approx(float(expected_tokens(deployment, acceptance)), rel=0.01)
 
@@ -146,5 +147,5 @@ def test_times_are_hand_worked_and_have_gradients(float64):
 def test_random_numbers_are_those_of_the_plain_simulator(float64):
     requests, produced = np.meshgrid(np.arange(50), np.arange(1, 50))
     found = jax.jit(uniform)(jnp.int32(3), jnp.asarray(requests, jnp.int32), jnp.asarray(produced, jnp.int32))
-    right = [[plain_uniform(3, int(r), int(p)) for r, p in zip(*row, strict=True)] for row in zip(requests, produced)]
-    np.testing.assert_array_equal(found, right)
+    pairs = zip(requests.ravel(), produced.ravel(), strict=True)
+    np.testing.assert_array_equal(np.ravel(found), [plain_uniform(3, int(one), int(other)) for one, other in pairs])

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
+from jaxroof.numerics.struct import given
 from jaxroof.scheduler.drafts import drafts
+from jaxroof.scheduler.engine import Drafts
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
@@ -18,6 +20,7 @@ from jaxroof.scheduler.service.service import Routing, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
 from sweeps.run.precision import precision
 from tests.oracle.serving import Service, serve_service
+from tests.oracle.serving.drafts import Drafts as PlainDrafts
 from tests.oracle.serving.random_services import case, scaled_price
 
 pytestmark = pytest.mark.xdist_group("services")
@@ -71,8 +74,13 @@ def numbers(service: Service) -> dict[str, Any]:
         ),
         "delay": np.float64(service.delay),
         "slowness": each(lambda one: one.price.keywords["slowness"]),
-        "drafts": None if engines[0].drafts is None else drafts(*map(np.array, zip(*(own.drafts for own in engines)))),
+        "drafts": None if engines[0].drafts is None else _drafts([given(one.drafts, "drafts") for one in engines]),
     }
+
+
+def _drafts(each: list[PlainDrafts]) -> Drafts:
+    """Of all engines."""
+    return drafts(*map(np.array, zip(*each, strict=True)))
 
 
 def simulated(services: list[Service], pools: bool) -> list[tuple[Any, Any, Any]]:

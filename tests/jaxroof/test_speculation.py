@@ -185,3 +185,24 @@ def test_the_scheduler_takes_a_share_of_a_drafting_step(pair, chip, float64):
     kept = 1.75
     # 1e-4: tables are linear between nodes; 1e-6 of a chance
     assert float(both(64.0)) == pytest.approx(whole - alone * (1 - 1 / kept), rel=1e-4)
+
+
+def test_a_batch_that_says_what_it_drafts_takes_the_whole_step(pair, chip, float64):
+    """Two drafts: the step that verifies three tokens per sequence, and drafts; none: that of the model alone."""
+    deployment = Deployment(drafts=2.0)
+    _, price = step_prices(chip, pair, deployment, datasheet(), Limits(rows=256, sequences=8, context=128), plain=True)
+
+    @jax.jit
+    def time(drafted):
+        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), mixed(prefill(1.0, 0.0), decode(4.0, 64.0)))
+        own = dataclasses.replace(batch.decode, drafted=drafted)
+        batch = dataclasses.replace(batch, decode=own, logits=jnp.asarray(4.0))
+        return sum(price(batch, jnp.asarray(4.0)))
+
+    alone = dataclasses.replace(pair, draft=None)
+    whole = float(step_time(chip, pair, deployment, decode(4.0, 64.0), datasheet()))
+    plain = float(step_time(chip, alone, Deployment(), decode(4.0, 64.0), datasheet()))
+    # 1e-4: tables are linear between nodes
+    assert float(time(jnp.asarray(2.0))) == pytest.approx(whole, rel=1e-4)
+    assert float(time(jnp.asarray(0.0))) == pytest.approx(plain, rel=1e-4)
+    assert whole > plain

@@ -228,7 +228,7 @@ def engine_at(service: Service, engine: Array, parked: Array | None) -> Engine:
     if parked is not None:
         found["sequences"] = found["sequences"] - parked
     own = engines.drafts
-    drafts = None if own is None else Drafts(*(None if part is None else part[engine] for part in own))  # type: ignore[arg-type]
+    drafts = None if own is None else Drafts(*(None if part is None else part[engine] for part in own))
     return engines._replace(**found, drafts=drafts)
 
 

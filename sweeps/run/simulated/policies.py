@@ -55,7 +55,7 @@ def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
     """
     if deployment.sampled_rows is not None or changes.get("max_sequences") is None:
         return deployment
-    most = float(policy_value("max_sequences", changes["max_sequences"]))
+    most = float(number_along("max_sequences", changes["max_sequences"]))
     if not math.isfinite(most):
         return deployment
     return dataclasses.replace(deployment, sampled_rows=np.ceil(most / request_groups(deployment)))

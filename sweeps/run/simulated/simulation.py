@@ -99,7 +99,7 @@ DRAFTING = 4
 FEWEST_PIECES = 2
 """Pieces that the programs of their outcomes are compiled for at least."""
 
-RESTING = ("duration", "steps", "decoding", "prompt", "blocks", "running", "hit", "last")
+RESTING = ("duration", "steps", "decoding", "prompt", "blocks", "running", "hit", "last", "right")
 """Fields of a record that are 0 in an iteration without anything to do."""
 
 PIECES = 400
