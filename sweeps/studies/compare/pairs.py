@@ -10,7 +10,7 @@ from jaxroof.deployment import request_groups
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.splits import waiting_time
-from jaxroof.numerics.arrays import eager, jax
+from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.tree import mapped, structure
 from jaxroof.steady.latencies import mean_ttft
 from jaxroof.steady.queue import PromptQueue, prompt_queue
@@ -122,10 +122,7 @@ def _job(
         isl=float(np.mean(stream.isl)),
         osl=float(np.mean(stream.osl)),
         cached=np.array([first_pass.needs[setting].cached for setting in settings])[:, None],
-        acceptance=jax.tree.map(
-            lambda *each: np.array(each)[:, None],
-            *(options.settings[setting].policy.acceptance for setting in settings),
-        ),
+        acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
         prompts=prompts_of(question, first_pass, pairs)[:, None],
         encoder_tokens=None if images is None else images.tokens,
         encoder_inputs=None if images is None else images.sequences,
