@@ -17,12 +17,15 @@ from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Declaration, declarations
 from jaxroof.prices.tables import MOST_DRAFTED
-from sweeps.ask.deployments import ACCEPTANCE, acceptance
+from sweeps.ask.deployments import acceptance
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 
 DECLARED = declarations(Policy)
 FIELDS = tuple(DECLARED)
+
+SHOWN = 8
+"""Positions of which a text says the acceptance."""
 
 
 def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
@@ -76,10 +79,7 @@ def policy_value(name: str, value: Any) -> float | str | tuple[float, ...]:
     if declared.unit != "1":
         return declared_quantity(value, declared, where)
     if name == "acceptance" and (isinstance(value, list | tuple) or (isinstance(value, str) and "," in value)):
-        chances = acceptance(value, where)
-        if not all(chance == 0.0 or declared.allows(chance) for chance in np.atleast_1d(chances)):
-            raise ValueError(f"{where} = {value!r} must be {ACCEPTANCE}, all below 1")
-        return chances
+        return acceptance(value, where)
     found = _number(value)
     endless = found == math.inf == declared.most
     if not endless and not (declared.zero and found == 0.0) and not declared.allows(found):
@@ -121,7 +121,8 @@ def policy_text(policy: Policy) -> str:
     for name in FIELDS:
         value = getattr(policy, name)
         if isinstance(value, tuple):
-            parts.append(f"{name} {', '.join(number(each, 4) for each in value)}")
+            shown = ", ".join(number(each, 4) for each in value[:SHOWN])
+            parts.append(f"{name} {shown}{', ...' if len(value) > SHOWN else ''}")
         elif DECLARED[name].discrete:
             parts += [name.replace("_", " ")] if value else []
         elif name == "swap_time":
