@@ -50,7 +50,7 @@ def drafts(
     tokens = jnp.asarray(tokens, dtype=float).astype(jnp.int32)
     deepest = tokens if depth is None else jnp.asarray(depth, dtype=float).astype(jnp.int32)
     places = jnp.broadcast_to(jnp.arange(most, dtype=jnp.int32), reached.shape)
-    reached = jnp.where(places < deepest[..., None], reached, 0.0)
+    reached = jnp.where(places < jnp.broadcast_to(deepest, lead)[..., None], reached, 0.0)
     limit, seed = jnp.asarray(limit, dtype=float), jnp.asarray(seed).astype(jnp.int32)
     return Drafts(reached, *(jnp.broadcast_to(each, lead) for each in (tokens, limit, seed)))
 

@@ -23,7 +23,7 @@ from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arr
 from jaxroof.scheduler.service.lines import Line
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
-from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, whole
+from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
 
 
 class Happening(NamedTuple):
@@ -53,6 +53,7 @@ class Happening(NamedTuple):
     to: Array
     refused: Array  # bool: it is too long
     rejected: Array  # bool: the queue was full
+    right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
 
 
 FLOATS = 6
@@ -92,7 +93,10 @@ def happened(
     )
     begins = allowed & (state.current < 0)
     steps = jnp.where(begins & ~state.asleep[engine], own.taken.number, 0)
+    ends = one.slots.end
     one = _begun(of, one, own, until, begins, steps)
+    # A sequence ends earlier by every draft that was right.
+    right = None if of.drafts is None else total_of(ends - one.slots.end)
 
     # 3. Ends, one at a time.
     owing = one.free < 0
@@ -178,6 +182,7 @@ def happened(
         to=come.engine,
         refused=come.refused,
         rejected=come.rejected,
+        right=right,
     )
 
 

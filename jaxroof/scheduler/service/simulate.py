@@ -18,7 +18,7 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
         state, record = happened(run.service, prices, shape, state)
-        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:]])
+        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:] if part is not None])
         return state, (jnp.stack(record[:FLOATS]), wholes)
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
