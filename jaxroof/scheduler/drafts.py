@@ -58,7 +58,7 @@ def drafts(
 def drafts_of(deployment: Deployment, policy: Policy, seed: Scalar = 0) -> Drafts | None:
     """What an engine drafts by its deployment and its policy; None where nothing can be.
 
-    Of a tree, one draft of each depth is kept at most.
+    Of a tree, one draft of each depth is kept at most. Of several engines, `jax.vmap` it over their numbers.
     """
     if deployment.drafts is None:
         return None
