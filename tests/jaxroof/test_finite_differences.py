@@ -37,8 +37,9 @@ def off_the_kinks(drawn: Points) -> Points:
     """
 
     def more(part):
-        names = [] if part is None else [field.name for field in dataclasses.fields(part)]
-        return part and dataclasses.replace(part, **{name: 3.3 * getattr(part, name) + 7.0 for name in names})
+        values = {} if part is None else {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        known = {name: value for name, value in values.items() if value is not None}
+        return part and dataclasses.replace(part, **{name: 3.3 * value + 7.0 for name, value in known.items()})
 
     def held(mixer):
         """A mixer of which every device has more than one head."""

@@ -18,8 +18,9 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
         state, record = happened(run.service, prices, shape, state)
-        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:] if part is not None])
-        return state, (jnp.stack(record[:FLOATS]), wholes)
+        parts = [part for part in record if part is not None]
+        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts[FLOATS:]])
+        return state, (jnp.stack(parts[:FLOATS]), wholes)
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
