@@ -32,8 +32,8 @@ def share(batch, part) -> Step:
 
     def scaled(piece):
         names = [] if piece is None else [f.name for f in dataclasses.fields(piece)]
-        values = {name: getattr(piece, name) for name in names}
-        return piece and Part(**{name: None if value is None else value * part for name, value in values.items()})
+        values = {name: value for name in names if (value := getattr(piece, name)) is not None}
+        return piece and Part(**{name: value * part for name, value in values.items()})
 
     return Step(scaled(batch.prefill), scaled(batch.decode), batch.logits * part, scaled(batch.encode), batch.encoded)
 
