@@ -20,7 +20,7 @@ class Agenda(NamedTuple):
         row = jnp.argmin(self.least)
         column = jnp.argmin(self.times[row])
         request = (row * self.times.shape[1] + column).astype(jnp.int32)
-        return jnp.minimum(request, self.due.high.shape[0] - 1), self.times[row, column]
+        return jnp.minimum(request, self.due.high.shape[0] - 1), jnp.min(self.least)
 
     def at(self, request: Array) -> Clock:
         """Time of a request's delivery, the last one if it has been."""

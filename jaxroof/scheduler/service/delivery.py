@@ -54,7 +54,7 @@ def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
 
     # 2. Whether it takes the request.
     of = engine_at(service, engine, None)
-    own: Own = state.own.at(engine, like)
+    own: Own = state.own.at(engine, like, state.left >= 0)
     needed = total if of.single is None else jnp.where(of.single, isl + 1, total)
     refused = blocks_of(needed, of.size) > of.blocks
     if handed is not None:

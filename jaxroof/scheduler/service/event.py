@@ -21,6 +21,7 @@ from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.delivery import delivered
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
+from jaxroof.scheduler.service.packing import apart
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, whole
@@ -80,11 +81,13 @@ def happened(
     until = Clock(*(part[engine] for part in state.until))
     _, due = state.agenda.first()
     allowed = jnp.isfinite(until.high) & ~(due < until.high)
-    own: Own = state.own.at(engine, like)
+    always = state.left >= 0
+    own: Own = state.own.at(engine, like, always)
     of = engine_at(service, engine, own.state.parked)
+    slots, phases = apart((_row(state.slots, engine), state.phases[engine]), always)
     one = own.state._replace(
-        slots=_row(state.slots, engine),
-        phases=state.phases[engine],
+        slots=slots,
+        phases=phases,
         groups=None if state.tree is None else state.tree._replace(engine=engine),
         waiting=state.lines.of(
             engine, state.agenda.due, jnp.asarray(True) if of.single is None else service.role[engine] != DECODE

@@ -16,6 +16,7 @@ from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.prefixes import Place
+from jaxroof.scheduler.service.packing import apart
 from jaxroof.scheduler.state import NEVER, total_of, whole
 
 
@@ -74,7 +75,7 @@ class PrefixTree(NamedTuple):
     def place(self, engine: Engine, request: Array, isl: Array, target: Array) -> Place:
         """Blocks of a sequence that are in chains: what it finds there, and what a later one will find."""
         path = self.path_of(engine, request)
-        chains, users = self._at(self.chain, path), self._at(self.users, path)
+        chains, users = self._read(self._at(self.chain, path), self._at(self.users, path))
         some = path.nodes[0] >= 0
         # Whole blocks, and never the whole prompt: its last token has to be computed.
         cached = jnp.minimum(_present(path, chains), entry(engine.shared, request) // engine.size)
@@ -133,24 +134,28 @@ class PrefixTree(NamedTuple):
     def evicted(self, missing: Array) -> tuple["PrefixTree", Array]:
         """The tree without blocks of the node that is first in order, at most `missing`; their number."""
         least = self.least[self.engine]
-        row = jnp.argmin(least).astype(jnp.int32)
+        row, key = jnp.argmin(least).astype(jnp.int32), jnp.min(least)
         places = self.order[self.engine, row]
         column = jnp.argmin(places).astype(jnp.int32)
-        there = (places[column] < NEVER) & (missing > 0)
+        there = (key < NEVER) & (missing > 0)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain = self.chain[node, self.engine]
+        chain, known, evicted_in, picture = self._read(
+            self.chain[node, self.engine],
+            self.before[node, self.engine],
+            self.evicted_in[node, self.engine],
+            self.picture[self.engine],
+        )
         taken = jnp.where(there, jnp.minimum(chain, missing), 0)
         gone = there & (chain == taken)
         # Routers go on with what was there before the first eviction of this picture.
-        known = self.evicted_in[node, self.engine] == self.picture[self.engine]
-        before = jnp.where(there & ~known, chain, self.before[node, self.engine])
-        picture = jnp.where(there, self.picture[self.engine], self.evicted_in[node, self.engine])
+        before = jnp.where(there & (evicted_in != picture), chain, known)
+        picture = jnp.where(there, picture, evicted_in)
         tree = self._replace(
             chain=self.chain.at[node, self.engine].set(chain - taken),
             before=self.before.at[node, self.engine].set(before),
             evicted_in=self.evicted_in.at[node, self.engine].set(picture),
         )
-        return tree._ordered(node, jnp.where(gone, NEVER, places[column]), there), taken
+        return tree._ordered(node, jnp.where(gone, NEVER, key), there), taken
 
     def _at(self, values: Array, path: Path) -> Array:
         """Values of the path's nodes in this engine, shape [depth]."""
@@ -159,7 +164,12 @@ class PrefixTree(NamedTuple):
     def _one(self, path: Path, depth: int) -> tuple[Array, Array]:
         """Chain and users of one node of a path."""
         node = path.inside[depth]
-        return self.chain[node, self.engine], self.users[node, self.engine]
+        chain, users = self._read(self.chain[node, self.engine], self.users[node, self.engine])
+        return chain, users
+
+    def _read(self, *values: Array) -> tuple[Array, ...]:
+        """Entries of the arrays, read once."""
+        return apart(values, self.engine >= 0)
 
     def _released(
         self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array, leaves: Array
@@ -183,10 +193,10 @@ class PrefixTree(NamedTuple):
     def _set(self, path: Path, depth: int, chain: Array, users: Array, event: Array, happens: Array) -> "PrefixTree":
         """The tree with chain and users of one node, used by this event, if it `happens`."""
         node = path.inside[depth]
-        old, held = self.chain[node, self.engine], self.users[node, self.engine]
+        here = jnp.where(happens, node, self.chain.shape[0])
         tree = self._replace(
-            chain=self.chain.at[node, self.engine].set(jnp.where(happens, chain, old)),
-            users=self.users.at[node, self.engine].set(jnp.where(happens, users, held)),
+            chain=self.chain.at[here, self.engine].set(chain, mode="drop"),
+            users=self.users.at[here, self.engine].set(users, mode="drop"),
         )
         # Of nodes used by the same event the deepest goes first.
         key = event * path.nodes.shape[0] + (path.nodes.shape[0] - 1 - depth)
