@@ -13,7 +13,7 @@ from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
 from jaxroof.scheduler.service.routing import View, chosen
-from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, engine_at
+from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
 from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
 
 
@@ -28,7 +28,7 @@ class Delivered(NamedTuple):
     rejected: Array  # bool: the queue is full
 
 
-def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
+def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
     """The service after the first delivery that is due, if one is."""
     request, time = state.agenda.first()
     current = jnp.maximum(state.current, 0)
@@ -77,7 +77,7 @@ def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
     kind = jnp.int32(0) if handed is None else whole(handed)
     agenda = state.agenda.done(request, happens)
     answered = refused | rejected
-    agenda = followed(agenda, service.turns, request, clock, answered)
+    agenda = followed(agenda, service.turns, shape.turns, request, clock, answered)
     agenda, clients = begun_by(agenda, state.clients, request, clock, answered)
     state = state._replace(
         lines=lines,

@@ -73,7 +73,7 @@ def happened(
     like = scalars(shape.pools, images)
 
     # 1. A delivery, if one is due before the next instant of an engine.
-    come = delivered(service, like, state)
+    come = delivered(service, shape, like, state)
     state = come.state
 
     # 2. The engine whose instant is next, and its steps since the last one.
@@ -106,7 +106,7 @@ def happened(
     one = _waiting_to_be_sent(one, parked)
     stays = jnp.asarray(False) if of.single is None else ended.happened & of.single & (entry(of.osl, ended.request) > 1)
     over = ended.happened & ~stays
-    state = _ended(service, state, engine, one, ended.request, over, stays)
+    state = _ended(service, shape.turns, state, engine, one, ended.request, over, stays)
     _, due = state.agenda.first()
     coming, opened = due <= until.high, fresh & ~ended.more
     begun = begins | ~state.admitting
@@ -216,7 +216,14 @@ def _waiting_to_be_sent(one: State, before: Array) -> State:
 
 
 def _ended(
-    service: Service, state: ServiceState, engine: Array, one: State, request: Array, over: Array, stays: Array
+    service: Service,
+    most: int,
+    state: ServiceState,
+    engine: Array,
+    one: State,
+    request: Array,
+    over: Array,
+    stays: Array,
 ) -> ServiceState:
     """The service after a request was answered, or its prompt completed: what follows it is planned."""
     isl = entry(service.engines.isl, request)
@@ -225,7 +232,7 @@ def _ended(
         requests=state.known.requests.at[engine].add(-whole(gone)),
         tokens=state.known.tokens.at[engine].add(-jnp.where(gone, isl, 0)),
     )
-    agenda = followed(state.agenda, service.turns, request, one.clock, over)
+    agenda = followed(state.agenda, service.turns, most, request, one.clock, over)
     agenda, clients = begun_by(agenda, state.clients, request, one.clock, over)
     state = state._replace(known=known, agenda=agenda, clients=clients, left=state.left - whole(over))
     if state.holder is None or state.spent is None:

@@ -133,7 +133,7 @@ def begin(
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
     engines = _engines(traffic, policies, whole(blocks), shape, role, delayed, longest, (isl, osl))
-    turns = None if not shape.turns else _turns(traffic, shape.turns, delayed)
+    turns = None if not shape.turns else _turns(traffic, delayed)
     due, clients = _first(traffic, osl, delayed)
 
     no = jnp.asarray(False)
@@ -275,7 +275,7 @@ def _engines(
     )
 
 
-def _turns(traffic: Traffic, most: int, delay: Array) -> Turns:
+def _turns(traffic: Traffic, delay: Array) -> Turns:
     """Followers of every request as lists: its first one, and of each the next one that waits for the same answer."""
     after = jnp.asarray(traffic.after, jnp.int32)
     requests = after.shape[0]
@@ -287,13 +287,12 @@ def _turns(traffic: Traffic, most: int, delay: Array) -> Turns:
     behind = jnp.where(same, jnp.roll(order, -1), -1)
     sibling = jnp.zeros(requests, jnp.int32).at[order].set(behind)
     first = jnp.full(requests, requests, jnp.int32).at[jnp.where(after >= 0, after, requests)].min(places, mode="drop")
-    return Turns(jnp.where(first < requests, first, -1), sibling, jnp.asarray(traffic.pause, float) + delay, most)
+    return Turns(jnp.where(first < requests, first, -1), sibling, jnp.asarray(traffic.pause, float) + delay)
 
 
 def _first(traffic: Traffic, osl: Array, delay: Array) -> tuple[Array, Clients | None]:
     """Times at which requests are delivered as far as they are known, and the clients of a closed loop."""
     requests = osl.shape[0]
-    places = jnp.arange(requests, dtype=jnp.int32)
     roots = jnp.ones(requests, bool) if traffic.after is None else jnp.asarray(traffic.after) < 0
     known = roots & (osl > 0)
     sent = jnp.asarray(traffic.arrival, float) + delay
@@ -302,24 +301,8 @@ def _first(traffic: Traffic, osl: Array, delay: Array) -> tuple[Array, Clients |
     opens = known if traffic.opens is None else known & (jnp.asarray(traffic.opens) > 0.5)
     conversations = jnp.sum(opens, dtype=jnp.int32)
     order = jnp.argsort(~opens, stable=True).astype(jnp.int32)
-    # A conversation ends with the last of its requests in their order.
+    closes = known if traffic.closes is None else jnp.asarray(traffic.closes) > 0.5
     number = jnp.cumsum(opens.astype(jnp.int32)) - 1
-    closes = _last(traffic, places, osl)
     begun = jnp.minimum(whole(traffic.clients), conversations)
     due = jnp.where(opens & (number < begun), sent, jnp.inf)
     return due, Clients(order, closes, conversations, begun, jnp.asarray(traffic.think, float) + delay)
-
-
-def _last(traffic: Traffic, places: Array, osl: Array) -> Array:
-    """Whether each request is the last of its conversation: the one that nobody waits for, of several the latest."""
-    if traffic.after is None:
-        return osl > 0
-    after = jnp.asarray(traffic.after, jnp.int32)
-    requests = after.shape[0]
-
-    # Roots by doubling: a chain of n turns takes log2(n) rounds of pointers to pointers.
-    parent = jnp.where(after >= 0, after, places)
-    for _ in range(max(requests - 1, 1).bit_length()):
-        parent = parent[parent]
-    last = jnp.full(requests, -1, jnp.int32).at[parent].max(jnp.where(osl > 0, places, -1))
-    return (last[parent] == places) & (osl > 0)
