@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.deployment import DEGREES, Deployment, degree
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
 from sweeps.answers import tables
 from sweeps.answers.shared import case_record
@@ -43,6 +44,8 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out = tables.console()
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
+    for line in service_lines(simulation):
+        out.print(line)
     out.print(f"source  {simulation.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
@@ -77,6 +80,30 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
         out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
     )
     tables.print_lines(out, "file", files)
+
+
+def service_lines(simulation: Simulation) -> list[str]:
+    """The way of requests to replicas in words, where all are simulated."""
+    routes, pool = simulation.routes, simulation.case.scenario.prefill
+    if routes is None:
+        return []
+    weights = f" (prefix {routes.prefix_weight:g}, load {routes.load_weight:g})" if routes.router == "prefix" else ""
+    if pool is None:
+        number = simulation.replicas
+        return [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
+    first, then = int(pool.deployment.dp), simulation.replicas
+    sent = "layer by layer" if routes.layerwise else "after the prompt"
+    return [
+        f"pools   prefill {first:,} x {spread_text(pool.deployment)}, decode {then:,} x "
+        f"{spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}",
+        f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode",
+    ]
+
+
+def spread_text(deployment: Deployment) -> str:
+    """How one replica is spread over its devices: "tp2 pp4"."""
+    degrees = [(name, degree(getattr(deployment, name))) for name in DEGREES if name != "dp"]
+    return " ".join(f"{name}{value:g}" for name, value in degrees if value != 1.0) or "tp1"
 
 
 def simulated_beyond(simulation: Simulation) -> Beyond:
@@ -122,6 +149,7 @@ def record(simulation: Simulation) -> dict[str, Any]:
         },
         "requests": len(simulation.load.stream),
         "replicas": simulation.replicas,
+        **({} if simulation.routes is None else {"routes": dataclasses.asdict(simulation.routes)}),
         "slo": limits(simulation.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
         "kv_blocks": simulation.blocks,

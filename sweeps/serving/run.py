@@ -1,7 +1,6 @@
 """One simulated deployment: the outcome of every request, the engine's timeline, and the metrics."""
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -236,7 +235,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
             return serving_metrics(of, timeline, traffic, blocks, objective)
 
         found = SERVE.metrics(scenario, _of_one_replica(scores(served), given), {})
-        metrics = {name: float(value) for name, value in (found | _pooled(given, found)).items()}
+        metrics = {name: float(value) for name, value in _of_pools(given, found).items()}
         # Classes of requests are scored one by one on the same timeline.
         each = of_classes(served, traffic.kind, scores)
     classes = {
@@ -275,14 +274,16 @@ def _of_one_replica(scores: dict[str, Any], given: Setup) -> dict[str, Any]:
     return scores | {name: scores[name] / given.replicas for name in RATES}
 
 
-def _pooled(given: Setup, found: dict[str, Any]) -> dict[str, Any]:
-    """Devices and what tokens cost, of both pools where there are two."""
+def _of_pools(given: Setup, found: dict[str, Any]) -> dict[str, Any]:
+    """The metrics, with devices and what tokens cost of both pools where there are two."""
     scenario = given.scenario
     if scenario.prefill is None:
-        return {}
+        return found
     own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
-    metrics = pooled_economics((scenario.prefill, own), found["tokens_per_second"])
-    return metrics | {"tokens_per_joule_at_tdp": math.nan} if "tokens_per_joule_at_tdp" in found else metrics
+    # Power and price of one device say nothing of two kinds.
+    left_out = ("tokens_per_joule_at_tdp", "usd_per_million_tokens")
+    metrics = {name: value for name, value in found.items() if name not in left_out}
+    return metrics | pooled_economics((scenario.prefill, own), found["tokens_per_second"])
 
 
 def _merged(timelines: Sequence[Timeline]) -> tuple[Timeline, np.ndarray]:

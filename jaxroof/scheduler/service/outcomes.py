@@ -1,10 +1,8 @@
-"""Every request's outcome in a service, and the timeline of every engine, from the records of iterations."""
+"""Every request's outcome in a service, from the records of its iterations."""
 
 from typing import NamedTuple
 
-import numpy as np
-
-from jaxroof.batch import STATUSES, Served, Timeline
+from jaxroof.batch import STATUSES, Served
 from jaxroof.numerics.arrays import at_hand, constant, jnp, scattered, smallest_from_here
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.service.event import Happening
@@ -92,34 +90,3 @@ def _next_instants(records: Happening) -> Array:
     same = (after < iterations) & (engine[inside] == engine)
     found = jnp.where(same, order[inside], iterations)
     return scattered("add", jnp.zeros(iterations, jnp.int32), order, found.astype(jnp.int32))
-
-
-def timelines(records: Happening, engines: int) -> list[Timeline]:
-    """What every engine did between its instants, NumPy arrays; waits are left out."""
-    found = []
-    for engine in range(engines):
-        here = np.flatnonzero(records.engine == engine)
-        began = here[records.began[here] > 0]
-        end = records.high[began] + records.low[began]
-        # Steps begin at the instant before, whose last iteration says what the cache holds during them.
-        last = np.concatenate([began[1:], [len(records.engine)]]) - 1
-        inside = here[np.searchsorted(here, last, side="right") - 1] if len(began) else here[:0]
-        before = np.concatenate([[0.0], end[:-1]])
-        blocks = np.concatenate([[0], records.blocks[inside][:-1]])
-        bounds = np.concatenate([began, [len(records.engine)]])
-        completes = np.searchsorted(here[records.produced[here] >= 0], bounds)
-        joined = np.concatenate([[0], np.diff(completes)[:-1]]) if len(began) else completes[:0]
-        steps = records.steps[began]
-        works = steps > 0
-        columns = {
-            "end": end,
-            "duration": end - before,
-            "steps": steps,
-            "decoding": records.decoding[began],
-            "prompt_tokens": records.prompt[began],
-            "blocks": np.maximum(blocks, records.blocks[began]),
-            "joined": joined,
-            "running": records.running[began],
-        }
-        found.append(Timeline(**{name: np.asarray(values)[works] for name, values in columns.items()}))
-    return found

@@ -18,10 +18,11 @@ from jaxroof.scheduler import cache_blocks, front_delay
 from jaxroof.scheduler.outcomes import with_first_time
 from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, WHOLE, Transfer
-from jaxroof.scheduler.service.outcomes import Places, outcomes, timelines
+from jaxroof.scheduler.service.outcomes import Places, outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
+from sweeps.run.simulated.engine_timelines import timelines
 from sweeps.run.simulated.lanes import are_short, compiled
 from sweeps.run.simulated.pieces import limits, prices_of
 from sweeps.run.simulated.simulation import PIECES, size_for, tables_of
