@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from jaxroof.batch import Policy, Traffic
-from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import NOTHING, Steps
@@ -129,6 +129,7 @@ def begin(
     even = jnp.ones(shape.engines)
     first = jnp.int32(0)
     routing = Routing(even, 0.0 * even, first, jnp.ones(()), jnp.ones(()), first, first) if routing is None else routing
+    routing, transfer = jax.tree.map(jnp.asarray, (routing, transfer))
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
