@@ -108,7 +108,7 @@ def serving_metrics(
       blocks: of KV cache, or of each engine's.
     """
     timelines = (timeline,) if isinstance(timeline, Timeline) else tuple(timeline)
-    each_blocks = (blocks,) if isinstance(timeline, Timeline) else tuple(blocks)  # type: ignore[arg-type]
+    each_blocks = (blocks,) if isinstance(timeline, Timeline) else tuple(blocks)
     served, timelines, traffic, each_blocks, objective = at_hand((served, timelines, traffic, each_blocks, objective))
     done = served.status == STATUSES.index("finished")
     osl = jnp.asarray(traffic.osl, dtype=float)

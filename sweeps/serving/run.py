@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -249,16 +249,16 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         metrics = without_output(metrics, metrics["prompt_tokens_per_second"] / metrics["requests_per_second"])
     seconds = time.perf_counter() - start
     served = jax.tree.map(np.asarray, served)
-    if given.routes is None:
+    if isinstance(timeline, Timeline):
         # Iterations of no duration are room that the simulation did not use.
-        timeline = jax.tree.map(np.asarray, timeline)
-        timeline = jax.tree.map(lambda values: values[timeline.duration > 0.0], timeline)
+        alone = jax.tree.map(np.asarray, timeline)
+        over_time = jax.tree.map(lambda values: values[alone.duration > 0.0], alone)
     else:
-        timeline, engines = _merged(timeline)
+        over_time, engines = _merged(timeline)
     return Simulation(
         **{field.name: getattr(given, field.name) for field in dataclasses.fields(given)},
         served=served,
-        timeline=timeline,
+        timeline=over_time,
         metrics=metrics,
         seconds=seconds,
         classes=classes,
@@ -274,7 +274,7 @@ def _of_one_replica(scores: dict[str, Any], given: Setup) -> dict[str, Any]:
     return scores | {name: scores[name] / given.replicas for name in RATES}
 
 
-def _of_pools(given: Setup, found: dict[str, Any]) -> dict[str, Any]:
+def _of_pools(given: Setup, found: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metrics, with devices and what tokens cost of both pools where there are two."""
     scenario = given.scenario
     if scenario.prefill is None:

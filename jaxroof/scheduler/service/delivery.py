@@ -59,7 +59,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
     refused = blocks_of(needed, of.size) > of.blocks
     if handed is not None:
         anywhere = jnp.any((service.role == DECODE) & (blocks_of(total, engines.size) <= engines.blocks))
-        refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed  # type: ignore[operator]
+        refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed
     refused = happens & refused
     full = state.lines.count[engine].astype(float) >= of.most_waiting
     full = full if handed is None else full & ~handed

@@ -127,7 +127,7 @@ def happened(
     accepted_request, ready = nobody, jnp.zeros((), float)
     if shape.pools:
         first = (one.lost == 0) & (one.progress < 0) & (decision.preempted < 0) & (service.role[engine] == DECODE)
-        line: Line = one.waiting  # type: ignore[assignment]
+        line: Line = one.waiting
         taken = accepted(of, one, line, one.step.need, decision.admits & first)
         state, one, ready = _sent(service, state, taken, engine, until)
         accepted_request = jnp.where(taken.happened, taken.request, nobody)
@@ -183,13 +183,13 @@ def happened(
 
 def _row(stack: Slots, engine: Array) -> Slots:
     """The slots of one engine."""
-    return Slots(*(None if part is None else part[engine] for part in stack))  # type: ignore[arg-type]
+    return Slots(*(None if part is None else part[engine] for part in stack))
 
 
 def _with_row(stack: Slots, engine: Array, row: Slots) -> Slots:
     """The slots of all engines with those of one."""
     pairs = zip(stack, row, strict=True)
-    return Slots(*(None if part is None else part.at[engine].set(new) for part, new in pairs))  # type: ignore[arg-type]
+    return Slots(*(None if part is None else part.at[engine].set(new) for part, new in pairs))
 
 
 def _scalars(state: State) -> State:
@@ -256,7 +256,9 @@ def _sent(
     isl = entry(service.engines.isl, request)
     ready = arrival(given(service.transfer, "links"), isl, start, sender, engine, entry(spent, request))
     here = at_slot(one.slots, taken.slot, happens)
-    one = one._replace(slots=one.slots._replace(ready=jnp.where(here, ready, one.slots.ready)))
+    one = one._replace(
+        slots=one.slots._replace(ready=jnp.where(here, ready, given(one.slots.ready, "times of arrival")))
+    )
     # The engine that computed the prompt keeps its blocks until then.
     row = _row(state.slots, sender)
     there = (row.end == PARKED) & (row.request == request) & happens
@@ -282,8 +284,8 @@ def _written(
     waits = Clock(wakes, jnp.zeros_like(wakes))
     before = Clock(*(part[engine] for part in state.until))
     until = pick(runs, pick(works, ends, waits), before)
-    line: Line = one.waiting  # type: ignore[assignment]
-    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    line: Line = one.waiting
+    tree: PrefixTree | None = one.groups
     taken = pick(runs, plan._replace(number=jnp.where(works, plan.number, 0)), before_it)
     return state._replace(
         own=state.own.with_row(engine, Own(_scalars(one), taken)),

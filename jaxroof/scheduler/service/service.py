@@ -193,13 +193,13 @@ def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
         count=zero,
         slots=None,  # type: ignore[arg-type]
         groups=None,
-        waiting=None,  # type: ignore[arg-type]
+        waiting=None,
         step=step._replace(encodes=zero if images else None),
         running=zero,
         offset=zero,
         free=zero if free is None else free,
         idle=zero,
-        phases=None,  # type: ignore[arg-type]
+        phases=None,
         progress=jnp.int32(-1),
         partial=zero,
         foremost=jnp.int32(-1),

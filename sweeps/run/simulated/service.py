@@ -134,7 +134,7 @@ def serviced(
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
         served = with_first_time(served, traffic, policy)
     each = [blocks[number] for number in numbers]
-    return Serviced(served, places, timelines(together, len(numbers)), each, [engines[n].role for n in numbers])
+    return Serviced(served, places, timelines(together, len(numbers)), each, [engines[int(n)].role for n in numbers])
 
 
 class Priced(NamedTuple):
