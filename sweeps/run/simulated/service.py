@@ -23,10 +23,13 @@ from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
 from sweeps.run.simulated.engine_timelines import timelines
-from sweeps.run.simulated.lanes import are_short, compiled
+from sweeps.run.simulated.lanes import compiled
 from sweeps.run.simulated.pieces import limits, prices_of
 from sweeps.run.simulated.simulation import PIECES, size_for, tables_of
 from sweeps.run.simulated.straight import Straight
+
+FEW = 2_000
+"""Requests of a service that ends before its program would be optimised."""
 
 LONGEST_PIECE = 200_000
 """Iterations between two looks at how far a service is, at most: of each the record takes some 100 B."""
@@ -61,6 +64,7 @@ class Serviced(NamedTuple):
     timelines: list[Timeline]  # of every engine
     blocks: list[float]  # of KV cache of every engine
     roles: list[int]  # of every engine
+    iterations: int  # of the simulation
 
 
 def kinds(scenario: Scenario) -> list[EngineKind]:
@@ -119,7 +123,7 @@ def serviced(
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
-    go = _program(tuple(one.price for one in priced), shape, are_short(len(numbers), requests))
+    go = _program(tuple(one.price for one in priced), shape, requests <= FEW)
     state, records = run.state, []
     for _ in range(PIECES * max(requests // LONGEST_PIECE, 1)):
         state, more = go([one.used for one in priced], numbers, run.service, state)
@@ -134,7 +138,8 @@ def serviced(
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
         served = with_first_time(served, traffic, policy)
     each = [blocks[number] for number in numbers]
-    return Serviced(served, places, timelines(together, len(numbers)), each, [engines[int(n)].role for n in numbers])
+    roles = [engines[int(number)].role for number in numbers]
+    return Serviced(served, places, timelines(together, len(numbers)), each, roles, len(together.engine))
 
 
 class Priced(NamedTuple):
