@@ -18,12 +18,13 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
         state, record = happened(run.service, prices, shape, state)
-        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:]])
+        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in (*record[FLOATS:-1], *record.loaded)])
         return state, (jnp.stack(record[:FLOATS]), wholes)
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
-    return run._replace(state=state), Happening(*columns)
+    first = len(Happening._fields) - 1
+    return run._replace(state=state), Happening(*columns[:first], tuple(columns[first:]))
 
 
 def remaining(run: ServiceRun) -> Array:
