@@ -23,7 +23,6 @@ from tests.oracle.serving.random_services import case, scaled_price
 pytestmark = pytest.mark.xdist_group("services")
 
 ENGINES, REQUESTS, NODES, DEPTH, SLOTS, TURNS = 4, 64, 96, 3, 32, 2
-EVICTIONS_OF_TIERS = list(EVICTIONS)
 ITERATIONS = 6000
 SEEDS = range(200)
 COLUMNS = ("arrival", "admitted", "first_token", "finish")
@@ -85,13 +84,13 @@ def tier_rules(service: Service) -> TierRules | None:
         return np.array([[float(getattr(level, name)) for level in one.tiers] for one in service.engines])
 
     names = ("capacity", "bandwidth", "latency", "through", "shared")
-    order = [[EVICTIONS_OF_TIERS.index(level.eviction) for level in one.tiers] for one in service.engines]
-    all_alike = np.ones(len(service.engines))
+    order = [[list(EVICTIONS).index(level.eviction) for level in one.tiers] for one in service.engines]
+    one = np.ones(len(service.engines))
     return TierRules(
         **{name: each(name) for name in names},
         eviction=np.array(order, np.int32),
-        overlap=all_alike * service.overlap,
-        known=all_alike * service.tiers_known,
+        overlap=one * service.overlap,
+        known=one * service.tiers_known,
     )
 
 

@@ -1,34 +1,37 @@
 """Tiers of the KV cache below an engine's own: what they hold, what is loaded from them, and what they evict.
 
-Below an engine's own cache stand tiers in an order: host memory, a local SSD, a remote store. A tier is of one engine or
-shared by all. Of every node of the prefix tree a tier holds the first blocks, its chain, as the engine's cache does.
+Below an engine's own cache stand tiers in an order: host memory, a local SSD, a remote store. A tier is of one engine
+or shared by all. Of every node of the prefix tree a tier holds the first blocks, its chain, as the engine's cache
+does.
 
 - Use: an admission, and an end, uses every node that the sequence holds then, in every tier.
-- Writing through: a tier that is written through gets at every use what the engine's cache then has of the node, if that
-  is more than it has itself. Of any other tier the blocks come from above: where the engine's cache, or the tier above,
-  evicts the end of a chain, the tier gets the chain as it was before, if that is more than it has itself. Blocks that
-  a sequence gives up because it is alone are not written. Writing takes no time.
+- Writing through: a tier that is written through gets at every use what the engine's cache then has of the node, if
+  that is more than it has itself. Of any other tier the blocks come from above: where the engine's cache, or the tier
+  above, evicts the end of a chain, the tier gets the chain as it was before, if that is more than it has itself.
+  Blocks that a sequence gives up because it is alone are not written. Writing takes no time.
 - Eviction: a tier with more blocks than it can hold gives them up before anything else happens in the engine that has
-  written them: the node that is first in the order of eviction loses the blocks that are too many, or all it has. Rounds
-  go over the tiers from the first to the last, one node of each that has too many; the next node of the engine's cache is
-  evicted when no tier has too many. In `lru` order the node goes first that was used or written longest ago, of those
-  used together the deepest; in `fifo` order the one that came first, which use does not change. A tier evicts nodes
-  that a sequence holds in the engine's cache too.
-- Time of evictions for tokens of decoding sequences: they reach the tiers at the end of the step that needs the blocks.
+  written them: the node that is first in the order of eviction loses the blocks that are too many, or all it has.
+  Rounds go over the tiers from the first to the last, one node of each that has too many; the next node of the
+  engine's cache is evicted when no tier has too many. In `lru` order the node goes first that was used or written
+  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change.
+  A tier evicts nodes that a sequence holds in the engine's cache too.
+- Time of evictions for tokens of decoding sequences: they reach the tiers at the end of the step that needs the
+  blocks.
 - Loading: a prompt finds, node by node, the longer of the engine's chain and those of the tiers; its hit is found by
   the rule of the engine's cache, with these lengths. What the engine lacks of it is loaded, each block from the first
   tier that has it, and always: also where computing were quicker. Loaded blocks take blocks of the engine's cache as
   computed ones do. A sequence that comes back from host memory after a swap loads nothing.
 - Time of loading: of each tier latency + tokens / bandwidth, 0 where nothing comes from it; of all tiers and of all
-  prompts that begin in the step the sum. The step takes compute + load - overlap min(compute, load): one after the other
-  with an overlap of 0, side by side with 1.
-- Routers count of the tiers those of the engine alone, if they know of tiers, as of the time at which they know its cache.
+  prompts that begin in the step the sum. The step takes compute + load - overlap min(compute, load): one after the
+  other with an overlap of 0, side by side with 1.
+- Routers count of the tiers those of the engine alone, if they know of tiers, as of the time at which they know its
+  cache.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.state import NEVER, total_of
 
@@ -98,44 +101,44 @@ class Tier(NamedTuple):
           happens: bool, shape [some].
         """
         count, rows, width = self.chain.shape[0], self.order.shape[1], self.order.shape[2]
-        rowed, column = nodes // width, jnp.mod(nodes, width)
+        rowed, column = nodes // width, nodes % width
         if eviction is not None:
-            old = self.order[space, rowed, column]
+            old = entry(self.order, space, rowed, column)
             keys = jnp.stack([rule(old, keys) for rule in EVICTIONS.values()])[eviction]
         # What does not happen is written beside the arrays.
         at, row = jnp.where(happens, nodes, count), jnp.where(happens, rowed, rows)
-        more = total_of(jnp.where(happens, chains - self.chain[nodes, space], 0))
-        order = self.order.at[space, row, column].set(jnp.where(chains > 0, keys, NEVER), mode="drop")
+        more = total_of(jnp.where(happens, chains - entry(self.chain, nodes, space), 0))
+        order = _put(self.order, (space, row, column), jnp.where(chains > 0, keys, NEVER))
         return self._replace(
-            chain=self.chain.at[at, space].set(chains, mode="drop"),
-            used=self.used.at[space].add(more),
+            chain=_put(self.chain, (at, space), chains),
+            used=_put(self.used, (space,), entry(self.used, space) + more),
             order=order,
-            least=self.least.at[space, row].set(jnp.min(order[space, rowed], axis=-1), mode="drop"),
+            least=_put(self.least, (space, row), jnp.min(entry(order, space, rowed), axis=-1)),
         )
 
     def noted(self, space: Array, node: Array, picture: Array, happens: Array) -> "Tier":
         """The tier before an eviction changes a node: routers go on with what it has now."""
-        newly = happens & (self.changed_in[node, space] != picture)
+        newly = happens & (entry(self.changed_in, node, space) != picture)
         at = jnp.where(newly, node, self.chain.shape[0])
         return self._replace(
-            before=self.before.at[at, space].set(self.chain[node, space], mode="drop"),
-            changed_in=self.changed_in.at[at, space].set(picture, mode="drop"),
+            before=_put(self.before, (at, space), entry(self.chain, node, space)),
+            changed_in=_put(self.changed_in, (at, space), picture),
         )
 
     def evicted(self, space: Array, capacity: Array, picture: Array, depths: int) -> tuple["Tier", Evicted]:
         """The tier without blocks of the node that is first in order, if it has too many; that node."""
-        missing = self.used[space] - capacity
-        row = jnp.argmin(self.least[space]).astype(jnp.int32)
-        places = self.order[space, row]
+        missing = entry(self.used, space) - capacity
+        row = jnp.argmin(entry(self.least, space)).astype(jnp.int32)
+        places = entry(self.order, space, row)
         column = jnp.argmin(places).astype(jnp.int32)
-        key = places[column]
+        key = entry(places, column)
         happens = (missing > 0) & (key < NEVER)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain = self.chain[node, space]
+        chain = entry(self.chain, node, space)
         tier = self.noted(space, node, picture, happens)
         rest = chain - jnp.minimum(chain, missing)
         tier = tier.written(space, node[None], rest[None], key[None], None, happens[None])
-        return tier, Evicted(happens, node, chain, jnp.mod(key, depths))
+        return tier, Evicted(happens, node, chain, key % depths)
 
 
 class Loads(NamedTuple):
@@ -153,11 +156,9 @@ class Tiers(NamedTuple):
 
     def chains(self, rules: TierRules, nodes: Array, engine: Array) -> list[Array]:
         """Blocks of nodes in every tier, shape [some] each."""
-        return [tier.chain[nodes, _space(rules, i, engine)] for i, tier in enumerate(self.tiers)]
+        return [entry(tier.chain, nodes, _space(rules, i, engine)) for i, tier in enumerate(self.tiers)]
 
-    def used(
-        self, rules: TierRules, engine: Array, nodes: Array, chains: Array, happens: Array
-    ) -> "Tiers":
+    def used(self, rules: TierRules, engine: Array, nodes: Array, chains: Array, happens: Array) -> "Tiers":
         """The tiers after an admission or an end has used the nodes of a path.
 
         Args:
@@ -171,7 +172,7 @@ class Tiers(NamedTuple):
         tiers = []
         for i, tier in enumerate(self.tiers):
             space = _space(rules, i, engine)
-            old = tier.chain[nodes, space]
+            old = entry(tier.chain, nodes, space)
             new = jnp.where(rules.through[i], jnp.maximum(old, chains), old)
             tiers.append(tier.written(space, nodes, new, keys, rules.eviction[i], happens & (new > 0)))
         return Tiers(tuple(tiers), self.use + 1)
@@ -190,7 +191,7 @@ class Tiers(NamedTuple):
             gets = above.happened & ~rules.through[i]
             node = above.node
             one = tier.noted(space, node, picture, gets)
-            chain = jnp.maximum(one.chain[node, space], above.before)
+            chain = jnp.maximum(entry(one.chain, node, space), above.before)
             key = use * depths + above.depth
             one = one.written(space, node[None], chain[None], key[None], rules.eviction[i], gets[None])
             one, above = one.evicted(space, rules.capacity[i], picture, depths)
@@ -200,7 +201,7 @@ class Tiers(NamedTuple):
 
     def over(self, rules: TierRules, engine: Array) -> Array:
         """Whether a tier of this engine has too many blocks."""
-        used = jnp.stack([tier.used[_space(rules, i, engine)] for i, tier in enumerate(self.tiers)])
+        used = jnp.stack([entry(tier.used, _space(rules, i, engine)) for i, tier in enumerate(self.tiers)])
         return jnp.any(used > rules.capacity)
 
     def known(self, rules: TierRules, nodes: Array, pictures: Array) -> Array:
@@ -260,3 +261,8 @@ def empty_tiers(count: int, order: Array, nodes: int) -> Tiers:
 def _space(rules: TierRules, tier: int, engine: Array) -> Array:
     """Where a tier's blocks stand: with the engine, or with the first one if it is shared."""
     return jnp.where(rules.shared[tier], 0, engine)
+
+
+def _put(values: Any, index: tuple[Array, ...], new: Array) -> Array:
+    """An array with new entries; places behind its end are none of it."""
+    return values.at[index].set(new, mode="drop", wrap_negative_indices=False)
