@@ -7,7 +7,6 @@ from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.prefixes import Place, no_place
-from jaxroof.scheduler.service.tiers import load_time
 from jaxroof.scheduler.state import (
     Slots,
     State,
@@ -240,7 +239,8 @@ def _after(
     loading = state.loading
     if engine.tiers is not None and loading is not None:
         groups = groups.written(engine, place.path, place.chained, work.enters)  # type: ignore[union-attr]
-        loading = loading + load_time(engine.tiers, given(_loaded(engine, place, work), "loads"))
+        begins = work.enters & work.computes
+        loading = loading + jnp.where(begins, given(place.load_time, "s of loads"), 0.0)
     return state._replace(
         slots=_slots_after(state, candidate, place, work),
         groups=groups,

@@ -18,6 +18,7 @@ class Place(NamedTuple):
     beyond: Array  # blocks of the chains that are not its own
     path: Any  # the chains: a group, or None
     loads: Array | None = None  # blocks of the hit that come from every tier, shape [tiers]; None: there are none
+    load_time: Array | None = None  # s that they take, float
 
 
 def no_place() -> Place:

@@ -18,7 +18,7 @@ from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.prefixes import Place
 from jaxroof.scheduler.service.packing import apart
-from jaxroof.scheduler.service.tiers import Evicted, TierRules, Tiers, empty_tiers, loads
+from jaxroof.scheduler.service.tiers import Evicted, TierRules, Tiers, empty_tiers, load_time, loads
 from jaxroof.scheduler.state import NEVER, total_of, whole
 
 
@@ -98,8 +98,11 @@ class PrefixTree(NamedTuple):
         # An idle chain is used by nobody, but still cached: taking it costs no block.
         idle = jnp.where(held & (users == 0), chains, 0)
         beyond = jnp.where(held, jnp.maximum(chains - part, 0), 0)
-        loaded = loads(path.part(hit), chains, below) if below else None
-        return Place(hit, chained, total_of(growth), total_of(idle), total_of(beyond), path, loaded)
+        found = Place(hit, chained, total_of(growth), total_of(idle), total_of(beyond), path)
+        if not below:
+            return found
+        loaded = loads(path.part(hit), chains, below)
+        return found._replace(loads=loaded, load_time=load_time(engine.tiers, loaded * engine.size))
 
     def entered(self, place: Place, event: Array, enters: Array, cuts: Array) -> "PrefixTree":
         """The tree after a sequence has taken hold of its nodes, if it `enters`; where it `cuts`, only its own blocks
