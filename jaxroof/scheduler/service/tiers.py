@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.service.packing import apart
 from jaxroof.scheduler.state import NEVER, total_of
 
 
@@ -102,26 +103,33 @@ class Tier(NamedTuple):
         """
         count, rows, width = self.chain.shape[0], self.order.shape[1], self.order.shape[2]
         rowed, column = nodes // width, nodes % width
+        places, before = apart((entry(self.order, space, rowed), entry(self.chain, nodes, space)), space >= 0)
+        here = (jnp.arange(width, dtype=jnp.int32)[None, :] == column[:, None]) & happens[:, None]
         if eviction is not None:
-            old = entry(self.order, space, rowed, column)
+            old = jnp.min(jnp.where(here, places, NEVER), axis=-1)
             keys = jnp.stack([rule(old, keys) for rule in EVICTIONS.values()])[eviction]
+        keys = jnp.where(chains > 0, keys, NEVER)
+        # Nodes may stand in the same row: each row gets all that changes in it, before it is written.
+        for one in range(nodes.shape[0]):
+            same = (rowed == rowed[one])[:, None]
+            places = jnp.where(same & here[one][None, :], keys[one], places)
         # What does not happen is written beside the arrays.
         at, row = jnp.where(happens, nodes, count), jnp.where(happens, rowed, rows)
-        more = total_of(jnp.where(happens, chains - entry(self.chain, nodes, space), 0))
-        order = _put(self.order, (space, row, column), jnp.where(chains > 0, keys, NEVER))
+        more = total_of(jnp.where(happens, chains - before, 0))
         return self._replace(
             chain=_put(self.chain, (at, space), chains),
             used=_put(self.used, (space,), entry(self.used, space) + more),
-            order=order,
-            least=_put(self.least, (space, row), jnp.min(entry(order, space, rowed), axis=-1)),
+            order=_put(self.order, (space, row), places),
+            least=_put(self.least, (space, row), jnp.min(places, axis=-1)),
         )
 
     def noted(self, space: Array, node: Array, picture: Array, happens: Array) -> "Tier":
         """The tier before an eviction changes a node: routers go on with what it has now."""
-        newly = happens & (entry(self.changed_in, node, space) != picture)
+        changed, chain = apart((entry(self.changed_in, node, space), entry(self.chain, node, space)), space >= 0)
+        newly = happens & (changed != picture)
         at = jnp.where(newly, node, self.chain.shape[0])
         return self._replace(
-            before=_put(self.before, (at, space), entry(self.chain, node, space)),
+            before=_put(self.before, (at, space), chain),
             changed_in=_put(self.changed_in, (at, space), picture),
         )
 
@@ -129,12 +137,12 @@ class Tier(NamedTuple):
         """The tier without blocks of the node that is first in order, if it has too many; that node."""
         missing = entry(self.used, space) - capacity
         row = jnp.argmin(entry(self.least, space)).astype(jnp.int32)
-        places = entry(self.order, space, row)
+        places = apart(entry(self.order, space, row), space >= 0)
         column = jnp.argmin(places).astype(jnp.int32)
         key = entry(places, column)
         happens = (missing > 0) & (key < NEVER)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain = entry(self.chain, node, space)
+        chain = apart(entry(self.chain, node, space), space >= 0)
         tier = self.noted(space, node, picture, happens)
         rest = chain - jnp.minimum(chain, missing)
         tier = tier.written(space, node[None], rest[None], key[None], None, happens[None])
@@ -156,7 +164,9 @@ class Tiers(NamedTuple):
 
     def chains(self, rules: TierRules, nodes: Array, engine: Array) -> list[Array]:
         """Blocks of nodes in every tier, shape [some] each."""
-        return [entry(tier.chain, nodes, _space(rules, i, engine)) for i, tier in enumerate(self.tiers)]
+        spaces = [_space(rules, i, engine) for i in range(len(self.tiers))]
+        pairs = zip(self.tiers, spaces, strict=True)
+        return [apart(entry(tier.chain, nodes, space), space >= 0) for tier, space in pairs]
 
     def used(self, rules: TierRules, engine: Array, nodes: Array, chains: Array, happens: Array) -> "Tiers":
         """The tiers after an admission or an end has used the nodes of a path.
@@ -172,7 +182,7 @@ class Tiers(NamedTuple):
         tiers = []
         for i, tier in enumerate(self.tiers):
             space = _space(rules, i, engine)
-            old = entry(tier.chain, nodes, space)
+            old = apart(entry(tier.chain, nodes, space), space >= 0)
             new = jnp.where(rules.through[i], jnp.maximum(old, chains), old)
             tiers.append(tier.written(space, nodes, new, keys, rules.eviction[i], happens & (new > 0)))
         return Tiers(tuple(tiers), self.use + 1)
@@ -191,7 +201,7 @@ class Tiers(NamedTuple):
             gets = above.happened & ~rules.through[i]
             node = above.node
             one = tier.noted(space, node, picture, gets)
-            chain = jnp.maximum(entry(one.chain, node, space), above.before)
+            chain = jnp.maximum(apart(entry(one.chain, node, space), space >= 0), above.before)
             key = use * depths + above.depth
             one = one.written(space, node[None], chain[None], key[None], rules.eviction[i], gets[None])
             one, above = one.evicted(space, rules.capacity[i], picture, depths)
@@ -213,7 +223,9 @@ class Tiers(NamedTuple):
         """
         found = jnp.zeros((nodes.shape[0], pictures.shape[0]), jnp.int32)
         for i, tier in enumerate(self.tiers):
-            chains = jnp.where(tier.changed_in[nodes] == pictures[None], tier.before[nodes], tier.chain[nodes])
+            rows = (tier.changed_in[nodes], tier.before[nodes], tier.chain[nodes])
+            changed, before, now = apart(rows, nodes[0] >= 0)
+            chains = jnp.where(changed == pictures[None], before, now)
             found = jnp.maximum(found, jnp.where(rules.known & ~rules.shared[:, i], chains, 0))
         return found
 

@@ -135,7 +135,7 @@ class PrefixTree(NamedTuple):
         """The tree whose tiers were used by an admission or an end of a sequence with so many blocks in chains."""
         if self.tiers is None:
             return self
-        chains = self._at(self.chain, path)
+        (chains,) = self._read(self._at(self.chain, path))
         tiers = self.tiers.used(engine.tiers, self.engine, path.inside, chains, path.held(blocks) & happens)
         return self._replace(tiers=tiers)
 
