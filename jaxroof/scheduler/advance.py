@@ -75,7 +75,7 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
     """The state after these steps, and the s that they have taken, with cache that is moved before them."""
     step = state.step
     # Swapping moves cache over the host link before the step runs.
-    worked = taken.duration + swap_time(engine, state)
+    worked = step_time(engine, state, taken.duration)
     # Blocks that decoding sequences begin: in a step with prompts they were counted when these were admitted.
     beside_prompts = jnp.where(engine.mixed, step.need, 0)
     decoding_alone = jnp.where(taken.decodes, begun(state, engine, taken.number), 0)
@@ -93,12 +93,26 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & taken.prompts,
+        loading=None if state.loading is None else jnp.zeros_like(state.loading),
     ), worked
 
 
 def swap_time(engine: Engine, state: State) -> Array:
     """s that cache takes to or from host memory before the coming step."""
     return engine.swap_time * state.moved.astype(float)
+
+
+def step_time(engine: Engine, state: State, duration: Array) -> Array:
+    """s of the coming steps with the cache that is moved and loaded for them.
+
+    Args:
+      duration: s of their work.
+    """
+    time = duration + swap_time(engine, state)
+    if state.loading is None:
+        return time
+    # One after the other, or side by side.
+    return time + (state.loading - engine.tiers.overlap * jnp.minimum(duration, state.loading))
 
 
 def planned(

@@ -84,6 +84,7 @@ class State(NamedTuple):
     padding: Array  # ended sequences that a static batch still computes
     padded: Array  # their context, tokens
     parked: Array | None = None  # sequences whose cache is on its way; None: there are none
+    loading: Array | None = None  # s of cache from tiers for prompts of the coming step; None: there are no tiers
 
 
 def is_empty(end: Array) -> Array:

@@ -16,6 +16,7 @@ from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
+from jaxroof.scheduler.service.tiers import EVICTIONS, TierRules
 from sweeps.run.precision import precision
 from tests.oracle.serving import Service, serve_service
 from tests.oracle.serving.random_services import case, scaled_price
@@ -71,18 +72,38 @@ def numbers(service: Service) -> dict[str, Any]:
         ),
         "delay": np.float64(service.delay),
         "slowness": each(lambda one: one.price.keywords["slowness"]),
+        "tiers": tier_rules(service),
     }
 
 
-def simulated(services: list[Service], pools: bool) -> list[tuple[Any, Any, Any]]:
+def tier_rules(service: Service) -> TierRules | None:
+    """Numbers of all tiers of all engines."""
+    if not service.engines[0].tiers:
+        return None
+
+    def each(name: str) -> np.ndarray:
+        return np.array([[float(getattr(level, name)) for level in one.tiers] for one in service.engines])
+
+    names = ("capacity", "bandwidth", "latency", "through", "shared")
+    order = [[list(EVICTIONS).index(level.eviction) for level in one.tiers] for one in service.engines]
+    one = np.ones(len(service.engines))
+    return TierRules(
+        **{name: each(name) for name in names},
+        eviction=np.array(order, np.int32),
+        overlap=one * service.overlap,
+        known=one * service.tiers_known,
+    )
+
+
+def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
     """What the compiled simulator makes of services: outcomes, engines and requests that are left."""
-    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools)
+    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
 
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
     @jax.vmap
     def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
         slowness = given["slowness"]
-        words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay")}
+        words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay", "tiers")}
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
 
         def prices(engine):
@@ -109,6 +130,9 @@ def difference(service: Service, found: tuple[Any, Any, Any], label: str) -> flo
     np.testing.assert_array_equal(places.then[:count], outcome.decode_engine, err_msg=label)
     np.testing.assert_array_equal(mine.preemptions[:count], outcome.preemptions, err_msg=label)
     np.testing.assert_array_equal(mine.cached[:count], outcome.cached, err_msg=label)
+    if places.loaded.shape[1]:
+        loaded = [row or [0] * places.loaded.shape[1] for row in outcome.loaded]
+        np.testing.assert_array_equal(places.loaded[:count], loaded, err_msg=label)
     assert left == outcome.status.count(STATUSES.index("unfinished")), label
     largest = 0.0
     for name in COLUMNS:

@@ -133,7 +133,7 @@ def _view(service: Service, state: ServiceState, request: Array, handed: Array |
     hit, group = jnp.zeros_like(known.requests), jnp.int32(-1)
     if state.tree is not None:
         path = state.tree.path_of(engines._replace(caching=jnp.asarray(True)), request)
-        cached = jnp.minimum(state.tree.known(path), entry(engines.shared, request) // engines.size)
+        cached = jnp.minimum(state.tree.known(path, engines.tiers), entry(engines.shared, request) // engines.size)
         blocks = jnp.minimum(cached, (isl - 1) // engines.size)
         hit = jnp.where(engines.caching, blocks * engines.size, 0)
         group = _last(path.nodes)

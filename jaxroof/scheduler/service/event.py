@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.advance import Steps, after, planned, swap_time
+from jaxroof.scheduler.advance import Steps, after, planned, step_time
 from jaxroof.scheduler.arriving import completed
 from jaxroof.scheduler.blocks import evicted
 from jaxroof.scheduler.engine import Engine
@@ -54,6 +54,7 @@ class Happening(NamedTuple):
     to: Array
     refused: Array  # bool: it is too long
     rejected: Array  # bool: the queue was full
+    loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
 
 
 FLOATS = 6
@@ -70,7 +71,7 @@ def happened(
     """
     images = service.engines.encode is not None
     nobody = jnp.int32(-1)
-    like = scalars(shape.pools, images)
+    like = scalars(shape.pools, images, tiers=bool(shape.tiers))
 
     # 1. A delivery, if one is due before the next instant of an engine.
     come = delivered(service, shape, like, state)
@@ -98,8 +99,8 @@ def happened(
     one = _begun(of, one, own, until, begins, steps)
 
     # 3. Ends, one at a time.
-    owing = one.free < 0
-    one = evicted(one)
+    owing = _owing(of, one)
+    one = evicted(one, of)
     fresh = (one.step.prompt == 0) & ~owing & allowed
     parked = one.slots.end
     one, ended = completed(of, one, fresh)
@@ -108,7 +109,7 @@ def happened(
     over = ended.happened & ~stays
     state = _ended(service, shape.turns, state, engine, one, ended.request, over, stays)
     _, due = state.agenda.first()
-    coming, opened = due <= until.high, fresh & ~ended.more
+    coming, opened = due <= until.high, _settled(of, one, fresh & ~ended.more)
     begun = begins | ~state.admitting
     one = one._replace(gate=one.gate | (opened & begun & (one.running == 0) & (one.progress < 0)))
 
@@ -116,14 +117,16 @@ def happened(
     settled, soonest = opened & ~coming, ended.next_end
     if shape.pools:
         joined = arrived(of, one, until.high, settled & begun)
-        one, settled = joined.state, settled & ~joined.more
+        one = joined.state
+        settled = _settled(of, one, settled & ~joined.more)
         of, soonest = engine_at(service, engine, one.parked), next_end(one.slots.end)
     # Where prompts have work already, the instant goes on from there.
     settled = settled | (allowed & ~owing & (one.step.prompt > 0))
 
     # 5. Room and admissions, of prompts and of caches that were sent for.
     decision = decided(of, one, fresh, settled, soonest)
-    one, admission, runs = decision.state, decision.admission, decision.runs
+    one, admission = decision.state, decision.admission
+    runs = _settled(of, one, decision.runs)
     accepted_request, ready = nobody, jnp.zeros((), float)
     if shape.pools:
         first = (one.lost == 0) & (one.progress < 0) & (decision.preempted < 0) & (service.role[engine] == DECODE)
@@ -178,7 +181,21 @@ def happened(
         to=come.engine,
         refused=come.refused,
         rejected=come.rejected,
+        loaded=() if admission.loaded is None else tuple(admission.loaded),
     )
+
+
+def _owing(engine: Engine, one: State) -> Array:
+    """Whether blocks are missing, of the engine's cache or of a tier below it."""
+    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    missing = one.free < 0
+    return missing if tree is None or engine.tiers is None else missing | tree.over(engine)
+
+
+def _settled(engine: Engine, one: State, allowed: Array) -> Array:
+    """Whether what is `allowed` may go on: tiers below the engine's cache give way first."""
+    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    return allowed if tree is None or engine.tiers is None else allowed & ~tree.over(engine)
 
 
 def _row(stack: Slots, engine: Array) -> Slots:
@@ -279,7 +296,7 @@ def _written(
     state: ServiceState, engine: Array, of: Engine, one: State, before_it: Steps, plan: Steps, runs: Array, works: Array
 ) -> ServiceState:
     """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits."""
-    ends = plus(one.clock, plan.duration + swap_time(of, one))
+    ends = plus(one.clock, step_time(of, one, plan.duration))
     wakes = jnp.asarray(jnp.inf) if one.slots.ready is None else next_ready(one)
     waits = Clock(wakes, jnp.zeros_like(wakes))
     before = Clock(*(part[engine] for part in state.until))

@@ -13,6 +13,7 @@ from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
 from jaxroof.scheduler.service.packing import Rows, rows
+from jaxroof.scheduler.service.tiers import TierRules
 from jaxroof.scheduler.service.tree import PrefixTree, empty_tree
 from jaxroof.scheduler.state import NEVER, Clock, Slots, State
 
@@ -28,6 +29,7 @@ class Shape:
     nodes: int = 0  # of the prefix tree; 0: no prefix cache
     turns: int = 0  # requests that wait for the same answer at most; 0: none waits
     pools: bool = False  # whether prompts and what follows them have engines of their own
+    tiers: int = 0  # below the engines' caches; with nodes alone
 
 
 class Routing(NamedTuple):
@@ -110,6 +112,7 @@ def begin(
     transfer: Transfer | None = None,
     delay: Scalar = 0.0,
     longest: Scalar = 2.0**30,
+    tiers: TierRules | None = None,
 ) -> ServiceRun:
     """A simulation of a service before its first iteration.
 
@@ -124,6 +127,7 @@ def begin(
       transfer: None: without pools.
       delay: s between the sending of a request and its delivery.
       longest: decode steps that an iteration may take together.
+      tiers: numbers of `shape.tiers` tiers below the cache, shapes [engines, tiers] and [engines].
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
@@ -134,6 +138,8 @@ def begin(
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
     engines = _engines(traffic, policies, whole(blocks), shape, role, delayed, longest, (isl, osl))
+    if tiers is not None:
+        engines = engines._replace(tiers=_tier_rules(tiers))
     turns = None if not shape.turns else _turns(traffic, delayed)
     due, clients = _first(traffic, osl, delayed)
 
@@ -141,7 +147,7 @@ def begin(
     empty = jnp.zeros((shape.engines, shape.slots), jnp.int32)
     each = jnp.zeros(shape.engines, jnp.int32)
     ends = jnp.full(shape.engines, jnp.inf)
-    own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks), shape.engines)
+    own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks, bool(shape.tiers)), shape.engines)
     ranks = None if queue is None else _ranks(traffic, isl)
     kind = None if queue is None else jnp.broadcast_to(jnp.asarray(queue, jnp.int32), (shape.engines,))
     state = ServiceState(
@@ -158,7 +164,7 @@ def begin(
         asleep=jnp.ones(shape.engines, bool),
         lines=empty_lines(shape.engines, requests, ranks, kind),
         known=Known(each, each, each),
-        tree=empty_tree(shape.nodes, shape.engines) if shape.nodes else None,
+        tree=empty_tree(shape.nodes, shape.engines, shape.tiers) if shape.nodes else None,
         agenda=agenda(due),
         clients=clients,
         holder=jnp.full(requests, -1, jnp.int32) if shape.pools else None,
@@ -180,7 +186,7 @@ def _ranks(traffic: Traffic, isl: Array) -> Array:
     return jnp.stack([jnp.zeros_like(isl), isl, priority])
 
 
-def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
+def scalars(pools: bool, images: bool, free: Array | None = None, tiers: bool = False) -> Own:
     """The scalars of an engine that has nothing to do.
 
     Args:
@@ -214,6 +220,7 @@ def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
         padding=zero,
         padded=zero,
         parked=zero if pools else None,
+        loading=number if tiers else None,
     )
     return Own(state, Steps(no, no, zero, zero, number, number))
 
@@ -222,6 +229,8 @@ def engine_at(service: Service, engine: Array, parked: Array | None) -> Engine:
     """The constants of one engine; parked sequences take of the number that may run."""
     engines = service.engines
     found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
+    if engines.tiers is not None:
+        found["tiers"] = mapped(lambda values: values[engine], engines.tiers)
     if parked is not None:
         found["sequences"] = found["sequences"] - parked
     return engines._replace(**found)
@@ -273,6 +282,22 @@ def _engines(
         single=role == PREFILL if shape.pools else None,
         path=jnp.asarray(path, jnp.int32) if some else None,
         starts=whole(starts) // whole(jnp.max(jnp.asarray(policies.block_size))) if some else None,
+    )
+
+
+def _tier_rules(tiers: TierRules) -> TierRules:
+    """Numbers of tiers in the types of the simulator."""
+    shared = jnp.asarray(tiers.shared) > 0.5
+    capacity = whole(tiers.capacity)
+    return TierRules(
+        capacity=jnp.where(shared, capacity[:1], capacity),
+        bandwidth=jnp.asarray(tiers.bandwidth, float),
+        latency=jnp.asarray(tiers.latency, float),
+        through=jnp.asarray(tiers.through) > 0.5,
+        shared=shared,
+        eviction=jnp.asarray(tiers.eviction, jnp.int32),
+        overlap=jnp.asarray(tiers.overlap, float),
+        known=jnp.asarray(tiers.known) > 0.5,
     )
 
 

@@ -1,6 +1,7 @@
 """Simulation of a service: `lax.scan` over iterations of fixed shape."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array
@@ -18,12 +19,16 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
         state, record = happened(run.service, prices, shape, state)
-        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in record[FLOATS:]])
-        return state, (jnp.stack(record[:FLOATS]), wholes)
+        parts: list[Any] = [*record[FLOATS:-1], *record.loaded]
+        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts])
+        times: list[Any] = list(record[:FLOATS])
+        return state, (jnp.stack(times), wholes)
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
-    return run._replace(state=state), Happening(*columns)
+    first = len(Happening._fields) - 1
+    record = Happening(**dict(zip(Happening._fields, columns[:first], strict=False)), loaded=tuple(columns[first:]))
+    return run._replace(state=state), record
 
 
 def remaining(run: ServiceRun) -> Array:
