@@ -90,14 +90,42 @@ def service_lines(simulation: Simulation) -> list[str]:
     weights = f" (prefix {routes.prefix_weight:g}, load {routes.load_weight:g})" if routes.router == "prefix" else ""
     if pool is None:
         number = simulation.replicas
-        return [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
+        lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
+        return lines + tier_lines(simulation)
     first, then = int(pool.deployment.dp), simulation.replicas
     sent = "layer by layer" if routes.layerwise else "after the prompt"
     return [
         f"pools   prefill {first:,} x {spread_text(pool.deployment)}, decode {then:,} x "
         f"{spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}",
         f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode",
+        *tier_lines(simulation),
     ]
+
+
+def tier_shares(simulation: Simulation) -> dict[str, float]:
+    """Share of the prompt tokens that was loaded from every tier of the cache, by its name."""
+    if simulation.places is None or simulation.spec.tiers is None:
+        return {}
+    names = [part.partition("=")[0].strip() for part in simulation.spec.tiers.split(",")]
+    loaded, prompts = np.sum(simulation.places.loaded, axis=0), float(np.sum(simulation.load.stream.isl))
+    return {name: float(tokens) / prompts for name, tokens in zip(names, loaded, strict=True)}
+
+
+def routes_record(simulation: Simulation) -> dict[str, Any]:
+    """The way of requests to replicas as plain data."""
+    routes = simulation.routes
+    names = ("router", "decode_router", "prefix_weight", "load_weight", "seed", "layerwise")
+    shares = tier_shares(simulation)
+    return {name: getattr(routes, name) for name in names} | ({"loaded_shares": shares} if shares else {})
+
+
+def tier_lines(simulation: Simulation) -> list[str]:
+    """Tiers of the cache, and what was loaded from them."""
+    shares = tier_shares(simulation)
+    if not shares:
+        return []
+    parts = [f"{100.0 * share:.1f} % from {name}" for name, share in shares.items()]
+    return [f"tiers   {simulation.spec.tiers}: of the prompt tokens, {', '.join(parts)} were loaded"]
 
 
 def spread_text(deployment: Deployment) -> str:
@@ -149,7 +177,7 @@ def record(simulation: Simulation) -> dict[str, Any]:
         },
         "requests": len(simulation.load.stream),
         "replicas": simulation.replicas,
-        **({} if simulation.routes is None else {"routes": dataclasses.asdict(simulation.routes)}),
+        **({} if simulation.routes is None else {"routes": routes_record(simulation)}),
         "slo": limits(simulation.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
         "kv_blocks": simulation.blocks,

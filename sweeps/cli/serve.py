@@ -18,7 +18,7 @@ FLAGS = leaf_flags("sweeps.ask.offered_load")
 
 LOAD = tuple(FLAGS)
 
-SERVICE = ("router", "router_weights", "decode_router", "prefill")
+SERVICE = ("router", "router_weights", "decode_router", "prefill", "tiers", "tier_rules")
 """Words of the way of requests to replicas."""
 
 
@@ -65,10 +65,11 @@ def question(options: argparse.Namespace) -> Any:
 
 def service_words(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags of replicas and pools say, by name."""
-    found = {name: getattr(options, name, None) for name in SERVICE if name != "prefill"}
-    settings = getattr(options, "prefill", None) or []
+    found = {name: getattr(options, name, None) for name in SERVICE if name not in ("prefill", "tier_rules")}
+    settings, rules = (getattr(options, name, None) or [] for name in ("prefill", "tier_rules"))
     return found | {
         "prefill": common.named_settings("--prefill", settings, "tp=4"),
+        "tier_rules": common.named_settings("--tier-rules", rules, "write=back"),
         "whole": bool(getattr(options, "whole", False)),
     }
 

@@ -55,6 +55,15 @@ def test_pools_hand_caches_over():
     assert float(whole.ttft_mean) > float(found.ttft_mean)
 
 
+def test_tiers_give_back_what_a_small_cache_has_evicted():
+    """Conversations that come back after others have taken their place in the devices' memory."""
+    words = MODEL | LOAD | TALKS | {"rate": 3, "requests": 120, "overrides": {"hardware.memory.hbm.capacity": "20GB"}}
+    words |= {"sessions": "turns=3..5,think=10,wait=1"}
+    alone, tiered = sweeps.serve(**words, router="session"), sweeps.serve(**words, router="session", tiers="host=1TB")
+    assert float(tiered.cached_share) > float(alone.cached_share) + 0.05
+    assert float(tiered.ttft_mean) < float(alone.ttft_mean)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -64,6 +73,9 @@ def test_pools_hand_caches_over():
         ({"router": "prefix", "router_weights": "hit=2"}, "router_weights = 'hit=2': 'hit' is no weight"),
         ({"whole": True}, "whole has no effect without a router or a prefill pool"),
         ({"prefill": {"tp": 3}}, "tp"),
+        ({"tiers": "hst=1TB"}, "there is no tier 'hst'; did you mean host"),
+        ({"tiers": "host=1TB", "tier_rules": {"writes": "back"}}, "there is no tier_rules.writes; did you mean write"),
+        ({"tier_rules": {"write": "back"}}, "tier_rules has no effect without tiers"),
     ],
 )
 def test_what_cannot_be_is_one_line(words, said):

@@ -22,6 +22,7 @@ from jaxroof.scheduler.service.outcomes import Places, outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
+from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.run.simulated.engine_timelines import timelines
 from sweeps.run.simulated.lanes import compiled
 from sweeps.run.simulated.pieces import limits, prices_of
@@ -45,6 +46,7 @@ class Routes:
     load_weight: float = 1.0
     seed: int = 0
     layerwise: bool = True  # a layer's cache leaves as soon as it is computed
+    tiers: TierRules | None = None  # of every replica's cache, in their order; None: there are none
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,6 +113,9 @@ def serviced(
         turns=_most_followers(traffic),
         pools=any(kind.role == DECODE for kind in engines),
     )
+    tiers = routes.tiers if shape.nodes else None
+    if tiers is not None:
+        shape = dataclasses.replace(shape, tiers=tiers.capacity.shape[1])
     run = _begun(shape)(
         traffic,
         policy,
@@ -120,6 +125,7 @@ def serviced(
             "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
             "routing": _routing(engines, priced, numbers, routes, policy),
             "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
+            "tiers": tiers,
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
@@ -133,7 +139,7 @@ def serviced(
         progress(requests - left, requests)
         if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0)):
             break
-    together = Happening(*(np.concatenate(parts) for parts in zip(*records, strict=True)))
+    together = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     with eager():
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
         served = with_first_time(served, traffic, policy)
