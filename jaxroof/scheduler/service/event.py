@@ -187,14 +187,14 @@ def happened(
 
 def _owing(engine: Engine, one: State) -> Array:
     """Whether blocks are missing, of the engine's cache or of a tier below it."""
-    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    tree: PrefixTree | None = one.groups
     missing = one.free < 0
     return missing if tree is None or engine.tiers is None else missing | tree.over(engine)
 
 
 def _settled(engine: Engine, one: State, allowed: Array) -> Array:
     """Whether what is `allowed` may go on: tiers below the engine's cache give way first."""
-    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    tree: PrefixTree | None = one.groups
     return allowed if tree is None or engine.tiers is None else allowed & ~tree.over(engine)
 
 
