@@ -139,7 +139,7 @@ def serviced(
         progress(requests - left, requests)
         if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0)):
             break
-    together = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+    together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     with eager():
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
         served = with_first_time(served, traffic, policy)
