@@ -254,6 +254,7 @@ def plain(case: Case):
     from jaxroof.prices.tables import Limits
     from sweeps.ask.cases import model_deployment
     from tests.oracle.serving import serve
+    from tests.oracle.serving.jobs import Requests
     from workloads.streams.stream import traffic
 
     entry = workloads.model("Llama-3.1-70B")
@@ -283,10 +284,11 @@ def plain(case: Case):
         decoding = (decode.sequences, decode.context) if decode else (0.0, 0.0)
         return priced(*prompt, *decoding, batch.logits, rows or prompt[1] + decoding[0])
 
-    made = {}
+    made, asked = {}, traffic(streams(case))
+    requests = Requests(asked.arrival, asked.isl, asked.osl)
 
     def run() -> None:
-        made["steps"] = len(serve(of, traffic(streams(case)), Policy(max_sequences=float(case.slots)), 10**6).steps)
+        made["steps"] = len(serve(of, requests, Policy(max_sequences=float(case.slots)), 10**6).steps)
 
     return run, lambda: made["steps"], lambda: made["steps"] / case.requests
 

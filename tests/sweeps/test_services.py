@@ -57,7 +57,7 @@ def test_pools_hand_caches_over():
 
 def test_tiers_give_back_what_a_small_cache_has_evicted():
     """Conversations that come back after others have taken their place in the devices' memory."""
-    words = MODEL | LOAD | TALKS | {"rate": 3, "requests": 120, "overrides": {"hardware.memory.hbm.capacity": "20GB"}}
+    words = MODEL | LOAD | TALKS | {"rate": 3, "requests": 120, "overrides": {"hardware.memory.hbm.capacity": "21GB"}}
     words |= {"sessions": "turns=3..5,think=10,wait=1"}
     alone, tiered = sweeps.serve(**words, router="session"), sweeps.serve(**words, router="session", tiers="host=1TB")
     assert float(tiered.cached_share) > float(alone.cached_share) + 0.05
